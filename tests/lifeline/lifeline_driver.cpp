@@ -1,5 +1,5 @@
-// A driver that does nothing but serve lifelines: `lifeline_driver [RANKS]`. Writes what the ranks need, then what it
-// learns, a line each, and what they write to stderr. A line on stdin is an order: pause or resume.
+// A driver that only serves lifelines: `lifeline_driver [RANKS]`. It writes the variables that the ranks need, then a
+// line for each event, and whatever the ranks write to stderr. A line on stdin is an order: pause or resume.
 #include <cstdio>
 #include <iostream>
 #include <string>

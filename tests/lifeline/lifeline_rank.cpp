@@ -1,4 +1,4 @@
-// A rank that has a lifeline and does one thing: `lifeline_rank WHAT [ARGUMENT]`.
+// A rank that holds a lifeline and does one thing: `lifeline_rank WHAT [ARGUMENT]`.
 #include <csignal>
 #include <cstdlib>
 #include <string>

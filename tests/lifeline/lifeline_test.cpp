@@ -1,4 +1,4 @@
-// Lifelines between processes: who sees what when a rank or a driver dies, stops, pauses or computes.
+// Lifelines between processes: what each side notices when a rank or a driver dies, is stopped, pauses or computes.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -48,7 +48,7 @@ std::unique_ptr<Process> start_rank(int rank, const Variables& lifeline, const s
                                    of_rank(rank, lifeline));
 }
 
-// The driver's end is in this process.
+// The lifeline server, the driver's end, is in this process; the rank is a process.
 class ARank : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -72,7 +72,7 @@ class ARank : public ::testing::Test {
   std::unique_ptr<Process> start(int rank, const std::string& what, const std::string& argument = "0") {
     return start_rank(rank, server->variables(), what, argument);
   }
-  // False: not within kPatience.
+  // Runs the server until `done`. Returns false if that takes longer than kPatience.
   bool run_until(const std::function<bool()>& done) {
     const auto give_up = Clock::now() + kPatience;
     while (!done() && Clock::now() < give_up) io.run_one_for(20ms);
@@ -183,7 +183,7 @@ TEST_F(ARank, LearnsWhereRank0Is) {
 
 TEST_F(ARank, TriesEveryAddress) {
   Variables variables = server->variables();
-  // Nobody listens there; somebody else does there.
+  // Nobody listens on the first address, and another server on the second.
   LifelineServer other(io, {.listen = {"127.0.0.1"}}, {});
   variables[0].second = "127.0.0.1:1," + lifeline::join_endpoints(other.endpoints()) + "," + variables[0].second;
   const auto rank = start_rank(1, variables, "wait");
@@ -197,7 +197,7 @@ TEST_F(ALongWaitForARank, SaysWhomItCannotReach) {
   EXPECT_EQ(rank->wait_for_end(), "exit 75");
 }
 
-// The driver is a process, too.
+// The driver and the rank are both processes.
 class ADriver : public ::testing::Test {
  protected:
   void SetUp() override {

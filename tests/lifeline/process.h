@@ -1,4 +1,4 @@
-// Programs that tests of lifelines start.
+// A program that a test of lifelines starts.
 #pragma once
 
 #include <array>
@@ -71,7 +71,7 @@ class Process {
     if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
     return status_.has_value();
   }
-  // "exit 75" or "signal 9", once it has ended.
+  // How it ended: "exit 75" or "signal 9". Only after poll_end() has returned true.
   [[nodiscard]] std::string end() const {
     if (WIFSIGNALED(*status_)) return "signal " + std::to_string(WTERMSIG(*status_));
     return "exit " + std::to_string(WEXITSTATUS(*status_));
@@ -81,7 +81,7 @@ class Process {
     while (!poll_end() && std::chrono::steady_clock::now() < give_up) ::poll(nullptr, 0, 5);
     return status_ ? end() : "still there";
   }
-  // The next line of its output; empty at the end.
+  // The next line of its output; empty at the end of file, or after kPatience without output.
   std::string line() {
     for (;;) {
       const std::size_t newline = read_.find('\n');

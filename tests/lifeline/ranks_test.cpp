@@ -1,4 +1,4 @@
-// Real ranks that hold a lifeline, started as a launcher would, with a MASTER_PORT on which nobody listens.
+// Real ranks that hold a lifeline. They are started as a launcher would, with a MASTER_PORT on which nobody listens.
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -48,7 +48,8 @@ class RanksWithALifeline : public test::Worker {
     out.environment["PYTHONDONTWRITEBYTECODE"] = "1";
     return out;
   }
-  // Reads what the server says until it has said each of these; what it has not at the end of its output.
+  // Reads lines of the server until each of these was among them. Returns those that were missing at the end of its
+  // output.
   std::multiset<std::string> missing(std::multiset<std::string> wanted) const {
     while (!wanted.empty()) {
       const std::string line = server->line();
@@ -108,7 +109,7 @@ TEST_F(RanksWithALifeline, OfAnAdapterDoNotOutliveTheServer) {
   expect_not_to_outlive_the_server(group);
 }
 
-// Rank 1 waits for rank 0's word.
+// Rank 0 hangs, so rank 1 waits to learn where rank 0 is.
 TEST_F(RanksWithALifeline, DoNotOutliveTheServerWhileTheyStart) {
   WorkerGroup group(config({"--inject", "hang@0:start"}));
   EXPECT_THAT(server->line(), StartsWith("hello "));

@@ -1,4 +1,5 @@
-// A rank that dies of a signal, or that a deadline ends, leaves its stack; the driver's event has functions and lines.
+// A rank that dies of a signal, or that a deadline ends, leaves its stack; the driver's event names functions and
+// lines.
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ std::string stderr_of(const json& finished, int rank) {
   return finished.at("stderr").at(static_cast<std::size_t>(rank)).at("text").get<std::string>();
 }
 
-// What it was doing, with the line of the fault in our source.
+// Expects a stack with names of functions and with lines of our sources, among them the line of the fault.
 void expect_named_stack(const std::string& text) {
   EXPECT_THAT(text, ContainsRegex("  #[0-9]+ cp_pool::FaultInjector::fire.* at .*worker/fault[a-z_]*\\.cpp:[0-9]+\n"));
   EXPECT_THAT(text,

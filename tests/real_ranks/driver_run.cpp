@@ -21,7 +21,7 @@ std::filesystem::path make_folder() {
   return name;
 }
 
-// The complete lines of a file, parsed; a line that is still being written is left for the next look.
+// The events in the complete lines of a file; a last line that is still being written is left out.
 std::vector<nlohmann::json> read_events(const std::filesystem::path& file) {
   std::vector<nlohmann::json> events;
   std::ifstream in(file);
@@ -61,7 +61,7 @@ DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()
   const std::string output = (folder_ / "output.txt").string();
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  // A process group of its own, as a shell gives to a job: one that a signal can stop.
+  // A process group of its own, as a shell gives to a job, so that SIGTSTP can stop it.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -87,7 +87,7 @@ nlohmann::json DriverRun::wait_for(const std::function<bool(const nlohmann::json
                                    std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (;;) {
-    // The state before the look, so that an event written just before the end is still found.
+    // Whether the driver has ended is asked before its events are read, so that no event of its last moments is missed.
     siginfo_t info{};
     const bool ended = waited_ || (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                                    info.si_pid == pid_);

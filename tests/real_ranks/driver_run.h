@@ -1,4 +1,4 @@
-// A run of the real cp-pool with real ranks, seen from outside: its exit code and its event stream.
+// A run of the real cp-pool with real ranks. Tests look at it from outside, through its exit code and its events.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace cp_pool::test {
 
-// The programs under test: beside the test itself if it was carried to another machine with them, else where they were
-// built.
+// The paths of the programs under test: beside the test program if they are there, as on a machine to which they were
+// copied, else where they were built.
 std::string driver_program();
 std::string worker_program();
 
@@ -39,7 +39,7 @@ class DriverRun {
   void close_stdin();
 
   [[nodiscard]] std::vector<nlohmann::json> events() const;
-  [[nodiscard]] std::string output() const;  // stdout and stderr so far
+  [[nodiscard]] std::string output() const;  // stdout and stderr until now
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
@@ -54,7 +54,7 @@ class DriverRun {
 std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type);
 
 bool process_exists(pid_t pid);
-// As process_exists, but not for one that has ended and waits for its parent to notice.
+// Like process_exists, but false for a zombie.
 bool process_runs(pid_t pid);
 
 }  // namespace cp_pool::test

@@ -20,19 +20,19 @@ bool is_during_the_case(const FaultRow& row) {
   return row.phase == "before" || row.phase == "inside" || row.phase == "after";
 }
 
-// The rank is dead, or as good as dead, at once.
+// The rank dies at once.
 FaultExpectation of_death(const FaultRow& row) {
   if (row.phase != "idle") return {.outcomes = {"crash"}, .retired = {"crash"}, .next = {"pass"}};
-  // Rank 0 may die before its other thread has written the result.
+  // Rank 0 may die before its I/O thread has written the result.
   return {.outcomes = row.rank == 0 ? std::set<std::string>{"pass", "crash"} : std::set<std::string>{"pass"},
           .retired = {"crash", "died_after_result"},
           .next = {"pass"}};
 }
 
-// Nobody sees a rank that hangs while it has nothing to do: the next case meets it.
+// A rank that hangs between two cases is noticed only by the next case.
 FaultExpectation of_hang(const FaultRow& row) {
   if (row.phase != "idle") {
-    // A rank that waits for others can be freed, if the worker's own deadline leaves the time.
+    // A rank that waits in a collective can be freed, if there is time between the worker's and the driver's deadline.
     return {.outcomes = {"timeout"},
             .retired = {"timeout", "unhealthy", row.kind == "wait" ? "" : "unhealthy"},
             .next = {"pass"}};
@@ -48,16 +48,16 @@ bool is_harmless(const FaultRow& row) {
   return is_one_of(row.kind, {"print", "print_err", "setsid", "daemon", "slow=100"});
 }
 
-// The rank throws, and can be freed.
+// The rank throws, and the pool can recover.
 bool throws(const FaultRow& row) {
   return is_one_of(row.kind, {"throw", "bad_alloc", "oom", "flaky=1"});
 }
 
-// The result is out, and stands.
+// The result has been sent before the fault, and stands.
 FaultExpectation of_diagnosis(const FaultRow& row) {
   FaultExpectation out{.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_harmless(row)) {
-    out.retired = {"", "unhealthy"};  // it may be late
+    out.retired = {"", "unhealthy"};  // the diagnosis may be late
     return out;
   }
   out.no_answer = true;
@@ -104,7 +104,7 @@ std::vector<FaultRow> whole_table(const std::string& kind) {
   for (const int rank : {0, 1}) {
     for (const std::string_view phase : kPhases) {
       FaultRow row{kind, rank, std::string{phase}};
-      // Outside a case there is no collective to wait in, and a result is wrong inside it alone.
+      // Outside a case there is no collective to wait in, and only the phase inside can make a result wrong.
       if (kind == "wait" && !is_during_the_case(row) && phase != "diagnosis") continue;
       if (kind == "wrong" && row.phase != "inside") continue;
       rows.push_back(std::move(row));

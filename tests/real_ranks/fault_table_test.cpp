@@ -1,6 +1,7 @@
-// Every row of the fault table (fault_table.h) through the real driver and real ranks: the outcome within its deadline,
-// the tail, the two cases that follow, the pool, no process left, exact books. By default some rows of each kind; the
-// whole table with CP_POOL_FAULT_TABLE=whole, which also prints what was seen (docs/reliability.md).
+// The fault table (fault_table.h) with the real driver and real ranks. For each row the test checks the outcome and its
+// time, the stderr tail, the two cases that follow, the pool, that no process is left, and that the ledger is exact. By
+// default it runs some rows of each kind. CP_POOL_FAULT_TABLE=whole runs all rows and prints what was seen
+// (docs/reliability.md).
 #include "tests/real_ranks/fault_table.h"
 
 #include <algorithm>
@@ -30,12 +31,14 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// CP_POOL_FAULT_DEVICE says what the ranks are on. The first case of a pool on a GPU loads its kernels.
+// CP_POOL_FAULT_DEVICE is the device of the ranks. Deadlines on GPUs are longer, because the first case of a pool loads
+// its kernels.
 constexpr bool kOnGpus = std::string_view{CP_POOL_FAULT_DEVICE} == "cuda";
 constexpr double kTimeoutMs = kOnGpus ? 4000 : 1600;
-constexpr double kFromInside = 0.9;  // where the worker's own deadline is
+constexpr double kFromInside = 0.9;  // the worker's own deadline, as a fraction of the driver's
+// A machine on which the start of a pool takes longer, in ms, is taken for busy.
 constexpr double kStartOfABusyMachine = kOnGpus ? 6000 : 2000;
-// From the deadline to the known outcome, on the slowest machine.
+// The most time in ms from the deadline to the outcome, on the slowest machine.
 constexpr double kWayToReport = 10'000;
 
 bool want_whole_table() {
@@ -50,7 +53,7 @@ std::string model_of(std::size_t row, int part) {
   return fmt::format("r{:02}-{}", row, part);
 }
 
-// Two clean cases follow each faulty one. All run on two ranks, in this order.
+// A matrix with a faulty case and then two clean cases for each row. All run on two ranks, in this order.
 std::string matrix_of(const std::vector<FaultRow>& rows) {
   std::string models;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -80,7 +83,7 @@ std::string text(const json& event, const char* key) {
   return event.at(key).get<std::string>();
 }
 
-// What happened to the cases of one kind.
+// The events of a run over the rows of one kind.
 class Seen {
  public:
   explicit Seen(const std::vector<json>& events) {
@@ -91,11 +94,11 @@ class Seen {
   }
   [[nodiscard]] const json& finished(std::size_t row, Part part) const { return finished_.at(row * parts + part); }
 
-  // A worker has a second to connect its ranks again. This machine is so busy that a start takes many times what it
-  // should.
+  // Whether the machine is so busy that a start takes many times what it should. Then a worker may not manage to
+  // connect its ranks again within the second that it has.
   [[nodiscard]] bool machine_is_busy() const { return slowest_start_ms_ > kStartOfABusyMachine; }
 
-  // Why the pool was given up right after the faulty case; "" if the next case ran on it.
+  // Why the pool was retired right after the faulty case; "" if the next case ran on it.
   [[nodiscard]] std::string retired_after(std::size_t row) const {
     const int pool = generation(finished(row, fault));
     return generation(finished(row, next)) == pool ? "" : retired_.at(pool);
@@ -109,7 +112,7 @@ class Seen {
   double slowest_start_ms_ = 0;
 };
 
-// Where each rank stood; a rank that is stopped cannot say it.
+// Expects the stack of each rank in its stderr tail; a rank that is stopped cannot write it.
 void expect_stacks(const FaultRow& row, const json& finished) {
   for (const json& tail : finished.at("stderr")) {
     if (row.kind == "sigstop" && tail.at("rank") == row.rank) continue;
@@ -117,13 +120,13 @@ void expect_stacks(const FaultRow& row, const json& finished) {
   }
 }
 
-// A diagnosis that fails says how.
+// Expects that a diagnosis that failed says how it failed.
 void expect_diagnosis(const FaultExpectation& expected, const json& faulty) {
   ASSERT_TRUE(faulty.at("diagnosis").is_object());
   const std::string cause = text(faulty.at("diagnosis"), "cause");
   const bool failed =
       cause.starts_with("the diagnosis failed: rank ") || cause.starts_with("the diagnosis ran out of its ");
-  // A rank that is only late may or may not be in time.
+  // A rank that is only slow may be in time or too late.
   EXPECT_TRUE(failed || !expected.no_answer) << cause;
   if (failed) {
     EXPECT_EQ(faulty.at("diagnosis").at("certainty"), "unknown");
@@ -147,7 +150,7 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
   }
   EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
   if (row.phase == "diagnosis") expect_diagnosis(expected, faulty);
-  // The driver knew that the case had started: a death in it is charged, and the case is not sent again.
+  // The driver knows that the case has started, so a death counts as an attempt, and the case is not sent again.
   if (row.phase != "idle") {
     EXPECT_EQ(faulty.at("attempts"), 1) << faulty.at("reason");
   }
@@ -156,7 +159,8 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
   EXPECT_EQ(text(seen.finished(index, last), "outcome"), "pass") << seen.finished(index, last).at("reason");
 }
 
-// "| sigsegv | 1 | crash, 56 ms: crash |..": outcome, after how long, why the pool was given up, and a bad next case.
+// Prints one table row per rank, "| sigsegv | 1 | crash, 56 ms, crash |..": for each phase the outcome, its time, why
+// the pool was retired, and the outcome of the next case if it did not pass.
 void print_rows(const std::vector<FaultRow>& rows, const Seen& seen) {
   std::map<int, std::string> lines;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -191,7 +195,7 @@ TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
                                     "--grace",
                                     "300ms",
                                     "--no-progress"};
-  // One pool at a time, on any machine: which one a fault costs is then known.
+  // One pool at a time on any machine, so that it is known which pool a fault costs.
   if (!kOnGpus) words.insert(words.end(), {"--slots", "2"});
   DriverRun run(std::move(words));
   run.wait();

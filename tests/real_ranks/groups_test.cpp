@@ -1,4 +1,4 @@
-// A case of several strided groups of ranks, through the whole program: events, times, traces and dumps.
+// A case with several strided groups of ranks through the whole program: its events, times, traces and dumps.
 #include <filesystem>
 #include <fstream>
 #include <set>

@@ -1,4 +1,4 @@
-// Ctrl-Z and fg, with real ranks.
+// A run with real ranks that is stopped and continued, as Ctrl-Z and fg do.
 #include <csignal>
 #include <string>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Returns once the driver is stopped.
+// Stops the driver, waits until it has stopped, and continues it.
 void stop_and_continue(pid_t driver) {
   kill(driver, SIGTSTP);
   siginfo_t info{};

@@ -1,4 +1,4 @@
-// The pool of real ranks under faults: what the user of `cp-pool run` sees when a rank dies or throws.
+// Pools of real ranks under faults: what `cp-pool` reports when a rank dies or throws, or when the driver ends.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -29,13 +29,12 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-// The driver must see a death sooner than a pool starts, which is a time of the same run: it has to be told of the
-// death, and may not find it at the end of some interval. A busy machine may delay a single try, so the best of at most
-// so many counts.
+// The driver must see a death sooner than a pool starts, which is a time measured in the same run: the driver has to be
+// notified of the death and must not poll for it. A busy machine may delay a single try, so the best of up to kTries
+// tries counts.
 constexpr int kTries = 10;
 
-// Two-rank cases of the quick matrix: enough of them that a run has a middle.
-// One pool, on any machine.
+// The cases of the quick matrix with two ranks, which are many enough for a run to have a middle, on one pool.
 const std::vector<std::string> kTwoRankRun = {"run",          "--matrix", "quick", "--filter",
                                               "world_size=2", "--slots",  "2",     "--no-progress"};
 
@@ -58,7 +57,7 @@ std::map<std::string, int> outcome_counts(const std::vector<json>& events) {
   return counts;
 }
 
-// Every expanded case ended exactly once.
+// Expects that every expanded case ended exactly once.
 void expect_exact_ledger(const std::vector<json>& events) {
   std::multiset<std::string> ids;
   for (const auto& finished : of_type(events, "case_finished")) ids.insert(finished.at("id"));
@@ -147,8 +146,8 @@ void wait_for_text(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
-// Kills a rank that waits for the other one, which computes for ever. Whether the driver reports the case sooner than
-// its pool started.
+// Kills a rank that waits for the other rank, which computes for ever. Returns whether the driver reports the case in
+// less time than the start of its pool took.
 bool busy_rank_is_seen_dead_soon(int rank) {
   const driver_test::TemporaryPath folder("busy-rank");
   const std::string worker = fmt::format("'{}' --inject spin@{}:inside", CP_POOL_WORKER_BINARY, 1 - rank);
@@ -190,7 +189,7 @@ TEST(Interrupt, EndsACaseOfRanksThatSitInACollectiveAndKeepsWhatTheySaid) {
   EXPECT_EQ(run.wait(), 130) << run.output();
   EXPECT_LT(std::chrono::steady_clock::now() - interrupted, 60s) << "less than the grace: the worker answered";
   const auto events = run.events();
-  // Cases that wait may be told of first.
+  // Cases that had not started may be reported before the running one.
   const auto finished = of_type(events, "case_finished");
   const auto running = std::ranges::find_if(finished, [](const json& e) { return e.at("outcome") == "cancelled"; });
   ASSERT_NE(running, finished.end());
@@ -236,7 +235,7 @@ TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnErr
     EXPECT_EQ(finished.at("outcome"), p2p ? "error" : "pass") << finished.dump(1);
     if (!p2p) continue;
     ++errors;
-    // Abort, stack trace and new connections: quiet machines need less than the pool's start for it.
+    // On a quiet machine abort, stack trace and new connections take less time than the start of the pool.
     EXPECT_LT(finished.at("duration_ms").get<double>(), 10 * start_ms) << finished.at("id");
     EXPECT_THAT(finished.dump(), ::testing::HasSubstr("inject")) << "the rank's own error must be in the report";
   }
@@ -245,7 +244,7 @@ TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnErr
   expect_no_rank_left(events);
 }
 
-// ID -> hashes of every rank's outputs and gradients.
+// Runs the quick matrix in this order. Returns for each case ID the hashes of every rank's outputs and gradients.
 std::map<std::string, std::string> hashes_of_quick(const std::string& order) {
   DriverRun run({"run", "--matrix", "quick", "--no-progress", "--order", order});
   EXPECT_EQ(run.wait(), 0) << run.output();

@@ -1,6 +1,6 @@
-// A wrong answer of one rank, from the rank to the driver's exit code: for each rank, each result and each
-// communication type, on real ranks, that the verdict is `fail`, that it blames exactly this rank and this tensor, and
-// that events, JUnit and summary say so.
+// A wrong answer of one real rank, for each rank, each result tensor and each communication type. The outcome must be
+// `fail`, the checks must blame exactly this rank and this tensor, and events, JUnit report, summary and exit code must
+// say so.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -37,8 +37,8 @@ std::string model_of(const std::string& tensor, int rank) {
   return fmt::format("{}-{}", tensor, rank);
 }
 
-// "clean" and, for each tensor and rank, a model for the fault. Each has every result, runs with every communication
-// type that has the rank, and each type has a layout and a dtype of its own.
+// A matrix with the model "clean" and a model for each pair of tensor and rank. Every case has every result. Each model
+// runs with every communication type that has the rank, and each type has its own layout and dtype.
 std::string wrong_answer_matrix() {
   std::string models = R"("clean":{})";
   for (const std::string& tensor : kTensors) {
@@ -69,7 +69,7 @@ std::string wrong_answer_worker() {
   return command;
 }
 
-// What "dq-1" was to break; an empty name for "clean".
+// The tensor and the rank that the fault of the case breaks ("dq-1"); an empty name for "clean".
 TensorOfRank broken_in(const json& finished) {
   const std::string model = finished.at("case").at("model");
   if (model == "clean") return {};
@@ -81,7 +81,7 @@ int ranks_of(const json& finished) {
   return finished.at("case").at("cp_size").get<int>();
 }
 
-// Every rank once.
+// Expects every rank once, and only the broken one as not ok.
 void expect_ranks(const json& finished, const TensorOfRank& broken) {
   std::multiset<int> ranks;
   for (const json& rank : finished.at("ranks")) {
@@ -95,7 +95,7 @@ void expect_ranks(const json& finished, const TensorOfRank& broken) {
   for (int rank = 0; rank < ranks_of(finished); ++rank) EXPECT_EQ(ranks.count(rank), 1U) << "rank " << rank;
 }
 
-// Every result of every rank once, and the one that was broken, and no other, beyond its bound.
+// Expects a check of every result of every rank once, and only the broken result beyond its bound.
 void expect_checks(const json& finished, const TensorOfRank& broken) {
   std::multiset<TensorOfRank> seen;
   for (const json& check : finished.at("checks")) {
@@ -103,7 +103,7 @@ void expect_checks(const json& finished, const TensorOfRank& broken) {
     seen.insert(where);
     EXPECT_EQ(check.at("ok").get<bool>(), where != broken) << check;
     EXPECT_EQ(check.at("message").get<std::string>().empty(), where != broken) << check;
-    if (where.first == kRepeat) continue;  // compared by bits: it has no figures
+    if (where.first == kRepeat) continue;  // compared bit by bit, so it has no error and bound
     const auto error = check.at("error").get<double>();
     const auto bound = check.at("bound").get<double>();
     EXPECT_EQ(error > bound, where == broken) << check;

@@ -1,4 +1,4 @@
-// The real program, on real ranks with a deliberate fault. tools/search_mutants does this for all of them.
+// cp-pool search on real ranks with one deliberate fault. tools/search_mutants does this for all faults.
 #include <sstream>
 #include <string>
 #include <vector>

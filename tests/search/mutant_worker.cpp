@@ -1,4 +1,4 @@
-// cp-pool-worker on CPU ranks with one deliberate fault (cp_core/mutants.def): CP_POOL_TEST_MUTANT names it.
+// cp-pool-worker on CPU ranks with one deliberate fault of cp_core/mutants.def, which CP_POOL_TEST_MUTANT names.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

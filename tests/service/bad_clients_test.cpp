@@ -1,4 +1,4 @@
-// A client that is slow, wrong or hostile holds up nobody, and leaves nothing in the service.
+// A client that is slow, wrong or hostile delays no other client and leaves nothing behind in the service.
 #include <algorithm>
 #include <fcntl.h>
 #include <string>
@@ -34,11 +34,11 @@ void expect_that_others_are_served(int cases = 3) {
   EXPECT_THAT(client.outcomes_of("run"), AllOf(SizeIs(cases), Each("pass: pass")));
 }
 
-// Descriptors of the service when nobody is connected and no pool lives.
+// Remembers how many descriptors the service has while nobody is connected and no pool lives.
 class Descriptors {
  public:
   explicit Descriptors(const StartedService& service) : service_(service) {
-    // Whoever has looked whether it listens is gone.
+    // The connection with which StartedService probed the service is gone then.
     wait_until("it is alone", [&] { return RawClient::greeted().status()["clients"].size() == 1; });
     expected_ = settled();
   }
@@ -66,7 +66,7 @@ TEST_F(BadClients, OneThatDoesNotReadHoldsUpItsOwnCasesAlone) {
   RawClient slow = RawClient::greeted();
   slow.open("slow");
   constexpr int kCases = 400;
-  // Each of these says 10 MiB, of which the last lines are in its answer.
+  // Each of these cases writes 10 MiB to stderr, whose last lines are in the answer.
   for (int i = 0; i < kCases; ++i) slow.submit("slow", "chatter_stderr", {{"number", i}});
   slow.close_run("slow");
   wait_until("it is held", [] {
@@ -76,7 +76,7 @@ TEST_F(BadClients, OneThatDoesNotReadHoldsUpItsOwnCasesAlone) {
   expect_that_others_are_served();
   const json counts = RawClient::greeted().status()["counts"];
   EXPECT_LT(counts["fail"], kCases) << "its cases run on though nobody reads of them";
-  // Once it reads, it has all of them, in order of their numbers, and once.
+  // When the client reads at last, it gets each case exactly once.
   const std::vector<json> events = slow.events_of("slow");
   std::vector<int> numbers;
   for (const json& event : events) {
@@ -89,14 +89,14 @@ TEST_F(BadClients, OneThatDoesNotReadHoldsUpItsOwnCasesAlone) {
   EXPECT_LT(memory_kib_of(service.pid()), 64 * 1024);
 }
 
-// A client that sends more than the service takes waits; the service's memory does not grow with it.
+// A client that sends more than the service takes has to wait. The memory of the service does not grow.
 TEST_F(BadClients, OneThatAsksForMoreThanThereIsToDoIsReadNoFurther) {
   const StartedService service({"--slots", "1"});
   RawClient greedy = RawClient::greeted();
   greedy.open("greedy");
   greedy.submit("greedy", "hang");
   greedy.event("case_started");
-  // The socket takes some of it, the service its 10,000 cases, and then nobody anything.
+  // The service takes 10,000 cases and the socket some more bytes; then every send is refused.
   ASSERT_EQ(::fcntl(greedy.fd(), F_SETFL, O_NONBLOCK), 0);
   const std::string line = json{{"request", "submit"}, {"run", "greedy"}, {"case", fake_case("pass")}}.dump() + '\n';
   std::size_t sent = 0;
@@ -156,7 +156,7 @@ TEST_F(BadClients, ALineOf20MiBIsRefusedAndNotKept) {
   EXPECT_LT(memory_kib_of(service.pid()), 64 * 1024);
 }
 
-// One that writes nonsense for ever, and reads none of the answers, is thrown out.
+// The service stops reading from a client that writes nonsense for ever and reads none of the answers.
 TEST_F(BadClients, NonsenseWithoutEndIsCutOff) {
   const StartedService service;
   RawClient wrong = RawClient::greeted();
@@ -191,7 +191,7 @@ TEST_F(BadClients, AThousandConnectionsLockNobodyOutAndLeaveNothing) {
   first.submit("run", "pass");
   first.close_run("run");
   EXPECT_THAT(first.outcomes_of("run"), ElementsAre("pass: pass"));
-  // Of this process are enough; another one finds room.
+  // The connections of this process have reached its limit, but another process can still connect.
   const Finished other = submit({"pass"}, {"--service", "default"});
   EXPECT_EQ(other.exit_code, 0) << other.err;
   EXPECT_THAT(crowd.back().reply_named("refused")["message"].get<std::string>(), HasSubstr("clients"));
@@ -202,7 +202,7 @@ TEST_F(BadClients, AThousandConnectionsLockNobodyOutAndLeaveNothing) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// At any moment of their lives.
+// The clients are killed at different moments of their lives.
 TEST_F(BadClients, ThoseThatAreKilledLeaveNothing) {
   const StartedService service({"--slots", "4", "--idle", "50ms"});
   const Descriptors descriptors(service);

@@ -1,4 +1,4 @@
-// Several clients on one service: they take turns, and none sees, holds up or ends what is another's.
+// Several clients on one service: they take turns, and none of them sees, delays or ends the cases of another.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 using Clients = Service;
 
-// By the sequence numbers that cases got, which all clients share.
+// The sequence numbers of the started cases. The cases of all clients are numbered together.
 std::vector<int> sequence_in(const std::vector<json>& events) {
   std::vector<int> out;
   for (const json& event : events) {
@@ -40,7 +40,7 @@ TEST_F(Clients, TakeTurnsCaseByCase) {
   many.event("case_started");
   for (int i = 0; i < 40; ++i) many.submit("many", "pass");
   many.close_run("many");
-  many.status();  // it has been read
+  many.status();  // its answer shows that the requests have been read
 
   std::vector<RawClient> few;
   for (const char* name : {"a", "b"}) {
@@ -54,7 +54,7 @@ TEST_F(Clients, TakeTurnsCaseByCase) {
   for (std::size_t i = 0; i < few.size(); ++i) {
     const std::vector<int> sequence = sequence_in(few[i].events_of(i == 0 ? "a" : "b"));
     ASSERT_THAT(sequence, SizeIs(5));
-    // Between two of its cases there is one of each of the two others, and nothing more.
+    // Between two cases of a client there is at most one case of each of the two other clients.
     for (std::size_t k = 1; k < sequence.size(); ++k) EXPECT_LE(sequence[k] - sequence[k - 1], 3) << k;
   }
   EXPECT_THAT(many.outcomes_of("many"), AllOf(SizeIs(41), Each(HasSubstr(": pass"))));
@@ -65,7 +65,7 @@ TEST_F(Clients, SeeTheirOwnCasesAlone) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(RawClient::greeted());
-    clients.back().open("run");  // the name is another run's, too
+    clients.back().open("run");  // runs of other clients have the same name
   }
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < 4; ++i) {
@@ -100,7 +100,7 @@ TEST_F(Clients, KnowThePoolsThatTheirCasesRunOn) {
 
 // --- The end of one --------------------------------------------------------------------------------------------------
 
-// A second client, whose case runs for as long as the test wants.
+// A second client, whose case runs until expect_pass() ends it.
 class Bystander {
  public:
   Bystander() {
@@ -162,7 +162,7 @@ TEST_F(Clients, TheDeathOfAClientEndsItsCasesAndNobodyElses) {
     });
   }  // killed
   wait_until("it is gone", [&] { return clients_in(bystander.client().status()) == 1; });
-  // Its slots are free again: this needs them.
+  // This case needs the slots of the client that was killed, so they are free again.
   RawClient next = RawClient::greeted();
   next.open("next");
   next.submit("next", "pass", {}, 2);
@@ -189,13 +189,13 @@ TEST_F(Clients, AVanishedConnectionIsALostClient) {
 
 // --- A stream of several cases at once -------------------------------------------------------------------------------
 
-// Lines that a file has so far.
+// The complete JSON lines that a file has so far.
 std::vector<json> lines_so_far(const std::string& file) {
   const std::string text = std::filesystem::exists(file) ? test::read_file(file) : "";
   return test::json_lines(text.substr(0, text.rfind('\n') + 1));
 }
 
-// The first rank of the pool that the stream's first case runs on; 0: it does not run yet.
+// The pid of rank 0 of the pool on which the first case of the stream runs; 0 if it does not run yet.
 int rank_of_first_case(const std::vector<json>& events) {
   for (const json& started : events) {
     if (started["type"] != "case_started" || started["index"] != 0) continue;
@@ -206,7 +206,7 @@ int rank_of_first_case(const std::vector<json>& events) {
   return 0;
 }
 
-// --jobs: the case of the first line ends when the others have been answered.
+// With --jobs 2, the case of the first line ends only when the other cases have been answered.
 TEST_F(Clients, SubmitLetsCasesOfAStreamOvertakeEachOther) {
   const StartedService service({"--slots", "2"});
   for (const std::string where : {"service", "local"}) {

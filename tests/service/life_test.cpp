@@ -1,4 +1,4 @@
-// How a service begins, and how it ends: asked to, by signals, killed, or when nobody needs it.
+// How a service begins, and how it ends: on request, by a signal, killed, or because nobody uses it.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -88,7 +88,7 @@ TEST_F(Life, WhatCannotBeItsNameOrPlaceIsAnError) {
 }
 
 TEST_F(Life, GoesOnAfterAHangUpUnderNohup) {
-  auto* const before = std::signal(SIGHUP, SIG_IGN);  // which the service inherits
+  auto* const before = std::signal(SIGHUP, SIG_IGN);  // the service inherits this, as under nohup
   StartedService service;
   std::signal(SIGHUP, before);
   service.signal(SIGHUP);
@@ -99,7 +99,8 @@ TEST_F(Life, GoesOnAfterAHangUpUnderNohup) {
   EXPECT_THAT(outcomes_in(client.events_of("run")), ElementsAre("pass: pass"));
 }
 
-// systemd's own program for trying that: it listens, and becomes the service when a client comes.
+// systemd-socket-activate is systemd's program for trying this: it listens, and executes the service when a client
+// comes.
 TEST_F(Life, IsStartedBySystemdForItsFirstClient) {
   const std::string activate = "/usr/bin/systemd-socket-activate";
   if (!fs::exists(activate)) GTEST_SKIP() << activate << " is missing: Debian's package systemd has it";
@@ -116,7 +117,7 @@ TEST_F(Life, IsStartedBySystemdForItsFirstClient) {
   EXPECT_TRUE(fs::is_socket(place)) << "it is systemd's";
 }
 
-// As systemd starts it: with a socket that listens already, and which is not its own to remove.
+// systemd starts the service with a socket that already listens. The service must not remove that socket.
 TEST_F(Life, TakesTheSocketOfSystemd) {
   fs::create_directory(path("cp-pool"));
   const std::string place = path("cp-pool/default.sock");
@@ -126,7 +127,7 @@ TEST_F(Life, TakesTheSocketOfSystemd) {
   place.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(listening.get(), 16), 0);
-  // A client that came before the service was started.
+  // A client that connects before the service is started.
   RawClient early;
   early.hello();
   const std::string command = fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve --idle-exit 50ms 3<&{}",
@@ -155,7 +156,7 @@ TEST_F(Life, ASocketOfSystemdThatIsNoneIsAnError) {
 
 // --- The end ---------------------------------------------------------------------------------------------------------
 
-// A client one of whose cases runs and another waits.
+// A client with a case that runs and a case that waits.
 class BusyClient {
  public:
   explicit BusyClient(const std::string& model) {
@@ -195,7 +196,7 @@ TEST_P(Drain, EndsWhatRunsAndDoesNotRunWhatWaits) {
   late.open("late");
   EXPECT_THAT(late.reply_named("refused")["message"].get<std::string>(), HasSubstr("being stopped"));
   EXPECT_EQ(late.status()["stopping"], true);
-  // Who has asked for it is told by the end of its connection that nothing is left.
+  // The client that asked for the stop stays connected: the end of its connection tells it that nothing is left.
   if (asker) {
     asker->reply_named("stopping");
     EXPECT_FALSE(asker->status()["pools"].empty());
@@ -241,19 +242,19 @@ TEST_F(Life, EndsWhenNobodyWasConnectedForLong) {
   EXPECT_FALSE(fs::exists(path("cp-pool/default.sock")));
 }
 
-// Descriptors of all ranks of these pools.
+// A pidfd of each living rank of these pools.
 std::vector<UniqueFd> ranks_of(const json& pools) {
   std::vector<UniqueFd> out;
   for (const json& pool : pools) {
     for (const json& pid : pool["pids"]) {
       const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid.get<int>(), 0));
-      if (fd >= 0) out.emplace_back(fd);  // else it has ended
+      if (fd >= 0) out.emplace_back(fd);  // otherwise the rank has ended
     }
   }
   return out;
 }
 
-// How long the call takes until all of these processes have ended; those that do not in 20 s never will.
+// The time from the call until all of these processes have ended. A process that does not end in 20 s never will.
 std::chrono::duration<double> until_ended(const std::vector<UniqueFd>& processes, const std::function<void()>& call) {
   const auto begin = std::chrono::steady_clock::now();
   const auto limit = begin + std::chrono::seconds(20);
@@ -266,8 +267,8 @@ std::chrono::duration<double> until_ended(const std::vector<UniqueFd>& processes
   return std::chrono::steady_clock::now() - begin;
 }
 
-// The kernel kills them with it. It takes no longer than 2 s, or on a machine that is very busy ten times as long as
-// ranks take there to end that are killed one by one.
+// The kernel kills the ranks with their service. That takes at most 2 s, or on a very busy machine ten times as long as
+// it takes there to kill four ranks one by one.
 TEST_F(Life, NoRankOutlivesOneThatIsKilledByTwoSeconds) {
   StartedService service({"--slots", "8", "--spare"});
   BusyClient busy("ignore_sigterm");

@@ -1,6 +1,6 @@
-// Eight clients and many cases, one in twenty of them a fault drawn at random, beside clients that are killed: each
-// case of a client that lives ends once, and the service grows neither in memory nor in descriptors. Other lengths and
-// draws: CP_POOL_SOAK_CASES=50000 CP_POOL_SOAK_SEED=7
+// Six clients with many cases, beside two at a time that are killed; one case in twenty has a fault that is drawn at
+// random. Each case of a living client must end once, and the service must grow neither in memory nor in descriptors.
+// CP_POOL_SOAK_CASES sets the number of cases and CP_POOL_SOAK_SEED the seed.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -47,7 +47,8 @@ std::string draw_stream(std::mt19937& random, int cases) {
   std::string out;
   for (int i = 0; i < cases; ++i) {
     std::string model = draw(random);
-    if (model == "hang" && random() % 8 != 0) model = "sigkill";  // it lasts for its whole deadline
+    if (model == "hang" && random() % 8 != 0)
+      model = "sigkill";  // a hang lasts until its deadline, so most are replaced
     out += json{{"id", model}, {"case", fake_case(model, 1 << (random() % 2))}}.dump() + '\n';
   }
   return out;
@@ -59,13 +60,13 @@ std::size_t finished_in(const json& status) {
   return out;
 }
 
-// What the service holds, at equal distances of cases.
+// The memory and the descriptors of the service, sampled each time that so many more cases have finished.
 struct Samples {
   std::vector<std::int64_t> memory_kib;
   std::vector<std::int64_t> descriptors;
 };
 
-// Between the most of the second quarter and that of the last.
+// The most of the last quarter minus the most of the second quarter; the first quarter is the warm-up.
 std::int64_t growth_after_warm_up(const std::vector<std::int64_t>& samples) {
   const auto quarter = static_cast<std::ptrdiff_t>(samples.size() / 4);
   return *std::max_element(samples.end() - quarter, samples.end()) -
@@ -80,7 +81,7 @@ class Load : public Service {
                                                    "--events", path(name + ".events")}),
                                      Program::Redirect{.in = path(name + ".in"), .out = path(name + ".out")});
   }
-  // Each of its cases has one outcome, which is one of its kind.
+  // Expects one answer for each case of the client, with the outcome of its kind, and an exact ledger.
   void expect_exact(const std::string& name) const {
     const std::vector<json> cases = test::json_lines(test::read_file(path(name + ".in")));
     std::set<std::size_t> numbers;
@@ -114,9 +115,10 @@ TEST_F(Load, EveryCaseOfALivingClientEndsOnceAndTheServiceDoesNotGrow) {
     const std::string name = fmt::format("living-{}", i);
     living[name] = start_client(name, draw_stream(random, cases / kLivingClients));
   }
-  // So long as there are cases, others come and are killed, each after a number of cases that nobody knows.
+  // While there are cases, other clients come and are killed, each after a random number of finished cases.
   RawClient watcher = RawClient::greeted();
-  std::vector<std::pair<std::unique_ptr<Program>, std::size_t>> killed;  // and when: after so many cases of all
+  std::vector<std::pair<std::unique_ptr<Program>, std::size_t>>
+      killed;  // with the number of finished cases after which each is killed
   int kills = 0;
   Samples samples;
   for (std::size_t finished = 0;;) {
@@ -153,9 +155,9 @@ TEST_F(Load, EveryCaseOfALivingClientEndsOnceAndTheServiceDoesNotGrow) {
              testing::PrintToString(samples.descriptors));
   EXPECT_GE(kills, cases / 200);
   ASSERT_GE(samples.memory_kib.size(), 8U);
-  // The allocator keeps what it had at the fullest moment, which is chance.
+  // The allocator keeps the memory of the fullest moment, and that moment is chance.
   EXPECT_LE(growth_after_warm_up(samples.memory_kib), 4096);
-  // A pool more or less.
+  // The number of living pools is chance.
   EXPECT_LE(growth_after_warm_up(samples.descriptors), 40);
   watcher.vanish();
   service.signal(SIGTERM);

@@ -1,4 +1,5 @@
-// `cp-pool submit` and `cp-pool run` where a service is not there, is another's, is stopped, or is lost in the middle.
+// `cp-pool submit` and `cp-pool run` with a service that is missing, has another version, is stopped, or is lost in the
+// middle of a run.
 #include <string>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,9 +27,9 @@ using ::testing::UnorderedElementsAre;
 
 class Lost : public Service {
  protected:
-  // What the events file of a submit says, once it has ended.
+  // The events of a submit that has ended.
   [[nodiscard]] std::vector<json> events() const { return test::json_lines(test::read_file(path("events"))); }
-  // A submit whose first case runs on the service, and whose second waits.
+  // Starts a submit of two cases, of which the first runs on the service and the second waits.
   Program start_submit(const Words& more = {}, const std::string& first = "hang") {
     Words words = submit_words({"--jobs", "2", "--events", path("events")});
     words.insert(words.end(), more.begin(), more.end());
@@ -98,7 +99,7 @@ TEST_F(Lost, OptionsThatWantOwnPoolsRunWithoutItAndSaySo) {
 
 // --- Another version -------------------------------------------------------------------------------------------------
 
-// A service that says one thing to whoever comes, and hangs up.
+// A service that sends one line to each client and closes the connection.
 class Speaker {
  public:
   explicit Speaker(const std::string& line)
@@ -202,7 +203,7 @@ TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
     try {
       return RawClient::greeted().status()["stopping"] == true;
     } catch (const std::exception&) {
-      return true;  // it lets nobody in any more
+      return true;  // it accepts no client any more
     }
   });
   ::kill(rank, SIGUSR1);

@@ -1,4 +1,4 @@
-// Which runs share pools, and when pools end.
+// Which runs on a service share pools, and when its pools end.
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 class Pools : public Service {
  protected:
-  // The first rank of the pool that a case of a new client runs on.
+  // Runs a case of a new client. Returns the pid of rank 0 of the pool on which it ran.
   int rank_of(const json& open = json::object(), int cp_size = 1) {
     RawClient client = RawClient::greeted();
     client.open("run", open);
@@ -36,12 +36,12 @@ class Pools : public Service {
     ADD_FAILURE() << "the client was told of no pool";
     return 0;
   }
-  // A worker of its own file.
+  // A copy of the fake worker. Returns its path.
   std::string build_of_worker(const std::string& name) {
     fs::copy_file(kFakeWorker, path(name));
     return path(name);
   }
-  // As a build does it: another file takes the name.
+  // Replaces the file, as a build does: another file gets the name.
   void build_again(const std::string& worker) {
     fs::copy_file(kFakeWorker, worker + ".new");
     fs::rename(worker + ".new", worker);
@@ -56,7 +56,7 @@ TEST_F(Pools, AreSharedByRunsThatAreEqualInAllThatMatters) {
   const StartedService service({"--slots", "4"});
   const int first = rank_of(environment_with("OMP_NUM_THREADS=1"));
   EXPECT_EQ(rank_of(environment_with("OMP_NUM_THREADS=1")), first);
-  // Another terminal, and other deadlines.
+  // Another terminal and another deadline make no difference.
   json other = environment_with("OMP_NUM_THREADS=1");
   other["environment"].push_back("TERM=dumb");
   other["environment"].push_back("SSH_TTY=/dev/pts/9");
@@ -80,7 +80,7 @@ TEST_F(Pools, AreOthersForAnotherEnvironmentFolderWorldSizeOrBuild) {
   EXPECT_EQ(rank_of(), first);
 }
 
-// As many environments as there are terminals, over weeks: nothing stays of one that no run and no pool has.
+// Over weeks a service sees many environments. It keeps nothing of an environment that no run and no pool has any more.
 TEST_F(Pools, LeaveNothingOfEnvironmentsThatNobodyHasAnyMore) {
   const StartedService service({"--slots", "1"});
   RawClient client = RawClient::greeted();
@@ -106,7 +106,7 @@ TEST_F(Pools, LeaveNothingOfEnvironmentsThatNobodyHasAnyMore) {
   EXPECT_THAT(client.status()["pools"], SizeIs(1));
 }
 
-// Each run is told of it before its first pool, as a local one; and of its end.
+// Each run is told of the fork server before its first pool, like a local run, and is told when it ends.
 TEST_F(Pools, TellEachRunOfTheForkServerOfItsRanks) {
   const StartedService service({"--slots", "1"});
   const json open = {{"fork_server", {"python3", CP_POOL_TEST_FORK_SERVER, "exec"}}};
@@ -137,7 +137,7 @@ TEST_F(Pools, TellEachRunOfTheForkServerOfItsRanks) {
   EXPECT_THAT(lost["reason"].get<std::string>(), HasSubstr("SIGKILL"));
 }
 
-// What a rank sees is the client's where it matters, and the service's otherwise.
+// A rank has the client's variables where they matter to the worker, and otherwise the variables of the service.
 TEST_F(Pools, GiveTheirRanksTheEnvironmentAndFolderOfTheClient) {
   const test::ScopedVariable own{"MY_OWN", "of the service"};
   const StartedService service({"--slots", "2"});
@@ -197,7 +197,7 @@ TEST_F(Pools, OfAWorkerThatWasBuiltAgainAreReplacedBeforeTheNextCase) {
   EXPECT_EQ(rank_of(), other) << "another worker's pool has ended as well";
 }
 
-// A script is no mapped file: its command line names it.
+// A script is not among the mapped files of its ranks. The service finds it in the command line.
 TEST_F(Pools, OfAScriptThatWasEditedAreReplacedBeforeTheNextCase) {
   const StartedService service({"--slots", "2"});
   fs::copy_file(CP_POOL_SCRIPTED_WORKER, path("worker.py"));
@@ -208,7 +208,7 @@ TEST_F(Pools, OfAScriptThatWasEditedAreReplacedBeforeTheNextCase) {
   EXPECT_NE(rank_of(open), before);
 }
 
-// Nothing of a case that runs is lost when its worker is built meanwhile.
+// A running case ends normally if its worker is built again meanwhile.
 TEST_F(Pools, OfAWorkerThatIsBuiltWhileItRunsEndTheirCaseFirst) {
   const StartedService service({"--slots", "1"});
   RawClient client = RawClient::greeted();
@@ -246,7 +246,7 @@ TEST_F(Pools, StayOtherwise) {
   EXPECT_EQ(pool["cases"], 2);
 }
 
-// Idle pools of one client make room for another's.
+// Idle pools end to make room for pools of other kinds.
 TEST_F(Pools, ThatAreIdleGiveTheirSlotsToOtherKinds) {
   const StartedService service({"--slots", "2"});
   rank_of({}, 2);

@@ -1,4 +1,4 @@
-// What a client and the service say to each other, over the socket and over stdin and stdout.
+// The protocol between a client and the service, over the socket and over stdin and stdout.
 #include <memory>
 #include <optional>
 #include <string>
@@ -192,7 +192,7 @@ TEST_P(Protocol, CancelEndsWhatRunsAndWhatWaits) {
   EXPECT_THAT(outcomes_in(events), UnorderedElementsAre("hang: cancelled", "pass: not-run"));
   EXPECT_EQ(events.back()["interrupted"], true);
   EXPECT_EQ(events.back()["exit_code"], 130);
-  // The connection goes on.
+  // The connection can still be used.
   client->open("next");
   client->submit("next", "pass", {}, 2);
   client->close_run("next");
@@ -208,7 +208,7 @@ TEST_P(Protocol, CancelWithKillDoesNotWaitForTheGrace) {
   EXPECT_THAT(client->outcomes_of("mine"), ElementsAre("ignore_sigterm: cancelled"));
 }
 
-// Whoever has nothing more to ask for still gets its answers.
+// A client that has closed its side of the connection still gets all answers.
 TEST_P(Protocol, TheEndOfTheRequestsIsNotTheEndOfTheAnswers) {
   greet();
   client->open("mine");
@@ -315,7 +315,7 @@ TEST_P(Protocol, WhatIsNoJsonIsRefusedByItsLine) {
   EXPECT_EQ(client->status()["stopping"], false);
 }
 
-// A cancel may cross the end of its run.
+// The run may end while its cancel is on the way.
 TEST_P(Protocol, CancelOfARunThatHasEndedIsNothing) {
   greet();
   client->say({{"request", "cancel"}, {"run", "gone"}});

@@ -1,4 +1,4 @@
-// What a command says on a service is what it says without one.
+// A command says and writes the same with a service as without one.
 #include <algorithm>
 #include <regex>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Takes away what may differ: times, sequence numbers, names, processes and slots of pools, hygiene.
+// Removes the fields that may differ: times, sequence numbers, pools with their processes and slots, hygiene.
 void strip(json& value) {
   if (value.is_array()) {
     for (json& item : value) strip(item);
@@ -37,7 +37,7 @@ void strip(json& value) {
   }
 }
 
-// The fake worker prints the sequence number.
+// Replaces the numbers that may differ: sequence numbers, times, generations of pools, timestamps and pids.
 std::string without_numbers(const std::string& text) {
   std::string out = std::regex_replace(text, std::regex(R"(seq \d+)"), "seq N");
   out = std::regex_replace(out, std::regex(R"( *\d+(\.\d+)? (ms|s)\b)"), " TIME");
@@ -47,14 +47,14 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
-// One a line, so that a difference shows. What happens to pools, beside the cases, comes behind all that happens to
-// these, in an order of its own: whether a pool has gone before the next one is ready is chance.
+// The events, one per line, so that a difference shows. Events of pools are sorted and put behind the events of cases:
+// whether a pool has ended before the next one is ready is chance.
 std::string stripped_lines(const std::string& text) {
   std::string out;
   std::vector<std::string> of_pools;
   for (json line : test::json_lines(text)) {
     const std::string type = line.value("type", "");
-    // A pool that goes on living has no end in the client's events.
+    // On a service the pool lives on, so its end is not among the client's events.
     if (type == "pool_retired" && line["reason"] == "finished") continue;
     strip(line);
     const std::string stripped = without_numbers(line.dump()) + '\n';
@@ -71,7 +71,7 @@ std::string stripped_lines(const std::string& text) {
 
 class SameAsLocal : public Service {
  protected:
-  // What a command says and writes.
+  // What a command prints and writes.
   struct Said {
     int exit_code = 0;
     std::string out;
@@ -79,7 +79,7 @@ class SameAsLocal : public Service {
     std::string events;
     std::string junit;
   };
-  // Both ways it writes to the same files, which it names in commands.
+  // Runs the command with the same output files each time, because its output names them.
   Said say(Words words, const Words& more, const std::string& in = "/dev/null") {
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"--events", path("events"), "--junit", path("junit")});
@@ -100,7 +100,7 @@ class SameAsLocal : public Service {
 
 const Words kLocal{"--no-service", "--slots", "2", "--spare", "off"};
 
-// A rank alone: which of several dies first is chance.
+// Cases of one rank, because which of several ranks dies first is chance.
 TEST_F(SameAsLocal, AnswersToAStreamOfFaults) {
   const StartedService service({"--slots", "2"});
   const std::vector<std::string> models{"pass",
@@ -154,7 +154,8 @@ TEST_F(SameAsLocal, AMatrix) {
 
 TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   const StartedService service({"--slots", "1"});
-  // The worker writes to a file that its command does not name: one that it names is a part of it, and has changed.
+  // The worker writes to a file that its command does not name: a file that the command names belongs to the worker,
+  // and a change of it would replace the pool.
   test::write_file(path("overrides.toml"),
                    "[profile.default]\nworker = '''" + test::kWorker +
                        "'''\n"

@@ -22,7 +22,7 @@
 namespace cp_pool {
 namespace {
 
-// What every rank sends, forward and backward.
+// The bytes that each rank sends in the forward and in the backward, as counted.
 std::vector<Traffic> measured(const Case& c) {
   const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Traffic> traffic(static_cast<std::size_t>(c.cp_size));
@@ -147,7 +147,7 @@ TEST_P(ExpectedTraffic, CountsWhatReplicatedTokensCost) {
   expect_timed_steps_report(c);
 }
 
-// What stands for cuDNN gives contributions as it rounds them.
+// The stand-in for cuDNN rounds the contributions to gradients to 16 bits, so they travel in 16 bits.
 TEST(Traffic, IsLessThanExpectedWhereGradientsTravelIn16Bits) {
   for (const CommType comm : {CommType::p2p, CommType::all_gather}) {
     Case c = base_case(comm);
@@ -160,7 +160,7 @@ TEST(Traffic, IsLessThanExpectedWhereGradientsTravelIn16Bits) {
     for (const Traffic& rank : measured(c)) {
       EXPECT_EQ(rank.forward, expected.forward);
       EXPECT_LT(rank.backward, expected.backward);
-      // The only message of a rank of two: its contribution.
+      // With two ranks the only message of a rank is its contribution.
       if (comm == CommType::p2p) {
         EXPECT_LE(rank.backward, expected.backward / 2);
       }

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kLongMs = 120000;  // after which nothing is going to happen any more
+constexpr int kLongMs = 120000;  // in ms; what has not happened by then never will
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// A client of a service that says whatever a test wants, right or wrong.
+// A client of a service that sends whatever a test wants, valid or not.
 #pragma once
 
 #include <functional>
@@ -18,39 +18,39 @@ nlohmann::json fake_case(const std::string& model, int cp_size = 1);
 
 class RawClient {
  public:
-  // Connects to the service of this name, and says nothing. Throws std::runtime_error if it is not there.
+  // Connects to the service of this name and sends nothing. Throws std::runtime_error if there is no such service.
   explicit RawClient(const std::string& name = "default");
-  // Over the two ends of other channels.
+  // A client that reads from `in` and writes to `out`, which are no sockets of a service.
   RawClient(UniqueFd in, UniqueFd out) : in_(std::move(in)), out_(std::move(out)) {}
-  // One that has said hello, and was welcomed.
+  // A client that has said hello and was welcomed.
   static RawClient greeted(const std::string& name = "default");
 
-  // What it says. Bytes that nobody takes any more are lost.
+  // Sends a message, or bytes. What nobody reads any more is lost.
   void say(const nlohmann::json& message);
   void say_bytes(std::string_view bytes);
   void hello();
-  // Opens a run on the fake worker, with more fields, or others.
+  // Opens a run on the fake worker. `more` adds fields to the request or replaces them.
   void open(const std::string& run, const nlohmann::json& more = {});
   void submit(const std::string& run, const std::string& model, const nlohmann::json& more = {}, int cp_size = 1);
   void close_run(const std::string& run);
-  // It says nothing more, and still listens.
+  // Ends its requests, and goes on reading replies.
   void stop_talking();
-  // It is gone, as a client that is killed.
+  // Closes the connection, as if the client had been killed.
   void vanish();
 
-  // The next reply; nullopt: the connection was closed. Throws std::runtime_error if there is none for very long.
+  // The next reply; nullopt if the connection was closed. Throws std::runtime_error if there is none for two minutes.
   std::optional<nlohmann::json> reply();
-  // The next reply that is so; throws if the connection is closed before.
+  // The next reply for which this is true. Throws std::runtime_error if the connection is closed before.
   nlohmann::json reply_where(const std::function<bool(const nlohmann::json&)>& is_so);
   nlohmann::json reply_named(const std::string& name);
   // The next event of this type.
   nlohmann::json event(const std::string& type);
   // All events up to the end of the run.
   std::vector<nlohmann::json> events_of(const std::string& run);
-  // By the ID of the case, in the order of the events.
+  // "ID: OUTCOME" of each case of the run, in the order of the events.
   std::vector<std::string> outcomes_of(const std::string& run);
   nlohmann::json status();
-  // Everything until the service closes the connection.
+  // All replies until the service closes the connection.
   std::vector<nlohmann::json> rest();
 
   [[nodiscard]] int fd() const { return in_.get(); }
@@ -59,11 +59,11 @@ class RawClient {
   std::optional<std::string> line();
 
   UniqueFd in_;
-  UniqueFd out_;  // none: in_ is both
+  UniqueFd out_;  // empty if in_ is a socket for both directions
   std::string received_;
 };
 
-// "ID: OUTCOME" of each case_finished, in order.
+// "ID: OUTCOME" of each case_finished event, in order.
 std::vector<std::string> outcomes_in(const std::vector<nlohmann::json>& events);
 
 }  // namespace cp_pool::service_test

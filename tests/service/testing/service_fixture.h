@@ -1,4 +1,4 @@
-// The real `cp-pool serve` with a runtime folder of a test's own, in which no other service is.
+// The real `cp-pool serve`, with a runtime folder of the test, in which there is no other service.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,8 @@ using test::Words;
 
 inline const std::string kFakeWorker = CP_POOL_FAKE_WORKER;
 
-// For what has no event: looks again until it is so. It is a failure if that takes longer than it ever could.
+// Waits for a condition that no event reports, by asking again and again. Throws after two minutes, which no working
+// machine needs.
 inline void wait_until(const char* what, const std::function<bool()>& is_so) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   while (!is_so()) {
@@ -43,7 +44,7 @@ inline std::size_t descriptors_of(pid_t pid) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// Memory of the process alone, of which it may have freed some.
+// The anonymous resident memory of the process in KiB. It may include memory that the process has freed.
 inline std::int64_t memory_kib_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string word; file >> word;) {
@@ -53,7 +54,7 @@ inline std::int64_t memory_kib_of(pid_t pid) {
   throw std::runtime_error("no RssAnon");
 }
 
-// A service that listens.
+// A started service, which listens when the constructor returns.
 class StartedService {
  public:
   explicit StartedService(const Words& options = {}, const std::string& name = "default")
@@ -79,7 +80,7 @@ class StartedService {
 
 class Service : public test::CommandLine {
  protected:
-  // A stream of cases of the fake worker, as a file.
+  // Writes a stream of cases for the fake worker to a file. Returns its path.
   [[nodiscard]] std::string stream_of(const std::vector<std::string>& models, int cp_size = 1) const {
     std::string text;
     for (const std::string& model : models)
@@ -88,7 +89,7 @@ class Service : public test::CommandLine {
     test::write_file(file, text);
     return file;
   }
-  // cp-pool submit of such a stream.
+  // The words of a cp-pool submit that reads such a stream from stdin.
   [[nodiscard]] Words submit_words(const Words& more = {}) const {
     Words out{test::kProgram, "submit", "-", "--worker", kFakeWorker, "--grace", "200ms"};
     out.insert(out.end(), more.begin(), more.end());

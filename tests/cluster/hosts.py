@@ -134,7 +134,7 @@ class Host:
         self.cluster.on_switch(f"ip link set {self._port} {'up' if up else 'down'}")
 
     def isolate(self, on: bool) -> None:
-        """Isolates the host or ends that. Isolated hosts cannot reach each other, but others reach them."""
+        """Turns isolation on or off. Isolated hosts cannot reach each other, but all other hosts reach them."""
         self.cluster.on_switch(f"bridge link set dev {self._port} isolated {'on' if on else 'off'}")
 
     def kill(self) -> None:

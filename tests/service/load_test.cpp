@@ -47,8 +47,8 @@ std::string draw_stream(std::mt19937& random, int cases) {
   std::string out;
   for (int i = 0; i < cases; ++i) {
     std::string model = draw(random);
-    if (model == "hang" && random() % 8 != 0)
-      model = "sigkill";  // a hang lasts until its deadline, so most are replaced
+    // A hang lasts until its deadline, so seven of eight are replaced.
+    if (model == "hang" && random() % 8 != 0) model = "sigkill";
     out += json{{"id", model}, {"case", fake_case(model, 1 << (random() % 2))}}.dump() + '\n';
   }
   return out;
@@ -117,8 +117,7 @@ TEST_F(Load, EveryCaseOfALivingClientEndsOnceAndTheServiceDoesNotGrow) {
   }
   // While there are cases, other clients come and are killed, each after a random number of finished cases.
   RawClient watcher = RawClient::greeted();
-  std::vector<std::pair<std::unique_ptr<Program>, std::size_t>>
-      killed;  // with the number of finished cases after which each is killed
+  std::vector<std::pair<std::unique_ptr<Program>, std::size_t>> killed;  // each with that number
   int kills = 0;
   Samples samples;
   for (std::size_t finished = 0;;) {

@@ -147,7 +147,8 @@ TEST_P(ExpectedTraffic, CountsWhatReplicatedTokensCost) {
   expect_timed_steps_report(c);
 }
 
-// The stand-in for cuDNN rounds the contributions to gradients to 16 bits, so they travel in 16 bits.
+// On CPU the math backend stands in for cuDNN. It rounds each contribution to a gradient to 16 bits, as cuDNN does, so
+// contributions travel in 16 bits.
 TEST(Traffic, IsLessThanExpectedWhereGradientsTravelIn16Bits) {
   for (const CommType comm : {CommType::p2p, CommType::all_gather}) {
     Case c = base_case(comm);

@@ -36,7 +36,7 @@ TEST(FanOut, EveryViewGetsEveryEventInOrder) {
   fan_out.add(b);
   fan_out.on_event(test::run_started(1));
   fan_out.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<Event> - 1));
+  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<AnyEvent> - 1));
   EXPECT_EQ(a.types, b.types);
   EXPECT_FALSE(fan_out.failed());
 }

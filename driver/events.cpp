@@ -1,0 +1,11 @@
+#include "driver/events.h"
+
+namespace cp_pool {
+
+Event::Event(const Event& other) = default;
+Event::Event(Event&& other) noexcept = default;
+Event& Event::operator=(const Event& other) = default;
+Event& Event::operator=(Event&& other) noexcept = default;
+Event::~Event() = default;
+
+}  // namespace cp_pool

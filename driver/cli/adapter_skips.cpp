@@ -22,7 +22,7 @@ namespace cp_pool {
 
 namespace {
 
-// Prints one JSON object. Each package by itself: what is missing is named, and the rest is told all the same.
+// Prints one JSON object. Each package is imported by itself, so that one that is missing does not hide the other.
 constexpr const char* kWhatIsThere = R"(
 import json, sys, traceback
 there = {"program": sys.executable, "python": sys.version.split()[0], "trouble": ""}
@@ -40,7 +40,7 @@ std::string last_line(std::string_view text) {
   return std::string{text.substr(text.rfind('\n') + 1)};
 }
 
-// {"skip": ".."}; nullopt for any other line: the adapter's file may print.
+// Returns the reason in a line {"skip": ".."}, and nullopt for any other line: the adapter's file may print, too.
 std::optional<std::string> skip_in(const std::string& line) {
   try {
     const nlohmann::json answer = protocol::parse_foreign_json(line);
@@ -63,7 +63,7 @@ std::vector<std::string> answers_in(const std::string& out) {
   return skips;
 }
 
-// A function, so that both callers say the same of a program that is missing.
+// Runs a program of the adapter. One that cannot be started exits with 127 and its reason in stderr, as in a shell.
 Filtered ask(const std::vector<std::string>& words, const std::string& input) {
   try {
     return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});

@@ -8,20 +8,22 @@
 
 namespace cp_pool {
 
-// case_lines: JSON, as list --json prints cases. Returns for each case why it would be skipped, as a sentence; empty:
-// it would run. Throws CommandError (infra) if the adapter cannot be asked, after its stderr has been shown.
+// Each of `case_lines` is a JSON case, as `list --json` prints it. Returns one sentence per case that says why the
+// adapter would skip it, empty if the case would run. If the adapter cannot be asked, prints its stderr and throws
+// CommandError (infra).
 std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines);
 
-// The same without cases: why the adapter cannot be loaded, with its traceback; empty: it can.
+// Loads the adapter without asking about cases. Returns why it cannot be loaded, with its traceback, or an empty string
+// if it can.
 std::string trouble_of_loading(const WorkerCommand& command);
 
-// What the interpreter of the adapter is and has, or why it cannot be used.
+// The Python interpreter of an adapter and the versions of its packages, or why it cannot be used.
 struct Interpreter {
   std::string program;  // sys.executable
-  std::string python;   // versions; empty if a package is not there
+  std::string python;   // the version, as in the next two; empty if the package is missing
   std::string torch;
   std::string cp_pool;
-  std::string trouble;  // lines; empty if it runs and has both packages
+  std::string trouble;  // why it cannot be used, in lines; empty if it runs and has both packages
 };
 Interpreter interpreter_of(const WorkerCommand& command);
 

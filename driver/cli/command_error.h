@@ -8,7 +8,8 @@
 
 namespace cp_pool {
 
-// Ends the program: what() is one line for stderr (a filter error adds the expression and a caret line).
+// Ends the program with the exit code `code()`. what() is one line for stderr; a filter error adds the expression and a
+// line with a caret.
 class CommandError : public std::runtime_error {
  public:
   CommandError(ExitCode code, const std::string& message) : std::runtime_error{message}, code_{code} {}

@@ -1,4 +1,4 @@
-// The parser of a subcommand whose options have values beside the command line: of cp-pool.toml, of the environment.
+// The parser of a subcommand whose options may also be set by cp-pool.toml and the environment.
 #pragma once
 
 #include <map>
@@ -12,21 +12,21 @@
 
 namespace cp_pool {
 
-// A value that an option has without being on the command line, and who gave it.
+// A value that an option has although it is not on the command line, and who set it.
 struct OptionSetting {
   std::vector<std::string> values;
   std::string place;         // "cp-pool.toml:3", or the name of a variable
-  bool by_variable = false;  // of the environment
+  bool by_variable = false;  // set by the environment
 };
 
 class ConfiguredApp : public CLI::App {
  public:
-  // Inherits from the parent what a subcommand does.
+  // Inherits the settings of the parent, as a subcommand does.
   ConfiguredApp(std::string description, std::string name, CLI::App* parent)
       : CLI::App(std::move(description), std::move(name), parent) {}
 
   std::map<const CLI::Option*, OptionSetting> settings;
-  std::map<const CLI::Option*, FromFolder> from_folder;  // of options whose values name files
+  std::map<const CLI::Option*, FromFolder> from_folder;  // for options whose values name files
   std::vector<const CLI::Option*> command_line_alone;    // options that nothing else sets
 };
 

@@ -1,4 +1,4 @@
-// Which device the ranks of a run are on.
+// Chooses the device of the ranks of a run.
 #pragma once
 
 #include <filesystem>
@@ -8,26 +8,26 @@
 
 namespace cp_pool {
 
-// The number of NVIDIA GPUs that CUDA would show: the device files under `dev` that CUDA_VISIBLE_DEVICES allows.
-// visible: its value, null = unset.
+// Returns the number of NVIDIA GPUs that CUDA would show: the device files under `dev` that CUDA_VISIBLE_DEVICES
+// allows. `visible` is the value of that variable, nullptr if it is unset.
 int count_gpus(const std::filesystem::path& dev, const char* visible);
 
 struct DeviceChoice {
   std::string device;   // cpu or cuda
-  std::string warning;  // there are GPUs, and auto did not take them; else empty
+  std::string warning;  // why auto did not take the GPUs of this machine; else empty
 };
-// requested: cpu, cuda or auto. auto is cuda where there is a GPU; for the worker that is `shipped` with this program,
-// only if it was built for GPUs.
+// `requested` is cpu, cuda or auto. auto means cuda if there is a GPU. For the worker that is `shipped` with this
+// program, auto means cuda only if the worker was also built for GPUs.
 DeviceChoice choose_device(const std::string& requested, bool shipped);
-// The same of a machine with so many GPUs, and of a worker that was built for them or not.
+// The same for a machine with this many GPUs and a worker that was built for them or not.
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
 
-// How many GPUs this machine has, if ranks of a case of `most_ranks` will share them; else 0.
+// Returns the number of GPUs of this machine if ranks of a case of `most_ranks` will share them, else 0.
 int gpus_to_share(const RunConfig& config, int most_ranks);
-// The same of a machine with so many GPUs.
+// The same for a machine with this many GPUs.
 int gpus_to_share(const RunConfig& config, int most_ranks, int gpus);
 
-// True if the worker beside this program was built for GPUs: where it looks for that part, there is one.
+// True if the worker beside this program was built for GPUs, which means that its CUDA library is there.
 bool built_for_gpus();
 // The command that builds the worker for GPUs.
 inline constexpr const char* kBuildForGpus = "tools/build release cuda_part";

@@ -10,7 +10,7 @@
 namespace cp_pool {
 namespace {
 
-// A folder like /dev of a machine with two GPUs.
+// Makes a folder like /dev of a machine with two GPUs.
 class DeviceFiles : public testing::Test {
  protected:
   void SetUp() override {

@@ -8,11 +8,11 @@
 
 namespace cp_pool {
 
-// "90" (seconds), "90s", "1.5s", "1500ms", "2m", "1h": not negative, at most 1000 h, rounded to milliseconds. nullopt
-// for anything else.
+// Reads "90" (seconds), "90s", "1.5s", "1500ms", "2m" or "1h": not negative, at most 1000 h, rounded to milliseconds.
+// Returns nullopt for anything else.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-// The shortest text that parse_duration reads back: "90s", "1500ms".
+// Returns a text that parse_duration reads back: "90s", "1500ms".
 std::string duration_text(std::chrono::milliseconds duration);
 
 }  // namespace cp_pool

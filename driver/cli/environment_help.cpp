@@ -7,7 +7,7 @@ namespace cp_pool {
 namespace {
 
 constexpr std::array kVariables{
-    // What the user may set.
+    // Variables that the user may set.
     EnvironmentVariable{"CP_POOL_PLAN_STORE",
                         "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
                         "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
@@ -57,7 +57,7 @@ constexpr std::array kVariables{
         "XDG_STATE_HOME",
         "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
         "~/.local/state."},
-    // What cp-pool sets for every rank (docs/protocol.md).
+    // Variables that cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
     EnvironmentVariable{"CP_POOL_SHARE_GPUS",
@@ -69,7 +69,7 @@ constexpr std::array kVariables{
                         "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in "
                         "which it tries them. A rank that loses cp-pool ends itself with exit code 75."},
     EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN", "Set with CP_POOL_LIFELINE: by it cp-pool knows its ranks."},
-    // What its tests read.
+    // Variables that the tests read.
     EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_JOBS", "tools/gpu_tests: how many programs run at a time."},

@@ -11,7 +11,7 @@ struct EnvironmentVariable {
   std::string_view meaning;  // a sentence
 };
 
-// Every CP_POOL_* that the sources read, and those of others that change what cp-pool does.
+// Returns every variable CP_POOL_* that the sources read, and other variables that change what cp-pool does.
 std::span<const EnvironmentVariable> environment_variables();
 
 }  // namespace cp_pool

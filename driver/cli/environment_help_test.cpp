@@ -17,19 +17,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The variables that a source reads or sets, by its kind of language. Tests read some of their own making, which are
-// called CP_POOL_TEST_*.
+// Returns the variables that a source reads or sets; the pattern depends on its language. Variables that only tests use
+// are called CP_POOL_TEST_* and are left out.
 std::vector<std::string> variables_in(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const bool is_cpp = name.ends_with(".cpp") || name.ends_with(".h") || name.ends_with(".cu");
-  const char* pattern = R"((?:environ\S*["']|\$\{?|")(CP_POOL_[A-Z0-9_]+))";  // of Python and shells
+  const char* pattern = R"((?:environ\S*["']|\$\{?|")(CP_POOL_[A-Z0-9_]+))";  // for Python and shells
   if (is_cpp) pattern = R"re("(CP_POOL_[A-Z0-9_]+)")re";
   if (name.ends_with("_test.cpp")) pattern = R"re((?:getenv|_environment)\("(CP_POOL_[A-Z0-9_]+)")re";
   const std::regex regex{pattern};
   std::vector<std::string> found;
   std::ifstream in{file};
   for (std::string line; std::getline(in, line);) {
-    if (line.find("CP_POOL_") == std::string::npos) continue;  // it is a hundred times as fast
+    if (line.find("CP_POOL_") == std::string::npos) continue;  // a hundred times as fast as the pattern alone
     for (std::sregex_iterator match{line.begin(), line.end(), regex}, end; match != end; ++match) {
       if (const std::string variable = (*match)[1]; !variable.starts_with("CP_POOL_TEST_")) found.push_back(variable);
     }
@@ -37,7 +37,7 @@ std::vector<std::string> variables_in(const std::filesystem::path& file) {
   return found;
 }
 
-std::map<std::string, std::string> variables_of_all_sources() {  // and a file that has it
+std::map<std::string, std::string> variables_of_all_sources() {  // with a file that has each
   std::map<std::string, std::string> found;
   for (const char* folder : {"cases", "cp_core", "docs/examples", "driver", "tests", "tools", "worker"}) {
     const std::filesystem::path root = std::filesystem::path{CP_POOL_SOURCE_DIR} / folder;

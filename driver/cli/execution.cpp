@@ -27,24 +27,24 @@ namespace {
 void write_stderr_line(const std::string& line) {
   try {
     write_all(STDERR_FILENO, line + '\n', "stderr");
-  } catch (const OutputError&) {  // there is nowhere left to say it; the exit code still does
+  } catch (const OutputError&) {  // stderr is lost, and only the exit code can still tell
     return;
   }
 }
 
-// message: clean.
+// `message` has to be clean text.
 void write_stderr(std::string_view kind, std::string_view message) {
   write_stderr_line(fmt::format("cp-pool: {}{}{}", kind, kind.empty() ? "" : ": ", message));
 }
 
-// Whether both descriptors are one file, pipe or terminal, so that outputs to them are mixed.
+// True if both descriptors are one file, pipe or terminal, so that their outputs mix.
 bool are_the_same_stream(int one, int other) {
   struct stat a{};
   struct stat b{};
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// Frames that came too soon after another are drawn by the next tick, and who asks what runs is answered soon.
+// At every tick, frames that came too soon after another are drawn, and requests for the status are answered.
 constexpr std::chrono::milliseconds kTick{200};
 
 class ResultLines : public EventSink {
@@ -57,7 +57,7 @@ class ResultLines : public EventSink {
   void on_tick() override { expect_reader(STDOUT_FILENO, "stdout"); }
 };
 
-// The folder exists afterwards, files can be made in it, and no other run has it.
+// Makes the folder and locks it: files can be created in it, and no other run uses it.
 std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -67,7 +67,7 @@ std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, 
   return std::make_unique<FolderLock>(folder, option);
 }
 
-// Logs of two runs would mix where this one starts fewer pools.
+// Removes logs of an earlier run: they would mix with those of this run if it starts fewer pools.
 void make_room_for_logs(const std::filesystem::path& run_dir) {
   try {
     remove_old_logs(run_dir);
@@ -78,7 +78,7 @@ void make_room_for_logs(const std::filesystem::path& run_dir) {
 
 }  // namespace
 
-// Errors quote the command line and input files.
+// Messages quote the command line and input files, so they are cleaned.
 void report_error(std::string_view message) {
   write_stderr("error", protocol::clean_text(message));
 }
@@ -110,7 +110,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     if (options.summary) owned_.push_back(std::make_unique<MarkdownSink>(*options.summary));
     if (options.trace_run) owned_.push_back(std::make_unique<TraceSink>(*options.trace_run));
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
-    // The last, since the user may need them again if another output cannot be written.
+    // Old logs are removed last: the user may need them if an output cannot be written.
     if (config_.run_dir) make_room_for_logs(*config_.run_dir);
   } catch (const OutputError& e) {
     throw CommandError(ExitCode::cannot_write, e.what());
@@ -142,7 +142,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     style.show_output = *parse_name<ShowOutput>(options.show_output);
     live = style.live;
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
-    views_.add(*terminal_);  // the last, so that the ledger is the last word
+    views_.add(*terminal_);  // added last, so that the ledger is the last line
   }
   status_requests_.emplace([show_notice](const std::string& line) { show_notice("status", line); }, free_stdin && live);
   views_.add_listener(*status_requests_);
@@ -150,12 +150,12 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
 }
 
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {
-  // A reader of stdout that goes away is a write error, which is reported.
+  // A reader of stdout that goes away is then a write error, which is reported.
   std::signal(SIGPIPE, SIG_IGN);
   RunResult result;
   try {
     result = run(config_, views_);
-  } catch (const ReaderGone&) {  // which was said when it was seen
+  } catch (const ReaderGone&) {  // already reported
     return first_that_applies(to_int(notices_->case_failed() ? ExitCode::failed : ExitCode::ok),
                               ExitCode::cannot_write);
   }

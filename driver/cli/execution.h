@@ -1,4 +1,5 @@
-// What run and submit share: outputs opened before the first case, views attached, the exit code at the end.
+// The part that commands which run cases share: it opens outputs before the first case, attaches views, and computes
+// the exit code at the end.
 #pragma once
 
 #include <functional>
@@ -25,10 +26,10 @@
 
 namespace cp_pool {
 
-// "cp-pool: error: MESSAGE" and "cp-pool: warning: MESSAGE" on stderr. A message ends without a newline.
+// Print "cp-pool: error: MESSAGE" and "cp-pool: warning: MESSAGE" on stderr. `message` ends without a newline.
 void report_error(std::string_view message);
 void report_warning(std::string_view message);
-// "cp-pool: MESSAGE".
+// Prints "cp-pool: MESSAGE" on stderr.
 void report_notice(std::string_view message);
 
 class Execution {
@@ -39,22 +40,23 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. free_stdin: nobody else in this process reads it. Throws CommandError (cannot_write).
+  // Opens every output. `free_stdin` says that nothing else in this process reads stdin. Throws CommandError
+  // (cannot_write).
   Execution(const ExecutionOptions& options, Show show, bool free_stdin = false);
 
-  // Runs and returns the exit code. Ends early if nobody is left to read the outputs. run: called with the
-  // configuration, its worker filled in, and the sink of all views.
+  // Runs and returns the exit code. Ends early if nobody is left to read the outputs. `run` gets the configuration,
+  // with the worker filled in, and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
 
-  // How long cases took in earlier runs, by ID, for the ETA.
+  // Sets how long cases took in earlier runs (ms, by ID), for the estimate of the remaining time.
   void expect_times(std::map<std::string, double> earlier_ms) {
     if (terminal_) terminal_->expect_times(std::move(earlier_ms));
   }
 
-  // While the run goes on: an error of one input on stderr; a line of its answer on stdout.
+  // To be called during the run: print an error about one input on stderr, and the line of an answer on stdout.
   void show_error(const std::string& message);
   void print_answer(const std::string& line);
-  // A warning on stderr.
+  // Prints a warning on stderr.
   void show_warning(const std::string& message);
 
  private:

@@ -39,7 +39,7 @@ void add_perf(CLI::App& command, ExecutionOptions& options) {
             "A case that takes more than R times as long as in the --baseline is a failure");
 }
 
-// What names a file begins in the folder; a name without a slash is looked up where programs are.
+// A path starts in the folder; a name without a slash is looked up in PATH.
 std::string program_from_folder(const std::string& text, const std::filesystem::path& folder) {
   return text.find('/') == std::string::npos ? text : path_from_folder(text, folder);
 }
@@ -55,7 +55,8 @@ std::string adapter_from_folder(const std::string& text, const std::filesystem::
   return text.find(".py") == std::string::npos ? text : path_from_folder(text, folder);
 }
 
-// The option `name` stands for `count` of 1. Throws CommandError (usage) beside any other.
+// Lets the option `name` set the option `count` to 1. Throws CommandError (usage) if `count` is given as any other
+// number.
 void apply_shorthand(const CLI::App& command, const std::string& name, const std::string& count, int& target) {
   const bool given = was_given(command, name);
   const bool count_given = was_given(command, count);
@@ -65,7 +66,7 @@ void apply_shorthand(const CLI::App& command, const std::string& name, const std
   if (given || (is_configured(command, name) && !count_given)) target = 1;
 }
 
-// After check_worker.
+// To be called after check_worker.
 void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
   const bool adapter = !options.worker.adapter.empty();
   if (was_given(command, "--fork") && options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
@@ -74,7 +75,7 @@ void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
   if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
 }
 
-// After apply_adapter.
+// To be called after apply_adapter.
 void apply_launcher(const CLI::App& command, ExecutionOptions& options) {
   options.config.launcher = parse_launcher(options.launcher);
   if (options.config.launcher.kind == LauncherKind::local) return;
@@ -88,7 +89,7 @@ void apply_device(ExecutionOptions& options) {
   options.warning = std::move(choice.warning);
 }
 
-// After apply_device. Throws CommandError (usage).
+// To be called after apply_device. Throws CommandError (usage).
 void apply_perf(const CLI::App& command, ExecutionOptions& options) {
   constexpr const char* kSeeHelp = "(see cp-pool run --help)";
   if (options.mode != "perf") {
@@ -113,7 +114,7 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
   options.config.perf = options.perf;
   if (was_given(command, "--slots"))
     refuse(command, "--mode perf lets one pool work at a time: it contradicts --slots");
-  // Pools side by side would take each other's time.
+  // Pools that work side by side would slow each other down.
   options.config.slots = 1;
 }
 
@@ -152,7 +153,7 @@ std::vector<HostShare> hosts_of(const RunConfig& config) {
   }
 }
 
-// After apply_slots. The slots are those of all hosts of the allocation.
+// To be called after apply_slots. The slots become those of all hosts of the allocation.
 void apply_allocation(const CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   if (config.launcher.kind == LauncherKind::local || config.launcher.kind == LauncherKind::torchrun) return;
@@ -172,7 +173,7 @@ void apply_sharing(ExecutionOptions& options) {
   options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);
 }
 
-// What of the options changes the outcome of a case, as the arguments of its rerun.
+// Returns the options that change the outcome of a case, as arguments of its rerun.
 std::vector<std::string> rerun_arguments(const CLI::App& command, const ExecutionOptions& options) {
   std::vector<std::string> words;
   const auto add = [&](const std::string& name, const std::string& value) {

@@ -1,4 +1,4 @@
-// The exit codes of the real program, and what it shows of each.
+// Tests the exit codes of the real program, and its output for each.
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -130,12 +130,12 @@ TEST_F(ExitCodes, Exits130WhenInterruptedAndReportsWhatHappened) {
   Words words =
       run_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   words.insert(words.begin(), kProgram);
-  std::signal(SIGHUP, SIG_DFL);  // under nohup it is ignored, and stays so
+  std::signal(SIGHUP, SIG_DFL);  // under nohup it is ignored, also by children
   for (const int signal : {SIGINT, SIGHUP}) {
     std::filesystem::remove(path("e.jsonl"));
     std::filesystem::remove(path("j.xml"));
     Program program{words};
-    // The hang is the last case to start; waiting for its line in the events file is waiting for the event.
+    // The hang is the last case to start, so the test waits for its line in the events file.
     while (!std::filesystem::exists(path("e.jsonl")) ||
            read_file(path("e.jsonl")).find("\"case_started\",\"index\":2") == std::string::npos) {
       std::this_thread::yield();

@@ -8,9 +8,9 @@ namespace cp_pool {
 
 namespace {
 
-constexpr int kMostLinks = 40;  // as the kernel follows
+constexpr int kMostLinks = 40;  // as many as the kernel follows
 
-// Where a file would be made: links that lead to no file are followed as open() follows them.
+// Returns where open() would make the file: it follows links that lead to no file.
 std::filesystem::path follow_dangling_links(std::filesystem::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks; ++i) {
@@ -32,7 +32,7 @@ std::optional<FileIdentity> identify(const std::filesystem::path& path) {
   if (errno != ENOENT) return std::nullopt;
   std::filesystem::path folder = follow_dangling_links(path);
   std::filesystem::path rest;
-  // Its folder need not exist either: that of --run-dir is made before files are opened.
+  // The folder need not exist either: --run-dir makes its folder before files are opened.
   do {
     rest = rest.empty() ? folder.filename() : folder.filename() / rest;
     folder = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path{"."};

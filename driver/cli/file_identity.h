@@ -1,4 +1,4 @@
-// Which file a path leads to, whatever it is called.
+// Tells whether two paths lead to the same file.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,17 @@
 
 namespace cp_pool {
 
-// Two paths with equal identities are one file: a hard link, a symbolic link or another spelling of the other.
+// Two paths with equal identities are one file: one is a hard link, a symbolic link or another spelling of the other.
 struct FileIdentity {
   dev_t device = 0;
-  ino_t inode = 0;   // of the file; of the folder that exists, if the file does not
+  ino_t inode = 0;   // of the file; if there is none, of the nearest existing folder above it
   std::string rest;  // from that folder to the file; empty if the file exists
 
   bool operator==(const FileIdentity&) const = default;
 };
 
-// Links are followed. nullopt: what is there is no regular file (a pipe, a device, a folder), or nothing can be there.
+// Follows links. Returns nullopt if the path leads to something else than a regular file (a pipe, a device, a folder),
+// or if no file can be made there.
 std::optional<FileIdentity> identify(const std::filesystem::path& path);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Which GPUs pools may have: the value of --gpus, and what this machine shows.
+// The GPUs that pools may use: the value of --gpus, and the GPUs that this machine shows.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,20 @@
 
 namespace cp_pool {
 
-// "0-3,6": the numbers that it names, in its order. nullopt: it is no such list, or names one twice.
+// Reads a list such as "0-3,6". Returns its numbers in its order; nullopt if it is no such list or names a number
+// twice.
 std::optional<std::vector<int>> parse_gpu_list(std::string_view text);
 
-// What is wrong with the value of --gpus, for its user; empty: nothing.
+// Returns why a value of --gpus is refused, for the user; empty if it is valid.
 std::string wrong_with_gpus(const std::string& text);
 
-// The GPUs that CUDA would show, as CUDA_VISIBLE_DEVICES names them: the entries of its value, or the numbers of the
-// device files under `dev`. visible: the value, null = unset. Empty where they cannot be seen without CUDA.
+// Returns the names of the GPUs that CUDA would show: the entries of CUDA_VISIBLE_DEVICES, or the numbers of the device
+// files under `dev`. `visible` is the value of that variable, nullptr if it is unset. Empty if the GPUs cannot be seen
+// without CUDA.
 std::vector<std::string> visible_gpu_names(const std::filesystem::path& dev, const char* visible);
 
-// Of the GPUs that are shown, those that the list names by their places. Where none can be seen, the numbers
-// themselves. Throws CommandError (usage) for a place that no GPU has.
+// Returns the names of the GPUs at the places that `list` holds among those in `shown`. If `shown` is empty, returns
+// the numbers of the list. Throws CommandError (usage) for a place that no GPU has.
 std::vector<std::string> chosen_gpus(const std::vector<int>& list, const std::vector<std::string>& shown);
 
 }  // namespace cp_pool

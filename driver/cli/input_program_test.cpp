@@ -1,4 +1,4 @@
-// The real program with input that is wrong, without an end or not there, and with options of other test programs.
+// The real program with input that is wrong, endless or missing, and with options in the style of other test programs.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -29,7 +29,7 @@ using ::testing::StartsWith;
 
 class Input : public CommandLine {
  protected:
-  // The program after a command of the shell: a limit, another folder.
+  // Runs the program after a shell command, such as one that sets a limit or changes the folder.
   static Finished call_after(const std::string& shell, const Words& words) {
     Words all{"/bin/sh", "-c", shell + "; exec \"$@\"", "sh", kProgram};
     std::ranges::copy(words, std::back_inserter(all));

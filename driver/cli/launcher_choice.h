@@ -1,4 +1,4 @@
-// --launcher, as it is given.
+// Reads the value of --launcher.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace cp_pool {
 
-// Why this cannot be a launcher, for its user; empty: it can.
+// Returns why `text` cannot be a launcher, for the user; empty if it can.
 std::string wrong_with_launcher(const std::string& text);
-// text: right.
+// `text` must have passed wrong_with_launcher.
 Launcher parse_launcher(const std::string& text);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Tests of --launcher with a worker that holds no lifeline: what comes of its cases, and what is said of its end.
+// Tests --launcher with a worker that has no lifeline: the outcomes of its cases, and the reports of its end.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -20,14 +20,14 @@ using ::testing::StartsWith;
 
 using LauncherProgram = test::CommandLine;
 
-// A launcher of one rank.
+// A launcher that starts one rank.
 const std::string kLauncher = "env RANK=0 WORLD_SIZE={world_size} {worker}";
 
 TEST_F(LauncherProgram, CasesRunOnPoolsThatItStarts) {
   const Finished done = run("model=pass* | model=fail", {"--launcher", kLauncher, "--events", path("e")});
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
   EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 1 fail, "));
-  EXPECT_THAT(done.out, HasSubstr("--launcher 'env RANK=0 WORLD_SIZE={world_size} {worker}'"));  // the rerun
+  EXPECT_THAT(done.out, HasSubstr("--launcher 'env RANK=0 WORLD_SIZE={world_size} {worker}'"));  // in the rerun command
   for (const auto& event : json_lines(read_file(path("e")))) {
     if (event["type"] != "pool_retired") continue;
     EXPECT_TRUE(event["leftovers"].empty()) << event.dump();

@@ -1,4 +1,4 @@
-// The live view of `cp-pool run` on a real terminal, and who asks what runs.
+// Tests the live view of `cp-pool run` on a real terminal, and requests for the status of a run.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -39,13 +39,13 @@ TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
   terminal.until("cp-pool: status: 0 of 1 finished; 1 case running, 0 pools starting, 0 pools idle");
   terminal.until("cp-pool: status: demo/hang/p2p/cp1/bshd/fp32 has been running for ");
   terminal.until(" on pool cpu/1 #1 (1 rank, process");
-  terminal.until("demo/hang/p2p/cp1/bshd/fp32");  // it is live again
+  terminal.until("demo/hang/p2p/cp1/bshd/fp32");  // the live line is drawn again
   terminal.type("\x03");
   terminal.until("1 expanded = 0 pass + 0 fail + 1 cancelled");
   EXPECT_EQ(terminal.wait(), 130);
 }
 
-// Neither a terminal nor a key: a job of a CI.
+// As in a CI job, there is neither a terminal nor a key.
 TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
   Words words = run_words("model=pass | model=hang", {"--timeout", "6s", "--events", path("e")});
   words.insert(words.begin(), kProgram);
@@ -62,7 +62,7 @@ TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
   EXPECT_THAT(done.out, HasSubstr("pass "));
 }
 
-// A terminal that shows what a real one does, resized while the program runs.
+// A terminal with the screen of a real one, resized while the program runs.
 class Tmux {
  public:
   Tmux(const std::string& socket, const std::string& command) : tmux_{"tmux -S '" + socket + "' -f /dev/null "} {
@@ -80,7 +80,7 @@ class Tmux {
     return out;
   }
 
-  // What is shown once it has the text; after a minute whatever is shown then.
+  // Returns the screen once it shows the text, or after a minute.
   [[nodiscard]] std::string shown_with(const std::string& text) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes{1};
     std::string shown;
@@ -116,7 +116,7 @@ TEST_F(LiveView, IsWholeAndStandsOnceAtEveryWidth) {
            {"80", id}, {"200", id}, {"80", id}, {"32", "0:"}, {"200", id}}) {
     tmux.call("resize-window -x " + columns + " -y 24");
     const std::string before = tmux.shown_with(part);
-    // The next frame, which follows the new width: the age goes on.
+    // Waits for the next frame, drawn at the new width: the age in it has changed.
     const std::size_t at = before.find(" 0:");
     ASSERT_NE(at, std::string::npos) << before;
     std::string shown = before;

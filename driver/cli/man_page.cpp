@@ -12,7 +12,7 @@ namespace cp_pool {
 
 namespace {
 
-// A line of text as roff takes it: backslashes and hyphens literal, no line that roff would read as a request.
+// Returns a line of text as roff takes it: backslashes and hyphens are literal, and roff reads no line as a request.
 std::string escape(const std::string& text) {
   std::string out;
   if (!text.empty() && (text.front() == '.' || text.front() == '\'')) out = "\\&";
@@ -59,7 +59,7 @@ std::string environment() {
   return text;
 }
 
-// Text that stands as it is, without filling.
+// Returns text that roff prints as it is, without filling.
 std::string literal(const std::string& text) {
   std::string out = ".nf\n";
   std::istringstream in{text};

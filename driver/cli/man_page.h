@@ -1,4 +1,4 @@
-// The man page, made from what --help is made from.
+// Makes the man page from the same definitions as --help.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ class App;
 
 namespace cp_pool {
 
-// man(7) source of cp-pool(1): every command with its options and the text below them.
+// Returns the man(7) source of cp-pool(1): every command with its options and the text below them.
 std::string man_page(const CLI::App& app);
 
 }  // namespace cp_pool

@@ -19,7 +19,8 @@ namespace cp_pool {
 
 namespace {
 
-// Empty as of a variable that is not set; "-" as other programs understand it, where here it would be such a file.
+// Refuses an empty path, which an unset variable may leave, and "-", which other programs take for a stream and which
+// would be a file here.
 std::string wrong_with_path(const std::string& text, std::string_view instead) {
   if (text.empty()) return "the path is empty";
   return text == "-" ? fmt::format("'-' stands for no stream here; write {}", instead) : "";
@@ -35,7 +36,7 @@ std::string wrong_with_path(const std::string& text, PathUse use) {
   return wrong_with_path(text, "./- for a folder of that name");
 }
 
-// It has to fit into an int.
+// The number has to fit into an int.
 std::string wrong_with_count(const std::string& text, int least) {
   if (text.starts_with('-')) return fmt::format("'{}' is negative", text);
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
@@ -62,7 +63,7 @@ std::string wrong_with_ratio(const std::string& text) {
   return right ? "" : fmt::format("'{}' is not a number above 0", text);
 }
 
-// nullptr: of a command that nothing configures, as in tests of one kind of option.
+// Returns nullptr for a command that is not configured, as in tests of one kind of option.
 ConfiguredApp* configured(CLI::App& command) {
   return dynamic_cast<ConfiguredApp*>(&command);
 }
@@ -73,7 +74,7 @@ void note_from_folder(CLI::App& command, const CLI::Option* option, const FromFo
   }
 }
 
-// A value may begin with '-', so it stands behind a '='.
+// A value may begin with '-', so it is written behind a '='.
 void append_given(const CLI::Option& option, std::vector<std::string>& words) {
   if (option.count() == 0) return;
   const std::string name =
@@ -93,7 +94,7 @@ std::string path_from_folder(const std::string& text, const std::filesystem::pat
 
 namespace {
 
-// A name of a run is the same in every folder.
+// The name of a recorded run does not depend on the folder.
 std::string run_from_folder(const std::string& text, const std::filesystem::path& folder) {
   std::error_code ignored;
   const bool is_file = text.find('/') != std::string::npos || std::filesystem::exists(folder / text, ignored);
@@ -205,7 +206,7 @@ void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>
   }
 }
 
-// CLI11 calls its type "DEVICE:{auto,cpu,cuda}".
+// The words are part of CLI11's type name: "DEVICE:{auto,cpu,cuda}".
 std::vector<std::string> words_of_choice(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find(":{");

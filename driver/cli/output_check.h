@@ -13,28 +13,29 @@ namespace cp_pool {
 
 // A file that a command reads.
 struct InputFile {
-  std::string name;  // as an error calls it: "--matrix m.json"
+  std::string name;  // its name in errors: "--matrix m.json"
   std::filesystem::path path;
-  bool may_become_events = false;  // --events may replace it: all of it is read before
+  bool may_become_events = false;  // --events may replace it, because it is read whole before
 };
 
-// The standard streams as files, whatever they are.
+// Paths of the standard streams.
 inline constexpr const char* kStdin = "/proc/self/fd/0";
 inline constexpr const char* kStdout = "/proc/self/fd/1";
 inline constexpr const char* kStderr = "/proc/self/fd/2";
 
-// What these options themselves name.
+// Returns the input files that these options name.
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
 
-// Throws CommandError (usage) if an output, stdout among them, is one of the inputs or another output, and if a file to
-// be replaced holds what its option does not write (unless options.force). Before anything is opened.
+// Throws CommandError (usage) if an output, stdout included, is one of the inputs or another output. Unless
+// options.force is set, also throws if a file that would be replaced holds something else than its option writes. To be
+// called before any output is opened.
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
 // The same for a command that writes one file and to stdout.
 struct OneOutput {
   const char* option;
   std::filesystem::path path;
   std::string_view start;  // the first bytes of every file that the option writes
-  std::string_view what;   // what such a file is called in errors
+  std::string_view what;   // the name of such a file in errors
 };
 void check_output(const OneOutput& output, const std::vector<InputFile>& inputs, bool force);
 // The same for a command that writes to stdout alone.

@@ -36,7 +36,7 @@ class AdapterProgram : public test::CommandLine {
     words.insert(words.end(), more.begin(), more.end());
     return call(words);
   }
-  // What rank 0 of the run's first pool wrote to stderr before its first case: "forked" or "executed".
+  // Returns the first line that rank 0 wrote to stderr: "forked" or "executed".
   [[nodiscard]] std::string first_words() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
       if (entry.path().filename() != "rank0.stderr.log") continue;

@@ -1,4 +1,5 @@
-// What the program tells of a worker whose passes have other figures, or none, in every report that it writes.
+// Every report shows how far a worker's pass is backed by its figures: by good figures, by none, or by figures that
+// deny it.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ using ::testing::Not;
 
 class Belief : public ::testing::Test {
  protected:
-  // One case of two ranks, whose model tells the scripted worker what to answer.
+  // Submits one case of two ranks, whose model tells the scripted worker what to answer.
   test::Finished submit(const std::string& model, std::vector<std::string> words = {}) {
     test::write_file(folder_ / "case.json",
                      R"({"suite":"demo","model":")" + model +

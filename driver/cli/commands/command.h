@@ -1,5 +1,5 @@
-// What a subcommand of cp-pool is. Each has one file, x_command.cpp, which says all about it; CONTRIBUTING.md says how
-// to add one.
+// The interface of cp-pool's subcommands. Each subcommand has one file, x_command.cpp, that holds all of it;
+// CONTRIBUTING.md says how to add one.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,24 @@ namespace cp_pool {
 class Configuration;
 class ConfiguredApp;
 
-// A command line that was read, and what carries it out.
+// A subcommand with the command line that was read for it.
 class Command {
  public:
   Command() = default;
-  Command(const Command&) = delete;  // what reads the command line refers to it
+  Command(const Command&) = delete;  // the parser's options refer to its members
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
 
-  // Called before finish, of a subcommand that is configured, when the options of `command` have been read and set.
+  // Called before finish if Subcommand::configured is set, when the options of `command` have been read and those that
+  // were left out have been filled in.
   virtual void configure(const Configuration& /*configuration*/, const ConfiguredApp& /*command*/) {}
 
   // Called when every option has been read: refuses options that contradict each other, and fills in values that follow
   // from several options. Throws CommandError (usage).
   virtual void finish(const CLI::App& /*command*/) {}
 
-  // Returns the exit code; throws CommandError. program: as it was called (argv[0]), for commands that rerun a case.
+  // Carries the command out and returns the exit code. `program` is argv[0]; it begins the commands that rerun a case.
+  // Throws CommandError.
   virtual int run(const std::string& program) = 0;
 };
 
@@ -46,12 +48,12 @@ struct Subcommand {
   std::string footer;   // below its options: examples, each of which can be called
   // Adds the options to `command`, the parser's subcommand of this name.
   std::unique_ptr<Command> (*add)(CLI::App& command);
-  // Options that the command line leaves out are those of the environment and cp-pool.toml (docs/configuration.md): a
-  // key sets every option of its name.
+  // True if options that the command line leaves out are taken from the environment and cp-pool.toml
+  // (docs/configuration.md). A key sets the options of its name in all such subcommands.
   bool configured = false;
 };
 
-// For Subcommand::add: T has a constructor of the command that it adds its options to.
+// A value for Subcommand::add. T's constructor takes the parser's subcommand and adds its options to it.
 template <typename T>
 std::unique_ptr<Command> add_options_of(CLI::App& command) {
   return std::make_unique<T>(command);

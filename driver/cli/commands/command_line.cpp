@@ -15,7 +15,7 @@
 #include "driver/cli/man_page.h"
 #include "driver/reporters/output_file.h"
 
-// The subcommands, in the order of the help: a line each.
+// The subcommands, in the order of `cp-pool --help`.
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                       \
   SUBCOMMAND(watch)                     \
@@ -40,7 +40,7 @@
 
 namespace cp_pool {
 
-#define DECLARE(name) Subcommand name##_subcommand();  // of name_command.cpp
+#define DECLARE(name) Subcommand name##_subcommand();  // defined in <name>_command.cpp
 CP_POOL_SUBCOMMANDS(DECLARE)
 #undef DECLARE
 
@@ -66,7 +66,7 @@ struct Parser {
   struct Added {
     ConfiguredApp* app = nullptr;
     std::unique_ptr<Command> command;
-    std::unique_ptr<ConfigChoice> config;  // nullptr: nothing configures it
+    std::unique_ptr<ConfigChoice> config;  // nullptr if the command is not configured
   };
   std::vector<Added> commands;
 
@@ -75,7 +75,7 @@ struct Parser {
     app.set_help_flag("-h,--help", "Print this help");
     app.add_flag_callback("--man", [] { throw CallForManPage(); }, "Print the man page: cp-pool --man | man -l -");
     app.require_subcommand(1);
-    // The commands inherit both.
+    // The subcommands inherit the next two settings.
     app.get_formatter()->column_width(kColumnWidth);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.footer(kFooter);
@@ -135,7 +135,7 @@ std::unique_ptr<Command> print(std::string text) {
   return command;
 }
 
-// CLI11 says "--one excludes --other".
+// Rewrites CLI11's message "--one excludes --other".
 std::string contradiction(const std::string& text, const CLI::App& command) {
   const std::string excludes = " excludes ";
   const std::size_t at = text.find(excludes);
@@ -173,7 +173,8 @@ std::string command_help(const std::string& name) {
 std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
   Parser parser;
   const std::vector<std::string> words(argv + 1, argv + argc);
-  // What the scripts of completion ask for. The rest of the words are somebody's who is still typing.
+  // The completion scripts call `cp-pool completion words WORD ..`. The words are still being typed, so they are not
+  // parsed as a command line.
   if (words.size() >= 2 && words[0] == "completion" && words[1] == "words") {
     return print(candidate_lines(candidates(parser.app, {words.begin() + 2, words.end()})));
   }

@@ -1,4 +1,4 @@
-// The command line of cp-pool: its subcommands, and which of them is asked for.
+// Reads the command line of cp-pool and says which subcommand it asks for.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace cp_pool {
 
-// Text to be printed, and nothing else to be done: --help, --version, --man.
+// The text of a command that only prints, such as --help, --version or --man.
 struct PrintText {
   std::string text;
 };
@@ -19,13 +19,14 @@ class PrintCommand : public CommandWith<PrintText> {
   int run(const std::string& program) override;
 };
 
-// The command that is asked for, read and checked but not yet carried out. Throws CommandError (usage).
+// Returns the subcommand that is asked for, with its options read and checked. Throws CommandError (usage).
 std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv);
 
-// What may stand in place of the last of the words behind cp-pool.
+// Returns the completions of the last word. `words` are those after `cp-pool`.
 Candidates command_candidates(const std::vector<std::string>& words);
 
-// What --help of a subcommand prints; of cp-pool itself if the name is empty. Throws CommandError (usage).
+// Returns what --help of the subcommand `name` prints, or of cp-pool itself if `name` is empty. Throws CommandError
+// (usage).
 std::string command_help(const std::string& name);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// `cp-pool config`: what every option of `run` would be, and who says so.
+// `cp-pool config`: the value of every option of `run`, and where it comes from.
 #include <algorithm>
 #include <string>
 #include <unistd.h>
@@ -139,7 +139,7 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
   std::string profile_;
   std::string file_;
   std::vector<Shown> shown_;
-  std::vector<ConfigTable> overrides_;  // a later one counts more
+  std::vector<ConfigTable> overrides_;  // a later table overrides an earlier one
 };
 
 }  // namespace

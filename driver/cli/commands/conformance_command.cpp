@@ -38,19 +38,19 @@ std::string conformance_footer() {
 struct ConformanceOptions {
   WorkerChoice worker;
   std::string device = "auto";
-  std::chrono::milliseconds timeout{20000};        // for the answer to a case
-  std::chrono::milliseconds start_timeout{60000};  // to be ready
+  std::chrono::milliseconds timeout{20000};        // deadline of the answer to a case
+  std::chrono::milliseconds start_timeout{60000};  // deadline of the worker to be ready
   bool start_timeout_grows = false;                // as in RunConfig
 };
 
-// Two ranks show all that there is between ranks; on GPUs one where there is one.
+// Two ranks are enough to try every rule about several ranks. On a machine with a single GPU it is one rank.
 int ranks_on(const std::string& device) {
   constexpr int kRanks = 2;
   if (device != "cuda") return kRanks;
   return std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks);
 }
 
-// Verdict, rule, what was seen, and what to do about it: one line.
+// Formats a finding as one line: verdict, rule, what was seen and a hint.
 std::string line_of(const conformance::Finding& finding) {
   std::string line = fmt::format("{:<9} {:<16} {}", to_string(finding.verdict), finding.rule, finding.text);
   if (!finding.hint.empty()) line += fmt::format(" (hint: {})", finding.hint);

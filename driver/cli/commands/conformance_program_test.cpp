@@ -41,7 +41,8 @@ TEST(ConformanceCommand, Exits96ForAWorkerThatIsMissingEndsOrHangs) {
 }
 
 TEST(ConformanceCommand, Exits100ForABrokenRule) {
-  // Its fd 1 is the protocol's, and its rank 1 sleeps whatever comes: no answer has to be in time.
+  // The scripted worker speaks the protocol on its fd 1, which breaks a rule. Its rank 1 never answers, so a short
+  // deadline changes no verdict.
   const Finished done = conformance({"--worker", "python3 '" CP_POOL_SCRIPTED_WORKER "'", "--timeout", "500ms"});
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("\nBROKEN    stdout           fd 1 of rank 0"), HasSubstr(" (hint: "),

@@ -1,4 +1,4 @@
-// What the program tells of a failure whose worker found the cause, in every report that it writes.
+// Every report shows the cause of a failure that the worker has found.
 #include <string>
 
 #include <gmock/gmock.h>

@@ -39,11 +39,11 @@ struct DiffOptions {
   std::string before;
   std::string after;
   std::optional<std::filesystem::path> folder;
-  std::vector<std::string> fail_on;  // empty: new failures
+  std::vector<std::string> fail_on;  // empty means new failures
   bool json = false;
 };
 
-// A run that is compared, and what it is called.
+// One of the two runs that are compared, with its name in the output.
 struct NamedRun {
   std::string name;
   ComparedRun run;
@@ -104,7 +104,7 @@ std::string run_line(std::string_view which, const NamedRun& named) {
 }
 
 std::string text_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after) {
-  constexpr std::size_t kMostLines = 20;  // of a kind
+  constexpr std::size_t kMostLines = 20;  // of each kind of change
   std::string text = run_line("earlier", before) + run_line("later", after);
   for (const auto& [kind, name] : kNames<ChangeKind>) {
     const std::size_t count = diff.count(kind);

@@ -22,7 +22,7 @@ namespace cp_pool {
 
 namespace {
 
-// stdout of a command; stderr is thrown away.
+// Returns the stdout of a command. Its stderr is thrown away.
 std::string output_of(const std::vector<std::string>& words) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen((shell_line(words) + " 2>/dev/null").c_str(), "r"),
                                                    ::pclose};
@@ -47,7 +47,7 @@ std::vector<std::string> values_of(const std::filesystem::path& file, std::strin
 
 Finding find_gpus(const std::filesystem::path& proc) {
   std::map<std::string, int> models;
-  std::error_code none;  // no such folder without an NVIDIA driver
+  std::error_code none;  // ignored: without an NVIDIA driver there is no such folder
   for (const auto& gpu : std::filesystem::directory_iterator{proc / "driver/nvidia/gpus", none}) {
     for (const std::string& model : values_of(gpu.path() / "information", "Model")) ++models[model];
   }

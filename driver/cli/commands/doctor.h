@@ -1,4 +1,4 @@
-// Checks what this machine has of what cp-pool needs: `cp-pool doctor`.
+// The checks of `cp-pool doctor`: whether this machine has what cp-pool needs.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace cp_pool {
 struct Finding {
   enum class State {
     good,
-    note,     // nothing is wrong with it
+    note,     // for information: nothing is wrong
     missing,  // cases cannot run without it
   };
   std::string name;
@@ -20,23 +20,23 @@ struct Finding {
   std::string remedy;  // what to do: "install with: tools/setup"
 };
 
-// Processors, of which this process may use `usable_cores`, memory and NVIDIA GPUs, as the kernel tells them under
-// `proc` (normally /proc).
+// Describes the processors and the memory, and the NVIDIA GPUs, as the kernel lists them under `proc` (normally /proc).
+// This process may use `usable_cores` of the processors.
 std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores);
 
-// Whether the dynamic linker finds all shared libraries of a program. One finding.
+// Says whether the dynamic linker finds all shared libraries of a program.
 Finding find_libraries(const std::filesystem::path& program);
 
-// Which Debian packages of a list (one name a line, # for comments) are not installed. One finding.
+// Says which Debian packages of a list are not installed. The list has one name a line, and # for comments.
 Finding find_packages(const std::filesystem::path& list);
 
-// Whether ranks can meet at 127.0.0.1. One finding.
+// Says whether ranks can connect to each other over 127.0.0.1.
 Finding find_loopback();
 
-// The limits that are set for this process and its ranks. One finding.
+// Lists the resource limits that are set for this process and its ranks.
 Finding find_limits();
 
-// The finding as a line, or as several where its text has several, with its remedy on the last one.
+// Formats a finding as one line, or as several if its text has several. The remedy follows on a line of its own.
 std::string finding_text(const Finding& finding);
 
 }  // namespace cp_pool

@@ -43,8 +43,8 @@ constexpr const char* kDoctorFooter =
 
 struct DoctorOptions {
   WorkerChoice worker;
-  std::chrono::milliseconds timeout{10000};  // of the start of ranks, and of a case on them
-  bool start_longer = false;                 // as long as of a run: of an adapter, whose ranks import torch
+  std::chrono::milliseconds timeout{10000};  // deadline for ranks to start, and for a case on them
+  bool start_longer = false;                 // ranks of an adapter import torch: they get as long to start as in a run
 };
 
 Case smallest_case(int ranks) {
@@ -100,7 +100,7 @@ class Watcher : public EventSink {
   Report& report_;
 };
 
-// The limit that may have made the case fail, as a remedy; empty if there is none.
+// Returns advice about the resource limit that may have made the case fail; empty if there is none.
 std::string limit_remedy(const CaseFinished& finished) {
   std::string said = finished.reason;
   for (const protocol::RankResult& rank : finished.ranks) said += '\n' + rank.error;
@@ -111,8 +111,8 @@ std::string limit_remedy(const CaseFinished& finished) {
                      limit->shell_option);
 }
 
-// Starts two ranks, or one where there is one GPU, and runs a case on them: the proof that cases can run. A worker of
-// the user's own need not know this case.
+// Runs a case on two ranks, or on one if there is a single GPU, to show that cases can run. A user's own worker may
+// skip this case.
 void try_worker(const WorkerCommand& command, const std::string& device, const DoctorOptions& options, Report& report) {
   constexpr int kRanks = 2;
   const int ranks =
@@ -130,7 +130,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, const D
   const RunResult result =
       run_cases({{.id = "doctor", .c = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
-  const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
+  const CaseFinished& finished = watcher.finished.value();  // set, since every case gets an outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
   const std::string& reason = finished.reason;
@@ -158,7 +158,7 @@ Finding find_worker(const std::string& binary) {
           .remedy = "build it with: tools/build release cp-pool-worker"};
 }
 
-// The interpreter of an adapter and what it has; then whether the adapter can be loaded, if it can be tried.
+// Checks the adapter's interpreter and its packages. If they are there, checks whether the adapter can be loaded.
 std::vector<Finding> find_adapter(const WorkerCommand& command, const std::string& adapter) {
   const Interpreter found = interpreter_of(command);
   std::string text = found.program.empty() ? command.words.front() : found.program;
@@ -231,7 +231,7 @@ int examine(const DoctorOptions& options) {
   report.say(find_limits());
   const Finding loopback = find_loopback();
   report.say(loopback);
-  // A worker of the user's own is only a command: its libraries, and how its ranks connect, are not known here.
+  // Libraries and the loopback matter to the shipped worker. Nothing but the command is known of a user's own worker.
   const WorkerCommand command = worker_command(options.worker);
   bool startable = true;
   if (command.shipped) {
@@ -250,7 +250,7 @@ int examine(const DoctorOptions& options) {
     say_all(findings);
     startable = std::ranges::none_of(findings, [](const Finding& f) { return f.state == State::missing; });
   }
-  const std::string device = choose_device("auto", command.shipped).device;  // of cp-pool run, too
+  const std::string device = choose_device("auto", command.shipped).device;  // as `cp-pool run` chooses it
   if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options, report);
   if (startable) try_worker(command, device, options, report);
   say_all(find_matrices("small"));

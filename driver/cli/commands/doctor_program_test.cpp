@@ -1,4 +1,5 @@
-// `cp-pool doctor` where something is missing: each line as it is found, each try bounded, what failed named.
+// `cp-pool doctor` where something is missing: it prints each line at once, bounds each try in time and names what
+// failed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ using ::testing::Not;
 
 class Doctor : public test::CommandLine {};
 
-// The worker itself looks at what doctor has said before it started.
+// The worker copies the lines that doctor has printed before it started the worker.
 TEST_F(Doctor, SaysEachLineAsItFindsIt) {
   const std::string worker = fmt::format("sh -c 'cat {} > {}; exec sleep 60'", path("out"), path("seen"));
   Program program{{kProgram, "doctor", "--worker", worker, "--timeout", "3s"}, {.in = "/dev/null", .out = path("out")}};
@@ -70,7 +71,7 @@ TEST_F(Doctor, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
   const Finished done = call({"doctor", "--worker", "/no/such/worker"});
   EXPECT_EQ(done.exit_code, 96);
   EXPECT_THAT(done.out, AllOf(HasSubstr("ranks      MISSING the pool cannot start: "), HasSubstr("/no/such/worker")));
-  EXPECT_THAT(done.out, Not(HasSubstr("cp-pool-worker")));  // no remedy for a worker of the user's own
+  EXPECT_THAT(done.out, Not(HasSubstr("cp-pool-worker")));  // advice to build the shipped worker would not help here
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct ExplainOptions {
   std::vector<std::string> edits;
   std::optional<std::filesystem::path> html;
   bool force = false;
-  std::vector<CaseOverride> overrides;  // of cp-pool.toml
+  std::vector<CaseOverride> overrides;  // from cp-pool.toml
 };
 
 class ExplainCommand : public CommandWith<ExplainOptions> {

@@ -17,13 +17,13 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::int64_t kDrawnBlocks = 32;  // at most, unless the ranks have more chunks
+constexpr std::int64_t kDrawnBlocks = 32;  // a side of a mask, unless the ranks have more chunks
 constexpr std::size_t kListedSequences = 8;
 
-// What stands for every rank.
+// Marks tokens that every rank has.
 constexpr char kEveryRank = '*';
 
-// One column for each rank that a case can have.
+// One character for each of the 64 ranks that a case can have.
 char rank_letter(int rank) {
   if (rank == CaseDrawing::kEveryRank) return kEveryRank;
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
@@ -44,7 +44,8 @@ std::string mask_words(const Case& c) {
   return words;
 }
 
-// Which ranks of the world are the ranks that the rest of the text is about; empty if there is one group.
+// Lists the world ranks of each group, since the rest of the text numbers ranks within a group. Empty if there is one
+// group.
 std::string groups(const Case& c) {
   if (c.group == 1) return {};
   std::string text = fmt::format("  {} groups of {} ranks at once, in a world of {}; below, ranks of a group:\n",
@@ -111,7 +112,8 @@ std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t
   return text;
 }
 
-// Whether contributions may be sent in 16 bits, as a kernel rounded them.
+// True if contributions to dk and dv may be sent in the 16 bits to which the kernel rounded them. The traffic counts
+// them as fp32.
 bool may_send_less(const Case& c) {
   return c.training && facts_of(c.comm).sums_dkv && facts_of(c.backend).rounds_calls && c.dtype != DType::fp32;
 }
@@ -170,7 +172,7 @@ std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t
 
 Explanation explanation_of(const Case& c) {
   const SequenceLengths lengths = resolve_lengths(c);
-  // The longest shows most.
+  // The longest sequence shows most of the mask.
   const auto longest = static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
   const CaseDrawing drawing = draw_case(c, lengths, longest, kDrawnBlocks);
   return {

@@ -22,12 +22,12 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::int64_t kPageBlocks = 64;    // a side
-constexpr std::size_t kDrawnSequences = 6;  // of different lengths
+constexpr std::int64_t kPageBlocks = 64;    // a side of a mask
+constexpr std::size_t kDrawnSequences = 6;  // at most, each of other lengths
 constexpr std::size_t kNamedSequences = 8;  // in a caption
-constexpr int kMostColumns = 8;             // of the table of tiles
+constexpr int kMostColumns = 8;             // of the table of tiles that name an owner of keys
 
-// Sequences of the same lengths, which have one mask.
+// Sequences of the same lengths, which share one mask. `places` are their indices.
 struct EqualSequences {
   std::vector<std::size_t> places;
 };

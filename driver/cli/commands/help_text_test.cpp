@@ -1,4 +1,4 @@
-// The help text, and the commands in it, which can be called as they stand.
+// Tests the help text and its examples, each of which can be called as it stands.
 #include <regex>
 #include <sstream>
 #include <string>
@@ -34,7 +34,7 @@ std::vector<std::string> commands() {
   return names;
 }
 
-// The calls of cp-pool in a line of examples: what stands before three blanks, of a pipe each part.
+// Returns the calls of cp-pool in a line of examples. Three blanks end the command; a pipe may hold several calls.
 std::vector<std::string> calls_in(const std::string& line) {
   const std::string code = line.substr(2, line.find("   ", 2) - 2);
   std::vector<std::string> calls;

@@ -41,7 +41,7 @@ constexpr const char* kListFooter =
     "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n"
     "  cp-pool list --adapter package.module:ring     and what the adapter would skip, and why\n";
 
-// Why the adapter would skip each case, empty where it would not; nullopt: there is no adapter.
+// Why the adapter would skip each case, empty where it would run it. nullopt if there is no adapter.
 using Skips = std::optional<std::vector<std::string>>;
 
 Json case_json(const MatrixCase& c) {
@@ -57,7 +57,7 @@ Skips ask_for_skips(const Selection& selection, const WorkerChoice& worker) {
   return skips_of(worker_command(worker), lines);
 }
 
-// A case that cp-pool.toml skips comes to no adapter.
+// Returns the mark behind a case's ID. An expectation from cp-pool.toml is shown instead of the adapter's skip.
 std::string mark_of(const std::optional<Expected>& expected, const std::string& skip) {
   if (expected) {
     return fmt::format("  {}: {}", is_to_fail(expected) ? "xfail" : "skip",
@@ -79,7 +79,7 @@ std::string id_lines(const Selection& selection, const Skips& skips, const Overr
   return text;
 }
 
-// A word of the language of CMake.
+// Quotes a word for CMake.
 std::string cmake_word(const std::string& word) {
   std::string out = "\"";
   for (const char c : word) {
@@ -119,7 +119,7 @@ std::string ctest_script(const Selection& selection, const ListOptions& options)
   return text;
 }
 
-// As a program of GoogleTest answers --gtest_list_tests: the suite, then its cases.
+// Lists the cases as a GoogleTest program answers --gtest_list_tests: each suite, then its cases.
 std::string gtest_list(const Selection& selection) {
   std::string text;
   std::string suite;
@@ -132,7 +132,7 @@ std::string gtest_list(const Selection& selection) {
   return text;
 }
 
-// One array, one case a line.
+// One JSON array with a case on each line.
 std::string json_array(const Selection& selection, const Skips& skips, const OverridesOfRun& overrides) {
   std::string text = "[";
   for (std::size_t i = 0; i < selection.cases.size(); ++i) {

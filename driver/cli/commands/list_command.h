@@ -9,10 +9,10 @@ namespace cp_pool {
 
 struct ListOptions {
   SelectionOptions selection;
-  WorkerChoice worker;         // its adapter alone: say which cases it would skip
+  WorkerChoice worker;         // only its adapter is used: it says which cases it would skip
   std::string format = "ids";  // ids | ctest | gtest
-  std::string test_args;       // of ctest: words that each call of `run` has besides
-  OverridesOfRun overrides;    // say what is expected of cases
+  std::string test_args;       // for ctest: further arguments of each call of `run`
+  OverridesOfRun overrides;    // their keys xfail and skip say what is expected of a case
   bool json = false;
   bool count = false;
 };

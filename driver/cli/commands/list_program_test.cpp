@@ -1,4 +1,4 @@
-// What `cp-pool list` prints.
+// Tests the output of `cp-pool list`.
 #include <algorithm>
 #include <string>
 

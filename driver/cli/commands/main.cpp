@@ -8,10 +8,10 @@
 namespace {
 
 // If a standard descriptor is closed, the next file that is opened would get its number: a report, or a pipe of the
-// event loop. So /dev/null is opened for reading there: reading from it ends at once, and writing to it fails.
+// event loop. So /dev/null is opened there, for reading only: a read ends at once, and a write fails.
 void fill_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // takes the lowest that is free
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // open takes the lowest free number
   }
 }
 
@@ -19,6 +19,6 @@ void fill_closed_descriptors() {
 
 int main(int argc, char** argv) {
   fill_closed_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write error, which is reported
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then a write error, which is reported
   return cp_pool::report_errors_of([&] { return cp_pool::parse_command_line(argc, argv)->run(argv[0]); });
 }

@@ -39,7 +39,9 @@ struct ReplayOptions {
   bool own_device = false;
 };
 
-// What is of no use on another machine is left out.
+// Returns the capsule's working directory and environment variables, for a worker on this machine. Variables that only
+// make sense on the machine of the run keep their local values; a folder that does not exist here is replaced by the
+// current one.
 Surroundings surroundings_of(const Capsule& capsule) {
   Surroundings out;
   std::error_code missing;
@@ -80,7 +82,7 @@ std::vector<NamedCase> cases_of(const Capsule& capsule) {
   return out;
 }
 
-// Passes the events on, and keeps the end of the last case.
+// Passes the events on. Keeps the end of the last case, the number of pools and the worker of the latest one.
 class LastEnd : public EventSink {
  public:
   LastEnd(EventSink& sink, std::size_t cases) : sink_(sink), last_(cases - 1) {}
@@ -109,7 +111,7 @@ class LastEnd : public EventSink {
   protocol::ReadyEvent worker_;
 };
 
-// The answer as a sentence, and the exit code.
+// The verdict as a sentence, and the exit code.
 std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optional<CaseFinished>& end) {
   if (!end || !is_of_the_case(end->outcome)) {
     return {fmt::format("not judged: {} {}", end ? to_string(end->outcome) : "not-run", end ? end->reason : ""),
@@ -162,7 +164,7 @@ int replay(ReplayOptions& options) {
     return result;
   });
   execution.print_answer(fmt::format("{}: {}", capsule.id, text));
-  // How the cases before it ended is no answer; what went wrong with the program is.
+  // The cases that precede the failing one may end in any way. Other exit codes are errors of the program and stay.
   const bool of_cases =
       code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed) || code == to_int(ExitCode::infra);
   return of_cases ? to_int(verdict) : code;

@@ -1,4 +1,5 @@
-// The real program on cases that are tried again, on a worker that leaks state, and on the capsules of its failures.
+// The real program with cases that are tried again, a worker that leaks state between cases, and capsules of its
+// failures.
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -95,7 +96,7 @@ TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {
   const nlohmann::json parsed = nlohmann::json::parse(text);
   ASSERT_EQ(parsed["cases"].size(), 2U);
   EXPECT_EQ(parsed["verdict"]["kind"], "STATE_LEAK");
-  // The first that the worker was sent.
+  // The capsule's requests are the first that the worker was sent.
   EXPECT_THAT(read_file(path("requests")), ::testing::StartsWith(read_file(capsule + "/requests.jsonl")));
 
   const Finished still = call({"replay", capsule});

@@ -44,14 +44,15 @@ void expect_different_files(const std::vector<std::string>& files) {
   }
 }
 
-// Refuses a run that is there twice, in a copy or in a file that was joined of others. Throws CommandError (bad_input).
+// Refuses a run that occurs twice, in a copied file or in a file that was joined from others. Throws CommandError
+// (bad_input).
 [[noreturn]] void refuse_run(const RunStarted& run, const std::string& one, const std::string& other) {
   throw CommandError(ExitCode::bad_input,
                      one == other ? fmt::format("the file {} holds a run of {} twice", one, run.title)
                                   : fmt::format("the files {} and {} hold the same run of {}", one, other, run.title));
 }
 
-// Whether the event is of a case, and of this one.
+// True if the event belongs to the case `id`.
 bool is_of_case(const Event& event, const std::string& id) {
   return std::visit(
       [&](const auto& any) {
@@ -64,7 +65,8 @@ bool is_of_case(const Event& event, const std::string& id) {
       event);
 }
 
-// Leaves of the events those of one case. Throws CommandError (bad_input).
+// Returns the events of one case, between the header and an end that count this case alone. Throws CommandError
+// (bad_input).
 std::vector<Event> only_case(const std::vector<Event>& events, const std::string& id, const Demands& demands) {
   std::vector<Event> out{events.front()};
   std::vector<std::string> known;
@@ -101,10 +103,11 @@ int report_runs(const ReportOptions& options) {
   check_outputs(options.execution, inputs);
   expect_different_files(options.files);
   MergedRuns runs;
-  std::map<std::string, std::string> file_of;  // by time and event of its beginning
+  std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
   for (const std::string& file : options.files) {
     const std::size_t before = runs.count();
-    const std::optional<std::string> writer = writer_of(file);  // first, as the run may end while its file is read
+    const std::optional<std::string> writer = writer_of(file);  // asked first, as the run may end while its file is
+                                                                // read
     read_events(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
       if (const auto* header = std::get_if<RunStarted>(&event)) {
         const std::string start = fmt::format("{} {}", at ? utc_timestamp(*at) : "", event_json(event).dump());
@@ -120,7 +123,7 @@ int report_runs(const ReportOptions& options) {
     runs.end_file(writer);
   }
   ExecutionOptions execution_options = options.execution;
-  execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
+  execution_options.progress = options.execution.verbose;  // of a finished run only failures and summary are shown
   const Demands demands{.no_skip = execution_options.config.no_skip,
                         .flaky_fails = execution_options.config.flaky_fails};
   std::vector<Event> events = runs.finish(demands);

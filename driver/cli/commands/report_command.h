@@ -10,10 +10,10 @@
 namespace cp_pool {
 
 struct ReportOptions {
-  std::vector<std::string> files;  // of events
-  ExecutionOptions execution;      // its views alone
-  std::string id = "";             // of the only case to be shown; empty: all
-  CaseTrends trends = {};          // of cases whose events say nothing of earlier runs
+  std::vector<std::string> files;  // event streams, as --events writes them
+  ExecutionOptions execution;      // only its views are used
+  std::string id = "";             // the only case to be shown; empty means all
+  CaseTrends trends = {};          // added to cases whose events have no trend
 };
 
 // Shows the runs in the files as one, and returns its exit code. Throws CommandError.

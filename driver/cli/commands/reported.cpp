@@ -30,7 +30,8 @@ int report_errors_of(const std::function<int()>& command) {
   } catch (const OutputError& e) {
     return fail(ExitCode::cannot_write, e.what());
   } catch (const std::system_error& e) {
-    // A resource that this machine, or one of its limits, refuses. Asio's errors have a category of their own.
+    // The machine or one of its limits has refused a resource. Only the error's number counts, as Asio's errors have a
+    // category of their own.
     const std::error_code code(e.code().value(), std::generic_category());
     for (const std::errc shortage : {std::errc::too_many_files_open, std::errc::too_many_files_open_in_system,
                                      std::errc::not_enough_memory, std::errc::resource_unavailable_try_again}) {

@@ -1,11 +1,11 @@
-// The errors that end a command, as its user sees them.
+// Reports the errors that end a command to the user.
 #pragma once
 
 #include <functional>
 
 namespace cp_pool {
 
-// Gives what `command` gives. What it throws is a line on stderr and an exit code.
+// Returns what `command` returns. If it throws, prints the error as a line on stderr and returns its exit code.
 int report_errors_of(const std::function<int()>& command);
 
 }  // namespace cp_pool

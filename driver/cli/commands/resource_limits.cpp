@@ -10,7 +10,7 @@ namespace cp_pool {
 
 namespace {
 
-// Two ranks on the CPU have 37 open descriptors each after a case, eight have 61 (`hygiene` of --events).
+// Two CPU ranks have 37 open file descriptors each after a case, eight ranks have 61 each (`hygiene` of --events).
 constexpr std::uint64_t kFewestOpenFiles = 64;
 constexpr std::string_view kOpenFiles = "open files";
 

@@ -16,7 +16,8 @@ std::size_t count_in(const std::set<std::string>& ids, const std::set<std::strin
   return static_cast<std::size_t>(std::ranges::count_if(ids, [&](const auto& id) { return others.contains(id); }));
 }
 
-// "2 failed, 101 passed, 3 skipped, 1 not judged": runs of cases. What there is none of is left out, but passes.
+// Counts runs of cases: "2 failed, 101 passed, 3 skipped, 1 not judged". Zero counts are left out, except that of
+// passes.
 std::string counts_text(const RunFinished& round) {
   const OutcomeCounts& counts = round.counts;
   std::size_t failed = round.strict_passes;
@@ -61,7 +62,7 @@ void RoundBook::on_event(const Event& event) {
 
 std::string RoundBook::complete() {
   take_over();
-  // Cases that are selected no more.
+  // Forgets cases that are no longer selected.
   std::erase_if(failing_, [&](const std::string& id) {
     return !round_.failed.contains(id) && !round_.passed.contains(id) && !round_.others.contains(id);
   });

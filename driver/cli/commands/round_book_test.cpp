@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 
 using Outcomes = std::vector<std::pair<std::string, CaseOutcome>>;
 
-// The events of a round that took 1.5 s.
+// Tells the book the events of a round that took 1.5 s.
 void tell(RoundBook& book, const Outcomes& outcomes) {
   book.begin();
   RunFinished end;

@@ -34,7 +34,8 @@ constexpr const char* kRunFooter =
     "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
     "  cp-pool run --matrix te-flash --rerun-failed last                  rerun all of them\n";
 
-// Throws CommandError (bad_input; nothing_selected where nothing failed).
+// Selects the cases that failed in the run of the events file. Throws CommandError (bad_input, or nothing_selected if
+// nothing failed).
 Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
   if (const auto writer = writer_of(file)) {
     report_warning(
@@ -64,7 +65,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
   return selection;
 }
 
-// Records that cannot be read cost their trends and not the run.
+// Reads earlier runs for the reports. Records that cannot be read are warned of; the run goes on without trends.
 CaseTrends trends_for_reports(const RunOptions& options) {
   if (!options.execution.html && !options.execution.summary) return {};
   try {
@@ -83,7 +84,7 @@ int run_selected(RunOptions options, const std::string& program) {
   if (options.shard_by_runner && selection.cases.empty()) {
     SelectionOptions all = options.selection;
     all.shard = {};
-    if (!select_cases(all).cases.empty()) {  // as any test program with fewer tests than shards
+    if (!select_cases(all).cases.empty()) {  // fine: tests may have more shards than cases
       report_notice(fmt::format("{}: no case is in this shard", selection.title));
       return to_int(ExitCode::ok);
     }
@@ -94,7 +95,7 @@ int run_selected(RunOptions options, const std::string& program) {
   execution.expect_times(prepared.earlier_ms);
   RunRecorder record{options.record, options.record_command,
                      [&](const std::string& text) { execution.show_warning(text); }};
-  CaseTrends trends = trends_for_reports(options);  // before this run is a record, too
+  CaseTrends trends = trends_for_reports(options);  // read before this run becomes a record itself
   const int code = execution([&](const RunConfig& config, EventSink& views) {
     RunRecorder::Sink recorded{record, views};
     TrendSink sink{std::move(trends), recorded};
@@ -104,7 +105,7 @@ int run_selected(RunOptions options, const std::string& program) {
   return code;
 }
 
-// Takes what names a recorded run for its events file. Throws CommandError (bad_input).
+// Replaces the name of a recorded run by its events file. Throws CommandError (bad_input).
 void find_earlier_runs(RunOptions& options) {
   for (auto* file : {&options.rerun_failed, &options.execution.baseline}) {
     if (*file) *file = events_of_run(**file, options.record.folder);

@@ -15,19 +15,20 @@ namespace cp_pool {
 
 struct RunOptions {
   SelectionOptions selection;
-  std::optional<std::filesystem::path> rerun_failed;  // an earlier run's events file; selection.ids come from it
+  std::optional<std::filesystem::path> rerun_failed;  // the events file of an earlier run, whose failures become
+                                                      // selection.ids
   ExecutionOptions execution;
   ServiceOptions service;
-  RecordOptions record;        // of `run` alone
-  std::string record_command;  // what the record says was called
+  RecordOptions record;        // used by `run` alone
+  std::string record_command;  // the command line that the record keeps
   Order order;
-  OverridesOfRun overrides;      // of cp-pool.toml
-  bool shard_by_runner = false;  // the runner of tests chose the shard (config/test_environment.h): it may be empty
+  OverridesOfRun overrides;      // from cp-pool.toml
+  bool shard_by_runner = false;  // a test runner chose the shard, which may be empty (config/test_environment.h)
   int repeat = 1;                // how often each case runs
   bool deterministic = false;    // every case asks for deterministic kernels
 };
 
-// All of them: the keys of cp-pool.toml.
+// Adds all options of `run`, which are also the keys of cp-pool.toml.
 void add_options_of_run(CLI::App& command, RunOptions& options);
 
 }  // namespace cp_pool

@@ -24,9 +24,9 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
+constexpr std::size_t kMostCases = 10'000'000;  // of a run; they take some GiB of memory
 
-// Repeats the whole list, and not each case at once, so that a case which leaves something behind meets other cases.
+// Repeats the whole list instead of each case, so that a case that leaves something behind meets other cases.
 std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   std::vector<NamedCase> out;
   out.reserve(cases.size() * static_cast<std::size_t>(times));
@@ -55,7 +55,7 @@ std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions&
   return cases;
 }
 
-// After --mode perf --baseline.
+// Compares the cases with the run of --baseline (of --mode perf), if one is given.
 void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCase>& cases) {
   if (!options.baseline) return;
   const PerfBaseline baseline = read_perf_baseline(*options.baseline);
@@ -64,7 +64,7 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCas
   if (!unjudged.empty()) report_warning(unjudged);
 }
 
-// Empty for any other order.
+// Returns the history that --order history uses, empty for any other order.
 CaseHistory history_of(const Order& order, const RunOptions& options) {
   if (order.kind != Order::Kind::history) return {};
   if (!order.events.empty()) return read_case_history(order.events);
@@ -76,7 +76,7 @@ CaseHistory history_of(const Order& order, const RunOptions& options) {
   return history;
 }
 
-// Throws CommandError (usage).
+// Refuses more than kMostCases cases. Throws CommandError (usage).
 void check_number(std::size_t cases, int repeats) {
   if (cases <= kMostCases / static_cast<std::size_t>(repeats)) return;
   throw CommandError(ExitCode::usage, fmt::format("--repeat {}: {} so often are more than {}", repeats,

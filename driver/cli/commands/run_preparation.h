@@ -1,4 +1,4 @@
-// What `run` and `watch` share: their options, and the cases of a selection as a run takes them.
+// The part that `run` and `watch` share: their options, and the step from a selection to the cases of a run.
 #pragma once
 
 #include <map>
@@ -13,30 +13,30 @@
 
 namespace cp_pool {
 
-// The options of RunOptions but for those of the selection and --rerun-failed.
+// Adds the options of RunOptions, except those of the selection and --rerun-failed.
 void add_run_options(CLI::App& command, RunOptions& options);
-// Once all are read, those of the selection too. Throws CommandError (usage).
+// Completes the options when all of them have been read. Throws CommandError (usage).
 void fill_run_options(const CLI::App& command, RunOptions& options);
 
 // Reads the times of --shard-times. Throws CommandError (bad_input).
 void read_shard_times(SelectionOptions& options);
 
-// Of the recorded runs of this size on this device. Throws CommandError (bad_input).
+// Returns the trends of the recorded runs of this size on this device. Throws CommandError (bad_input).
 CaseTrends trends_of(const RunOptions& options);
 
-// The files that the options name, which no output may replace.
+// Returns the input files that the options name. No output may replace them.
 std::vector<InputFile> inputs_of(const RunOptions& options);
 
-// Warns of filters that select no case. Throws CommandError (nothing_selected) if there is none at all.
+// Warns of filters that select no case. Throws CommandError (nothing_selected) if no case is selected.
 void expect_cases(const Selection& selection, const SelectionOptions& options);
 
 struct PreparedRun {
-  std::vector<NamedCase> cases;  // in the order in which they run, each as often as it runs
+  std::vector<NamedCase> cases;  // in the order in which they run; --repeat has a case here several times
   RunStarted header;
   std::map<std::string, double> earlier_ms;  // how long cases took in an earlier run, by ID
 };
 
-// program: as it was called (argv[0]). Throws CommandError (bad_input; usage for too many cases).
+// `program` is argv[0]. Throws CommandError (bad_input, or usage if there are too many cases).
 PreparedRun prepare_run(const Selection& selection, const RunOptions& options, const std::string& program);
 
 }  // namespace cp_pool

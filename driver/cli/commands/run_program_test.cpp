@@ -1,4 +1,4 @@
-// Tests of `cp-pool run`: which cases it runs, in which order, for how long, and its requests to the worker.
+// Tests which cases `cp-pool run` runs, in which order and for how long, and its requests to the worker.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -40,7 +40,7 @@ TEST_F(RunProgram, FailFastLeavesTheRestNotRun) {
 TEST_F(RunProgram, MaxFailCountsFailuresOnly) {
   const Finished done =
       run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
-  // reverse: error, skip, fail, then enough
+  // The reverse order is error, skip, fail; the last of them reaches --max-fail.
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.last_line(), StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, "));
   EXPECT_THAT(done.out, HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"));

@@ -1,4 +1,4 @@
-// What `cp-pool run` shows and reports, on the terminal and in files.
+// Tests what `cp-pool run` shows on the terminal and writes into reports.
 #include <algorithm>
 #include <array>
 #include <pty.h>
@@ -80,10 +80,11 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   ::close(master);
   EXPECT_EQ(program.wait().exit_code, 100);
   EXPECT_THAT(output, AnyOf(HasSubstr("   0:01 demo/hang/p2p/cp1/bshd/fp32\x1b[K"),
-                            HasSubstr("   0:02 demo/hang/p2p/cp1/bshd/fp32\x1b[K")));  // the first is easily missed
+                            HasSubstr("   0:02 demo/hang/p2p/cp1/bshd/fp32\x1b[K")));  // the first line is easily
+                                                                                       // missed
 }
 
-// A file, no terminal.
+// Stderr is a file here, so the warning is a line of its own.
 TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
   const Finished done = run("model=hang", {"--slow-after", "1ms", "--timeout", "300ms", "--events", path("e")});
   EXPECT_THAT(done.err, StartsWith("cp-pool: slow: demo/hang/p2p/cp1/bshd/fp32 has been running for "));

@@ -80,7 +80,7 @@ class RunsCommand : public CommandWith<RunsOptions> {
         } else {
           text += line_of(record, *facts);
         }
-      } catch (const CommandError& e) {  // the others can be listed
+      } catch (const CommandError& e) {  // the other records can still be listed
         report_warning(e.what());
       }
     }

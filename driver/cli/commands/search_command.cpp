@@ -36,7 +36,7 @@ constexpr const char* kSearchFooter =
     "  cp-pool search --worker 'python my_worker.py' --cases 500 --seed 7 --junit report.xml\n"
     "  cp-pool search --keep-going --time 1h --events events.jsonl     every kind of failure\n";
 
-// Seeds are parts of IDs that people type.
+// Returns a seed of at most six digits, since it is part of IDs that people type.
 std::uint64_t random_seed() {
   constexpr std::uint32_t kSeeds = 1'000'000;
   return std::random_device{}() % kSeeds;
@@ -62,14 +62,14 @@ search::Allowed selected_by(const std::vector<std::string>& expressions) {
   };
 }
 
-// nullopt: nothing is kept.
+// Returns the file that keeps failing cases, and nullopt if none does.
 std::optional<std::filesystem::path> found_file(const SearchOptions& options) {
   if (options.found == "off") return std::nullopt;
   if (!options.found.empty()) return options.found;
   return default_found_file(options.execution.worker, options.execution.config.device);
 }
 
-// As `submit -` takes it.
+// Returns the case as a line that `submit -` takes.
 std::string case_text(const std::string& id, Case c) {
   if (c.suite == "search") c.suite = Case{}.suite;
   Json json = Json::object();
@@ -99,7 +99,7 @@ SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
   return plan;
 }
 
-// Those that the search may run. Names lines that hold none.
+// Returns the kept cases that the search may run. Reports the lines of the file that hold no case.
 std::vector<Case> kept_cases(const FoundCases& found, const SearchPlan& plan) {
   for (const std::string& wrong : found.bad_lines) report_error(fmt::format("--found {}", wrong));
   const Drawing drawing(plan.seed, plan.fixed, plan.allowed);
@@ -175,7 +175,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
               .check = wrong_with_file,
               .default_text = "one for each worker in ~/.local/state/cp-pool/found"},
              [this](const std::string& text) { options.found = text; });
-    // A hang that is made smaller times out many times in a row.
+    // Making a hanging case smaller times out many times in a row.
     options.execution.config.max_consecutive_timeouts = 0;
     add_execution(command, options.execution);
   }

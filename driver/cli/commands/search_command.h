@@ -12,14 +12,14 @@
 namespace cp_pool {
 
 struct SearchOptions {
-  std::vector<std::string> edits;    // fields of every case
-  std::vector<std::string> filters;  // the union of what they select; empty = all
+  std::vector<std::string> edits;    // fields that every case has
+  std::vector<std::string> filters;  // a case that any of them selects may be drawn; empty means all
   std::chrono::milliseconds time{60'000};
   int cases = 0;
-  std::optional<std::uint64_t> seed;  // none: another one each time
+  std::optional<std::uint64_t> seed;  // nullopt means another one each time
   bool keep_going = false;
   std::chrono::milliseconds shrink_time{120'000};
-  std::string found;  // a file; "off": nothing is kept; empty: the worker's own file
+  std::string found;  // a file; "off" keeps nothing; empty means the worker's own file
   ExecutionOptions execution;
 };
 

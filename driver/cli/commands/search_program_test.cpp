@@ -1,4 +1,4 @@
-// The real program searching for the faults of a worker that has rules (ruled_worker.py).
+// The real program searches for the faults of a worker that has rules (ruled_worker.py).
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -51,7 +51,7 @@ class SearchProgram : public CommandLine {
     return Program{search_words(rules, more)}.wait();
   }
 
-  // The events of that type that the last search wrote.
+  // Returns the events of this type that the last search wrote.
   [[nodiscard]] std::vector<json> events(const std::string& type) const {
     std::vector<json> out;
     for (const json& event : json_lines(read_file(path("e")))) {
@@ -98,7 +98,7 @@ TEST_F(SearchProgram, FindsTheSmallestCaseOfAWrongAnswer) {
   EXPECT_EQ(found["tries"], cases("smaller").size());
   ASSERT_THAT(cases("smallest"), SizeIs(1));
   EXPECT_EQ(cases("smallest")[0]["id"], found["smallest"]);
-  // The smallest case with its checks, then what it is, at the end once more.
+  // The output shows the smallest case with its checks, and ends with a summary of what was found.
   const std::string small =
       R"({"cp_size":1,"dtype":"fp32","batch":1,"seqlen_q":2,"seqlen_kv":2,"heads":2,"kv_heads":1,"head_dim_qk":1,)"
       R"("head_dim_v":1,"causal":true,"training":false})";
@@ -109,7 +109,7 @@ TEST_F(SearchProgram, FindsTheSmallestCaseOfAWrongAnswer) {
   EXPECT_THAT(
       end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("\nfound: fail of dq, first in search/7-"),
                  HasSubstr("\nfound 1 failure:\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
-  // Its failures on the way stand nowhere in full, but for the first.
+  // Of the failures on the way only the first is shown in full.
   EXPECT_EQ(done.out.find("rank 0: dq: error", done.out.find("rank 0: dq: error") + 1) > block - 1, true);
   EXPECT_THAT(read_file(path("j")),
               AllOf(HasSubstr("[[PROPERTY|search=smallest]]"), HasSubstr("[[PROPERTY|search=drawn]]")));
@@ -172,12 +172,12 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
   const std::vector<std::string> fault = {"fail=causal"};
   search(fault);
   const std::string first = events("search_found").at(0)["case"].dump();
-  // It still fails.
+  // The kept case still fails.
   EXPECT_EQ(search(fault).exit_code, 100);
   EXPECT_THAT(events("case_finished"), SizeIs(1));
   EXPECT_EQ(events("search_found").at(0)["kept"], true);
   EXPECT_EQ(events("search_found").at(0)["case"].dump(), first);
-  // It is fixed; a worker with another command line has another file.
+  // The fault is fixed. A worker with another command line has another file.
   const auto entries = [&] {
     return std::distance(std::filesystem::directory_iterator(state + "/cp-pool/found"),
                          std::filesystem::directory_iterator{});
@@ -258,7 +258,7 @@ TEST_F(SearchProgram, OfAWorkerThatDoesNotStartEndsSoon) {
   EXPECT_LE(events("case_finished").size(), 3U);
 }
 
-// Its events are a run like any other.
+// The events of a search are reported like those of any other run.
 TEST_F(SearchProgram, IsReportedFromItsEvents) {
   search({"fail=causal and heads > kv_heads"});
   const Finished report = call({"report", path("e"), "--junit", path("j")});

@@ -33,18 +33,18 @@ constexpr const char* kServeFooter =
 struct ServeOptions {
   std::string name = service::kDefaultName;
   bool stdio = false;
-  int slots = 0;  // 0: a core each
+  int slots = 0;  // 0 means one for each usable core
   std::string gpus;
   service::ServiceConfig config;
 };
 
-// The GPUs that pools may have.
+// Sets the GPUs that pools may have.
 void choose_gpus(ServeOptions& options) {
   const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
   std::vector<std::string> chosen = shown;
   if (!options.gpus.empty()) chosen = chosen_gpus(*parse_gpu_list(options.gpus), shown);
   options.config.gpu_slots = static_cast<int>(chosen.size());
-  // A single GPU that is the only one need not be named.
+  // A machine's only GPU need not be named.
   if (!options.gpus.empty() || chosen.size() > 1) options.config.gpus = chosen;
 }
 

@@ -69,7 +69,7 @@ std::vector<fs::path> SettledChange::look(Time now) {
 
 void SettledChange::accept() {
   if (!seen_) return;
-  // Files are only ever added, so those that came after the last look() are the last.
+  // Files are only ever added, so those added after the last look() are at the end.
   std::vector<fs::path> later(files_.begin() + static_cast<std::ptrdiff_t>(seen_->files().size()), files_.end());
   before_.clear();
   before_.push_back(*std::exchange(seen_, std::nullopt));

@@ -16,7 +16,7 @@ using test::write_file;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A worker, which is needed, and a library, under a clock that the test moves.
+// Watches a worker, which is needed, and a library, under a clock that the test moves.
 class SettledChangeTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -26,7 +26,7 @@ class SettledChangeTest : public ::testing::Test {
     change.add({library});
   }
 
-  // After so long.
+  // Looks when this much time has passed.
   std::vector<fs::path> look(milliseconds after) { return change.look(now += after); }
 
   test::TemporaryFolder folder;
@@ -71,7 +71,7 @@ TEST_F(SettledChangeTest, WhatWasAcceptedIsNoChangeAnyMoreAndTheNextOneIs) {
 TEST_F(SettledChangeTest, ANeededFileThatIsMissingIsWaitedFor) {
   fs::remove(worker);
   EXPECT_THAT(look(milliseconds{0}), IsEmpty());
-  EXPECT_THAT(change.missing(), IsEmpty());  // it may be replaced just now
+  EXPECT_THAT(change.missing(), IsEmpty());  // it may be being replaced
   EXPECT_THAT(look(milliseconds{200}), IsEmpty());
   EXPECT_THAT(change.missing(), ElementsAre(worker));
   EXPECT_THAT(look(milliseconds{1000000}), IsEmpty());

@@ -52,7 +52,7 @@ struct ShellOptions {
   ServiceOptions service;
 };
 
-// The events of the last case that was submitted, in a file that has no name and is gone with this process.
+// Holds the events of the last submitted case in a file that has no name and vanishes with this process.
 class LastEvents {
  public:
   LastEvents() : fd_(::memfd_create("cp-pool-events", MFD_CLOEXEC)) {
@@ -99,7 +99,7 @@ class Commands {
     return parse_command_line(static_cast<int>(argv.size()), argv.data());
   }
 
-  // What needs pools of its own has them.
+  // Uses the shell's service, unless the command names a service itself or has options that need pools of its own.
   void use_service(ServiceOptions& options) {
     if (options.wanted || options.refused) return;
     options.refused = !options.own_pools.empty();
@@ -125,7 +125,7 @@ int carry_out(ShellSession& session, const std::string& line) {
   return report_errors_of([&] { return session.carry_out(parse_shell_line(line)); });
 }
 
-// Lines of a file or a pipe. Gives the exit code of the one that failed, of several the first of the table.
+// Carries out the lines of a file or a pipe. Returns the most important exit code of those that failed.
 int read_lines(ShellSession& session) {
   int code = to_int(ExitCode::ok);
   std::string line;
@@ -155,7 +155,7 @@ int talk(ShellSession& session, const ShellContext& context) {
     editor.remember(read.line);
     if (const std::string wrong = history ? history->add(read.line) : ""; !wrong.empty()) report_warning(wrong);
     carry_out(session, read.line);
-    // A run has left SIGINT as a program has it by default. What was pressed meanwhile was meant for the command.
+    // A run has reset SIGINT to its default action. A SIGINT that came meanwhile was meant for the command.
     InterruptGuard::renew();
     InterruptGuard::take();
   }
@@ -179,7 +179,7 @@ class ShellCommand : public CommandWith<ShellOptions> {
     passed_on_.adapter = given_words(command, {"--adapter", "--python"});
     Words not_of_submit{"--service"};
     not_of_submit.insert(not_of_submit.end(), of_lookup.begin(), of_lookup.end());
-    // A service of the shell's own can have the slots and GPUs that are asked for; nothing else of this kind.
+    // A service that the shell starts can be given slots and GPUs. Other options of this kind need own pools.
     const std::string& own = options.service.own_pools;
     const bool has_service = !options.service.refused && (own.empty() || std::ranges::count(of_serve, own) > 0);
     if (has_service) {

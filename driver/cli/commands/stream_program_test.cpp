@@ -1,4 +1,4 @@
-// The real program on streams of cases: their IDs, their lines, and the reruns of what failed.
+// The real program on streams of cases: the IDs and line numbers of cases, and reruns of those that failed.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -118,7 +118,8 @@ TEST_F(CaseStream, WhatFailedIsRerunFromItsEvents) {
 TEST_F(CaseStream, ACaseThatWasRunningWhenTheDriverWasKilledIsRerun) {
   submit(line("pass") + line("fail"), {"--events", path("e")});
   std::string events = read_file(path("e"));
-  events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // to the line that starts it
+  events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // up to the event that starts the
+                                                                                      // last case
   write_file(path("e"), events);
   const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--json"});
   EXPECT_THAT(done.err, HasSubstr("warning: " + path("e") + " ends before its run did"));

@@ -56,7 +56,7 @@ RunStarted header(const SubmitOptions& options, const std::vector<std::string>& 
           .started = {}};
 }
 
-// Cases from stdin, one JSON object a line.
+// Reads cases from stdin, one JSON object a line.
 class Stream {
  public:
   Stream(const SubmitOptions& options, const std::string& program, const std::optional<PerfBaseline>& baseline,
@@ -80,7 +80,7 @@ class Stream {
       return named;
     } catch (const CaseError& e) {
       refuse(line.number, e.what());
-    } catch (const CommandError& e) {  // the baseline has another problem of that ID
+    } catch (const CommandError& e) {  // the case of this ID in the baseline is another problem
       refuse(line.number, fmt::format("{}: {}", source, e.what()));
     }
     return std::nullopt;
@@ -101,7 +101,7 @@ class Stream {
   void refuse(std::size_t number, const std::string& reason) {
     ++bad_cases_;
     execution_.show_error(reason);
-    // A client that counts answers still gets one for this line.
+    // A client that counts answers gets one for this line, too.
     if (!options_.json) return;
     const Json answer = {{"number", number}, {"outcome", "invalid"}, {"reason", reason}};
     execution_.print_answer(to_line(answer));
@@ -133,7 +133,7 @@ int submit_stream(const SubmitOptions& options, const std::string& program,
   return first_that_applies(code, ExitCode::bad_input);
 }
 
-// The cases of an events file that have to run again. Throws CommandError.
+// Returns the cases of an events file that have to run again. Throws CommandError.
 std::vector<NamedCase> cases_to_rerun(const FailedCases& failed, const SubmitOptions& options,
                                       const std::string& program) {
   const std::string file = options.rerun_failed->string();
@@ -184,7 +184,7 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
                     .started = {}};
   std::set<std::string> ids;
   for (const NamedCase& named : cases) ids.insert(named.id);
-  // Two cases with one ID of the client's: IDs cannot say which of them a run that is killed has not come to.
+  // If two cases share an ID, IDs cannot say which of the two a killed run has not started.
   if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
   return execution([&](const RunConfig& config, EventSink& sink) {
@@ -218,7 +218,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
   });
 }
 
-// Throws CommandError (usage).
+// Refuses neither or both of CASE and --rerun-failed. Throws CommandError (usage).
 void expect_one_source(const CLI::App& command, const SubmitOptions& options) {
   const bool named = !options.case_argument.empty();
   if (!named && !options.rerun_failed) refuse(command, "CASE or --rerun-failed is required");

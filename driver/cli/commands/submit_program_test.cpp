@@ -70,7 +70,7 @@ TEST_F(SubmitProgram, SubmitEditsFieldsAndShowsEveryCheck) {
   EXPECT_THAT(bad.err, is_one_error("heads=zero"));
 }
 
-// A worker of somebody else cannot draw them from the seed.
+// A worker that others wrote cannot draw the lengths from the seed, so the request holds them.
 TEST_F(SubmitProgram, TellsTheWorkerTheLengthsOfItsSequences) {
   const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
   const Finished done = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",

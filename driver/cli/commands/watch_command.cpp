@@ -48,9 +48,9 @@ constexpr const char* kWatchFooter =
     "  cp-pool watch --worker build/my_worker --matrix mine.json --size full -x\n"
     "  cp-pool watch --worker 'python my_worker.py' --filter 'dtype=bf16' --html last_round.html\n";
 
-constexpr milliseconds kLookAnyway{1000};    // at the files: inotify may not wake
-constexpr milliseconds kLookPending{50};     // while a change is not complete
-constexpr milliseconds kOneLookForMany{20};  // after inotify woke
+constexpr milliseconds kLookAnyway{1000};    // how often files are looked at although inotify has reported nothing
+constexpr milliseconds kLookPending{50};     // how often while a change is not complete
+constexpr milliseconds kOneLookForMany{20};  // the delay after inotify reports, to see many changes with one look
 
 void print(std::string_view text) {
   write_all(STDOUT_FILENO, text, "stdout");
@@ -61,14 +61,14 @@ std::string names_of(const std::vector<fs::path>& files) {
   return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
 }
 
-// The watched files and what looks at them, during rounds and between them.
+// The watched files, and the means to notice their changes during rounds and between them.
 class WatchedFiles {
  public:
   void find(const RunOptions& options) {
     const WorkerFiles worker = worker_files(options.execution.worker);
     change_.add_needed(worker.needed);
     change_.add(worker.modules);
-    // Not waited for while they are missing: it may be that no case has them.
+    // The workers of overrides are not waited for while they are missing, as it may be that no case uses them.
     for (const WorkerChoice& other : workers_of(options.overrides.all, options.execution)) {
       const WorkerFiles of_some_cases = worker_files(other);
       change_.add(of_some_cases.needed);
@@ -82,13 +82,14 @@ class WatchedFiles {
     folders_.watch(change_.files());
   }
 
-  // The programs and libraries that the ranks, and whatever else this process has started, have mapped now.
+  // Adds the programs and libraries that the descendants of this process, the ranks among them, have mapped now.
   void find_mapped() {
     for (const ProcessInfo& process : list_descendants(::getpid())) change_.add(mapped_files(process.pid));
     folders_.watch(change_.files());
   }
 
-  // Looks at the files if there may be something to see. Returns whether they have changed and are whole again.
+  // Looks at the files if inotify has reported something, a change is pending, or the last look was long ago. Returns
+  // whether a change is complete.
   bool have_changed() {
     const steady_clock::time_point now = steady_clock::now();
     const bool woken = folders_.take();
@@ -99,7 +100,7 @@ class WatchedFiles {
     return !changed_.empty();
   }
 
-  // Waits until they have. False: a signal came first.
+  // Waits until the files have changed. Returns false if a signal came first.
   bool wait_for_change(BetweenRuns& between) {
     looked_ = {};
     bool told = false;
@@ -113,7 +114,7 @@ class WatchedFiles {
     return true;
   }
 
-  // The next round begins, with the files as they are. Returns those that have changed since the last one.
+  // Begins the next round with the files as they are. Returns the files that have changed since the last one.
   std::vector<fs::path> accept() {
     change_.accept();
     return std::exchange(changed_, {});
@@ -128,7 +129,7 @@ class WatchedFiles {
   steady_clock::time_point looked_;
 };
 
-// What a round tells those who watch, behind its views.
+// Passes the events of a round to its views, to the book of rounds and to the watched files.
 class RoundSink : public EventSink {
  public:
   RoundSink(EventSink& views, RoundBook& book, WatchedFiles& files) : views_(views), book_(book), files_(files) {}
@@ -152,7 +153,7 @@ class Watch {
 
   // Returns the exit code.
   int run() {
-    // An error that a change cannot mend ends the command here.
+    // An exception that leaves run_round ends the command: no change of files would mend it.
     std::optional<int> last_complete;
     for (;; ++round_) {
       const std::vector<fs::path> changed = files_.accept();
@@ -176,7 +177,8 @@ class Watch {
     if (!changed.empty()) print(fmt::format("round {}: {} changed\n", round_, names_of(changed)));
   }
 
-  // nullopt: it is complete, or could not begin. last_complete: becomes its exit code if it is complete.
+  // Returns why the round was stopped; nullopt if it is complete or could not begin. If it is complete, sets
+  // `last_complete` to its exit code.
   std::optional<Stopped> run_round(std::optional<int>& last_complete) {
     std::string came_to = "not run";
     try {
@@ -188,7 +190,7 @@ class Watch {
       }
       last_complete = code;
       came_to = book_.complete();
-    } catch (const CommandError& e) {  // a matrix that is being edited
+    } catch (const CommandError& e) {  // such as a matrix that is being edited
       if (round_ == 1) throw;
       report_error(e.what());
     }
@@ -197,7 +199,7 @@ class Watch {
     return std::nullopt;
   }
 
-  // As `cp-pool run`. Returns the exit code. Throws CommandError.
+  // Runs the cases as `cp-pool run` does. Returns the exit code. Throws CommandError.
   int execute() {
     outdated_ = false;
     book_.begin();
@@ -207,7 +209,7 @@ class Watch {
     PreparedRun prepared = prepare_run(selection, options_, program_);
     prepared.cases = book_.failures_first(std::move(prepared.cases));
     Execution execution{options_.execution, Execution::Show::terminal, /*free_stdin=*/true};
-    options_.execution.warning.clear();  // said once
+    options_.execution.warning.clear();  // shown in the first round only
     return execution([&](const RunConfig& config, EventSink& views) {
       RoundSink sink{views, book_, files_};
       RunConfig watched = config;

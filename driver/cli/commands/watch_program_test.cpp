@@ -1,4 +1,4 @@
-// Tests of `cp-pool watch`: what starts a round, what is in it, and how the command ends.
+// Tests when `cp-pool watch` starts a round, what the round runs, and how the command ends.
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -32,7 +32,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// `cp-pool watch` on demo.json with a copy of the scripted worker, which a test edits.
+// Runs `cp-pool watch` on demo.json with a copy of the scripted worker, which a test edits.
 class WatchProgram : public test::CommandLine {
  protected:
   void SetUp() override {
@@ -48,9 +48,9 @@ class WatchProgram : public test::CommandLine {
     program.emplace(words, Program::Redirect{.out = path("out")});
   }
 
-  // The output from where the last call found its text, up to this one.
+  // Waits for `text` in the output, from where the last call found its text. Returns the output up to its end.
   std::string wait_for(const std::string& text) {
-    constexpr std::chrono::seconds kGiveUp{120};  // only if it never comes
+    constexpr std::chrono::seconds kGiveUp{120};  // reached only if the text never comes
     const auto limit = std::chrono::steady_clock::now() + kGiveUp;
     for (;;) {
       const std::string out = fs::exists(path("out")) ? read_file(path("out")) : "";
@@ -64,7 +64,7 @@ class WatchProgram : public test::CommandLine {
     }
   }
 
-  // The line that ends a round.
+  // Waits for the line that ends a round, and returns it.
   std::string wait_for_round(int number) {
     for (;;) {
       const std::string text = wait_for("; Ctrl-C ends\n");
@@ -73,7 +73,7 @@ class WatchProgram : public test::CommandLine {
     }
   }
 
-  // As an editor does it: another file gets the name.
+  // Saves as an editor does: a new file takes the name.
   void save_worker(const std::string& text) {
     write_file(path("worker.new"), text);
     fs::rename(path("worker.new"), worker);
@@ -86,7 +86,7 @@ class WatchProgram : public test::CommandLine {
     return finished.exit_code;
   }
 
-  // With failures made passes.
+  // Returns the script with its failures turned into passes.
   [[nodiscard]] std::string mended() const {
     std::string text = script;
     const std::string fails = R"(if model in ("fail", "diagnosed"):)";
@@ -179,7 +179,7 @@ TEST_F(WatchProgram, AWorkerThatCannotStartIsARoundThatJudgedNothing) {
 TEST_F(WatchProgram, ALibraryThatARankHasMappedIsWatchedFromThenOn) {
   const fs::path library = folder / "lib.so";
   write_file(library, std::string(4096, 'x'));
-  // As a loader maps code.
+  // The worker maps the library as a loader maps code.
   write_file(worker, "import mmap\nwith open('" + library.string() +
                          "', 'rb') as file:\n    kept = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, "
                          "mmap.PROT_READ | mmap.PROT_EXEC)\n" +
@@ -193,7 +193,7 @@ TEST_F(WatchProgram, ALibraryThatARankHasMappedIsWatchedFromThenOn) {
   EXPECT_EQ(end(SIGINT), 0);
 }
 
-// The stand-in for the package cp_pool reads adapters that are JSON.
+// The stand-in for the package cp_pool takes adapters in JSON.
 TEST_F(WatchProgram, AnAdapterThatIsSavedIsLoadedAnew) {
   const test::ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
   write_file(path("mine.py"), "{");

@@ -23,11 +23,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A command line as far as it is typed, for one subcommand.
+// A command line as far as it is typed, with its subcommand.
 struct Typed {
   const CLI::App& app;
   const CLI::App& command;
-  std::span<const std::string> before;  // of the last word, behind the subcommand
+  std::span<const std::string> before;  // the words between the subcommand and the last word
   std::string last;
 };
 
@@ -65,7 +65,7 @@ void offer_commands(Candidates& out, const CLI::App& app, const std::string& typ
   }
 }
 
-// The values that an option has on the command line.
+// Returns the values that an option has so far on the command line.
 Words values_of(const Typed& typed, const std::string& name) {
   Words values;
   bool of_it = false;
@@ -80,7 +80,7 @@ Words values_of(const Typed& typed, const std::string& name) {
   return values;
 }
 
-// IDs of the matrices that are named; of all shipped ones if none is.
+// Offers the IDs of the matrices that are named, or of all shipped ones if none is.
 void offer_ids(Candidates& out, const Typed& typed, const std::string& word) {
   SelectionOptions options;
   options.matrices = values_of(typed, "--matrix");
@@ -94,7 +94,7 @@ void offer_ids(Candidates& out, const Typed& typed, const std::string& word) {
   }
 }
 
-// KEY=VALUE of --set.
+// Offers KEY=VALUE for --set.
 void offer_edits(Candidates& out, const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos) {
@@ -142,7 +142,7 @@ void offer_values(Candidates& out, const Typed& typed, const CLI::Option& option
   }
 }
 
-// The option whose value the last word is; null: it is none.
+// Returns the option whose value the last word is, or nullptr if it is none.
 const CLI::Option* option_before(const Typed& typed) {
   for (std::size_t back = 1; back <= typed.before.size(); ++back) {
     const std::string& word = typed.before[typed.before.size() - back];
@@ -154,7 +154,7 @@ const CLI::Option* option_before(const Typed& typed) {
   return nullptr;
 }
 
-// --option=VALUE, as far as it is typed.
+// Offers values for --option=VALUE. Returns false if the last word has another form.
 bool offer_values_behind_equals(Candidates& out, const Typed& typed) {
   const std::size_t equals = typed.last.find('=');
   if (!typed.last.starts_with("--") || equals == std::string::npos) return false;

@@ -1,5 +1,4 @@
-// What may stand in place of the last word of a command line of cp-pool: from the table of --help, the shipped matrices
-// and their cases.
+// The completions of a command line of cp-pool: from the options of its commands, the shipped matrices and their cases.
 #pragma once
 
 #include <string>
@@ -13,20 +12,20 @@ namespace cp_pool {
 
 struct Candidate {
   std::string word;
-  std::string help;  // a line; may be empty
+  std::string help;  // a single line; may be empty
 };
 
 struct Candidates {
-  std::vector<Candidate> words;  // that begin as the last word does
-  bool files = false;            // or any file or folder
+  std::vector<Candidate> words;  // each begins with the last word
+  bool files = false;            // true if any file or folder may stand there, too
 };
 
-// words: behind "cp-pool", the last one, which may be empty, as far as it is typed. Never throws for what is typed:
-// where nothing fits there are no candidates.
+// Returns what may stand in place of the last of `words`, which are those after "cp-pool". The last word is typed in
+// part and may be empty. Never throws for what is typed: if nothing fits, there are no candidates.
 Candidates candidates(const CLI::App& app, const std::vector<std::string>& words);
 
-// A line each: the word, and behind a tab its help; "<files>" alone if files may stand there. Scripts of shells read
-// it.
+// Returns a line for each candidate, with a tab between word and help. A line "<files>" follows if files may stand
+// there. The completion scripts read these lines.
 std::string candidate_lines(const Candidates& candidates);
 
 }  // namespace cp_pool

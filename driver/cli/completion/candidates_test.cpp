@@ -26,7 +26,7 @@ using testing::UnorderedElementsAre;
 
 constexpr const char* kFiles = "<files>";
 
-// What is offered, without the help, for the last of the words behind cp-pool.
+// Returns the words that are offered for the last of `words`, which are those after cp-pool.
 std::vector<std::string> offered(std::vector<std::string> words) {
   words.insert(words.begin(), {"completion", "words"});
   std::vector<std::string> out;

@@ -1,4 +1,4 @@
-// Scripts that complete command lines of cp-pool in a shell. They ask `cp-pool completion words ..` for the words.
+// Scripts that complete command lines of cp-pool in a shell. They call `cp-pool completion words ..`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace cp_pool {
 
 std::vector<std::string> completion_shells();  // bash, zsh, fish
 
-// Throws std::logic_error for a shell that is none of these.
+// Throws std::logic_error for any other shell.
 std::string completion_script(std::string_view shell);
 
 }  // namespace cp_pool

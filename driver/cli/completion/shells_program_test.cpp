@@ -1,4 +1,4 @@
-// The scripts of cp-pool completion in the shells that they are for: with cp-pool in PATH, what each offers.
+// Runs the scripts of `cp-pool completion` in their shells, with cp-pool in PATH.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -17,7 +17,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::IsSupersetOf;
 
-// The lines that a script of the shell prints that begins with the completion of cp-pool.
+// Returns the lines that a script prints in the shell, after the completion of cp-pool has been loaded.
 std::vector<std::string> printed_by(const std::string& shell, const std::vector<std::string>& options,
                                     const std::string& script) {
   const std::string folder = std::filesystem::path{CP_POOL_PROGRAM}.parent_path();
@@ -41,7 +41,8 @@ std::vector<std::string> fish_offers(const std::string& line) {
   return printed_by("fish", {"--no-config"}, fmt::format("cp-pool completion fish | source\ncomplete -C '{}'", line));
 }
 
-// zsh completes on a terminal alone: here its own functions for words and files say what they are given.
+// zsh completes on a terminal alone. So its functions for words and files are replaced here by ones that print their
+// arguments.
 std::vector<std::string> zsh_offers(const std::vector<std::string>& words) {
   std::string quoted;
   for (const std::string& word : words) quoted += fmt::format(" '{}'", word);
@@ -58,7 +59,8 @@ std::vector<std::string> zsh_offers(const std::vector<std::string>& words) {
 TEST(BashCompletion, OffersCommandsOptionsValuesAndIds) {
   EXPECT_THAT(bash_offers("cp-pool su"), ElementsAre("submit"));
   EXPECT_THAT(bash_offers("cp-pool run --device "), IsSupersetOf({"auto", "cpu", "cuda"}));
-  EXPECT_THAT(bash_offers("cp-pool run --device=cu"), ElementsAre("cuda"));  // behind the =, which breaks words in bash
+  EXPECT_THAT(bash_offers("cp-pool run --device=cu"), ElementsAre("cuda"));  // only the part after the =, which breaks
+                                                                             // words in bash
   EXPECT_THAT(bash_offers("cp-pool submit id --set comm=a2a+"), ElementsAre("a2a+p2p"));
   EXPECT_THAT(bash_offers("cp-pool submit quick/causal/a2a/cp2/thd/"), Contains(testing::StartsWith("quick/causal/")));
 }

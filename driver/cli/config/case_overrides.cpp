@@ -21,7 +21,7 @@ const std::vector<std::string> kKeys{"filter",  "timeout",     "retries", "slots
                                      "adapter", "environment", "xfail",   "xfail-strict", "skip"};
 constexpr std::string_view kVariable = "environment.";
 
-// Whether the driver itself says it to each rank.
+// True if the driver itself sets the variable for each rank.
 bool is_of_the_driver(std::string_view name) {
   const auto said = protocol::to_variables({});
   return name == protocol::kEnvMasterFd || name == "CUDA_VISIBLE_DEVICES" ||
@@ -32,7 +32,7 @@ bool is_of_the_driver(std::string_view name) {
   refuse_at(entry.place, fmt::format("override: {}: {}", entry.key, what));
 }
 
-// nullptr: there is none.
+// Returns nullptr if the table has no such key.
 const ConfigEntry* entry_of(const ConfigTable& table, std::string_view key) {
   const auto entry = std::ranges::find(table.entries, key, &ConfigEntry::key);
   return entry == table.entries.end() ? nullptr : &*entry;
@@ -73,7 +73,7 @@ std::vector<Filter> filters_of(const ConfigTable& table) {
   return filters;
 }
 
-// A reason, or `false`: the case is expected to pass after all.
+// Reads xfail or skip: a reason, or `false` if the case is expected to pass after all.
 std::optional<Expected> read_expected(const ConfigEntry& entry, CaseOutcome outcome) {
   const std::string& text = entry.values.empty() ? entry.key : entry.values.front();
   if (entry.kind == Kind::boolean && text == "false") return std::nullopt;
@@ -103,7 +103,7 @@ bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
   return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(subject); });
 }
 
-// nullopt: it names none.
+// Returns nullopt if the override names no worker.
 std::optional<WorkerChoice> worker_of(const CaseOverride& each, const ExecutionOptions& options) {
   std::optional<WorkerChoice> choice = each.worker;
   if (choice) choice->python = options.worker.python;

@@ -1,4 +1,4 @@
-// [[override]] of cp-pool.toml: what holds for some cases alone (docs/configuration.md).
+// [[override]] of cp-pool.toml: settings for some cases alone (docs/configuration.md).
 #pragma once
 
 #include <chrono>
@@ -17,53 +17,53 @@
 namespace cp_pool {
 
 struct CaseOverride {
-  ConfigTable table;            // as the file has it
-  std::vector<Filter> filters;  // it is for what any of them selects
+  ConfigTable table;            // as it stands in the file
+  std::vector<Filter> filters;  // the override applies to cases that any of them selects
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;
   std::optional<int> retries = std::nullopt;
-  std::optional<WorkerChoice> worker = std::nullopt;  // ranks.worker_command comes of it
+  std::optional<WorkerChoice> worker = std::nullopt;  // find_workers turns it into ranks.worker_command
   OwnRanks ranks = {};
   bool says_what_to_expect = false;
-  std::optional<Expected> expected = std::nullopt;  // with that; none: a pass
+  std::optional<Expected> expected = std::nullopt;  // valid if says_what_to_expect; nullopt expects a pass
 };
 
-// The overrides of a run whose options were read.
+// The overrides that apply beside the options of a run.
 struct OverridesOfRun {
   std::vector<CaseOverride> all;
-  // The command that reruns a case finds the same file and profile. What the file says of all cases is left to it: on
-  // the command line it would count more than an override.
-  std::vector<std::string> left_to_file = {};  // options
-  std::vector<std::string> rerun_words = {};   // that name file and profile
+  // The command that reruns a case finds the same file and profile. Options that the file sets for all cases are left
+  // out of that command: there they would take precedence over an override.
+  std::vector<std::string> left_to_file = {};  // the options that are left out
+  std::vector<std::string> rerun_words = {};   // --config and --profile, where they are needed
 };
 
-// Changes the words of a command that reruns a case accordingly.
+// Changes the words of a rerun command accordingly.
 void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& words);
 
-// What the options of `run` say of keys that overrides have, too.
+// Checks of the keys that overrides share with options of `run`.
 struct OverrideKeys {
-  // What is wrong with a value of the option; empty: nothing.
+  // Returns why the option refuses the value; empty if it takes it.
   std::function<std::string(const std::string& key, const std::string& value)> wrong;
   std::function<bool(const std::string& key)> is_option;
 };
 
-// Throws CommandError (usage) that names file, line and key.
+// Reads an override. Throws CommandError (usage) that names file, line and key.
 CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys);
 
-// The workers that overrides name.
+// Returns the workers that overrides name.
 std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
-// Finds them; once before overrides are applied.
+// Sets the commands of these workers. To be called once before overrides are applied.
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
 
-// In their order, so that of each thing that several say of the case, the last counts.
+// Applies the overrides that select the case, in their order, so that the last one to set something wins.
 void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named);
 
-// What is expected of the case; nullopt: a pass.
+// Returns the outcome that is expected of the case; nullopt means a pass.
 std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);
 
-// "cp-pool.toml:7" of each that selects the case, with what it says.
+// Returns the place and the settings of each override that selects the case: "cp-pool.toml:7: timeout = 2m".
 std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);
 
-// "KEY = VALUE, .." of what stands in the table, but for its filter.
+// Returns the table's settings as "KEY = VALUE, ..", without the filter.
 std::string override_text(const ConfigTable& table);
 
 }  // namespace cp_pool

@@ -68,7 +68,7 @@ class Reader {
     }
   }
 
-  // profile: that they are of; empty: of all.
+  // `profile` is the one that the overrides belong to, or empty for overrides of all profiles.
   void read_overrides(ConfigFile& file, const toml::node& node, const std::string& profile) const {
     const std::string form = profile.empty() ? "[[override]]" : fmt::format("[[profile.{}.override]]", profile);
     const toml::array* overrides = node.as_array();
@@ -131,7 +131,7 @@ void refuse_at(const std::string& place, const std::string& what) {
   throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
 }
 
-// A folder of another user, such as /tmp, could name any program as the worker.
+// The search stops at a folder of another user, such as /tmp: its file could name any program as the worker.
 std::optional<std::filesystem::path> find_config_file(const std::filesystem::path& working_directory) {
   struct stat own{};
   if (::stat(working_directory.c_str(), &own) != 0) return std::nullopt;

@@ -37,7 +37,7 @@ TEST(ConfigFile, KnowsTheLineOfEachValue) {
     }
     return ConfigEntry{};
   };
-  EXPECT_EQ(file.profiles[0].name, "ci");  // in the order of their names
+  EXPECT_EQ(file.profiles[0].name, "ci");  // profiles are in the order of their names
   EXPECT_EQ(entry(1, "timeout").place, "cp-pool.toml:2");
   EXPECT_THAT(entry(1, "timeout").values, ElementsAre("2m"));
   EXPECT_EQ(entry(0, "retries").kind, ConfigEntry::Kind::number);

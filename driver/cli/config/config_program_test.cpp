@@ -1,4 +1,4 @@
-// `cp-pool config`, and runs that a file and a runner of tests configure.
+// `cp-pool config`, and runs that are configured by a file and by a test runner.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -29,7 +29,7 @@ class ConfigProgram : public test::CommandLine {
     test::CommandLine::SetUp();
     test::write_file(folder / "cp-pool.toml", "[profile.default]\ntimeout = \"20s\"\nmatrix = \"demo.json\"\n");
   }
-  // In the folder.
+  // Runs cp-pool in the folder of the test.
   Finished here(const Words& words) {
     Words all = {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), test::kProgram};
     all.insert(all.end(), words.begin(), words.end());
@@ -67,7 +67,7 @@ TEST_F(ConfigProgram, EveryOptionOfRunHasAKey) {
   const std::string help = here({"run", "--help"}).out;
   std::size_t options = 0;
   for (std::size_t at = help.find("\n  -"); at != std::string::npos; at = help.find("\n  -", at + 1)) ++options;
-  // Without --help, --config, --no-config and --profile.
+  // All options but --help, --config, --no-config and --profile are keys.
   EXPECT_EQ(json["options"].size(), options - 4);
 }
 
@@ -240,7 +240,7 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
   }
 }
 
-// The package that the interpreter finds is a stand-in (testing/adapter_package).
+// The package cp_pool that the interpreter finds is a stand-in (testing/adapter_package).
 TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   const ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
   test::write_file(folder / "mine.py", R"({"skips":["skip"]})");

@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kPrefix = "CP_POOL_OPT_";
 constexpr const char* kDefaultProfile = "default";
 
-// The profiles that there are without a file, in its language.
+// The built-in profiles, in the format of cp-pool.toml.
 constexpr std::string_view kBuiltIn = R"(
 [profile.default]
 
@@ -55,7 +55,7 @@ std::string variable_of(const std::string& key) {
   return name;
 }
 
-// nullptr: there is none.
+// Returns nullptr if no option has the key.
 const CLI::Option* option_of_key(const CLI::App& app, const std::string& key) {
   for (const CLI::Option* option : app.get_options()) {
     if (has_key(*option) && key_of(*option) == key) return option;
@@ -97,7 +97,7 @@ void check_profiles(const ConfigFile& file, const CLI::App& keys) {
   }
 }
 
-// Paths of a file in another folder start there.
+// Makes relative paths of a file in another folder start in that folder.
 void rebase(ConfigFile& file, const ConfiguredApp& keys) {
   std::error_code ignored;
   if (file.folder == std::filesystem::current_path(ignored)) return;
@@ -113,7 +113,7 @@ void rebase(ConfigFile& file, const ConfiguredApp& keys) {
   std::ranges::for_each(file.overrides, rebase_table);
 }
 
-// Of a variable: a list has a value a line.
+// Splits the value of a variable for a list option: one value a line.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in{text};
@@ -138,7 +138,7 @@ std::vector<std::string> values_of_variable(const CLI::Option& option, const std
   return values;
 }
 
-// Whether an option that is on the command line, or that has a setting, contradicts this one.
+// Returns an option that contradicts this one and is on the command line or has a setting; nullptr if there is none.
 const CLI::Option* rival_of(const CLI::Option& option, const ConfiguredApp& command) {
   for (const CLI::Option* other : option.get_excludes()) {
     if (other->count() > 0) return other;
@@ -174,7 +174,7 @@ bool has_key(const CLI::Option& option) {
 }
 
 std::string wrong_with_value(const CLI::Option& option, const std::string& text) {
-  // The checks of an option can be had only one by one, until there is none.
+  // CLI11 gives the checks of an option only one by one, until there is none.
   auto& checked = const_cast<CLI::Option&>(option);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing changes
   for (int i = 0;; ++i) {
     CLI::Validator* check = nullptr;
@@ -241,7 +241,7 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
                 [&](const CaseOverride& each) { return place_of_profile(each) == 2 && each.table.name != profile_; });
   std::ranges::stable_sort(overrides_, {}, place_of_profile);
 
-  // The first that sets a key counts.
+  // The first source that sets a key takes precedence.
   add_variables(keys, for_tests);
   add_profile(file_, profile_, by_profile);
   add_profile(file_, kDefaultProfile, by_default);
@@ -297,7 +297,7 @@ void Configuration::apply(ConfiguredApp& command) const {
     const auto setting = settings_.find(key_of(*option));
     if (setting != settings_.end()) wanted.emplace_back(option, &setting->second);
   }
-  // Of options that exclude each other the one that counts more is set.
+  // Of options that exclude each other, the one whose source takes precedence is set.
   std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second->rank; });
   for (const auto& [option, source] : wanted) {
     OptionSetting setting = source->setting;
@@ -313,7 +313,7 @@ void Configuration::apply(ConfiguredApp& command) const {
     } catch (const CLI::Error& e) {
       refuse_at(setting.place, fmt::format("{}: {}", key_of(*option), e.what()));
     }
-    option->clear();  // what is not on the command line does not count as given
+    option->clear();  // an option that is not on the command line does not count as given
     command.settings.emplace(option, std::move(setting));
   }
 }

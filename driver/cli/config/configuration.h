@@ -1,5 +1,5 @@
-// What sets the options of a command beside its command line: the environment, cp-pool.toml, built-in profiles
-// (docs/configuration.md). A key is the name of an option of `run`, so every option has one.
+// Sets options that the command line leaves out, from the environment, cp-pool.toml and built-in profiles
+// (docs/configuration.md). A key is the name of an option of `run`, and all of these options have one.
 #pragma once
 
 #include <filesystem>
@@ -15,24 +15,24 @@
 namespace cp_pool {
 
 struct ConfigChoice {
-  std::optional<std::filesystem::path> file;  // none: the one that is found from the working directory upward
-  bool none = false;                          // no file is read
-  std::string profile;                        // empty: that of the environment, else default
+  std::optional<std::filesystem::path> file;  // nullopt: looked for from the working directory upward
+  bool none = false;                          // true if no file is to be read
+  std::string profile;                        // empty means that of the environment, or else `default`
 };
 
-// --config, --no-config and --profile.
+// Adds --config, --no-config and --profile.
 void add_config_options(CLI::App& command, ConfigChoice& choice);
 
-// The key of an option: its long name without dashes; of one without, the letter.
+// Returns the key of an option: its long name without dashes, or its letter if it has no long name.
 std::string key_of(const CLI::Option& option);
-// Whether an option has a key: not what ends the program (--help), nor what chooses the configuration.
+// True if an option has a key. Positional arguments, --help and the options that choose the configuration have none.
 bool has_key(const CLI::Option& option);
-// What is wrong with a value of an option, as its own checks say; empty: nothing.
+// Returns why the checks of an option refuse a value; empty if they accept it.
 std::string wrong_with_value(const CLI::Option& option, const std::string& text);
 
 class Configuration {
  public:
-  // keys: the command whose options are the keys. for_tests: what a CI says to any test program counts, too
+  // `keys` is the command whose options are the keys. If `for_tests` is true, the variables of test runners count, too
   // (test_environment.h). Throws CommandError (usage) that names file, line and key.
   Configuration(const ConfigChoice& choice, const ConfiguredApp& keys, bool for_tests);
 
@@ -40,16 +40,17 @@ class Configuration {
   void apply(ConfiguredApp& command) const;
 
   [[nodiscard]] const std::string& profile() const { return profile_; }
-  [[nodiscard]] const std::string& file() const { return name_; }  // empty: none
-  // Of the file, as far as they count in this profile: a later one counts more.
+  [[nodiscard]] const std::string& file() const { return name_; }  // empty if there is none
+  // The file's overrides that apply in this profile. A later one takes precedence.
   [[nodiscard]] const std::vector<CaseOverride>& overrides() const { return overrides_; }
-  // What they say beside the options of a command that were read and set.
+  // Returns the overrides that are left beside the options of a command: the command line and the environment take
+  // precedence over an override. `command` has been read and its settings applied.
   [[nodiscard]] OverridesOfRun overrides_beside(const ConfiguredApp& command) const;
 
  private:
   struct Setting {
     OptionSetting setting;
-    int rank = 0;  // the least counts
+    int rank = 0;  // the lowest rank takes precedence
   };
 
   void add_variables(const ConfiguredApp& keys, bool for_tests);
@@ -58,13 +59,13 @@ class Configuration {
 
   std::string name_;
   std::string profile_;
-  bool named_ = false;  // the file was not looked for
+  bool named_ = false;  // the file was named, by --config or by the environment
   ConfigFile file_;
   std::vector<CaseOverride> overrides_;
   std::map<std::string, Setting> settings_;  // by key
 };
 
-// Adds the places of those settings that the error text is about: "--graph needs .. (graph: cp-pool.toml:7)".
+// Appends to an error text where the options in it were set: "--graph needs .. (graph: cp-pool.toml:7)".
 std::string with_places(std::string text, const ConfiguredApp& command);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// How an option gets its value where the command line leaves it out.
+// Tests the sources of an option's value when the command line leaves it out.
 #include "driver/cli/config/configuration.h"
 
 #include <filesystem>
@@ -26,13 +26,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Tests run in a folder of their own, and what they set is undone.
+// Each test runs in a folder of its own. The variables that it sets are restored at the end.
 class Configured : public ::testing::Test {
  protected:
   Configured() { std::filesystem::current_path(folder_.path()); }
   ~Configured() override {
     std::filesystem::current_path(before_);
-    while (!variables_.empty()) variables_.pop_back();  // one that was set twice is as it was before the first
+    while (!variables_.empty())
+      variables_.pop_back();  // in reverse, so that a variable that was set twice gets its
+                              // first value back
   }
 
   void write(const std::string& text) const { test::write_file(folder_.path() / "cp-pool.toml", text); }
@@ -139,7 +141,7 @@ TEST_F(Configured, PathsOfAFileStartInItsFolder) {
 TEST_F(Configured, AnErrorNamesFileLineAndKey) {
   const auto error = [&](const std::string& line) {
     write("[profile.ci]\n" + line + "\n");
-    return usage_error({"run"});  // of another profile than the one that is used
+    return usage_error({"run"});  // the error is in a profile that is not used
   };
   EXPECT_EQ(error("timout = 3"), "cp-pool.toml:2: unknown key 'timout'; did you mean 'timeout'?");
   EXPECT_THAT(error("timeout = \"10x\""), HasSubstr("cp-pool.toml:2: timeout: '10x' is not a duration"));

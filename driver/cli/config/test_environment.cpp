@@ -29,7 +29,7 @@ std::size_t number_of(const std::string& name, const std::string& text) {
   throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is no whole number", name, text));
 }
 
-// Of "TEST" or "GTEST". Throws CommandError (usage).
+// Reads the shard from the variables with the prefix "TEST" or "GTEST". Throws CommandError (usage).
 std::optional<TestVariable> shard_of(const std::string& prefix) {
   const std::string total_name = prefix + "_TOTAL_SHARDS";
   const std::string index_name = prefix + "_SHARD_INDEX";

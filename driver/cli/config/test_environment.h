@@ -1,5 +1,5 @@
-// What a runner of tests, such as Bazel or one of GoogleTest programs, says to every test program by environment
-// variables (docs/ci.md).
+// The environment variables that a test runner, such as Bazel or one for GoogleTest programs, sets for every test
+// program (docs/ci.md).
 #pragma once
 
 #include <string>
@@ -8,23 +8,23 @@
 namespace cp_pool {
 
 struct TestVariable {
-  std::string key;    // of the option that it sets
-  std::string value;  // of the option
+  std::string key;    // the key of the option that the variable sets
+  std::string value;  // the value of that option
   std::string variable;
 };
 
-// TEST_TOTAL_SHARDS and TEST_SHARD_INDEX, or those of GTEST_: --shard. XML_OUTPUT_FILE: --junit. Throws CommandError
-// (usage) for a part that there cannot be.
+// Returns the options that the variables set. TEST_TOTAL_SHARDS and TEST_SHARD_INDEX, or the same with GTEST_, set
+// --shard; XML_OUTPUT_FILE sets --junit. Throws CommandError (usage) for an impossible shard.
 std::vector<TestVariable> test_variables();
 
-// Whether they ask for a shard.
+// True if the variables ask for a shard.
 bool shard_of_runner();
 
-// TESTBRIDGE_TEST_ONLY narrows what is selected: keywords that hold only where both do.
+// Returns keywords that select a case only if both `keywords` and TESTBRIDGE_TEST_ONLY do.
 std::string narrowed_by_test_filter(const std::string& keywords);
 
-// Says to the runner that shards are obeyed, if it asks: the files TEST_SHARD_STATUS_FILE and GTEST_SHARD_STATUS_FILE.
-// Throws CommandError (cannot_write).
+// Tells the test runner that shards are obeyed, if it asks, by creating the files TEST_SHARD_STATUS_FILE and
+// GTEST_SHARD_STATUS_FILE. Throws CommandError (cannot_write).
 void tell_shards_are_obeyed();
 
 }  // namespace cp_pool

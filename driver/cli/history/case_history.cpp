@@ -13,7 +13,7 @@ namespace cp_pool {
 
 namespace {
 
-// What sorts cases: the least is the first.
+// The key that sorts cases, the least first.
 struct Place {
   bool went_well = true;
   double negative_ms = 0;
@@ -53,7 +53,8 @@ CaseHistory case_history(const CaseTrends& trends) {
 std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history) {
   std::vector<Place> own;
   std::vector<std::string> groups;
-  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // its first place, and the case that was listed first
+  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // the group's least place, and its case that was
+                                                                  // listed first
   for (std::size_t i = 0; i < cases.size(); ++i) {
     own.push_back(place_of(cases[i], history));
     groups.push_back(problem_group(cases[i].c));

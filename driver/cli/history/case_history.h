@@ -1,4 +1,4 @@
-// What earlier runs say of how long cases took and which failed: `cp-pool run --order history`, `history:FILE`.
+// The durations and failures of cases in earlier runs, for `cp-pool run --order history` and `history:FILE`.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ namespace cp_pool {
 
 struct CaseHistory {
   std::set<std::string> failed;               // IDs, as `--rerun-failed` takes them (failed_cases.h)
-  std::map<std::string, double> duration_ms;  // by ID, of the last time that the case was run
+  std::map<std::string, double> duration_ms;  // by ID, of the last run of the case
 };
 
-// Reads the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events
+// Reads the events file of the earlier run. Throws CommandError (bad_input) if the file cannot be read, is no events
 // file, or holds no run.
 CaseHistory read_case_history(const std::filesystem::path& events_file);
-// Of each case its last run.
+// Takes the last run of each case.
 CaseHistory case_history(const CaseTrends& trends);
 
-// The order in which to run cases, as indices: first those that failed, then those of which no time is known, then the
-// longest. Cases that share expected results (driver/problem_group.h) stay together: all of them have the place of the
-// first. Of equal ones the first listed is the first.
+// Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,
+// then the others, longest first. Cases that share expected results (driver/problem_group.h) stay together, at the
+// place of the first of them. Ties keep the listed order.
 std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history);
 
 }  // namespace cp_pool

@@ -11,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// What came of each case in one run; of one that ran several times the worst outcome, and the last time.
+// The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.
 using OneRun = std::map<std::string, EarlierRun>;
 
 OneRun cases_of(const RunRecord& record) {

@@ -1,4 +1,4 @@
-// What came of cases in the recorded runs before: the trend of each case in reports, and `--order history`.
+// The outcomes of cases in the recorded runs before this one: the trend of each case in reports, and `--order history`.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,15 @@ namespace cp_pool {
 
 inline constexpr std::size_t kTrendRuns = 10;
 
-// Of each case, by ID, the earlier runs, the oldest first.
+// The earlier runs of each case, by ID, oldest first.
 using CaseTrends = std::map<std::string, std::vector<EarlierRun>>;
 
-// Of the newest kTrendRuns of these records whose runs were of this size on this device and have ended or were killed;
-// before: the ID of a run, which and whose successors do not count; empty: all do. A record that cannot be read does
-// not count.
+// Reads the newest kTrendRuns records of runs of this size on this device that are not going on. If `before` is not
+// empty, the run with this ID and all later ones are left out. Records that cannot be read are left out, too.
 CaseTrends read_case_trends(const std::vector<RunRecord>& records, const std::string& size, const std::string& device,
                             std::string_view before = "");
 
-// Gives every case that has ended its trend, unless it has one, and passes all events on.
+// Passes all events on. Adds its trend to every case that has ended, unless the event has one.
 class TrendSink : public EventSink {
  public:
   TrendSink(CaseTrends trends, EventSink& next) : trends_{std::move(trends)}, next_{next} {}

@@ -16,7 +16,7 @@ namespace cp_pool {
 
 namespace {
 
-// The larger, the worse.
+// Ranks outcomes: a larger number is worse.
 int badness(const CaseFinished& event) {
   if (is_failure(event)) return 3;
   if (!went_well(event)) return 2;
@@ -75,7 +75,7 @@ ComparedRun compared_run(const std::vector<Event>& events) {
 ComparedRun read_compared_run(const std::filesystem::path& events_file) {
   MergedRuns runs;
   bool whole = false;                          // the last run has an end
-  const auto writer = writer_of(events_file);  // first, as the run may end while its file is read
+  const auto writer = writer_of(events_file);  // asked first, as the run may end while its file is read
   read_events(events_file, "the run", [&](Event event, const auto& at) {
     whole = std::holds_alternative<RunFinished>(event);
     runs.take(std::move(event), at);

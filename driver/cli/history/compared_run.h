@@ -1,4 +1,5 @@
-// A run as it is held against another one: of each case what came of it, its time, and how near it came to its bounds.
+// A run for comparison with another one: the outcome and duration of each case, and how near its errors came to their
+// bounds.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,7 @@
 
 namespace cp_pool {
 
-// Several runs of a case in one run (--repeat) are one here.
+// A case that --repeat ran several times is one ComparedCase.
 struct ComparedCase {
   Case c;
   std::size_t passed = 0;
@@ -21,15 +22,16 @@ struct ComparedCase {
   std::size_t skipped = 0;
   std::size_t unjudged = 0;  // infra, cancelled, not-run
   std::size_t failed_as_expected = 0;
-  // Of the runs of the case the worst: a failure, then one that nobody judged, a skip, a pass. Of equal ones the first.
+  // The worst outcome of the runs of the case: a failure is worse than a run without a verdict, then come a skip and a
+  // pass. Of equally bad runs the first counts.
   CaseOutcome outcome = CaseOutcome::pass;
-  int badness = -1;                     // of that run
-  std::string reason;                   // its own
-  bool flaky = false;                   // it passed on a later try, or on some runs alone
-  std::string verdict;                  // the kind of its last verdict; empty: none
-  std::optional<double> ms;             // the least that a pass took
-  std::optional<PerfFigures> perf;      // the fastest
-  std::map<std::string, double> share;  // by tensor: the largest error / bound of a pass
+  int badness = -1;                     // of the run that `outcome` comes from
+  std::string reason;                   // the reason of that run
+  bool flaky = false;                   // it passed on a later try, or in some of its runs only
+  std::string verdict;                  // the kind of its last verdict; empty if there is none
+  std::optional<double> ms;             // duration of the fastest pass
+  std::optional<PerfFigures> perf;      // of the fastest pass
+  std::map<std::string, double> share;  // the largest error / bound of a pass, by tensor
 
   [[nodiscard]] bool passes() const { return is_judged() && failed == 0 && passed > 0; }
   [[nodiscard]] bool fails() const { return failed > 0; }
@@ -40,14 +42,14 @@ struct ComparedCase {
 struct ComparedRun {
   RunStarted header;
   RunFinished end;
-  bool cut = false;                           // it has no end, or goes on: cases that it had not come to are not-run
+  bool cut = false;                           // it has no end, or goes on: cases that it has not started are not-run
   std::map<std::string, ComparedCase> cases;  // by ID
 };
 
-// Reads an events file; several runs in it are merged as by cp-pool report. Throws CommandError (bad_input).
+// Reads an events file. Several runs in it are merged as `cp-pool report` does. Throws CommandError (bad_input).
 ComparedRun read_compared_run(const std::filesystem::path& events_file);
 
-// The run that these events are of, from run_started to run_finished.
+// Builds the run from its events, which begin with run_started and end with run_finished.
 ComparedRun compared_run(const std::vector<Event>& events);
 
 }  // namespace cp_pool

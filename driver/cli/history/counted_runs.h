@@ -1,5 +1,5 @@
-// Finds the run that counts for a case of several runs: the last one that ran it. A run that came to its end before it
-// (interrupted, killed, out of time) counts only for a case that no run ran.
+// Finds the run whose outcome counts for a case that several runs had: the last run that ran it. A run that ended
+// before it ran the case (interrupted, killed, out of time) counts only if no run ran the case.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,28 @@
 
 namespace cp_pool {
 
-// What makes two runs of a case runs of one case.
+// Two runs ran the same case if these are equal.
 struct CaseKey {
   std::string id;
   std::string size;
   std::string device;
-  std::string case_text;  // empty: it is not known, and is taken for that of another run with the same names
+  std::string case_text;  // empty if unknown; then it matches the case of another run with the same names
 
   auto operator<=>(const CaseKey&) const = default;
 };
 
 class CountedRuns {
  public:
-  // Runs are numbered in the order in which they began. ran: the case has an outcome of its own there.
+  // Runs are numbered in the order in which they began. `ran` says that the run has an outcome of its own for the case.
   void add(const CaseKey& key, std::size_t run, bool ran);
-  // Once, after the last add.
+  // To be called once, after the last add.
   void close();
 
   [[nodiscard]] std::size_t counted(const CaseKey& key) const;
   [[nodiscard]] std::size_t first(const CaseKey& key) const;
 
  private:
-  using Runs = std::map<std::size_t, bool>;  // run -> whether it ran the case
+  using Runs = std::map<std::size_t, bool>;  // by number of the run: whether it ran the case
   using Names = std::tuple<std::string, std::string, std::string>;
 
   struct Unknown {

@@ -22,11 +22,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::string_view kLineStart = R"({"v":)";  // of every line that --events writes
+constexpr std::string_view kLineStart = R"({"v":)";  // every line that --events writes begins so
 
-// Passes the event of the line to take. Returns what is wrong with the line, if anything.
+// Passes the event of the line to `take`. Returns what is wrong with the line, if anything.
 std::optional<std::string> wrong_with_line(const std::string& line, const TakeEvent& take) {
-  // The parser takes it for the end of the line.
+  // The parser would take a NUL for the end of the line.
   if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
     return fmt::format(": a NUL byte at column {}", nul + 1);
   }
@@ -59,7 +59,7 @@ void read_lines(const std::filesystem::path& file, std::string_view what, const 
     if (line.empty()) continue;
     // The last line may be cut: its driver died while it wrote, or the disk was full.
     if (in.line_was_cut() && !json::accept(line)) continue;
-    // In files that were joined, a cut line stands directly before the first line of the next file.
+    // If files were joined, a cut line is directly followed by the first line of the next file.
     if (const std::size_t next = line.rfind(kLineStart); next != std::string::npos && next > 0 && !json::accept(line)) {
       line.erase(0, next);
     }
@@ -78,7 +78,7 @@ void read_events(const std::filesystem::path& file, std::string_view what, const
   } catch (const std::system_error& e) {
     throw CommandError(ExitCode::bad_input, fmt::format("cannot read {} {}: {}", what, file.string(),
                                                         error_reason(e.code(), file.string())));
-  } catch (const CaseError& e) {  // a line without an end
+  } catch (const CaseError& e) {  // a line that is too long
     throw CommandError(ExitCode::bad_input, fmt::format("{} {}: {}", what, file.string(), e.what()));
   }
 }

@@ -11,12 +11,12 @@
 
 namespace cp_pool {
 
-// An event, and when it was written if its line says so.
+// Takes an event, and the time at which it was written if its line has one.
 using TakeEvent = std::function<void(Event event, std::optional<std::chrono::system_clock::time_point> at)>;
 
-// Gives take every event that this version knows, in order, reading line by line. Their texts are clean
-// (worker/protocol/text_clean.h). what: the file as an error calls it, e.g. "the baseline". Throws CommandError
-// (bad_input): the file cannot be read, a line is no event, or take throws std::invalid_argument.
+// Reads the file line by line and passes every event that this version knows to `take`, in order. Texts in the events
+// are clean (worker/protocol/text_clean.h). `what` names the file in errors, such as "the baseline". Throws
+// CommandError (bad_input) if the file cannot be read, a line is no event, or `take` throws std::invalid_argument.
 void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take);
 
 }  // namespace cp_pool

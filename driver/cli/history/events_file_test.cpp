@@ -28,7 +28,7 @@ std::string reading_error(const std::filesystem::path& file) {
   return "no error";
 }
 
-// What is said of a file whose second line is this.
+// Returns the error about a file whose second line is `line`.
 std::string error_of_line(const std::string& line) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e", "{\"v\":1,\"type\":\"run_started\"}\n" + line + "\n");

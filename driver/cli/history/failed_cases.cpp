@@ -73,7 +73,7 @@ class FailureReader {
     if (failed) failures_.push_back({.key = std::move(key), .run = run_, .c = c});
   }
 
-  // Takes the cases that a run has not finished when the next run begins or the file ends: its driver died.
+  // Takes the cases that a run had not finished when the next run begins or the file ends, because its driver died.
   void close_run() {
     failed_.unknown_rest |= !knows_rest_;
     for (const auto& [id, times] : pending_.times()) {
@@ -87,8 +87,8 @@ class FailureReader {
   FailedCases failed_;
   std::vector<Failure> failures_;
   CountedRuns counted_;
-  PendingCases pending_;                                // of the run that is being read
-  std::map<std::string, std::optional<Case>> running_;  // likewise: cases that have started, as far as known
+  PendingCases pending_;                                // the cases left of the run that is being read
+  std::map<std::string, std::optional<Case>> running_;  // the cases of that run that have started, as far as known
   std::string device_;
   std::size_t run_ = 0;
   bool any_ = false;

@@ -34,13 +34,13 @@ namespace {
 
 constexpr std::size_t kHashDigits = 10;
 
-// A word that is a file is known by its whole path.
+// Replaces a word that is a file by its whole path.
 std::string whole(const std::string& word) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(word, ignored) ? std::filesystem::canonical(word, ignored).string() : word;
 }
 
-// What the worker is, in words that are the same wherever it is called from.
+// Returns words that identify the worker, the same from any working directory.
 std::vector<std::string> identity_of(const WorkerChoice& worker) {
   if (!worker.adapter.empty()) {
     const AdapterPlace place = adapter_place(worker.adapter);
@@ -52,7 +52,7 @@ std::vector<std::string> identity_of(const WorkerChoice& worker) {
   return words;
 }
 
-// The last word that has a name in it: of `python my_worker.py --fast` my_worker.py.
+// Returns the file name of the last word that is a whole path: my_worker.py for `python my_worker.py --fast`.
 std::string name_of(const std::vector<std::string>& identity) {
   std::string name = std::filesystem::path(identity.front()).filename();
   for (const std::string& word : identity) {
@@ -75,7 +75,7 @@ Case read_case(const std::string& line, const std::string& file, std::size_t num
   return parse_case(*found, fmt::format("{}, case", source));
 }
 
-// Waits a moment for another search that is writing a line.
+// Waits up to kPatience for another search that is writing a line.
 void lock(int fd) {
   constexpr auto kPatience = std::chrono::seconds(1);
   constexpr auto kPause = std::chrono::milliseconds(10);
@@ -88,7 +88,7 @@ void append_line(const std::filesystem::path& file, const std::string& line) {
   const std::string name = file.string();
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
-  constexpr mode_t kMode = 0666;  // less the umask
+  constexpr mode_t kMode = 0666;  // reduced by the umask
   const UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode)};
   if (!fd) {
     throw OutputError(fmt::format("cannot write {}: {}", name, error_reason({errno, std::generic_category()}, name)));
@@ -96,7 +96,7 @@ void append_line(const std::filesystem::path& file, const std::string& line) {
   lock(fd.get());
   struct stat status{};
   char last = '\n';
-  // A search that died in the middle of its line must not spoil this one.
+  // If an earlier search died in the middle of its line, this line has to begin with a newline.
   const bool cut = ::fstat(fd.get(), &status) == 0 && status.st_size > 0 &&
                    ::pread(fd.get(), &last, 1, status.st_size - 1) == 1 && last != '\n';
   write_all(fd.get(), (cut ? "\n" : "") + line + '\n', name);
@@ -141,7 +141,7 @@ FoundCases read_found_cases(const std::filesystem::path& file) {
   } catch (const std::system_error& e) {
     throw CommandError(ExitCode::bad_input,
                        fmt::format("cannot read --found {}: {}", file.string(), error_reason(e.code(), file.string())));
-  } catch (const CaseError& e) {  // a line without an end
+  } catch (const CaseError& e) {  // a line that is too long
     throw CommandError(ExitCode::bad_input, fmt::format("--found {}: {}", file.string(), e.what()));
   }
   return out;

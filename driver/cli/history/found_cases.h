@@ -1,4 +1,5 @@
-// The file that keeps what searches have found, for later searches of the same worker: a JSON object a line.
+// The file that keeps the cases that searches have found, for later searches of the same worker: one JSON object a
+// line.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +15,23 @@
 
 namespace cp_pool {
 
-// Where a search keeps what it finds unless it is told: cp-pool/found/NAME-DEVICE-HASH.jsonl in $XDG_STATE_HOME, else
-// in ~/.local/state. NAME is for people, HASH is of the whole path and name of the worker or adapter. nullopt where
-// neither variable names a folder.
+// Returns where a search keeps what it finds by default: cp-pool/found/NAME-DEVICE-HASH.jsonl in $XDG_STATE_HOME, or
+// else in ~/.local/state. NAME is for people; HASH identifies the whole path and name of the worker or adapter. nullopt
+// if neither $XDG_STATE_HOME nor $HOME names a folder.
 std::optional<std::filesystem::path> default_found_file(const WorkerChoice& worker, const std::string& device);
 
 struct FoundCases {
-  std::vector<Case> cases;             // each once, in the order of the lines
-  std::vector<std::string> bad_lines;  // what is wrong with each, naming file, line and field
+  std::vector<Case> cases;             // without duplicates, in the order of the lines
+  std::vector<std::string> bad_lines;  // why each is refused, with file, line and field
 };
-// A file that is not there holds none. Throws CommandError (bad_input) for one that cannot be read.
+// Reads the file; one that does not exist holds no cases. Throws CommandError (bad_input) if it cannot be read.
 FoundCases read_found_cases(const std::filesystem::path& file);
 
-// Passes every event on, and appends each failure that a search finds to the file, with its smallest case; a case that
-// is in the file is not added again. What cannot be written is told as the loss of --found.
+// Passes every event on, and appends each failure that a search finds to the file, with its smallest case. A case that
+// is in the file is not added again. If the file cannot be written, sends OutputLost for --found, once.
 class FoundSink : public EventSink {
  public:
-  // known: what the file holds.
+  // `known` are the cases that the file holds.
   FoundSink(EventSink& next, std::filesystem::path file, const std::vector<Case>& known);
   void on_event(const Event& event) override;
   void on_tick() override { next_.on_tick(); }

@@ -16,8 +16,8 @@ namespace cp_pool {
 
 namespace {
 
-// Restores a case that never ran from its ID, which is all that is known: suite/model/comm/cpN/layout/dtype, then
-// further fields.
+// Restores a case that never ran from its ID, since nothing else of it is known: suite/model/comm/cpN/layout/dtype,
+// then further fields.
 Case case_of_id(const std::string& id) {
   constexpr std::array<const char*, 6> kFields{"suite", "model", "comm", "cp_size", "layout", "dtype"};
   Case c;
@@ -29,7 +29,7 @@ Case case_of_id(const std::string& id) {
       const bool size = std::string_view{name} == "cp_size" && part.starts_with("cp");
       const Json value = size ? Json::parse(part.substr(2), nullptr, /*allow_exceptions=*/false) : Json(part);
       find_case_field(name)->read(value, JsonPlace{"ID"}, c);
-    } catch (const CaseError&) {  // an ID of a stream's own
+    } catch (const CaseError&) {  // an ID that a stream has chosen itself
       return c;
     }
     if (end == id.size()) return c;
@@ -51,7 +51,8 @@ std::string each_once(const std::vector<RunStarted>& headers, Access field) {
   return text;
 }
 
-// compared: with times of another run. What they are compared with has a name only since the events say it.
+// Returns the names of the baselines. `compared` says that times were compared with another run: older events do not
+// name that run.
 std::optional<std::string> baseline_of(const std::vector<RunStarted>& headers, bool compared) {
   std::vector<RunStarted> named;
   std::ranges::copy_if(headers, std::back_inserter(named),
@@ -68,7 +69,7 @@ std::string why_unfinished(const ReadRun& run, bool running) {
   return running ? "the run was killed while this case ran" : "the run was killed before this case started";
 }
 
-// later_ms: how much later than the first run that of this event began.
+// Shifts the event's time by `later_ms`, by which its run began after the first run.
 void shift(Event& event, double later_ms) {
   std::visit(
       [later_ms](auto& e) {
@@ -115,7 +116,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     run.end = *end;
   } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event) ||
              std::holds_alternative<OutputLost>(event) || std::holds_alternative<ForkServerTold>(event)) {
-    return;  // of interest only while the run went on
+    return;  // of interest only during the run
   } else if (!std::holds_alternative<RunStarted>(event)) {
     run.events.push_back(std::move(event));
   }
@@ -150,8 +151,8 @@ void MergedRuns::end_run(ReadRun& run) {
   }
 }
 
-// Notes the outcome of each case in the first run that has it, if another run counts. If that run ran the case several
-// times, an outcome that is no success is preferred.
+// Notes the outcome of each case in the first run that has it, if another run counts. If the first run ran the case
+// several times, an outcome that is no success is preferred.
 void MergedRuns::note_first_runs() {
   for (std::size_t number = 0; number < runs_.size(); ++number) {
     for (const Event& event : runs_[number].events) {
@@ -168,15 +169,15 @@ void MergedRuns::note_first_runs() {
 }
 
 void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Event>& out) {
-  std::map<std::string, int> first_generation = generations_;  // less 1, by key
+  std::map<std::string, int> first_generation = generations_;  // by key, minus 1
   const auto count_on = [&](PoolId& pool) {
     pool.generation += first_generation[pool.key];
     int& last = generations_[pool.key];
     last = std::max(last, pool.generation);
   };
   std::set<std::size_t> elsewhere;  // indices of cases that another run counts for
-  std::size_t left = 0;             // cases that the run did not come to
-  std::size_t left_to_others = 0;   // of these, those that another run ran
+  std::size_t left = 0;             // cases that the run did not start
+  std::size_t left_to_others = 0;   // of these, the cases that another run ran
   for (const Event& event : run.events) {
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr) continue;
@@ -242,7 +243,7 @@ std::vector<Event> MergedRuns::finish(const Demands& demands) {
   note_first_runs();
 
   std::vector<RunStarted> headers;
-  std::vector<Event> out(1);  // the place of run_started
+  std::vector<Event> out(1);  // the first is replaced by run_started
   double driver_cpu_ms = 0;
   for (std::size_t number = 0; number < runs_.size(); ++number) {
     headers.push_back(runs_[number].header);
@@ -255,7 +256,7 @@ std::vector<Event> MergedRuns::finish(const Demands& demands) {
   header.device = each_once(headers, &RunStarted::device);
   header.version = each_once(headers, &RunStarted::version);
   header.baseline = baseline_of(headers, compared_);
-  if (headers.size() > 1) header.rerun_failed.reset();  // it is of one of the runs alone
+  if (headers.size() > 1) header.rerun_failed.reset();  // it belongs to one of the runs only
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
   RunFinished end = ledger_.close(interrupted_, demands);

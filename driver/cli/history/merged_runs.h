@@ -1,5 +1,5 @@
-// Several earlier runs as one stream of events: the jobs of a CI, a run and the rerun of what failed in it, or a run
-// that was killed and then rerun elsewhere.
+// Merges several earlier runs into one stream of events: the jobs of a CI, a run and the rerun of its failures, or a
+// run that was killed and then rerun elsewhere.
 #pragma once
 
 #include <chrono>
@@ -18,38 +18,40 @@
 
 namespace cp_pool {
 
-// A run as its events file has it.
+// A run as read from its events file.
 struct ReadRun {
   RunStarted header;
   std::optional<RunFinished> end;
-  std::vector<Event> events;  // but for these two
+  std::vector<Event> events;  // all other events
   PendingCases pending;
-  std::map<std::string, std::optional<Case>> running;  // by ID: the case, where its start names it
-  std::set<std::size_t> of_id_alone;                   // indices of cases of which nothing else is known
-  std::size_t finished = 0;                            // cases
-  std::size_t indices = 0;                             // one more than the largest
-  std::optional<std::string> writer;                   // the process that goes on with it
+  std::map<std::string, std::optional<Case>> running;  // cases that have started, by ID, with the case if its event has
+                                                       // it
+  std::set<std::size_t> of_id_alone;                   // indices of cases of which only the ID is known
+  std::size_t finished = 0;                            // number of finished cases
+  std::size_t indices = 0;                             // the largest index of a case, plus one
+  std::optional<std::string> writer;                   // the process that is still writing the run
 };
 
 class MergedRuns {
  public:
-  // The next event of a file, and when it was written. Those of one run stand together. Throws std::invalid_argument if
-  // the first is no run_started.
+  // Takes the next event of a file, with the time at which it was written. Events of one run have to come one after the
+  // other. Throws std::invalid_argument if the first event is no run_started.
   void take(Event event, std::optional<std::chrono::system_clock::time_point> at);
 
-  // The end of a file. writer: the process that is writing it still, so that its last run goes on.
+  // Ends a file. `writer` is the process that is still writing it, if there is one; then its last run goes on.
   void end_file(const std::optional<std::string>& writer);
 
-  // Ends the last run. From run_started to run_finished, in the order in which the runs began: indices and generations
-  // of pools count on from run to run; cases that a run had not come to when its driver died are not-run; a case that
-  // several runs ran is that of the run that counts (counted_runs.h), with what came of it in the first. demands: as
-  // of Ledger::close.
+  // Ends the last run and returns the events from run_started to run_finished, with the runs in the order in which they
+  // began. Indices of cases and generations of pools count on from run to run. Cases that a run had not started when
+  // its driver died are not-run. A case that several runs have is taken from the run that counts (counted_runs.h),
+  // together with its outcome in the first. `demands` is as for Ledger::close.
   std::vector<Event> finish(const Demands& demands);
 
   [[nodiscard]] std::size_t count() const { return runs_.size(); }
-  // Titles of runs that go on, each with the process that runs it.
+  // The titles of runs that go on, each with the process that runs it.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& runs_that_go_on() const { return going_on_; }
-  // Titles of runs that ended in the middle of a stream, or of a cp-pool that did not name its cases.
+  // The titles of runs whose remaining cases are unknown: they were streams that were cut, or their version of cp-pool
+  // did not write the IDs of its cases.
   [[nodiscard]] const std::vector<std::string>& runs_of_unknown_length() const { return unknown_length_; }
 
  private:
@@ -61,9 +63,9 @@ class MergedRuns {
   std::vector<std::pair<std::string, std::string>> going_on_;
   std::vector<std::string> unknown_length_;
   CountedRuns counted_;
-  std::map<CaseKey, FirstRun> first_runs_;  // of cases that another run counts for
-  std::map<std::string, int> generations_;  // the last of each key
-  std::size_t first_index_ = 0;             // of the run that is appended
+  std::map<CaseKey, FirstRun> first_runs_;  // the first runs of cases whose outcome comes from another run
+  std::map<std::string, int> generations_;  // the last generation of each pool key
+  std::size_t first_index_ = 0;             // the index of the first case of the run that is being appended
   Ledger ledger_;
   bool exact_ = true;
   bool interrupted_ = false;

@@ -84,7 +84,7 @@ TEST(MergedRuns, CountOnFromRunToRun) {
   EXPECT_EQ(cases[1].pool->generation, 3);
   const auto end = std::get<RunFinished>(one.back());
   EXPECT_EQ(end.expanded, 2U);
-  // From the start of the first run to its end; the second says that it began when the first did.
+  // The duration is from the start of the first run to its end, because the second run claims the same start.
   EXPECT_EQ(end.duration_ms, 8000);
   EXPECT_EQ(end.exit_code, 0);
 }

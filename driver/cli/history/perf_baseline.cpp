@@ -14,14 +14,14 @@ namespace cp_pool {
 
 namespace {
 
-// Nothing for an event without a time.
+// Keeps the time of the event, if it has one.
 void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
   if (!event.perf || event.perf->ms() <= 0) return;
   into.cases[event.id] = {
       .ms = event.perf->ms(), .c = event.c, .device = device, .graph = event.perf->measured.request.graph};
 }
 
-// The reason why two times cannot be compared: "seqlen_q 2048 there and 64 here".
+// Returns why two times cannot be compared: "seqlen_q 2048 there and 64 here".
 std::optional<std::string> difference(const PerfBaseline::Entry& before, const Case& now, const RunConfig& config) {
   const auto say = [](std::string_view what, std::string_view there, std::string_view here) {
     return fmt::format("{} {} there and {} here", what, there, here);

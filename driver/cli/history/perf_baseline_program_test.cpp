@@ -1,4 +1,4 @@
-// The real program on times that are compared with those of an earlier run.
+// The real program compares times with those of an earlier run.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

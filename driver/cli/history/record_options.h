@@ -1,4 +1,4 @@
-// The options that say where runs are kept, which are kept, and which of them is meant.
+// Options for where runs are recorded, which records are kept, and which record is meant.
 #pragma once
 
 #include <filesystem>
@@ -15,18 +15,18 @@ class App;
 
 namespace cp_pool {
 
-// --no-record, --record-dir, --record-count, --record-age, --record-size: of `run`.
+// Adds the options of `run`: --no-record, --record-dir, --record-count, --record-age, --record-size.
 void add_record_options(CLI::App& command, RecordOptions& record);
 
-// --record-dir, of commands that read records. It alone of the options that the command has so far may be set by
-// cp-pool.toml.
+// Adds --record-dir for commands that read records. Of the options added so far, cp-pool.toml may set this one only.
 void add_records_to_read(CLI::App& command, std::optional<std::filesystem::path>& folder);
 
-// The records in this folder, or in that of the user. Throws CommandError (bad_input).
+// Returns the records in this folder, or in the user's own if it is nullopt. Throws CommandError (bad_input).
 std::vector<RunRecord> kept_runs(const std::optional<std::filesystem::path>& folder);
 
-// The events file that an option for the file of an earlier run names: that of a recorded run for "last" and, where no
-// such file exists, for the beginning of an ID. Throws CommandError (bad_input): no such run is recorded.
+// Returns the events file that an option for an earlier run names. "last" names a recorded run, and so does the
+// beginning of an ID unless a file of that name exists; anything else is the path of an events file. Throws
+// CommandError (bad_input) if no such run is recorded.
 std::filesystem::path events_of_run(const std::filesystem::path& named,
                                     const std::optional<std::filesystem::path>& folder);
 

@@ -1,4 +1,4 @@
-// The real program on cases that run more than once: in one run (--repeat), and in a run and its rerun.
+// The real program with cases that run more than once: within a run (--repeat), and in a run and its rerun.
 #include <regex>
 #include <set>
 #include <string>
@@ -27,7 +27,7 @@ using ::testing::StartsWith;
 using Reruns = CommandLine;
 
 TEST_F(Reruns, TheRunsOfARepeatedCaseHaveNumbersAndSayWhereTheyDiffer) {
-  const ScopedVariable hash{"CP_POOL_TEST_HASH", "seq"};  // other output bits each time: a failure after the first
+  const ScopedVariable hash{"CP_POOL_TEST_HASH", "seq"};  // other output bits each time: all runs but the first fail
   const Finished done = run("model=pass | model=fail", {"--repeat", "3", "--junit", path("j.xml"), "--html",
                                                         path("r.html"), "--events", path("e")});
   EXPECT_EQ(done.exit_code, 100);
@@ -48,7 +48,7 @@ TEST_F(Reruns, TheRunsOfARepeatedCaseHaveNumbersAndSayWhereTheyDiffer) {
   EXPECT_THAT(report.out, HasSubstr("fail in 2 of 3: " + pass));
 }
 
-// As a run after a repair would be.
+// Returns the events as a run after a repair would have written them.
 std::string repaired(std::string events) {
   const std::string fail = "\"outcome\":\"fail\"";
   events.replace(events.find(fail), fail.size(), "\"outcome\":\"pass\"");

@@ -1,4 +1,4 @@
-// How the real program reruns what failed in an earlier run.
+// Tests how the real program reruns the failures of an earlier run.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ TEST_F(RerunFailed, TheRerunCommandOfAFailureRerunsThatCaseAlone) {
 TEST_F(RerunFailed, WhatFailedIsRerunFromTheEventsOfTheRun) {
   const Words again = {"--rerun-failed", path("e"), "--events", path("e")};
   ASSERT_EQ(run("!model=hang", {"--events", path("e")}).exit_code, 100);
-  const Finished some = run("!model=crash", again);  // of the three that failed
+  const Finished some = run("!model=crash", again);  // selects two of the three that failed
   EXPECT_EQ(some.exit_code, 100);
   EXPECT_EQ(some.err, "");
   EXPECT_THAT(some.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));

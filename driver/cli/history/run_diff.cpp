@@ -9,16 +9,17 @@ namespace cp_pool {
 
 namespace {
 
-// Durations of whole cases.
+// Thresholds for durations of whole cases.
 constexpr double kLeastRatio = 1.5;
 constexpr double kLeastDifferenceMs = 50;
-constexpr double kDeviations = 5;              // from the median ratio
-constexpr double kDeviationOfMedian = 1.4826;  // a normal distribution's standard deviation / its median deviation
-constexpr std::size_t kLeastCases = 8;         // for a drift and a deviation
-// Steps of --mode perf, whose noise is the range of the timed steps.
+constexpr double kDeviations = 5;              // of which a ratio may differ from the median
+constexpr double kDeviationOfMedian = 1.4826;  // standard deviation / median absolute deviation of a normal
+                                               // distribution
+constexpr std::size_t kLeastCases = 8;         // that are needed to estimate drift and deviation
+// Threshold for steps of --mode perf, whose noise is the range of the timed steps.
 constexpr double kLeastStepRatio = 1.05;
-// Errors.
-constexpr double kLeastShare = 0.25;  // of the bound
+// Thresholds for errors.
+constexpr double kLeastShare = 0.25;  // of the bound; smaller errors are ignored
 constexpr double kLeastGrowth = 1.5;
 
 double median(std::vector<double> values) {
@@ -111,7 +112,7 @@ class Differ {
     if (ratios.empty()) return;
     const double drift = median(ratios);
     double noise = std::log(kLeastRatio);
-    double expected = 0;  // with few cases one that changed would be the drift
+    double expected = 0;  // with few cases, a single change would look like drift
     if (ratios.size() >= kLeastCases) {
       std::vector<double> deviations;
       deviations.reserve(ratios.size());
@@ -149,7 +150,7 @@ class Differ {
     change.is = is;
   }
 
-  // The tensor that came nearest to its bound of those whose error grew.
+  // Adds a change for the tensor nearest to its bound, of those whose error grew.
   void compare_errors(const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
     Change grown;
     for (const auto& [tensor, is] : now.share) {

@@ -1,4 +1,4 @@
-// What changed from one run to another: `cp-pool diff` (docs/records.md says what counts as a change).
+// Compares two runs: `cp-pool diff` (docs/records.md says which changes count).
 #pragma once
 
 #include <array>
@@ -17,16 +17,16 @@
 namespace cp_pool {
 
 enum class ChangeKind {
-  new_failure,    // it fails, and did not
-  fixed,          // it passes, and failed
-  still_failing,  // it fails, and did
-  flaky,          // it passes on a later try, or on some runs alone
-  not_judged,     // nobody judged it, and somebody did
+  new_failure,    // it fails now, and did not before
+  fixed,          // it passes now, and failed before
+  still_failing,  // it failed before, and still does
+  flaky,          // it passes on a later try, or in some of its runs only
+  not_judged,     // it was judged before, and is not judged now
   slower,
   faster,
-  error_grew,  // of a tensor, towards its bound
-  skip_came,   // it is skipped, and was not
-  skip_went,   // it was skipped, and is not
+  error_grew,  // the error of a tensor grew towards its bound
+  skip_came,   // it is skipped now, and was not before
+  skip_went,   // it was skipped before, and is not now
   added,       // the earlier run did not have it
   removed,     // the later run does not have it
 };
@@ -45,16 +45,16 @@ inline constexpr std::array<std::pair<ChangeKind, std::string_view>, 12> kNames<
      {ChangeKind::added, "added"},
      {ChangeKind::removed, "removed"}}};
 
-// A case may have several.
+// A change of one case; a case may have several.
 struct Change {
   ChangeKind kind = ChangeKind::new_failure;
   std::string id;
-  std::optional<CaseOutcome> before = std::nullopt;  // none: that run does not have it
+  std::optional<CaseOutcome> before = std::nullopt;  // nullopt if that run does not have the case
   std::optional<CaseOutcome> after = std::nullopt;
-  std::string reason = {};                   // of the later outcome; of a skip that went the earlier one
-  std::string verdict = {};                  // of a failure that was triaged
-  std::string tensor = {};                   // of an error
-  std::optional<double> was = std::nullopt;  // milliseconds; of an error its part of the bound
+  std::string reason = {};                   // of the later outcome; for skip_went, of the earlier one
+  std::string verdict = {};                  // the verdict of a failure that was triaged
+  std::string tensor = {};                   // for error_grew
+  std::optional<double> was = std::nullopt;  // milliseconds; for error_grew, error / bound
   std::optional<double> is = std::nullopt;
 
   static constexpr auto fields() {
@@ -70,11 +70,11 @@ struct Change {
   }
 };
 
-// How much the times of cases that pass in both runs differ as a whole.
+// How much the durations of cases that pass in both runs differ overall.
 struct TimeDrift {
   std::size_t cases = 0;
-  double ratio = 1;  // the median of later time / earlier time
-  double noise = 1;  // a ratio that is this many times as large, or as small, is no noise
+  double ratio = 1;  // the median of later duration / earlier duration
+  double noise = 1;  // a case counts as changed if its ratio differs from the median by more than this factor
 
   static constexpr auto fields() {
     return std::tuple{field("cases", &TimeDrift::cases), field("ratio", &TimeDrift::ratio),
@@ -85,8 +85,8 @@ struct TimeDrift {
 struct RunDiff {
   std::vector<Change> changes;     // by kind, then by ID
   std::size_t common = 0;          // cases in both
-  std::optional<TimeDrift> drift;  // none: no times are compared
-  std::string why_no_figures;      // neither times nor errors are compared, as a sentence; empty: they are
+  std::optional<TimeDrift> drift;  // nullopt if no times are compared
+  std::string why_no_figures;      // why neither times nor errors are compared; empty if they are
 
   [[nodiscard]] std::size_t count(ChangeKind kind) const;
 };

@@ -33,7 +33,7 @@ CaseFinished lasting(const std::string& id, double ms, CaseOutcome outcome = Cas
 CaseFinished with_error(const std::string& id, double part_of_bound) {
   CaseFinished event = finished(0, id, CaseOutcome::pass);
   for (Check& check : event.checks) check.error = part_of_bound * check.bound;
-  event.checks.back().error = 0;  // on another rank
+  event.checks.back().error = 0;  // another rank has no error
   return event;
 }
 
@@ -43,7 +43,7 @@ CaseFinished with_steps(const std::string& id, double ms, double min, double max
   return event;
 }
 
-// "kind id", in order.
+// Returns the changes as "kind id", in order.
 std::vector<std::string> changes(const ComparedRun& before, const ComparedRun& after) {
   std::vector<std::string> out;
   for (const Change& change : diff_runs(before, after).changes) {
@@ -112,7 +112,7 @@ TEST(RunDiff, HoldsDurationsAgainstTheDriftOfAllCasesAndTheirSpread) {
   after.push_back(lasting("slow", 700));
   before.push_back(lasting("fast", 200));
   after.push_back(lasting("fast", 200));
-  before.push_back(lasting("short", 1));  // three times its time, which is 4 ms more than expected
+  before.push_back(lasting("short", 1));  // three times the expected time, which is only 4 ms more
   after.push_back(lasting("short", 6));
   before.push_back(lasting("failed", 200, CaseOutcome::fail));
   after.push_back(lasting("failed", 2000));
@@ -128,7 +128,7 @@ TEST(RunDiff, HoldsDurationsAgainstTheDriftOfAllCasesAndTheirSpread) {
 TEST(RunDiff, TakesForNoiseWhatTheSpreadOfAllCasesExplains) {
   std::vector<CaseFinished> before;
   std::vector<CaseFinished> after;
-  for (int i = 0; i < 21; ++i) {  // from three quarters of the time to four thirds
+  for (int i = 0; i < 21; ++i) {  // ratios from three quarters to four thirds
     before.push_back(lasting("case" + std::to_string(i), 300));
     after.push_back(lasting("case" + std::to_string(i), 300 * std::pow(4.0 / 3, (i - 10) / 10.0)));
   }

@@ -29,7 +29,7 @@ constexpr mode_t kOwnerOnly = 0700;
   throw OutputError(fmt::format("cannot write {}: {}", path.string(), error_reason(error, path.string())));
 }
 
-// Returns false if it is there already.
+// Returns false if the folder exists already.
 bool make_private_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), kOwnerOnly) == 0) return true;
   if (errno != EEXIST) fail(path, {errno, std::generic_category()});
@@ -51,9 +51,9 @@ void RunRecorder::begin(const Event& started) {
   file_.started = utc_timestamp(now);
   try {
     make_folder(*folder, now);
-    events_.emplace(folder_ / kRecordEvents);  // locked from here on, which says that the run goes on
+    events_.emplace(folder_ / kRecordEvents);  // locked from here on, which marks the run as going on
     events_->on_event(started);
-    write_file();  // only now it is a record
+    write_file();  // makes the folder a record
   } catch (const std::exception& e) {
     lose(e.what());
     return;
@@ -67,7 +67,8 @@ void RunRecorder::make_folder(const fs::path& folder, system_clock::time_point n
   if (error) fail(folder, error);
   make_private_folder(folder);
   const std::string time = record_time_text(now);
-  std::string after;  // of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort so
+  std::string after;  // suffix of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort in this
+                      // order
   while (!make_private_folder(folder / (time + after))) {
     if (after.empty() || after.back() == 'z') {
       after += 'b';
@@ -116,7 +117,7 @@ void RunRecorder::finish(int exit_code) {
   file_.exit_code = exit_code;
   try {
     write_file();
-  } catch (const std::exception& e) {  // the events say how the run ended
+  } catch (const std::exception& e) {  // the events still say how the run ended
     tell_(fmt::format("the record of this run lacks its exit code: {}", e.what()));
   }
 }

@@ -15,16 +15,16 @@ namespace cp_pool {
 
 struct RecordOptions {
   bool keep = true;
-  std::optional<std::filesystem::path> folder;  // none: that of the user
+  std::optional<std::filesystem::path> folder;  // nullopt means that of the user
   RecordLimits limits;
 };
 
-// Passes every event on, and writes it down before. What cannot be written costs the record and not the run: nothing
-// here throws, but for what the next sink throws. A record that cannot be written to its end is removed.
+// Passes every event on after it has written it down. An error while writing costs the record and not the run, so
+// nothing here throws, except what the next sink throws. A record that cannot be written to its end is removed.
 class RunRecorder {
  public:
-  // Makes nothing before the run begins. command: as the user would type it. tell: called once at most, with a line
-  // that says why there is no record.
+  // Creates nothing before the run begins. `command` is the command line as the user would type it. `tell` is called
+  // with a line that says why there is no record, or why it lacks its exit code.
   RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell);
 
   // A sink for one run, which may be left before it ends.
@@ -39,10 +39,10 @@ class RunRecorder {
     EventSink& next_;
   };
 
-  // The end of the run.
+  // Ends the record with the exit code of the run.
   void finish(int exit_code);
 
-  [[nodiscard]] const std::string& id() const { return id_; }  // empty: the run is not recorded
+  [[nodiscard]] const std::string& id() const { return id_; }  // empty if the run is not recorded
 
  private:
   void begin(const Event& started);
@@ -54,7 +54,7 @@ class RunRecorder {
   std::function<void(const std::string& text)> tell_;
   RecordFile file_;
   std::string id_;
-  std::filesystem::path folder_;  // of this record
+  std::filesystem::path folder_;  // the folder of this record
   std::optional<JsonlSink> events_;
 };
 

@@ -47,7 +47,7 @@ std::optional<RecordFile> read_record_file(const RunRecord& record) {
   }
 }
 
-// The event of the last line, if it is run_finished.
+// Returns the event of the last line, if it is run_finished.
 std::optional<RunFinished> end_of(const fs::path& events) {
   constexpr std::streamoff kMost = 16384;
   std::ifstream in(events, std::ios::binary | std::ios::ate);
@@ -69,7 +69,7 @@ std::optional<RunFinished> end_of(const fs::path& events) {
   }
 }
 
-// The header alone: the first line.
+// Reads the first line alone, which is the header.
 std::optional<RunStarted> start_of(const fs::path& events) {
   std::ifstream in(events, std::ios::binary);
   std::string line;
@@ -95,7 +95,7 @@ std::uintmax_t size_of(const fs::path& folder) {
   return bytes;
 }
 
-// "251125-070012", and then letters. nullopt: it is no ID.
+// Returns the time in an ID: "251125-070012", then letters. nullopt if it is no ID.
 std::optional<system_clock::time_point> time_of(const std::string& id) {
   std::tm parts{};
   int length = 0;
@@ -111,7 +111,8 @@ std::optional<system_clock::time_point> time_of(const std::string& id) {
   return system_clock::from_time_t(::timegm(&parts));
 }
 
-// A record that is being made has no run.json yet, and one of a process that died then never gets any.
+// A record that is being made has no run.json yet. If its process dies then, it never gets one, so it may be removed
+// after kSurelyDead.
 bool may_be_removed(const RunRecord& record, system_clock::duration age) {
   constexpr auto kSurelyDead = std::chrono::hours{24};
   if (writer_of(record.events())) return false;
@@ -129,7 +130,7 @@ std::vector<RunRecord> folders_in(const fs::path& folder, std::error_code& error
   return records;
 }
 
-constexpr const char* kGone = ".gone";  // ends the name of a folder that was a record
+constexpr const char* kGone = ".gone";  // the suffix of a record that is being removed
 
 }  // namespace
 
@@ -191,7 +192,7 @@ std::optional<std::string> writer_of(const RunRecord& record) {
 
 std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   RecordFacts facts;
-  facts.writer = writer_of(record.events());  // first, as the run may end while its files are read
+  facts.writer = writer_of(record.events());  // asked first, as the run may end while its files are read
   const std::optional<RecordFile> file = read_record_file(record);
   if (!file) return std::nullopt;
   facts.file = *file;
@@ -238,7 +239,7 @@ void prune_records(const fs::path& folder, const RecordLimits& limits, const std
     const bool large = most_bytes > 0 && bytes > most_bytes;
     if ((old || many || large) && record.id != keep && may_be_removed(record, age)) remove_record(record);
   }
-  // What a process left that died while it removed a record.
+  // Removes what is left of records whose process died while it removed them.
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
     std::error_code failed;
     if (entry->path().extension() == kGone) fs::remove_all(entry->path(), failed);

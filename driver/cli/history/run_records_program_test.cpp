@@ -1,4 +1,4 @@
-// Records of runs, as the real program keeps and shows them.
+// Tests the records of runs as the real program keeps and shows them.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -209,7 +209,7 @@ TEST_F(RecordsOfRuns, ThatCannotBeWrittenCostTheRunNothing) {
   EXPECT_EQ(refused.exit_code, 0);
   EXPECT_THAT(refused.err, StartsWith("cp-pool: warning: this run is not recorded: cannot write /proc/none"));
   EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
-#ifndef __SANITIZE_THREAD__  // no program with its runtime starts under such a limit
+#ifndef __SANITIZE_THREAD__  // programs with the runtime of TSan do not start under such a limit
   Words words{"bash", "-c", "exec 4>&1; { (ulimit -f 1; exec \"$@\" 2>&3) | cat >&4; } 3>&1 | cat >&2", "bash",
               kProgram};
   const Words of_run = run_words("model=pass*");

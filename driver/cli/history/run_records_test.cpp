@@ -48,7 +48,7 @@ TEST_F(Records, AreListedByTimeAndOtherFoldersAreNot) {
   add("251125-070012");
   add("251124-235959");
   std::filesystem::create_directory(folder / "notes");
-  std::filesystem::create_directory(folder / "251126-000000");  // is being made: without run.json
+  std::filesystem::create_directory(folder / "251126-000000");  // it is being made: it has no run.json yet
   EXPECT_THAT(ids(), ElementsAre("251124-235959", "251125-070012", "251125-070012b"));
 }
 
@@ -99,7 +99,7 @@ TEST_F(Records, ArePrunedByCountAgeAndSizeTheOldestFirst) {
 
 TEST_F(Records, ThatAreBeingMadeAreNotPrunedBeforeTheirProcessIsSurelyDead) {
   const auto noon = *parse_utc_timestamp("2025-11-03T12:00:00.000Z");
-  std::filesystem::create_directory(folder / "251103-110000");  // without run.json
+  std::filesystem::create_directory(folder / "251103-110000");  // it has no run.json
   std::filesystem::create_directory(folder / ".251103-100000.1.gone");
   const RecordLimits hour{.count = 1, .age = std::chrono::hours{1}, .mebibytes = 1};
   prune_records(folder.path(), hour, "", noon + std::chrono::hours{23});

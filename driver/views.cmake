@@ -1,4 +1,4 @@
-# The event stream's views (reporters/) and the command line (cli/).
+# The views of the event stream (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
   reporters/case_runs.cpp
   reporters/case_tries.cpp
@@ -186,26 +186,26 @@ add_library(cp_cli STATIC
   cli/shell/shell_line.cpp
   cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
-# CLI11 takes long to compile, and runs once.
+# Not optimised: CLI11 takes long to compile, and its code runs once.
 set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp
                             cli/config/configuration.cpp cli/commands/config_command.cpp PROPERTIES COMPILE_OPTIONS -O0
                             SKIP_PRECOMPILE_HEADERS ON)
-# So does toml++, which has a unit of its own.
+# The same holds for toml++, which also stays out of unity builds.
 set_source_files_properties(cli/config/config_file.cpp PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON
                             SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
                              pugixml::pugixml Editline::edit)
-# Where matrices are found when the program runs from its build folder.
+# The program finds matrices in the source tree when it runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 add_executable(cp-pool cli/commands/main.cpp)
 target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
 
-# share/man beside bin, where man looks for the page of a program in PATH.
+# The man page goes into share/man beside bin, where man looks for the page of a program in PATH.
 set(man_page "${CMAKE_BINARY_DIR}/share/man/man1/cp-pool.1")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/man/man1")
 add_custom_command(OUTPUT "${man_page}" COMMAND cp-pool --man > "${man_page}" DEPENDS cp-pool VERBATIM)
-# Completions in the folders, below a prefix, where each shell looks for those of a program in PATH.
+# Each completion goes into the folder below a prefix where its shell looks for those of a program in PATH.
 set(completions "${CMAKE_BINARY_DIR}/share/bash-completion/completions/cp-pool"
                 "${CMAKE_BINARY_DIR}/share/zsh/site-functions/_cp-pool"
                 "${CMAKE_BINARY_DIR}/share/fish/vendor_completions.d/cp-pool.fish")

@@ -90,6 +90,8 @@ void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>
 std::vector<std::string> words_of_choice(const CLI::Option& option);
 
 // The functions below are for command lines that have been read.
+
+// True if the option is on the command line. A flag that was given as false does not count.
 bool was_given(const CLI::App& command, const std::string& name);
 // True if the option was given, or set by the environment or cp-pool.toml (driver/cli/config/).
 bool is_set(const CLI::App& command, const std::string& name);

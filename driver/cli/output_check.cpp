@@ -23,12 +23,12 @@ namespace cp_pool {
 namespace {
 
 struct Output {
-  std::string name;  // with its path, as an error calls it
+  std::string name;  // the option with its path, for errors
   std::filesystem::path path;
   bool events = false;
   bool folder = false;
   std::string_view start;  // the first bytes of every file that the option writes
-  std::string_view what;   // what such a file is called in errors
+  std::string_view what;   // the name of such a file in errors
 };
 
 std::string option_name(const char* option, const std::filesystem::path& path) {
@@ -69,7 +69,7 @@ struct Place {
   std::optional<FileIdentity> identity;
 };
 
-// An input that is not there is no file of the user's.
+// An input that does not exist is no file that could be lost.
 Place place_of(const InputFile& input) {
   std::optional<FileIdentity> identity = identify(input.path);
   if (identity && !identity->rest.empty()) identity.reset();
@@ -89,8 +89,8 @@ std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
   return bytes;
 }
 
-// The option may replace an empty file, or one that begins like every file that it writes. A shorter file may be just
-// that beginning, left by a run whose disk was full.
+// An option may replace an empty file, or one that begins like every file that the option writes. A shorter file may be
+// just that beginning, left by a run whose disk was full.
 void expect_own(const Output& output) {
   constexpr std::size_t kShown = 40;
   std::error_code error;

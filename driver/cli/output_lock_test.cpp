@@ -1,4 +1,4 @@
-// The real program beside a run of its own that goes on.
+// The real program while another run of it has the same outputs.
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +28,7 @@ using ::testing::StartsWith;
 
 class OutputLock : public test::CommandLine {
  protected:
-  // The words of a run of three cases whose second hangs: the events file e shows when it does.
+  // Returns the words of a run of three cases whose second hangs. The events file e shows when it does.
   [[nodiscard]] Words hanging(const Words& more = {}) const {
     Words words = run_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")});
     words.insert(words.begin(), kProgram);

@@ -1,4 +1,4 @@
-// The real program whose outputs fail while it runs: each is named once, the run goes on, and the exit code is 73.
+// The real program when outputs fail during the run: each is named once, the run goes on, and the exit code is 73.
 #include <csignal>
 #include <cstdio>
 #include <iterator>
@@ -32,7 +32,8 @@ using ::testing::StartsWith;
 
 class OutputLoss : public test::CommandLine {
  protected:
-  // The run under a shell that has done `first`; stdout and stderr leave it through pipes, which have no size.
+  // Runs the program in a shell that has carried out `first`. Its stdout and stderr go through pipes, which a limit on
+  // file sizes does not affect.
   Finished run_after(const std::string& first, const std::string& filter, const Words& more) {
     Words words{"bash", "-c",
                 "exec 4>&1; set -o pipefail; { (" + first + "; exec \"$@\" 2>&3) | cat >&4; } 3>&1 | cat >&2", "bash",
@@ -112,7 +113,7 @@ class ReaderOfStdout : public test::CommandLine {
 };
 
 TEST_F(ReaderOfStdout, WhoIsGoneEndsTheRun) {
-  // A case that hangs longer than the test may run: its end would come too late.
+  // The case hangs longer than the test may run, so waiting for its end would be too late.
   const Words words = run_words("model=hang", {"--timeout", "10m"});
   const Finished done = read_one_line_of(words);
   EXPECT_EQ(done.exit_code, 73);
@@ -133,7 +134,7 @@ TEST_F(ReaderOfStdout, WhoIsGoneEndsAStream) {
   std::fflush(to);
   for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) continue;
   std::fclose(from);
-  const Finished done = program.wait();  // though more could come
+  const Finished done = program.wait();  // although its stdin is still open
   std::fclose(to);
   EXPECT_EQ(done.exit_code, 73);
   EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe"));

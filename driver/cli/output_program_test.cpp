@@ -1,4 +1,4 @@
-// Where the real program writes: files, pipes and devices, and what it says of those that it cannot write.
+// Tests the outputs of the real program: files, pipes and devices, and its errors about those that it cannot write.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -41,7 +41,7 @@ TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   EXPECT_EQ(run("model=pass", {"--mode", "perf", "--trace", path("file/x")}).exit_code, 73);
   EXPECT_FALSE(std::filesystem::exists(path("mark")));
   run("model=pass");
-  EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the mark would have been seen
+  EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the check above would have seen the mark
 }
 
 TEST_F(Outputs, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
@@ -76,7 +76,7 @@ TEST_F(Outputs, BothReportsMayGoToADevice) {
   EXPECT_EQ(run("model=pass", {"--events", "/dev/null", "--junit", "/dev/null", "--html", "/dev/null"}).exit_code, 0);
 }
 
-// Else the next file opened would be stdout, or what the event loop waits for stdin.
+// Otherwise the next file that is opened would become stdout, or a pipe of the event loop stdin.
 TEST_F(Outputs, AStandardDescriptorThatIsClosedIsNoOther) {
   Words words{"/bin/sh", "-c", "exec \"$@\" >&-", "sh", kProgram};
   std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));

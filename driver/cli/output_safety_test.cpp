@@ -1,4 +1,4 @@
-// The real program and the files of its user: what it must not write over.
+// The real program must not overwrite files of its user.
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +33,7 @@ class OutputSafety : public test::CommandLine {
     write_file(path("worker.py"), "");
   }
 
-  // The command is refused, one line says that both are one file, and that file is as it was.
+  // Expects that the command is refused with a line that says that both are one file, and that the file is unchanged.
   void expect_refused(Words words, const std::string& file, const std::string& part, const std::string& in = "") {
     const std::string before = read_file(path(file));
     words.insert(words.begin(), kProgram);

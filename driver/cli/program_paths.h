@@ -1,4 +1,4 @@
-// Where this installation keeps what belongs to cp-pool.
+// The paths of the parts of this installation.
 #pragma once
 
 #include <filesystem>
@@ -7,21 +7,22 @@
 
 namespace cp_pool {
 
-// The binary that runs, symbolic links resolved. Throws std::runtime_error if /proc does not tell.
+// Returns the path of the running binary, with symbolic links resolved. Throws std::filesystem::filesystem_error if
+// /proc cannot be read.
 std::filesystem::path program_path();
 
-// cp-pool-worker beside the program.
+// Returns the path of cp-pool-worker beside the program.
 std::filesystem::path default_worker();
 
-// Folders of shipped matrices, in the order of search: share/cp-pool/matrices of the installation, then the source
-// tree that the program was built from. Only those that exist.
+// Returns the existing folders of shipped matrices, in the order of search: share/cp-pool/matrices of the installation,
+// then the source tree that the program was built from.
 std::vector<std::filesystem::path> matrix_folders();
 
-// The file of a matrix argument: a file if it holds a '/' or ends in .json, else the name of a shipped one. Throws
-// CommandError (bad_input) that lists the shipped names.
+// Returns the file of a matrix argument, which is a path if it holds a '/' or ends in .json, and the name of a shipped
+// matrix otherwise. Throws CommandError (bad_input) that lists the shipped names.
 std::filesystem::path find_matrix(const std::string& name_or_file);
 
-// Names of the shipped matrices, sorted.
+// Returns the names of the shipped matrices, sorted.
 std::vector<std::string> shipped_matrices();
 
 }  // namespace cp_pool

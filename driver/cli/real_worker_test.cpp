@@ -1,4 +1,4 @@
-// cp-pool with the real worker: what only real ranks can show.
+// cp-pool with the real worker, for behaviour that only real ranks have.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -27,8 +27,8 @@ using test::read_file;
 using test::TemporaryFolder;
 
 struct Outputs {
-  std::map<std::string, std::string> hashes;  // of all ranks, by case ID
-  int generations = 0;                        // pools that were used
+  std::map<std::string, std::string> hashes;  // the output hashes of all ranks, by case ID
+  int generations = 0;                        // number of pools that were used
 };
 
 Outputs outputs_of(const std::vector<std::string>& more) {
@@ -67,11 +67,11 @@ TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
   const std::string events = (folder / "events.jsonl").string();
   Program program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--events", events, "--worker",
                    "cp-pool-worker --inject hang@1:before"}};
-  // Until rank 0 waits for the other.
+  // Waits until rank 0 waits for rank 1.
   const auto waits = [&events] {
     std::ifstream lines{events};
     for (std::string line; std::getline(lines, line);) {
-      if (lines.eof()) break;  // it is not whole
+      if (lines.eof()) break;  // the last line is not whole yet
       const auto event = nlohmann::json::parse(line);
       if (event["type"] != "case_progress" || !event.contains("ranks")) continue;
       if (event["ranks"].at(0).contains("operation")) return event["ranks"];
@@ -82,7 +82,7 @@ TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
   while (program.running() && (ranks = waits()).is_null()) {
     const bool started = std::filesystem::exists(events) && read_file(events).find("case_started") != std::string::npos;
     if (started) program.signal(SIGUSR1);
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // between two looks
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // pause between two looks
   }
   program.signal(SIGINT);
   const Finished done = program.wait();
@@ -94,7 +94,7 @@ TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
   EXPECT_THAT(done.err, ::testing::HasSubstr("cp-pool: status:   rank 1: in begin for "));
 }
 
-// A launcher of ranks on this host, which ends when the file is there and leaves them behind.
+// The launcher starts ranks on this host. It ends when the file is there, and leaves the ranks behind.
 TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
   const TemporaryFolder folder;
   const std::string go = (folder / "go").string();
@@ -119,13 +119,13 @@ TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
   test::write_file(go, "");
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
-  // One that is late by half a beat on a busy machine is said to be.
+  // On a busy machine a rank may be late by half a heartbeat; then it is named as silent.
   EXPECT_THAT(done.out,
               ::testing::ContainsRegex("sh died: exit 0; (ranks 0, 1 are still connected|nothing has been heard "
                                        "of rank)"));
 }
 
-// Its other threads wait for orders that never come.
+// The other threads of the rank still wait for work, and must not delay its end.
 TEST(RealWorker, ARankThatCannotConnectSaysWhyAtOnce) {
   const std::string worker = "sh -c 'test \"$RANK\" = 1 && ulimit -n 10; exec \"" CP_POOL_WORKER "\"'";
   const Finished done = Program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
@@ -144,7 +144,7 @@ TEST(RealWorker, ARankWithABadCommandLineSaysWhatIsWrong) {
          "cp-pool-worker " +
              arguments}}.wait();
     EXPECT_EQ(done.exit_code, 96) << done.out;
-    // Which of the ranks dies first is chance.
+    // Either rank may die first.
     EXPECT_THAT(done.out,
                 ::testing::ContainsRegex("rank [01] died: exit 2.*; last words of rank [01]: cp-pool-worker: "));
     EXPECT_THAT(done.out, ::testing::HasSubstr(message));
@@ -173,7 +173,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
     const auto event = nlohmann::json::parse(line);
     if (event["type"] == "case_finished") figures[event["id"]] = event["perf"];
   }
-  EXPECT_EQ(figures.size(), 6U);  // bshd and thd; p2p, all_gather and a2a
+  EXPECT_EQ(figures.size(), 6U);  // two layouts (bshd, thd) with p2p, all_gather and a2a
   for (const auto& [id, perf] : figures) {
     EXPECT_GT(perf["min_ms"].get<double>(), 0) << id;
     EXPECT_LE(perf["min_ms"].get<double>(), perf["ms"].get<double>()) << id;
@@ -184,7 +184,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
     EXPECT_EQ(perf["ranks"].size(), 2U) << id;
     EXPECT_GT(perf["bytes_sent"].get<std::int64_t>(), 0) << id;
   }
-  // Counted, not worked out: K and V of a rank's 32 tokens, and as many gradients, all in 16 bits.
+  // The worker counts these bytes: K and V of a rank's 32 tokens, and as many gradients, all in 16 bits.
   EXPECT_EQ(figures["perf/b2_s4096_h12/p2p/cp2/bshd/bf16"]["bytes_sent"], 2 * 32 * 2 * (128 + 128) * 2);
 
   const Finished second = run({"--baseline", before, "--max-ratio", "1e6", "--trace", (folder / "traces").string()});
@@ -205,7 +205,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));
 }
 
-// Of a rank the limit would be its death, too: it inherits it.
+// Ranks inherit the limit on file sizes, and must survive it.
 TEST(RealWorker, DumpsThatMayNotGrowAreNamedOnceAndEveryAnswerStands) {
   const TemporaryFolder folder;
   const std::string run = fmt::format(

@@ -1,4 +1,4 @@
-// --retries, --retry-on, --flaky, --triage and --capsules, of the commands that run cases to judge them.
+// The options --retries, --retry-on, --flaky, --triage and --capsules of commands that run cases.
 #pragma once
 
 #include "driver/run.h"
@@ -10,7 +10,7 @@ class App;
 namespace cp_pool {
 
 void add_retries(CLI::App& command, RunConfig& config);
-// --flaky alone, for reports of runs that are over.
+// Adds --flaky alone, for reports of runs that are over.
 void add_flaky(CLI::App& command, RunConfig& config);
 
 }  // namespace cp_pool

@@ -23,13 +23,13 @@ void add_when_lost(CLI::App& command, ServiceOptions& options) {
              "Cases whose service is lost end as infra, or run on pools of this command");
 }
 
-// A shell, which runs one case at a time, lacks some of what a run has.
+// True if the command has the option. A shell runs one case at a time and lacks some options of a run.
 bool has(const CLI::App& command, const char* name) {
   return command.get_option_no_throw(name) != nullptr;
 }
 
-// Of the options that were given, the one that a service cannot serve. What a file says of slots, GPUs, spares and
-// triage is for own pools if there are any.
+// Returns the option that a service cannot serve, or an empty string. For slots, GPUs, spares and triage only the
+// command line counts: what the file says of them is for own pools, if there are any.
 std::string option_for_own_pools(const CLI::App& command, const ExecutionOptions& execution) {
   for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--capsules"}) {
     if (has(command, name) && is_set(command, name)) return name;
@@ -41,7 +41,7 @@ std::string option_for_own_pools(const CLI::App& command, const ExecutionOptions
   return "";
 }
 
-// nullopt: the cases run here.
+// Returns nullopt if the cases run on pools of this process.
 std::optional<ServiceConnection> open_service(const ServiceOptions& options, const std::string& client,
                                               const RunConfig& config, const RunStarted& header) {
   if (options.refused) return std::nullopt;

@@ -1,4 +1,4 @@
-// Whether a command runs its cases on a service, and which.
+// Decides whether a command runs its cases on a service, and on which.
 #pragma once
 
 #include <functional>
@@ -15,33 +15,35 @@ class ServiceConnection;
 namespace cp_pool {
 
 struct ServiceOptions {
-  bool wanted = false;   // by name, or in so many words: then a service has to be there
-  bool unasked = false;  // used if it is there, without a word about it in the command line
-  bool refused = false;  // none is used
+  bool wanted = false;   // asked for on the command line or by the shell: the service has to be there
+  bool unasked = false;  // a service is used if it is there, although nothing asks for it
+  bool refused = false;  // no service is used
   std::string name = "default";
-  std::string when_lost = "infra";  // what becomes of cases then: infra | local
-  std::string own_pools;            // the option that asks for pools of this command's own; empty: none does
+  std::string when_lost = "infra";  // cases of a lost service: infra | local
+  std::string own_pools;            // the option that needs pools of this command's own; empty if none does
 };
 
-// --name, of the commands about a service.
+// Adds --name, for the commands about a service.
 void add_service_name(CLI::App& command, std::string& name, const std::string& help);
-// Does something with a service that has to be there. Throws CommandError (infra) if it is not, or cannot be used.
+// Calls `use` with a service. Throws CommandError (infra) if the service is not there or cannot be used.
 void with_service(const std::string& name, const std::string& client,
                   const std::function<void(service::ServiceConnection&)>& use);
 
-// submit looks for a service of its own accord: --service NAME and --no-service. run does not: --service [NAME].
+// submit uses a service by itself if there is one: --service NAME and --no-service. run does not: --service [NAME].
 void add_service_of_submit(CLI::App& command, ServiceOptions& options);
 void add_service_of_run(CLI::App& command, ServiceOptions& options);
-// Once they are read, after fill_execution. Throws CommandError (usage) for what contradicts each other.
+// Completes the options once they are read, after fill_execution. Throws CommandError (usage) for options that
+// contradict each other.
 void fill_service(const CLI::App& command, const ExecutionOptions& execution, ServiceOptions& options);
 
-// Where cases run: on pools of this process, or on a service.
+// Runs cases, on pools of this process or on a service.
 struct RunsOfCases {
   std::function<RunResult(const std::vector<NamedCase>& cases)> cases;
   std::function<RunResult(int fd, const ReadCase& read_case, int jobs)> stream;
 };
-// Says on stderr which service it is, and why none is used that is there. client: what its status calls this process.
-// Throws CommandError (infra) if a service is wanted, and none is there or it refuses.
+// Chooses where the cases run. Prints on stderr which service it is, or why one that is there is not used. `client` is
+// the name of this process in the status of the service. Throws CommandError (infra) if a service is wanted, and none
+// is there or it refuses.
 RunsOfCases choose_runs(const ServiceOptions& options, const std::string& client, const RunConfig& config,
                         const RunStarted& header, EventSink& sink);
 

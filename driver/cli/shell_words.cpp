@@ -15,13 +15,13 @@ bool is_plain(char c) {
   return kPlain.find(c) != std::string_view::npos;
 }
 
-// A terminal would act on it, or show another text than is there.
+// True for a byte that a terminal would act on or hide.
 bool is_hidden(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return (byte < 0x20 && c != '\n' && c != '\t') || byte >= 0x7f;
 }
 
-// A line is for people to read and to paste: what hides is written in digits.
+// People read and paste the line, so hidden bytes are written as octal escapes.
 std::string spelled(std::string_view hidden) {
   std::string out = "\"$(printf '";
   for (const char c : hidden) out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));

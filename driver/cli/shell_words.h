@@ -1,4 +1,4 @@
-// Words as a POSIX shell quotes and splits them.
+// Quotes and splits words as a POSIX shell does.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 
 namespace cp_pool {
 
-// The words on one line that a shell reads back exactly; quotes only where they are needed.
+// Returns the words as a line that a shell reads back exactly, with quotes only where they are needed.
 std::string shell_line(const std::vector<std::string>& words);
 
-// Splits at blanks; '..', ".." and backslash quote as in a shell. Nothing is expanded. nullopt for an open quote.
+// Splits a line at blanks; '..', ".." and backslash quote as in a shell. Nothing is expanded. Returns nullopt for an
+// open quote.
 std::optional<std::vector<std::string>> split_words(std::string_view line);
 
 }  // namespace cp_pool

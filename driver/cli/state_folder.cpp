@@ -7,7 +7,7 @@ namespace cp_pool {
 std::optional<std::filesystem::path> state_folder() {
   const auto folder = [](const char* variable) -> std::optional<std::filesystem::path> {
     const char* const value = std::getenv(variable);
-    if (value == nullptr || *value != '/') return std::nullopt;  // a relative one is to be ignored, says XDG
+    if (value == nullptr || *value != '/') return std::nullopt;  // the XDG specification ignores relative paths
     return value;
   };
   if (const auto state = folder("XDG_STATE_HOME")) return *state / "cp-pool";

@@ -1,4 +1,4 @@
-// Where cp-pool keeps what it is to know the next time.
+// The folder in which cp-pool keeps state from one call to the next.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,8 @@
 
 namespace cp_pool {
 
-// cp-pool in $XDG_STATE_HOME, else in ~/.local/state; nullopt: there is no home either. It need not exist.
+// Returns cp-pool in $XDG_STATE_HOME, or else in ~/.local/state; nullopt if there is no home either. The folder need
+// not exist.
 std::optional<std::filesystem::path> state_folder();
 
 }  // namespace cp_pool

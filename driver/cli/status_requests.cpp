@@ -22,7 +22,7 @@ extern "C" void note_status_request(int /*signal*/) {
   status_asked = 1;
 }
 
-// A process in the background that changes its terminal is stopped.
+// Must be called in the foreground: a background process that changes its terminal is stopped.
 void set_terminal(const termios& settings) {
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &settings);
 }
@@ -52,7 +52,7 @@ void StatusRequests::on_event(const Event& event) {
 
 void StatusRequests::on_tick() {
   if (keys_) take_keys();
-  if (open_) {  // a request that comes meanwhile has the same answer
+  if (open_) {  // requests that come meanwhile get the same answer
     if (!taken_up_ || running_.answered() || Clock::now() >= limit_) answer();
     return;
   }
@@ -62,7 +62,7 @@ void StatusRequests::on_tick() {
   taken_up_ = false;
   ++requests_;
   limit_ = Clock::now() + kPatience;
-  if (running_.answered()) answer();  // nothing runs
+  if (running_.answered()) answer();  // no case is running
 }
 
 std::uint64_t StatusRequests::take_requests() {
@@ -80,7 +80,7 @@ bool StatusRequests::has_terminal() const {
   return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 
-// After a stop the shell has set the terminal as it likes: so the settings are looked at each time.
+// A shell may have changed the terminal after a stop (Ctrl-Z), so the settings are checked each time.
 void StatusRequests::take_keys() {
   if (!has_terminal()) return;
   termios now{};

@@ -1,4 +1,4 @@
-// Whoever runs cp-pool may ask at any time what runs: by SIGUSR1, or by the key t on its terminal.
+// Answers requests for the status of a run, which SIGUSR1 or the key t on the terminal make at any time.
 #pragma once
 
 #include <csignal>
@@ -13,21 +13,22 @@
 
 namespace cp_pool {
 
-// A listener. It looks for requests when the run's clock ticks, has the ranks of running cases asked where they stand,
-// and answers when these have answered, or after a while without. One at a time.
+// A listener that looks for requests at every tick of the run's clock. It has the running cases' ranks asked for their
+// position, and answers when they have replied or after kPatience. Requests are answered one at a time.
 class StatusRequests : public EventSink {
  public:
-  // show is called for each line of an answer. keys: stdin is for nothing else, so that a key may be read from it if it
-  // is the terminal of this process group.
+  // `show` is called for each line of an answer. `keys` says that stdin has no other use, so that keys may be read from
+  // it if it is the terminal of this process group.
   StatusRequests(std::function<void(const std::string& line)> show, bool keys);
   StatusRequests(const StatusRequests&) = delete;
   StatusRequests& operator=(const StatusRequests&) = delete;
-  ~StatusRequests() override;  // leaves the signal and the terminal as they were
+  ~StatusRequests() override;  // restores the signal action and the terminal
 
   void on_event(const Event& event) override;
   void on_tick() override;
 
-  // RunConfig::status_requests. Who never calls it asks no ranks, and is not waited for.
+  // The function for RunConfig::status_requests. If it is never called, no ranks are asked, and answers do not wait for
+  // them.
   std::uint64_t take_requests();
 
  private:
@@ -40,12 +41,12 @@ class StatusRequests : public EventSink {
   bool keys_;
   RunningNow running_;
   std::uint64_t requests_ = 0;
-  bool open_ = false;      // a request is not answered
-  bool taken_up_ = false;  // and the ranks are asked
+  bool open_ = false;      // a request is waiting for its answer
+  bool taken_up_ = false;  // the ranks have been asked for it
   Clock::time_point limit_;
   struct sigaction before_{};
-  bool taken_ = false;  // the terminal hands over keys, and does not show them
-  termios terminal_{};  // as it was
+  bool taken_ = false;  // the terminal passes keys on without echo
+  termios terminal_{};  // the settings to restore
 };
 
 }  // namespace cp_pool

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPythonFile = ".py";
 
-// The adapter as the interpreter is told: ranks may run in another folder.
+// Returns the adapter with an absolute path, since ranks may run in another folder.
 std::string absolute_adapter(const std::string& text) {
   const AdapterPlace place = adapter_place(text);
   if (place.file.empty()) return text;

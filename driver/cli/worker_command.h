@@ -1,4 +1,4 @@
-// What the ranks of a run are started with.
+// The command that starts the ranks of a run.
 #pragma once
 
 #include <optional>
@@ -8,38 +8,41 @@
 
 namespace cp_pool {
 
-// What the command line says of it.
+// The worker as the command line names it.
 struct WorkerChoice {
-  std::string command = {};  // --worker: a command line; empty = the cp-pool-worker beside this program
-  std::string adapter = {};  // --adapter: as given; empty = none
-  std::string python = {};   // --python: the interpreter of the adapter; empty = default_python()
+  std::string command = {};  // --worker, a command line; empty means cp-pool-worker beside this program
+  std::string adapter = {};  // --adapter, as given; empty means none
+  std::string python = {};   // --python, the adapter's interpreter; empty means default_python()
 };
 
 struct WorkerCommand {
   std::vector<std::string> words;
   bool shipped = false;  // cp-pool-worker beside this program, with or without options
-  // Of a Python adapter, which cp_pool.worker serves; else empty.
-  std::vector<std::string> fork_server = {};    // starts the process that ranks are forked from
-  std::vector<std::string> explain_skips = {};  // reads cases and says which the adapter would skip
+  // For a Python adapter, which cp_pool.worker serves; empty for other workers.
+  std::vector<std::string> fork_server = {};    // starts the process from which ranks are forked
+  std::vector<std::string> explain_skips = {};  // reads cases and prints which the adapter would skip
 
   [[nodiscard]] bool adapter() const { return !fork_server.empty(); }
 };
 
-// worker: its words were checked with the command line, and so was the adapter.
+// The words and the adapter in `choice` must have been checked with the command line.
 WorkerCommand worker_command(const WorkerChoice& choice);
 
-// A Python file with the name of an adapter in it, FILE.py[:NAME], or a module and a name, package.module:NAME.
+// The two forms of an adapter: a Python file with a name in it, FILE.py[:NAME], or a module and a name,
+// package.module:NAME.
 struct AdapterPlace {
   std::string file;  // as given; empty for a module
-  std::string name;  // of the adapter; may be empty for a file
+  std::string name;  // the adapter's name; may be empty for a file
 };
 AdapterPlace adapter_place(std::string_view text);
 
-// Why this cannot be the adapter, for its user; empty: it can. A file has to be there, a module is not looked for.
+// Returns why `text` cannot be an adapter, for the user; empty if it can. A file has to exist; a module is not looked
+// for.
 std::string wrong_with_adapter(const std::string& text);
 
-// The interpreter of the environment that this program is installed in: the python3 beside it (a build folder has one,
-// python/CMakeLists.txt), or that of the environment whose site-packages hold the program; else python3 of PATH.
+// Returns the Python of the environment in which this program is installed: python3 beside the program (a build folder
+// has one, python/CMakeLists.txt), or that of the environment whose site-packages hold the program, or else python3 of
+// PATH.
 std::string default_python();
 
 }  // namespace cp_pool

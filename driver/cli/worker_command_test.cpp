@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 class WorkerCommands : public testing::Test {
  protected:
-  // Beside this test there need not be a worker.
+  // Makes sure that there is a worker beside this test.
   void SetUp() override {
     there_ = std::filesystem::exists(default_worker());
     if (!there_) std::ofstream(default_worker()) << "a worker";

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prints the files as a JSON list. sys.argv[1]: the file of an adapter, or its module. Nothing is imported: a package
-// is found by its name, and imports are read from the source. A module that is half written ends the search in it.
+// Prints the files as a JSON list. sys.argv[1] is the file of an adapter or its module. Nothing is imported: a package
+// is found by its name, and imports are read from the source. In a module that is half written the search ends.
 constexpr const char* kModules = R"(
 import importlib.util, json, modulefinder, os, sys
 
@@ -62,14 +62,16 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// As execvp looks it up. The word itself where nothing is found: it may come.
+// Looks a program up as execvp does. Returns the word itself if nothing is found, since the program may be created
+// later.
 fs::path found_program(const std::string& word) {
   if (word.find('/') != std::string::npos) return word;
   const char* const variable = std::getenv("PATH");
   const std::string_view folders = variable == nullptr ? "/bin:/usr/bin" : variable;
   for (std::size_t begin = 0; begin <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    fs::path program = fs::path{folders.substr(begin, end - begin)} / word;  // an empty one is the working folder
+    fs::path program = fs::path{folders.substr(begin, end - begin)} / word;  // an empty entry means the working
+                                                                             // directory
     if (is_file(program) && ::access(program.c_str(), X_OK) == 0) return program;
     begin = end + 1;
   }
@@ -81,7 +83,7 @@ std::vector<fs::path> modules_of(const std::string& python, const std::string& p
   try {
     const Filtered done = run_filter({python, "-c", kModules, place}, "");
     for (const nlohmann::json& file : protocol::parse_any_json(done.out)) add(files, file.get<std::string>());
-  } catch (const SpawnError&) {  // the ranks will say that there is no such interpreter
+  } catch (const SpawnError&) {  // starting the ranks will report the missing interpreter
     return {};
   } catch (const nlohmann::json::exception&) {
     return {};

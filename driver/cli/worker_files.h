@@ -1,4 +1,4 @@
-// The files that make up what is under test, and which its author edits.
+// Finds the files under test, which their author edits.
 #pragma once
 
 #include <filesystem>
@@ -8,18 +8,18 @@
 
 namespace cp_pool {
 
-// Absolute paths, each once.
+// Absolute paths without duplicates.
 struct WorkerFiles {
-  // Without which no rank starts: the worker's program, as execvp finds it, and those of its words that are files
-  // (`python my_worker.py`); or the file of the adapter. The interpreter of an adapter is none of them.
+  // Files without which no rank starts: the worker's program, as execvp finds it, and those of its words that are files
+  // (`python my_worker.py`); or the file of the adapter. The interpreter of an adapter does not belong to them.
   std::vector<std::filesystem::path> needed;
-  // Of an adapter that is a file: what it imports from its own folder. Of one in a package: the .py files of the
-  // package. Without those of the system.
+  // For an adapter in a file, the modules that it imports from its own folder. For one in a package, the package's .py
+  // files. Files of the system are left out.
   std::vector<std::filesystem::path> modules;
 };
 
-// Asks the interpreter of an adapter where its modules are, which imports none of them (some 50 ms). Where it cannot
-// say, there are none.
+// Asks the interpreter of an adapter where its modules are, without importing them (about 50 ms). Lists no modules if
+// it cannot say.
 WorkerFiles worker_files(const WorkerChoice& choice);
 
 }  // namespace cp_pool

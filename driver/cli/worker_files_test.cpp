@@ -26,7 +26,7 @@ void write_program(const fs::path& file) {
   fs::permissions(file, fs::perms::owner_all);
 }
 
-// The working folder of the tests in this process, for a scope.
+// Sets the working directory of this process for a scope.
 class InFolder {
  public:
   explicit InFolder(const fs::path& folder) : before_(fs::current_path()) { fs::current_path(folder); }

@@ -1,4 +1,4 @@
-// A case that runs several times in a run (--repeat): which of its runs an event is of, and cases whose runs differ.
+// Cases that run several times in a run (--repeat): the number of a run, and cases whose runs ended differently.
 #pragma once
 
 #include <array>
@@ -10,26 +10,27 @@
 
 namespace cp_pool {
 
-// The ID, of a case that runs several times with the run: "ID (run 2 of 3)".
+// Returns the ID, followed by the number of the run if the case runs several times: "ID (run 2 of 3)".
 std::string case_name(const CaseFinished& event);
 
-// For a case that an earlier run had run, too: "first run: fail: dq is wrong", on one line. Empty for other cases.
+// Returns "first run: fail: dq is wrong" on one line for a case that an earlier run had, too. Empty for other cases.
 std::string first_run_text(const CaseFinished& event);
-// "earlier runs: 2 pass, 1 fail (the oldest first)", and a newline; empty: none are known.
+// Returns "earlier runs: 2 pass, 1 fail (the oldest first)" and a newline; empty if no earlier runs are known.
 std::string earlier_runs_text(const CaseFinished& event);
 
 class CaseRuns {
  public:
   void add(const CaseFinished& event);
 
-  // "fail in 1 of 3", "fail in 1, crash in 2 of 3"; empty for a case whose runs ended alike, or that ran once.
+  // Returns "fail in 1 of 3" or "fail in 1, crash in 2 of 3"; empty for a case that ran once or whose runs ended alike.
   [[nodiscard]] std::string difference(const std::string& id) const;
 
-  // Lines, each ended by a newline: the cases whose runs differ, of many the first. Empty if there are none.
+  // Returns lines, each ended by a newline, for the cases whose runs differ, limited to the first ones. Empty if there
+  // are none.
   [[nodiscard]] std::string text() const;
 
  private:
-  std::map<std::string, std::array<std::size_t, kCaseOutcomes>> counts_;  // by ID, of cases with several runs
+  std::map<std::string, std::array<std::size_t, kCaseOutcomes>> counts_;  // by ID, for cases with several runs
 };
 
 }  // namespace cp_pool

@@ -8,9 +8,9 @@
 
 namespace cp_pool {
 
-// A row for each tensor and rank, in the order of the checks: verdict, error and bound of the worst row and their
-// ratio, baseline, max_abs, rms, where the worst row is, and the message of a check that failed. Lines, each ended by a
-// newline.
+// Returns a row for each tensor and rank, in the order of the checks: verdict, error and bound of the worst row and
+// their ratio, baseline, max_abs, rms, the place of the worst row, and the message of a failed check. Each line ends
+// with a newline.
 std::string checks_table(const std::vector<Check>& checks);
 
 }  // namespace cp_pool

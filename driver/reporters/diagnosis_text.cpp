@@ -16,7 +16,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostRectangles = 3;  // of those that are missing, and as many of those in excess
+constexpr std::size_t kMostRectangles = 3;  // of missing pairs, and as many of excess pairs
 
 void add_rectangles(const std::vector<PairRectangle>& rectangles, std::string& lines) {
   const std::size_t shown = std::min(rectangles.size(), kMostRectangles);
@@ -32,7 +32,7 @@ std::string pairs_text(const WrongPairs& pairs) {
   return lines;
 }
 
-// What is said of several cells together.
+// Returns the sign for several cells together.
 char together(std::string_view cells) {
   const auto has = [&](char sign) { return cells.find(sign) != std::string_view::npos; };
   if (has('?')) return '?';
@@ -62,7 +62,7 @@ std::vector<int> coarser(const std::vector<int>& ranks, std::size_t factor) {
   return out;
 }
 
-// factor x factor cells become one.
+// Joins factor x factor cells into one.
 MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
   MaskPicture out{.q_per_cell = picture.q_per_cell * static_cast<std::int64_t>(factor),
                   .kv_per_cell = picture.kv_per_cell * static_cast<std::int64_t>(factor),

@@ -1,4 +1,4 @@
-// Why a case failed, as text: one sentence first, evidence after. The same in the terminal, in JUnit and in HTML.
+// A diagnosis as text: one sentence first, then the evidence. Terminal, JUnit and HTML show the same text.
 #pragma once
 
 #include <string>
@@ -7,19 +7,20 @@
 
 namespace cp_pool {
 
-// Whether it is certain or likely, and not unknown.
+// True if the diagnosis names a cause, certain or likely.
 bool names_a_cause(const Diagnosis& diagnosis);
 
+// Returns one line:
 // "cause: the window's left edge is 63 instead of 64 (explains out, dq within bounds)"
 // "cause (likely): .. (explains out within bounds); or: no_mask, whole_keys"
 // "cause: unknown: only dk and dv are wrong"
 std::string cause_line(const Diagnosis& diagnosis);
 
-// Whether the picture of the mask is drawn (mask_text.h): not; so coarse that it fits on a screen; or cell by cell.
+// How to draw the picture of the mask (mask_text.h): not at all, coarse enough for a screen, or cell by cell.
 enum class DrawMask { never, coarse, whole };
 
-// The cause, then, indented, the evidence, the largest rectangles of wrong pairs, and the picture. Lines, each ended by
-// a newline.
+// Returns the cause, and indented below it the evidence, the largest rectangles of wrong pairs, and the picture. Each
+// line ends with a newline.
 std::string diagnosis_text(const Diagnosis& diagnosis, DrawMask draw = DrawMask::never);
 
 }  // namespace cp_pool

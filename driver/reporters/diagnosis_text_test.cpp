@@ -48,7 +48,7 @@ TEST(DiagnosisText, DrawsThePictureOfTheMaskIfItIsWanted) {
   EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::whole), HasSubstr(drawn));
 }
 
-// 64 rows are too many: two rows and two columns become one.
+// 64 rows are too many, so two rows and two columns become one.
 TEST(DiagnosisText, DrawsALargePictureOfTheMaskMoreCoarsely) {
   Diagnosis diagnosis = test::example_diagnosis();
   MaskPicture& picture = *diagnosis.picture;

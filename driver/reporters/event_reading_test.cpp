@@ -12,7 +12,7 @@
 namespace cp_pool {
 namespace {
 
-// What is read is written as it was, every field.
+// Expects that a read event is written again with every field unchanged.
 void expect_round_trip(const Event& event) {
   nlohmann::ordered_json line = event_json(event);
   if (const auto* begin = std::get_if<RunStarted>(&event)) line["ts"] = utc_timestamp(begin->started);

@@ -23,7 +23,7 @@ Keys keys(const nlohmann::ordered_json& object) {
   return names;
 }
 
-// docs/events.md promises these names: a change here is a change of the format.
+// docs/events.md documents these names, so a change here is a change of the format.
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(test::run_started(3))),
             (Keys{"type", "title", "size", "device", "shared_gpus", "cases", "version", "ids"}));
@@ -202,7 +202,8 @@ TEST(ToLine, IsOneLineOfValidUtf8WhateverTheTextHolds) {
 }
 
 // --- docs/events.md --------------------------------------------------------------------------------------------------
-// What the page says of a type of event: from its name to the next.
+
+// Returns the part of the page about a type of event: from its name to the next.
 std::string section_of(const std::string& type) {
   static const std::string page = test::read_file(CP_POOL_SOURCE_DIR "/docs/events.md");
   const std::size_t begin = page.find("\n**" + type + "**");

@@ -18,7 +18,7 @@ std::string last_line(std::string_view text) {
   return std::string{text.substr(text.rfind('\n') + 1)};
 }
 
-// "0x7faa" becomes "0x".
+// Replaces "0x7faa" by "0x".
 std::string without_addresses(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -31,7 +31,7 @@ std::string without_addresses(std::string_view text) {
   return out;
 }
 
-// The error text of a rank without the part that the reason or a failed check repeats.
+// Returns the error text of a rank without a part that repeats the reason or a failed check.
 std::string rank_details(const protocol::RankResult& rank, const CaseFinished& event) {
   const std::string_view reason = event.reason;
   const std::string text = readable_stack(rank.error);
@@ -52,11 +52,11 @@ std::string rank_details(const protocol::RankResult& rank, const CaseFinished& e
   return fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(rest, "  "));
 }
 
-// Keeps the first of consecutive lines that differ in digits alone, and counts the others.
+// Keeps the first of consecutive lines that differ only in digits, and counts the others.
 std::string fold_repeats(std::string_view text) {
   std::string out;
   std::string last;
-  std::string waiting;  // the second of them: it is shown if there is no third
+  std::string waiting;  // the second of such lines, shown if there is no third
   std::size_t more = 0;
   const auto flush = [&] {
     if (more == 1) out += waiting;
@@ -93,7 +93,7 @@ std::string check_text(const Check& check) {
   const std::string head = fmt::format("rank {}: {}: ", check.rank, check.tensor);
   const std::string& message = check.message;
   if (!check.measured) return head + (message.empty() ? "" : message + "; ") + "no error and bound given";
-  // A check may fail with its error within the bound: a NaN elsewhere, padding that is not zero.
+  // A check may fail although its error is within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";
   return head + fmt::format("{}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})",
                             message.empty() ? "" : message + "; ", format_figure(check.error), relation,

@@ -51,7 +51,7 @@ TEST(StderrDetails, FoldLinesThatDifferInDigitsAlone) {
             "  | done\n  | at 7\n  | at 8\n  | \n  | \n  | \n");
 }
 
-// Such as one whose answer stood before the others failed.
+// Such a rank may have answered before the others failed.
 TEST(FailureDetails, LeaveOutWhatARankThatIsRightSays) {
   CaseFinished event = test::failed_case(0, "id");
   event.ranks[1].error = "the barrier failed";

@@ -1,5 +1,5 @@
-// One stream, several views. A view that cannot write any more is dropped and named; the others and the run go on,
-// unless the reader of the last one is gone.
+// Passes one stream of events to several views. A view that cannot write any more is dropped and reported. The other
+// views and the run go on, unless the reader of the last output is gone.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,19 @@ namespace cp_pool {
 
 class FanOut : public EventSink {
  public:
-  // on_error is called once for each view that is dropped, with one line that says why.
+  // `on_error` is called once for each view that is dropped, with a line that says why.
   explicit FanOut(std::function<void(const std::string&)> on_error);
 
-  // A view that writes an output. Not owned; must outlive this. Views get events in the order in which they were added.
+  // Adds a view that writes an output. It is not owned and must outlive this object. Views get events in the order in
+  // which they were added.
   void add(EventSink& sink);
-  // One that writes none.
+  // Adds a view that writes no output.
   void add_listener(EventSink& sink);
-  // The run has outputs beside its views, which are not for a reader that may go away.
+  // Says that the run has outputs beside its views, such as folders, which need no reader.
   void expect_other_outputs() { other_outputs_ = true; }
 
-  // Both throw ReaderGone when a view was dropped for that and no output is left: nobody would see what comes.
+  // Both throw ReaderGone if a view was dropped because its reader is gone and no output is left: nobody would see the
+  // rest of the run.
   void on_event(const Event& event) override;
   void on_tick() override;
 

@@ -88,7 +88,7 @@ TEST_F(FanOutWithoutReader, EndsTheRunIfNoOutputIsLeft) {
   fan_out.on_event(test::run_started(1));
   EXPECT_THROW(fan_out.on_tick(), ReaderGone);
   EXPECT_THAT(errors, ::testing::ElementsAre("its reader is gone"));
-  fan_out.on_tick();  // what ends may still have something to say
+  fan_out.on_tick();  // a run that ends may still tick
   EXPECT_TRUE(fan_out.failed());
 }
 

@@ -24,7 +24,7 @@ struct flock whole_file(short type) {
 std::optional<std::string> holder_of(int fd) {
   struct flock lock = whole_file(F_WRLCK);
   if (::fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
-  // The holder is on another host, or in a container whose processes are not seen from here.
+  // The holder is on another host, or in a container whose processes cannot be seen from here.
   if (lock.l_pid <= 0) return "a process that cannot be seen from here";
   return fmt::format("process {}", lock.l_pid);
 }
@@ -36,14 +36,14 @@ std::optional<std::string> lock_for_writing(int fd) {
     struct flock lock = whole_file(F_WRLCK);
     if (::fcntl(fd, F_SETLK, &lock) == 0) return std::nullopt;
     if (errno == EINTR) continue;
-    if (errno != EACCES && errno != EAGAIN) return std::nullopt;  // there are no locks here
+    if (errno != EACCES && errno != EAGAIN) return std::nullopt;  // this file system has no locks
     if (auto holder = holder_of(fd)) return holder;
   }
 }
 
 std::optional<std::string> writer_of(const std::filesystem::path& file) {
   struct stat status{};
-  // Opening a pipe would wait for its writer, and take what it has to say.
+  // Opening a pipe would wait for its writer and consume its data.
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   const UniqueFd fd{::open(file.c_str(), O_RDONLY | O_CLOEXEC)};
   return fd ? holder_of(fd.get()) : std::nullopt;
@@ -51,7 +51,7 @@ std::optional<std::string> writer_of(const std::filesystem::path& file) {
 
 FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& option)
     : file_{folder / fmt::format(".cp-pool{}.lock", option.substr(1))} {
-  constexpr mode_t kMode = 0666;  // less the umask
+  constexpr mode_t kMode = 0666;  // reduced by the umask
   for (;;) {
     fd_.reset(::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
     if (!fd_) {
@@ -63,7 +63,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& o
     }
     struct stat locked{};
     struct stat there{};
-    // Its last holder may have removed it since it was opened: then a third run would lock another file.
+    // The last holder may have removed the file after it was opened here. Then a third run would lock a new file.
     if (::fstat(fd_.get(), &locked) == 0 && ::stat(file_.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
         locked.st_ino == there.st_ino) {
       return;
@@ -72,7 +72,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& o
 }
 
 FolderLock::~FolderLock() {
-  if (fd_) ::unlink(file_.c_str());  // while it is locked
+  if (fd_) ::unlink(file_.c_str());  // removed while it is locked
 }
 
 }  // namespace cp_pool

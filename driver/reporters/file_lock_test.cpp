@@ -28,7 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-// Another process that has done something, and stays until it is killed.
+// Another process that calls `take`, and stays until it is killed.
 class Neighbour {
  public:
   explicit Neighbour(const std::function<void()>& take) {

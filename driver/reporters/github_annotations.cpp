@@ -17,12 +17,12 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 10;                    // that GitHub shows of a step
-constexpr std::size_t kMostVerdicts = 9;                   // of its ten notices; the last says what is not shown
+constexpr std::size_t kMostErrors = 10;                    // of a step that GitHub shows
+constexpr std::size_t kMostVerdicts = 9;                   // the tenth notice counts what is not shown
 constexpr std::size_t kMostBytes = std::size_t{4} << 10U;  // of a message
 
-// https://docs.github.com/actions/reference/workflow-commands-for-github-actions: the data of a command may hold all
-// but these; a property in addition neither ':' nor ','.
+// https://docs.github.com/actions/reference/workflow-commands-for-github-actions: the data of a command may hold
+// anything but these characters; a property may not hold ':' and ',' either.
 std::string escaped(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// Failures as annotations of GitHub: workflow commands, which its runner takes from what a step prints.
+// Failures as annotations on GitHub: workflow commands, which its runner reads from the output of a step.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,18 @@
 
 namespace cp_pool {
 
-// "::error title=TITLE::MESSAGE", escaped so that neither text ends it or begins another property.
+// Returns "::error title=TITLE::MESSAGE", with both texts escaped so that neither ends the command or begins another
+// property.
 std::string github_command(std::string_view kind, std::string_view title, std::string_view message);
 
 class GithubAnnotations : public EventSink {
  public:
-  // show is called for each command: a line without its newline.
+  // `show` is called for each command: a line without its newline.
   explicit GithubAnnotations(std::function<void(const std::string& line)> show);
 
-  // An error for each failure as it happens, one for each reason why cases had no pool, a warning for each pass that
-  // was not expected, and a notice for each verdict. GitHub shows ten of each kind of a step, so no more are written;
-  // the last notice says how many more errors there are.
+  // Shows an error for each failure as it happens, an error for each reason why cases had no pool, a warning for each
+  // unexpected pass, and a notice for each verdict. GitHub shows ten annotations of each kind per step, so no more are
+  // written. The last notice says how many more errors and verdicts there are.
   void on_event(const Event& event) override;
 
  private:
@@ -32,8 +33,8 @@ class GithubAnnotations : public EventSink {
 
   std::function<void(const std::string& line)> show_;
   ToldFailures told_;
-  std::set<std::string> reasons_;  // of cases that no pool could judge
-  std::size_t errors_ = 0;         // those that are not shown, too
+  std::set<std::string> reasons_;  // why cases could not be judged by any pool, each once
+  std::size_t errors_ = 0;         // includes those that are not shown
   std::size_t verdicts_ = 0;       // likewise
   std::size_t warnings_ = 0;       // likewise
 };

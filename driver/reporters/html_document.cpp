@@ -11,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// The styles hold no character that XML would escape: a browser takes what stands in <style> as it is.
+// The styles hold no character that XML would escape, since a browser takes the text in <style> literally.
 constexpr const char* kColors = R"(
 :root { color-scheme: light dark; --line: #8886; --pass: #1f7d3f; --bad: #c62b21; --other: #8a6100;
   --calm: #8db2de; --warm: #e8963a; --ink: #1c1c1c; --faint: #777; --padding: #ddd;
@@ -54,7 +54,7 @@ figure.exchange { max-width: 24em; }
 }
 )";
 
-// A picture taken out of the page keeps its colours with these and those above (tools/pictures).
+// A picture that is taken out of the page keeps its colours with these styles and those above (tools/pictures).
 constexpr const char* kPictures = R"(
 svg { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 svg.picture { display: block; max-width: 100%; height: auto; }
@@ -110,7 +110,7 @@ HtmlDocument::HtmlDocument(const std::string& title) {
 
 std::string HtmlDocument::text() const {
   std::ostringstream text;
-  // Raw: white space between elements would show.
+  // Written raw, because white space between elements would be visible.
   document_.save(text, "", pugi::format_raw | pugi::format_no_declaration, pugi::encoding_utf8);
   return text.str();
 }

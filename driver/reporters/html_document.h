@@ -1,5 +1,5 @@
-// A page of cp-pool: one file without scripts, fonts or pictures from elsewhere, light and dark, and readable printed.
-// Texts are plain (reporters/xml_nodes.h). Pictures are SVG in the page (reporters/pictures/).
+// A page of cp-pool: one file without external scripts, fonts or pictures, in light and dark colours, and readable in
+// print. Texts are plain (reporters/xml_nodes.h). Pictures are SVG in the page (reporters/pictures/).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class HtmlDocument {
   explicit HtmlDocument(const std::string& title);
 
   [[nodiscard]] pugi::xml_node body() const { return body_; }
-  // The document, which is well-formed XML, too.
+  // Returns the document, which is also well-formed XML.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -25,14 +25,14 @@ class HtmlDocument {
   pugi::xml_node body_;
 };
 
-// The class in the style of what has an outcome of this urgency.
+// Returns the style's class for an outcome of this urgency.
 const char* outcome_class(Urgency urgency);
-// The id of a case's row in the table of all cases, where links lead to.
+// Returns the id of a case's row in the table of all cases, for links to it.
 std::string case_anchor(std::size_t index);
 
-// A table with this head; rows are appended to it.
+// Appends a table with this head, and returns it for further rows.
 pugi::xml_node append_table(pugi::xml_node parent, const std::vector<std::string>& head);
-// kind: the class that it has in the style; null: none.
+// Appends a cell. `kind` is its class in the style, or nullptr for none.
 pugi::xml_node append_cell(pugi::xml_node row, const std::string& text, const char* kind = nullptr);
 
 }  // namespace cp_pool

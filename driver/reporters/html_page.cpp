@@ -19,8 +19,8 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kOpenFailures = 5;    // of the others a reader sees the first line
-constexpr std::size_t kDrawnFailures = 50;  // of those that have pictures
+constexpr std::size_t kOpenFailures = 5;    // the others show their first line until they are opened
+constexpr std::size_t kDrawnFailures = 50;  // of the failures that have pictures
 
 void append_section(pugi::xml_node body, const char* title, const std::string& text) {
   if (text.empty()) return;
@@ -28,7 +28,7 @@ void append_section(pugi::xml_node body, const char* title, const std::string& t
   set(append_text(body, "pre", text), "class", "wide");
 }
 
-// Whether there was anything to draw.
+// Returns whether there was anything to draw.
 bool append_diagnosis(pugi::xml_node parent, const Diagnosis& diagnosis, std::size_t index) {
   const std::string id = fmt::format("failure-{}", index);
   if (diagnosis.picture) append_mask(parent, *diagnosis.picture, id + "-mask");
@@ -63,7 +63,7 @@ void append_failures(pugi::xml_node body, const HtmlPage& page) {
 struct Cell {
   std::size_t cases = 0;
   std::size_t passed = 0;
-  const HtmlCase* shown = nullptr;  // the first that did not pass, the bad ones before the others; else the first
+  const HtmlCase* shown = nullptr;  // the first case of the highest urgency
 
   void add(const HtmlCase& c) {
     ++cases;
@@ -125,7 +125,7 @@ void append_pools(pugi::xml_node body, const std::vector<HtmlPool>& pools) {
   }
 }
 
-// A letter a run, with its time under the pointer; and the range of the times of those that passed.
+// Appends a letter for each earlier run, with its time as a tooltip, and the range of the times of those that passed.
 void append_trend(pugi::xml_node row, const std::vector<EarlierRun>& earlier) {
   pugi::xml_node cell = append_cell(row, "");
   double least = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// The page of the HTML report, a document of reporters/html_document.h. Tables that the terminal shows stand there as
-// they are; pictures are in reporters/pictures/.
+// The page of the HTML report, an HtmlDocument. Its tables are the texts that the terminal shows; its pictures come
+// from reporters/pictures/.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ struct HtmlCase {
   std::string id;
   std::string suite;
   std::string model;
-  std::string column;  // of the overview: "p2p thd"
+  std::string column;  // the column of the overview: "p2p thd"
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string word;  // outcome_word
   Urgency urgency = Urgency::other;
   double ms = 0;
   std::string backend;
-  std::string nearest;  // the check that came nearest to its bound: "0.43 dq rank 1"
-  std::string note;     // one line: the reason
+  std::string nearest;  // the check nearest to its bound: "0.43 dq rank 1"
+  std::string note;     // one line with the reason and remarks
   std::vector<EarlierRun> earlier;
 };
 
@@ -37,16 +37,16 @@ struct HtmlFailure {
   std::string head;  // "ID after 12 ms on pool cpu/2 #1"
   std::string text;  // checks, errors, stderr
   std::string rerun;
-  std::optional<Diagnosis> diagnosis;  // for its pictures: its words are in the text
+  std::optional<Diagnosis> diagnosis;  // for its pictures; its words are in `text`
 };
 
 struct HtmlPool {
   PoolId id;
-  std::string worker;    // name, and the versions that it tells
-  std::string hosts;     // each once
-  double ready_ms = -1;  // negative: it never was
+  std::string worker;    // its name and versions
+  std::string hosts;     // without duplicates
+  double ready_ms = -1;  // negative if it never was ready
   int cases = 0;
-  std::string end;  // why it was given up
+  std::string end;  // why it ended
 };
 
 struct HtmlPage {
@@ -54,10 +54,10 @@ struct HtmlPage {
   std::string run;    // version, when, how long
   bool good = false;
   std::string ledger;
-  std::string summary;  // text, as all to come
-  std::string failed;   // the failures, a line each
-  std::string perf;     // empty: no times were taken
-  std::string timings;  // empty: no case ran
+  std::string summary;  // text, like the next four
+  std::string failed;   // the failures, one line each
+  std::string perf;     // empty if no steps were timed
+  std::string timings;  // empty if no case ran
   std::vector<HtmlFailure> failures;
   std::vector<HtmlPool> pools;
   std::vector<HtmlCase> cases;  // in the order of the list
@@ -65,7 +65,7 @@ struct HtmlPage {
   Timeline timeline;
 };
 
-// The document, which is well-formed XML, too.
+// Returns the document, which is also well-formed XML.
 std::string html_text(const HtmlPage& page);
 
 }  // namespace cp_pool

@@ -19,9 +19,9 @@ namespace cp_pool {
 
 namespace {
 
-// "0.43 dq rank 1"; empty if nothing was checked.
+// Returns the check nearest to its bound: "0.43 dq rank 1"; empty if nothing was checked.
 std::string nearest_to_its_bound(const std::vector<Check>& checks) {
-  // Figures without a ratio, such as a NaN, are beyond any bound; a check without figures comes last.
+  // Figures without a ratio, such as a NaN, rank beyond any bound. A check without figures comes last.
   const auto urgency = [](const Check& check) {
     if (!check.measured) return -1.0;
     return error_over_bound(check).value_or(std::numeric_limits<double>::infinity());
@@ -125,7 +125,7 @@ void HtmlSink::on(const CaseFinished& event) {
   if (told_of && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
-// It comes when all cases have ended.
+// Verdicts come when all cases have ended.
 void HtmlSink::on(const CaseVerdict& event) {
   summary_.add(event);
   for (HtmlCase& c : page_.cases) {

@@ -16,13 +16,13 @@
 
 namespace cp_pool {
 
-// What the file begins with, of this version and of earlier ones.
+// The file begins with this text, in this version and earlier ones.
 inline constexpr std::string_view kHtmlStart =
     "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"/><title>cp-pool: ";
 
 class HtmlSink : public EventSink {
  public:
-  // Proves that the file can be written. Throws OutputError.
+  // Checks that the file can be written. Throws OutputError.
   explicit HtmlSink(std::filesystem::path path);
 
   // Writes the file on run_finished, interrupted or not. Throws OutputError.
@@ -35,13 +35,13 @@ class HtmlSink : public EventSink {
   void on(const PoolRetired& event);
   void on(const CaseStarted&) {}
   void on(const CaseProgress&) {}
-  static void on(const OutputLost&) {}  // of the machine, not of the cases
+  static void on(const OutputLost&) {}  // about the machine, not the cases
   static void on(const ForkServerTold&) {}
   void on(const SearchFound& event) { found_.push_back(event); }
   void on(const SearchFinished& event);
   void on(const CaseTried& event);
   void on(const CaseFinished& event);
-  void on(const CaseReplayed&) {}  // the verdict tells of it
+  void on(const CaseReplayed&) {}  // included in the verdict
   void on(const CaseVerdict& event);
   void on(const RunPaused&) {}
   void on(const RunStopping&) {}
@@ -59,7 +59,7 @@ class HtmlSink : public EventSink {
   PerfTable perf_;
   std::vector<SearchFound> found_;
   std::string search_summary_;
-  std::set<std::string> reasons_shown_;  // of cases that no pool could judge
+  std::set<std::string> reasons_shown_;  // why cases could not be judged by any pool, each once
 };
 
 }  // namespace cp_pool

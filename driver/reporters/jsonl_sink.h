@@ -12,7 +12,7 @@
 
 namespace cp_pool {
 
-// What the file begins with, of this version and of earlier ones.
+// The file begins with this text, in this version and earlier ones.
 inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
 
 class JsonlSink : public EventSink {
@@ -20,17 +20,16 @@ class JsonlSink : public EventSink {
   // Opens and locks the file, whose content the first event replaces. Throws OutputError.
   explicit JsonlSink(const std::filesystem::path& path);
 
-  // Each line is written before this returns, so the file ends with a whole line even after SIGKILL. Throws
-  // OutputError.
+  // Writes each line before it returns, so the file ends with a whole line even after SIGKILL. Throws OutputError.
   void on_event(const Event& event) override;
 
  private:
   OutputFile file_;
 };
 
-// ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
+// Returns the time as ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
 std::string utc_timestamp(std::chrono::system_clock::time_point time);
-// The time that utc_timestamp wrote; nullopt for any other text.
+// Reads a text of utc_timestamp; nullopt for any other text.
 std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text);
 
 }  // namespace cp_pool

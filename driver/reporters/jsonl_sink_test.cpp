@@ -35,7 +35,7 @@ TEST(JsonlSink, EveryEventIsOneLineWithVersionTimeAndType) {
   sink.on_event(test::finished(0, "id", CaseOutcome::pass));
   sink.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
 
-  const auto lines = parse_lines(read_file(folder / "events.jsonl"));  // while the sink is still open
+  const auto lines = parse_lines(read_file(folder / "events.jsonl"));  // read while the sink is still open
   ASSERT_EQ(lines.size(), 4U);
   for (const auto& line : lines) {
     EXPECT_EQ(line["v"], 1);

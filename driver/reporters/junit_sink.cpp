@@ -45,7 +45,7 @@ Element element_of(CaseOutcome outcome) {
   return Element::error;
 }
 
-// An expected failure is shown as other programs of tests show it: as skipped.
+// An expected failure counts as skipped, as in reports of other test programs.
 Element element_of(const JunitCase& test) {
   if (test.failed_as_expected) return Element::skipped;
   return test.had_to_fail ? Element::failure : element_of(test.outcome);
@@ -64,8 +64,8 @@ void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::s
   }
 }
 
-// No published schema allows <properties> in a <testcase>. Lines of this form in <system-out> are the known way to say
-// them all the same (https://github.com/testmoapp/junitxml, "Properties in test output").
+// No published schema allows <properties> in a <testcase>. Lines of this form in <system-out> are the accepted
+// replacement (https://github.com/testmoapp/junitxml, "Properties in test output").
 std::string property_lines(const std::vector<std::pair<std::string, std::string>>& properties) {
   std::string out;
   for (const auto& [name, value] : properties) {
@@ -76,8 +76,8 @@ std::string property_lines(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
-// As Maven's surefire writes them: flakyFailure and flakyError of a case that passed in the end, rerunFailure and
-// rerunError of others.
+// Appends a try as Maven's surefire does: flakyFailure or flakyError if the case passed in the end, else rerunFailure
+// or rerunError.
 void append_try(pugi::xml_node test, const JunitTry& tried, bool passed) {
   const bool failure = element_of(tried.outcome) == Element::failure;
   const char* const element = passed    ? (failure ? "flakyFailure" : "flakyError")
@@ -90,7 +90,8 @@ void append_try(pugi::xml_node test, const JunitTry& tried, bool passed) {
   if (!tried.stderr_text.empty()) append_text(node, "system-err", tried.stderr_text);
 }
 
-// name: unique. differs: how often it ended how, of a case whose runs differ (CaseRuns::difference).
+// `name` must be unique. `differs` says how often each outcome occurred, for a case whose runs differ
+// (CaseRuns::difference).
 void append_case(pugi::xml_node suite, const JunitCase& test, const std::string& name, const std::string& differs) {
   pugi::xml_node node = suite.append_child("testcase");
   set(node, "name", name);
@@ -229,7 +230,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) const {
     out.message = fmt::format("{} ({})", protocol::first_line(expected_text(event)), out.message);
   }
   out.details = failure_details(event, DrawMask::coarse);
-  if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element and no attribute
+  if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element, but no attribute
   if (element_of(out) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);
   return out;

@@ -16,11 +16,11 @@
 
 namespace cp_pool {
 
-// What the file begins with, of this version and of earlier ones.
+// The file begins with this text, in this version and earlier ones.
 inline constexpr std::string_view kJunitStart =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cp-pool ";
 
-// A try of it that was not its last.
+// A try of a case that was not its last.
 struct JunitTry {
   CaseOutcome outcome = CaseOutcome::error;
   std::string message;
@@ -33,11 +33,11 @@ struct JunitCase {
   std::size_t index = 0;
   std::string suite;
   std::string class_name;
-  std::string name;  // with the run, of a case that runs several times (--repeat)
+  std::string name;  // with the number of the run, if the case runs several times (--repeat)
   std::string id;
   CaseOutcome outcome = CaseOutcome::not_run;
   bool failed_as_expected = false;
-  bool had_to_fail = false;  // and passed
+  bool had_to_fail = false;  // it had to fail, and passed
   std::string message;       // one line
   std::string details;
   std::string stderr_text;
@@ -48,7 +48,7 @@ struct JunitCase {
 
 class JunitSink : public EventSink {
  public:
-  // Proves that the file can be written. Throws OutputError.
+  // Checks that the file can be written. Throws OutputError.
   explicit JunitSink(std::filesystem::path path);
 
   // Writes the file on run_finished, interrupted or not. Throws OutputError.

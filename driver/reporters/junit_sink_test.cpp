@@ -23,7 +23,7 @@ using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The report as Python's XML parser reads it, after check_junit.py held it against the structure CI systems expect.
+// Returns the report as Python's XML parser reads it. check_junit.py also checks the structure that CI systems expect.
 nlohmann::json read_back(const std::filesystem::path& path) {
   const std::string command = std::string{"python3 '" CP_POOL_CHECK_JUNIT "' '"} + path.string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");
@@ -44,7 +44,7 @@ std::size_t index_of(CaseOutcome outcome) {
   return static_cast<std::size_t>(outcome);
 }
 
-// GitLab shows the first of several alone. (read_back fails for two of one name.)
+// GitLab shows only the first of several cases of one name, so read_back fails for equal names.
 TEST(Junit, ACaseThatAStreamRunsTwiceHasTwoNames) {
   CaseFinished again = finished(2, "a", CaseOutcome::skip);
   again.number = 3;

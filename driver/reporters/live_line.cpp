@@ -17,7 +17,7 @@ constexpr std::size_t kLeastBarColumns = 5;
 constexpr std::size_t kLeastNameColumns = 20;
 constexpr std::size_t kAgeColumns = 7;
 
-// A bar with `columns` characters between the brackets, and a space after it.
+// Returns a bar with `columns` characters between the brackets, and a space after it.
 std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
   const std::size_t filled = all == 0 ? columns : columns * done / all;
   return fmt::format("[{}{}] ", std::string(filled, '='), std::string(columns - filled, ' '));
@@ -68,7 +68,7 @@ std::string live_line(const LiveState& state, std::size_t columns) {
   const Speed pace = speed(state, done);
   const std::string counts = counts_text(state, done);
   const std::string text = counts + after_bar(pace.rate + pace.eta);
-  constexpr std::size_t kBrackets = 3;  // and a space
+  constexpr std::size_t kBrackets = 3;  // the brackets and a space
   const std::size_t wanted = width_of(text);
   if (state.expanded > 0 && wanted + kBrackets + kLeastBarColumns <= columns) {
     return bar(done, state.expanded, std::min(kBarColumns, columns - wanted - kBrackets)) + text;
@@ -76,7 +76,7 @@ std::string live_line(const LiveState& state, std::size_t columns) {
   return clip(wanted > columns ? counts + after_bar(pace.eta) : text, columns);
 }
 
-// A wider code point (CJK) is beyond what case IDs hold; the terminal's own clipping is the guard there.
+// Wider code points (CJK) do not occur in case IDs; the terminal clips them.
 std::string live_item(const LiveItem& item, std::size_t columns) {
   const std::string age = fmt::format("{:>{}} ", format_clock(std::floor(item.seconds)), kAgeColumns);
   const std::string phase = item.phase.empty() ? "" : fmt::format(" ({})", item.phase);

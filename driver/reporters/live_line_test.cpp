@@ -68,7 +68,7 @@ TEST(LiveItem, ANameLacksItsMiddleWhereItDoesNotFit) {
   EXPECT_EQ(live_item(item, 51), "   0:12 quick/causal/p2p/cp2/thd/fp32/pad (forward)");
   EXPECT_THAT(live_item(item, 41), SizeIs(41));
   EXPECT_THAT(live_item(item, 10), SizeIs(10));
-  // 5 columns, 6 bytes
+  // The name has 5 columns and 6 bytes.
   EXPECT_EQ(live_item({.name = "m\xc3\xb6"
                                "del",
                        .seconds = 0,

@@ -9,7 +9,7 @@ namespace cp_pool {
 
 namespace {
 
-// Of `c`, one after another.
+// Returns the length of the longest run of `c`.
 std::size_t longest_run(std::string_view text, char c) {
   std::size_t longest = 0;
   std::size_t run = 0;
@@ -30,7 +30,7 @@ std::string as_one_line(std::string_view text) {
 
 std::string markdown_text(std::string_view text) {
   const std::string line = as_one_line(text);
-  // "1." and "-" are markup at the beginning of a block alone, a colon in the scheme of a URL.
+  // "1." and "-" are markup only at the beginning of a block, a colon only in the scheme of a URL.
   const std::size_t number_end = line.find_first_not_of("0123456789");
   const auto begins_list = [&](std::size_t at) {
     return at == number_end && std::string_view{at == 0 ? "-+=" : ".)"}.find(line[at]) != std::string_view::npos;
@@ -52,7 +52,7 @@ std::string markdown_text(std::string_view text) {
 std::string markdown_code(std::string_view text) {
   if (text.empty()) return "";
   std::string line = as_one_line(text);
-  // A cell ends at a bar even in code, unless it is escaped.
+  // A bar ends a cell even in code, unless it is escaped.
   for (std::size_t at = 0; (at = line.find('|', at)) != std::string::npos; at += 2) line.insert(at, 1, '\\');
   const std::string fence(longest_run(line, '`') + 1, '`');
   const bool padded = line.starts_with('`') || line.ends_with('`') || line.starts_with(' ') || line.ends_with(' ');

@@ -6,17 +6,17 @@
 
 namespace cp_pool {
 
-// One line of prose or a cell of a table that shows the text and nothing else: no markup, no HTML, no link, no mention
-// of a user. Newlines and tabs become spaces.
+// Returns the text as one line of prose or a cell of a table that shows the text and nothing else: no markup, HTML,
+// link or mention of a user. Newlines and tabs become spaces.
 std::string markdown_text(std::string_view text);
 
-// The text as inline code, which may stand in a cell of a table.
+// Returns the text as inline code, which may stand in a cell of a table.
 std::string markdown_code(std::string_view text);
 
-// The lines of the text as a block of code, whatever fences the text has. Ends with a newline.
+// Returns the lines of the text as a block of code, whatever fences the text contains. Ends with a newline.
 std::string markdown_block(std::string_view text);
 
-// The text between the tags of an HTML element.
+// Returns the text escaped for the inside of an HTML element.
 std::string html_text(std::string_view text);
 
 }  // namespace cp_pool

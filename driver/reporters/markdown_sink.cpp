@@ -19,18 +19,18 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostRows = 200;                         // of the table of failures
-constexpr std::size_t kMostDetails = std::size_t{16} << 10U;   // bytes, of one failure
-constexpr std::size_t kMostSummary = std::size_t{128} << 10U;  // bytes, of each table that the terminal has, too
+constexpr std::size_t kMostRows = 200;                         // rows of the table of failures
+constexpr std::size_t kMostDetails = std::size_t{16} << 10U;   // bytes for each text of one failure
+constexpr std::size_t kMostSummary = std::size_t{128} << 10U;  // bytes for each table that the terminal shows, too
 constexpr std::size_t kMostNotices = 50;
 constexpr std::size_t kSlowestShown = 10;
-constexpr std::size_t kMostOfALine = 300;  // characters, of foreign text
+constexpr std::size_t kMostOfALine = 300;  // columns of foreign text
 
 std::string line_of(const std::string& foreign) {
   return markdown_text(cut_middle(protocol::first_line(foreign), kMostOfALine));
 }
 
-// Of the checks that failed the one that is furthest above its bound.
+// Returns the failed check that is furthest above its bound.
 const Check* worst_check(const CaseFinished& event) {
   const Check* worst = nullptr;
   double most = -1;
@@ -146,7 +146,7 @@ void MarkdownSink::on(const CaseFinished& event) {
   if (is_failure(event) && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
-// It comes when all cases have ended.
+// Verdicts come when all cases have ended.
 void MarkdownSink::on(const CaseVerdict& event) {
   summary_.add(event);
   const auto failure = std::ranges::find_if(

@@ -18,15 +18,15 @@
 
 namespace cp_pool {
 
-// What the file begins with.
+// The file begins with this text.
 inline constexpr std::string_view kMarkdownStart = "## cp-pool: ";
 
-// GitHub takes a summary of 1 MiB and shows nothing of a larger one.
+// Most bytes of the file. GitHub accepts a summary of 1 MiB and shows nothing of a larger one.
 inline constexpr std::size_t kMostMarkdown = std::size_t{900} << 10U;
 
 class MarkdownSink : public EventSink {
  public:
-  // Proves that the file can be written. Throws OutputError.
+  // Checks that the file can be written. Throws OutputError.
   explicit MarkdownSink(std::filesystem::path path);
 
   // Writes the file on run_finished, interrupted or not. Throws OutputError.
@@ -34,10 +34,10 @@ class MarkdownSink : public EventSink {
 
  private:
   struct Failure {
-    std::size_t index = 0;  // of the case
+    std::size_t index = 0;  // index of the case
     int run = 1;
-    std::string row;      // of the table, without its end
-    std::string details;  // folded away below it, without their end; empty: they are those of an earlier case
+    std::string row;      // the row of the table, without its end
+    std::string details;  // folded away below the table, without their end; empty if an earlier case has the same
   };
 
   void on(const CaseFinished& event);
@@ -56,7 +56,7 @@ class MarkdownSink : public EventSink {
   ToldFailures told_;
   Notices notes_;
   std::vector<Failure> failures_;
-  std::size_t failed_ = 0;  // those that are not kept, too
+  std::size_t failed_ = 0;  // includes those that are not kept
   std::vector<std::pair<double, std::string>> durations_ms_;
   std::vector<std::string> notices_;
   std::size_t told_notices_ = 0;

@@ -29,7 +29,7 @@ bool is_border(const std::vector<std::int64_t>& borders, std::size_t cell) {
   return std::ranges::find(borders, static_cast<std::int64_t>(cell)) != borders.end();
 }
 
-// The cells with `between` where another sequence of keys begins.
+// Returns the cells, with `between` where another sequence of keys begins.
 std::string with_borders(const MaskPicture& picture, std::string_view cells, char between) {
   std::string text;
   for (std::size_t cell = 0; cell < cells.size(); ++cell) {

@@ -1,4 +1,4 @@
-// The mask that a diagnosis saw, in characters, for the terminal.
+// Draws the mask that a diagnosis saw in characters, for the terminal.
 #pragma once
 
 #include <string>
@@ -7,9 +7,10 @@
 
 namespace cp_pool {
 
-// Queries downwards, keys to the right, in a frame: above each column of cells the rank that owns its keys, before each
-// row that of its queries ('0' to '9', then letters), and lines where another sequence begins. Below it says how much a
-// cell is, and what the characters that occur mean. Lines, each ended by a newline; empty if the picture has no cell.
+// Returns a framed picture with queries downwards and keys to the right. The rank that owns the keys stands above each
+// column, the rank that owns the queries before each row ('0' to '9', then letters). Lines mark where another sequence
+// begins. A legend says how large a cell is and what the characters mean. Each line ends with a newline; the text is
+// empty if the picture has no cell.
 std::string mask_text(const MaskPicture& picture);
 
 }  // namespace cp_pool

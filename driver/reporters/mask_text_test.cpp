@@ -32,7 +32,7 @@ TEST(MaskText, ExplainsOnlyWhatOccurs) {
   EXPECT_THAT(mask_text(picture), testing::EndsWith("  ! both; ? weights that are no numbers, or not known\n"));
 }
 
-// As a foreign worker may send it.
+// A foreign worker may send such a picture.
 TEST(MaskText, TakesRowsOfUnequalLengthAndMissingRanks) {
   MaskPicture picture;
   picture.rows = {".", "..."};

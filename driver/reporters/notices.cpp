@@ -44,7 +44,8 @@ void Notices::on_event(const Event& event) {
 }
 
 void Notices::on(const CaseStarted& event) {
-  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // sent once more
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // the case was sent
+                                                                                                  // once more
   running_.push_back({.index = event.index, .id = event.id, .phase = ""});
 }
 
@@ -89,13 +90,13 @@ void Notices::on(const RunStopping& event) {
   std::string text = what_stops(event.reason);
   if (!left.empty()) {
     text += fmt::format("; waiting for {}, {} at most (3 x --grace)", left, format_duration(event.limit_ms));
-    // After another reason the first interrupt is only the start of the same.
+    // If the run was already stopping for another reason, the first Ctrl-C only begins an interrupt.
     if (by_user) text += "; a second Ctrl-C kills them at once";
   }
   show_(by_user ? "interrupted" : "stopped", text);
 }
 
-// "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty: nothing.
+// Returns "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty if nothing is left.
 std::string Notices::what_is_left() const {
   std::string text;
   if (!running_.empty()) {

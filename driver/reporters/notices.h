@@ -1,5 +1,5 @@
-// Notices on stderr, with and without a terminal, while there is time to act on them: cases that no pool could judge,
-// slow cases, cases and pools that a stopped run waits for, lost outputs, ranks that are not forked after all.
+// Prints notices on stderr, with and without a terminal, while there is time to act on them: cases that no pool could
+// judge, slow cases, cases and pools that a stopped run waits for, lost outputs, and ranks that cannot be forked.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,22 @@ namespace cp_pool {
 
 class Notices : public EventSink {
  public:
-  // Called for each notice: what it is ("error", "warning", "slow", "interrupted", "stopped") and one line of text
-  // about it.
+  // Called for each notice with its kind ("error", "warning", "slow", "interrupted", "stopped") and one line of text.
   using Show = std::function<void(std::string_view kind, const std::string& text)>;
 
-  // errors: false where the terminal view, on the same terminal or file, says why cases were not judged.
+  // `errors` is false if the terminal view, on the same terminal or file, says why cases were not judged.
   Notices(Show show, bool errors);
 
   void on_event(const Event& event) override;
 
-  [[nodiscard]] bool output_lost() const { return output_lost_; }  // of those that pools write
+  [[nodiscard]] bool output_lost() const { return output_lost_; }  // an output that pools write was lost
   [[nodiscard]] bool case_failed() const { return case_failed_; }
 
  private:
   struct Running {
     std::size_t index = 0;
     std::string id;
-    std::string phase;  // as it was last told
+    std::string phase;  // the phase that was reported last
   };
 
   void on(const CaseStarted& event);
@@ -44,9 +43,9 @@ class Notices : public EventSink {
 
   Show show_;
   bool errors_;
-  std::set<std::string> reasons_shown_;  // of cases that no pool could judge
-  std::vector<Running> running_;         // the first to start first
-  std::size_t pools_ = 0;                // that were started and have not ended
+  std::set<std::string> reasons_shown_;  // why cases could not be judged by any pool, each once
+  std::vector<Running> running_;         // in the order in which they started
+  std::size_t pools_ = 0;                // pools that were started and have not ended
   bool output_lost_ = false;
   bool case_failed_ = false;
 };

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Each notice as "KIND: TEXT".
+// Returns each notice as "KIND: TEXT".
 std::vector<std::string> notices_of(const std::vector<Event>& events, bool errors = true) {
   std::vector<std::string> out;
   Notices notices{

@@ -21,7 +21,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr mode_t kMode = 0666;  // less the umask
+constexpr mode_t kMode = 0666;  // reduced by the umask
 constexpr int kMostInterruptions = 2;
 
 [[noreturn]] void fail(const std::string& name, int error) {
@@ -51,7 +51,7 @@ void write_all(int fd, std::string_view text, const std::string& name) {
         pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
         if (::poll(&writable, 1, -1) >= 0) continue;
       }
-      // The pipe is full and nobody reads it. A first signal is meant for the run; the second one ends the write.
+      // The pipe is full and nobody reads it. The first signal is meant for the run; the second one ends the write.
       if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
       fail(name, errno);
     }
@@ -98,7 +98,7 @@ void write_in_place(const std::filesystem::path& path, int flags, std::string_vi
   const std::string name = path.string();
   UniqueFd fd{open_for_writing(path, flags, name)};
   write_all(fd.get(), text, name);
-  // A write that the file system put off (a full disk over NFS) fails here.
+  // A write that the file system has deferred (a full disk over NFS) fails here.
   if (sync == Sync::yes && ::fsync(fd.get()) != 0) fail(name, errno);
   if (::close(fd.release()) != 0) fail(name, errno);
 }
@@ -107,10 +107,10 @@ void write_in_place(const std::filesystem::path& path, int flags, std::string_vi
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
   const std::string name = path_.string();
-  constexpr int kMostLinks = 40;  // as the kernel follows
+  constexpr int kMostLinks = 40;  // as many as the kernel follows
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path_) && !in_place_; ++i) {
     const std::filesystem::path target = path_.parent_path() / std::filesystem::read_symlink(path_);
-    // What such a link leads to may have no name: a descriptor of this process.
+    // The target of such a link may have no name: it may be a descriptor of this process.
     in_place_ = target.string().starts_with("/proc/") || target.string().starts_with("/dev/");
     if (!in_place_) path_ = target;
   }
@@ -132,7 +132,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
 }
 
 void AtomicFile::commit(std::string_view text) const {
-  // In place behind what is there: it may be what this process writes to anyway.
+  // Appends to a file that is written in place: this process may also write to it otherwise, such as to stdout.
   if (in_place_) return write_in_place(path_, O_APPEND, text, Sync::no);
   std::optional<WholeFile> file;
   try {
@@ -145,7 +145,7 @@ void AtomicFile::commit(std::string_view text) const {
   try {
     file->keep();
   } catch (const std::system_error&) {
-    // A file that can be written but not replaced: somebody else's in a sticky folder, or a mount of its own.
+    // The file can be written but not replaced: another user's file in a sticky folder, or a mount of its own.
     write_in_place(path_, O_TRUNC, text, Sync::yes);
   }
 }

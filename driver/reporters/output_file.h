@@ -1,4 +1,4 @@
-// Files that reports are written to: one that reports every failed write, and one that is replaced atomically.
+// The files that reports are written to: OutputFile is written during the run, AtomicFile is replaced at the end.
 #pragma once
 
 #include <filesystem>
@@ -28,15 +28,15 @@ void write_all(int fd, std::string_view text, const std::string& name);
 // Throws ReaderGone if the reader of the pipe or socket is gone. Writes nothing.
 void expect_reader(int fd, const std::string& name);
 
-// A file that is written as the run goes, by one run at a time. Owns its descriptor.
+// A file that is written during the run, by one run at a time. Owns its descriptor.
 class OutputFile {
  public:
-  // Creates the file, or locks one that exists: what it holds stays until the first write. Throws OutputError, which
+  // Creates the file, or locks an existing one, whose content stays until the first write. Throws OutputError, which
   // names the process that has locked it.
   explicit OutputFile(const std::filesystem::path& path);
 
-  // Hands the bytes to the kernel before it returns: they survive the death of this process. Throws OutputError, also
-  // if the file has been removed meanwhile.
+  // Passes the bytes to the kernel before it returns, so they survive the death of this process. Throws OutputError,
+  // also if the file has been removed meanwhile.
   void write(std::string_view text);
 
  private:
@@ -44,20 +44,20 @@ class OutputFile {
 
   std::string name_;
   UniqueFd fd_;
-  bool regular_ = false;   // no pipe and no device
-  bool has_name_ = false;  // no descriptor of a file that was removed before
+  bool regular_ = false;   // a regular file: no pipe and no device
+  bool has_name_ = false;  // a regular file that has not been removed before
   bool replaced_ = false;
 };
 
 // A file that is written once, at the end.
 class AtomicFile {
  public:
-  // Proves that the file can be written, and leaves what is there untouched. Throws OutputError.
+  // Checks that the file can be written, and leaves its content untouched. Throws OutputError.
   explicit AtomicFile(std::filesystem::path path);
 
-  // The path holds `text` in full afterwards, or what it held before. A path that is no regular file (a pipe, a
-  // device, a link to a descriptor like /dev/stdout) is written in place, and so is a file that cannot be replaced.
-  // Other links stay. Throws OutputError.
+  // Afterwards the path holds `text` in full, or its earlier content. A path that is no regular file (a pipe, a device,
+  // a link to a descriptor like /dev/stdout) is written in place, and so is a file that cannot be replaced. Other links
+  // stay. Throws OutputError.
   void commit(std::string_view text) const;
 
  private:

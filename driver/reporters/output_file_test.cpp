@@ -89,7 +89,7 @@ TEST(AtomicFile, CommitReplacesTheFileByRenaming) {
   file.commit("new");
   ASSERT_EQ(::stat((folder / "f").c_str(), &after), 0);
   EXPECT_EQ(read_file(folder / "f"), "new");
-  EXPECT_NE(before.st_ino, after.st_ino);  // whoever has the old file open still reads it whole
+  EXPECT_NE(before.st_ino, after.st_ino);  // a process that has the old file open still reads it whole
   EXPECT_EQ(files_in(folder), 1U);
 }
 
@@ -114,12 +114,12 @@ TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
   EXPECT_THAT(error_text<OutputError>([&] { AtomicFile{folder.path()}; }), HasSubstr("it is a folder"));
 }
 
-// Until a writer of the pipe would have to wait.
+// Waits until a writer of the pipe would block.
 void wait_until_full(int write_end) {
   for (pollfd writable{write_end, POLLOUT, 0}; ::poll(&writable, 1, 0) == 1;) std::this_thread::yield();
 }
 
-// As a terminal that the shell has set so, or a socket that stdin shares.
+// The shell may make a terminal non-blocking, and so may a process that shares a socket.
 TEST(OutputFile, WaitsForAReaderWhereTheDescriptorDoesNotBlock) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
@@ -149,7 +149,7 @@ TEST(AtomicFile, CommitLeavesALinkAndReplacesWhatItLeadsTo) {
   EXPECT_EQ(read_file(folder / "reports/a"), "new");
 }
 
-// As /dev/stdout is.
+// /dev/stdout is such a link.
 TEST(AtomicFile, ALinkToADescriptorIsWrittenBehindWhatIsThere) {
   const TemporaryFolder folder;
   OutputFile out{folder / "out"};

@@ -12,7 +12,7 @@ namespace cp_pool {
 
 namespace {
 
-// Four significant digits.
+// Formats a number with four significant digits.
 std::string figure(double value) {
   return fmt::format("{:.{}f}", value, value < 1 ? 4 : value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0);
 }

@@ -1,4 +1,4 @@
-// How fast the cases were: `cp-pool run --mode perf`.
+// The step times of cases: `cp-pool run --mode perf`.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,20 @@
 
 namespace cp_pool {
 
-// "12.3 ms, 345 TFLOP/s, 67 GB/s, efficiency 0.89".
+// Returns "12.3 ms, 345 TFLOP/s, 67 GB/s, efficiency 0.89".
 std::string perf_summary(const PerfFigures& figures);
 
 class PerfTable {
  public:
-  // baseline: the name of what the times are compared with.
+  // `baseline` is the name of the run that the times are compared with.
   explicit PerfTable(std::optional<std::string> baseline = std::nullopt) : baseline_(std::move(baseline)) {}
 
-  void add(const CaseFinished& event);  // cases without times are passed over
+  void add(const CaseFinished& event);  // cases without times are ignored
 
-  // A row for each case, in the order in which they finished: the slowest rank's median, min and max, TFLOP/s and GB/s
-  // of a rank, one rank's time, efficiency; with a baseline its time and what is it of this one's. Then why an
-  // efficiency is missing, and the comparison in sum. Lines, each ended by a newline; empty if there are no times.
+  // Returns a row for each case, in the order in which they finished. A row has the slowest rank's median, min and max
+  // in ms, TFLOP/s and GB/s per rank, one rank's time and the efficiency; with a baseline also its time and the ratio
+  // of the new time to it. Lines below say why efficiencies are missing, and compare the sums. Each line ends with a
+  // newline; the text is empty if there are no times.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -34,7 +35,7 @@ class PerfTable {
   };
 
   [[nodiscard]] std::string row_text(const Row& row) const;
-  [[nodiscard]] std::string_view step_words() const;  // what a step is
+  [[nodiscard]] std::string_view step_words() const;  // the passes that a step has
   [[nodiscard]] std::string reasons_text() const;
   [[nodiscard]] std::string sum_text() const;
 

@@ -25,7 +25,7 @@ double ms_between(Clock::time_point since, Clock::time_point now) {
   return std::chrono::duration<double, std::milli>(now - since).count();
 }
 
-// Of a map's values, the oldest first.
+// Returns the values of a map, the oldest first.
 template <class Map, class Since>
 auto by_age(const Map& map, Since since) {
   std::vector<const typename Map::mapped_type*> out;
@@ -35,7 +35,8 @@ auto by_age(const Map& map, Since since) {
   return out;
 }
 
-// Neighbours wait for each other in operations that differ by their ranks alone, of which the name stands first.
+// Returns an operation without the ranks in its name, which stand first. Ranks that wait for their neighbours are in
+// operations that differ only in that part.
 std::string_view without_ranks(std::string_view operation) {
   const std::size_t colon = operation.find(": ");
   return colon == std::string_view::npos ? operation : operation.substr(colon + 2);
@@ -46,7 +47,8 @@ bool stand_together(const RankStanding& one, const RankStanding& other) {
          without_ranks(one.operation) == without_ranks(other.operation);
 }
 
-// "  ranks 0-6: in forward for 3.1 s, for 3 s in all_to_all on group cp: k": a line for those that stand together.
+// Returns a line for ranks that stand together: "  ranks 0-6: in forward for 3.1 s, for 3 s in all_to_all on group cp:
+// k".
 std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, double ms_ago) {
   std::vector<std::vector<const RankStanding*>> groups;
   for (const RankStanding& rank : ranks) {

@@ -1,4 +1,4 @@
-// What runs at the moment, for whoever asks while a run goes on.
+// Describes what is running at the moment, for requests during a run.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ class RunningNow : public EventSink {
  public:
   void on_event(const Event& event) override;
 
-  // "3 of 80 finished; 1 case running, 1 pool starting, 1 pool idle", then a line for each case that runs and each
-  // pool that starts: since when, on which pool and ranks, in which phase. The oldest is the first. Below a case where
-  // its ranks stand, if that is known: "  ranks 0-6: in forward for 3.1 s".
+  // Returns "3 of 80 finished; 1 case running, 1 pool starting, 1 pool idle", then a line for each running case and
+  // each starting pool, the oldest first: its age, its pool and ranks, and its phase. Below a case follow lines about
+  // its ranks, if they have answered: "  ranks 0-6: in forward for 3.1 s".
   [[nodiscard]] std::vector<std::string> lines(Clock::time_point now) const;
 
-  // Where ranks stand is asked now: what was known of it counts no more.
+  // Says that the ranks have been asked for their positions. Earlier answers are forgotten.
   void ask();
-  // All cases that ran then have answered, or have ended.
+  // Returns true when all cases that were running at ask() have answered or ended.
   [[nodiscard]] bool answered() const;
 
  private:
@@ -38,14 +38,14 @@ class RunningNow : public EventSink {
     std::string pool;
     int attempt = 1;
     Clock::time_point since;
-    std::string phase;  // that was told last
+    std::string phase;  // the phase that was reported last
     Clock::time_point told;
-    std::vector<RankStanding> ranks;  // as was answered then
+    std::vector<RankStanding> ranks;  // the latest answer
     Clock::time_point answered;
-    bool asked = false;  // and the answer is awaited
+    bool asked = false;  // an answer is awaited
   };
 
-  std::size_t expected_ = 0;  // cases; 0: nobody knows
+  std::size_t expected_ = 0;  // number of cases; 0 if unknown
   std::size_t finished_ = 0;
   std::map<std::string, NamedPool> pools_;
   std::map<std::size_t, RunningCase> cases_;  // by index

@@ -67,7 +67,7 @@ class RanksNow : public ::testing::Test {
     view_.on_event(started);
   }
 
-  // Those of ranks.
+  // Returns the lines about ranks.
   std::vector<std::string> lines(std::vector<RankStanding> ranks) {
     view_.on_event(standing_at(std::move(ranks)));
     auto out = view_.lines(Clock::now());

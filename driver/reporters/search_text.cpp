@@ -16,10 +16,10 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kColumns = 110;
-constexpr std::size_t kMostNeverJudged = 20;  // that are listed
+constexpr std::size_t kMostNeverJudged = 20;  // entries that are listed
 constexpr std::size_t kSearchReasonColumns = 80;
 
-// The words on lines of at most kColumns, those after the first indented further.
+// Puts the words on lines of at most kColumns columns. Lines after the first are indented further.
 std::string wrapped(std::string_view head, const std::vector<std::string>& words) {
   std::string out;
   std::string line = fmt::format("  {}", head);
@@ -34,7 +34,7 @@ std::string wrapped(std::string_view head, const std::vector<std::string>& words
   return out + line + '\n';
 }
 
-// "comm=a2a" 12, "comm=p2p" 30 become "comm a2a 12, p2p 30" under one name.
+// Joins counts by field: "comm=a2a" 12 and "comm=p2p" 30 become "comm: a2a 12, p2p 30".
 std::string tried_text(const SearchFinished& event) {
   std::string out;
   std::vector<std::string> others;

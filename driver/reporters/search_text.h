@@ -1,4 +1,4 @@
-// What a search has found and tried, as the terminal shows it.
+// Describes the findings of a search and the cases that it tried, for the terminal.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace cp_pool {
 
-// The fields of the smallest case as JSON, how it came about, whether it is flaky, and the command that runs it alone.
-// Lines, each ended by a newline.
+// Returns the fields of the smallest case as JSON, how it was found, whether it is flaky, and the command that runs it
+// alone. Each line ends with a newline.
 std::string found_text(const SearchFound& event);
 
-// How many cases were tried over which fields and edges, what the worker skipped, what became of cases that earlier
-// searches had found; then what was found, a case and its command each. Lines likewise.
+// Returns the number of cases that were tried, over which fields and edges; the cases that the worker skipped; the
+// cases of earlier searches that pass now; and each finding with its case and command. Each line ends with a newline.
 std::string search_summary(const SearchFinished& event, const std::vector<SearchFound>& found);
 
 }  // namespace cp_pool

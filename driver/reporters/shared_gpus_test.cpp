@@ -1,4 +1,4 @@
-// That ranks shared a GPU is said by every report.
+// Every report says that ranks shared a GPU.
 #include <fcntl.h>
 #include <string>
 #include <unistd.h>
@@ -101,7 +101,7 @@ TEST(SharedGpus, AreReadBackFromEvents) {
   }
 }
 
-// A worker of somebody else may say anything.
+// A worker that others wrote may send anything.
 TEST(SharedGpus, AreANumberOrNone) {
   protocol::ReadyEvent ready;
   EXPECT_EQ(protocol::shared_gpus(ready), 0);

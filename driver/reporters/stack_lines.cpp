@@ -16,8 +16,8 @@ namespace {
 
 struct Frame {
   std::string indent;
-  std::string number;    // "#3 ", or empty where the trace has none
-  std::string function;  // short; empty: not known
+  std::string number;    // "#3 ", or empty if the trace has no numbers
+  std::string function;  // its short name; empty if unknown
   std::string place;
 };
 
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 14> kBelow{"main",
 constexpr std::array<std::string_view, 4> kBeside{"cp_pool::FaultInjector::", "cp_pool::ObservedCommunicator::",
                                                   "cp_pool::CountingCommunicator::", "cp_pool::Mail::"};
 
-// A name that ends in "::" stands for all that it holds.
+// A name that ends in "::" stands for all of its members.
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& names, std::string_view function) {
   return std::ranges::any_of(names, [&](std::string_view name) {
@@ -52,14 +52,14 @@ std::string_view after_last(std::string_view path, std::string_view separators) 
   return path.substr(path.find_last_of(separators) + 1);
 }
 
-// "comm/gloo_mesh.cpp:12" of a path of any length.
+// Returns the last two parts of a path: "comm/gloo_mesh.cpp:12".
 std::string_view with_its_folder(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos || slash == 0) return path;
   return path.substr(path.rfind('/', slash - 1) + 1);
 }
 
-// "/path/program(_Z3fooi+0x12)[0x55..]".
+// Reads a frame such as "/path/program(_Z3fooi+0x12)[0x55..]".
 std::optional<Frame> glibc_frame(std::string_view line) {
   const std::size_t address = line.rfind(")[0x");
   if (address == std::string_view::npos || !line.ends_with(']')) return std::nullopt;
@@ -74,7 +74,7 @@ std::optional<Frame> glibc_frame(std::string_view line) {
   return Frame{"", "", short_function_name(demangled(std::string{symbol}.c_str())), std::string{program}};
 }
 
-// Reads "#3 " at the beginning of text, and takes it away.
+// Reads "#3 " at the beginning of the text, and removes it.
 std::string take_number(std::string_view& text) {
   if (!text.starts_with('#')) return "";
   const std::size_t end = text.find_first_not_of("0123456789", 1);
@@ -87,7 +87,7 @@ std::string take_number(std::string_view& text) {
   return fmt::format("{} ", number);
 }
 
-// "frame #3: foo(int) + 0x9d (0x7f.. in /path/program)", after the number.
+// Reads a frame such as "frame #3: foo(int) + 0x9d (0x7f.. in /path/program)", from after the number on.
 std::optional<Frame> torch_frame(std::string_view rest) {
   const std::size_t address = rest.rfind(" (0x");
   const std::size_t in = rest.rfind(" in ");
@@ -103,8 +103,8 @@ std::optional<Frame> torch_frame(std::string_view rest) {
   return out;
 }
 
-// "#3 foo(int) at /path/file.cpp:12" or "#3 foo(int) in /path/program", after the number. A number alone makes no
-// frame.
+// Reads a frame such as "#3 foo(int) at /path/file.cpp:12" or "#3 foo(int) in /path/program", from after the number on.
+// A number alone makes no frame.
 std::optional<Frame> numbered_frame(std::string_view rest) {
   for (const std::string_view word : {" at ", " in "}) {
     const std::size_t at = rest.rfind(word);
@@ -114,14 +114,14 @@ std::optional<Frame> numbered_frame(std::string_view rest) {
     const std::string_view place = word == " at " ? with_its_folder(path) : after_last(path, "/");
     return Frame{"", "", short_function_name(rest.substr(0, at)), std::string{place}};
   }
-  // "libc.so.6+0x8aeec", "0x10": a frame that the driver found no name for.
+  // A frame without a name: "libc.so.6+0x8aeec", "0x10".
   const bool raw = rest.find(' ') == std::string_view::npos && rest.find("0x") != std::string_view::npos;
   if (raw) return Frame{"", "", "", std::string{rest}};
   if (rest != "??") return std::nullopt;
   return Frame{"", "", "??", ""};
 }
 
-// Nothing for a line that is no frame.
+// Returns nullopt for a line that is no frame.
 std::optional<Frame> frame_of(std::string_view line) {
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   std::string_view rest = line.substr(begin);
@@ -148,22 +148,22 @@ bool is_below(const Frame& frame) {
   return is_one_of(kBelow, frame.function);
 }
 
-// Which of the frames of a trace are shown.
+// Returns the frames of a trace that are shown.
 std::vector<Frame> shown_frames(std::vector<Frame> frames) {
-  // Our worker's answer to SIGUSR2 has its innermost frame last, so that a tail keeps it.
+  // The answer of cp-pool-worker to SIGUSR2 has its innermost frame last, so that a stderr tail keeps it.
   const bool innermost_last = is_below(frames.front()) && !is_below(frames.back());
   if (innermost_last) {
     std::ranges::reverse(frames);
-    // Leaves out the frames of the handler, whose names are not known, down to the call that the signal interrupted.
+    // Leaves out the frames of the handler, which have no names, down to the call that the signal interrupted.
     const auto named = std::ranges::find_if(frames, [](const Frame& frame) { return !frame.function.empty(); });
-    // Frames with a number begin at the place that the signal struck.
+    // Numbered frames begin at the place where the signal struck.
     const bool has_handler = frames.front().number.empty();
     if (has_handler && named != frames.end() && !is_below(*named)) frames.erase(frames.begin(), named);
   }
   const Frame innermost = frames.front();
   frames.erase(std::ranges::find_if(frames, is_below), frames.end());
   std::erase_if(frames, [](const Frame& frame) { return is_one_of(kBeside, frame.function); });
-  // An overload that calls another one, or a recursion.
+  // Equal neighbours come from an overload that calls another one, or from a recursion.
   const auto repeats = std::ranges::unique(frames, [](const Frame& a, const Frame& b) {
     return !a.function.empty() && a.function == b.function && a.place == b.place;
   });
@@ -179,7 +179,7 @@ std::string text_of(const Frame& frame) {
   return out + frame.function + (frame.place.empty() ? "" : fmt::format(" ({})", frame.place));
 }
 
-// Where the loops and brackets of a name end.
+// Returns the position after the bracket that closes the one at `open`.
 std::size_t after_balanced(std::string_view name, std::size_t open, char opening, char closing) {
   int depth = 0;
   for (std::size_t i = open; i < name.size(); ++i) {
@@ -200,13 +200,13 @@ std::string short_function_name(std::string_view name) {
   constexpr std::string_view kOperator = "operator";
   constexpr std::string_view kLambda = "{lambda";
   std::string out;
-  std::size_t word = 0;  // where the name itself begins, behind the return type
+  std::size_t word = 0;  // where the name begins, after the return type
   for (std::size_t i = 0; i < name.size();) {
     const std::string_view rest = name.substr(i);
     if (rest.starts_with(kAnonymous)) {
       i += kAnonymous.size();
     } else if (rest.starts_with(kOperator) && !continues_a_word(out)) {
-      // Its symbols are no brackets: operator(), operator<, operator->, operator[].
+      // The symbols of an operator are no brackets: operator(), operator<, operator->, operator[].
       const bool call = rest.substr(kOperator.size()).starts_with("()");
       const std::size_t end = rest.find_first_not_of("<>=!+-*/%&|^~[],", kOperator.size());
       const std::string_view whole = rest.substr(0, call ? kOperator.size() + 2 : end);

@@ -71,7 +71,7 @@ TEST(ReadableStack, ShortensWhatLibTorchWrites) {
             "#1 libtorch_cpu.so +0x16cf01d\n");
 }
 
-// As it answers SIGUSR2.
+// A rank answers SIGUSR2 with such a trace.
 TEST(ReadableStack, LeavesOutTheHandlerAndTheHarnessOfARankThatSaysWhereItStands) {
   EXPECT_EQ(readable_stack("/w/cp-pool-worker(_start+0x21)[0x1]\n"
                            "/lib/libc.so.6(+0x2724a)[0x1]\n"

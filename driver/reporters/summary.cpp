@@ -17,8 +17,8 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostFailures = 20;    // that are listed
-constexpr std::size_t kReasonColumns = 100;  // of the reason of each
+constexpr std::size_t kMostFailures = 20;    // failures that are listed
+constexpr std::size_t kReasonColumns = 100;  // for the reason of each
 
 }  // namespace
 
@@ -59,7 +59,7 @@ double quantile(std::vector<double> values, double q) {
   return *nth;
 }
 
-// The point of a reason may be at its end: "..: Too many open files".
+// A reason is cut in its middle, as its point may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
   const std::string reason = passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event);
   const std::string_view first = protocol::first_line(reason);
@@ -93,7 +93,7 @@ void Summary::add(const CaseFinished& event) {
   }
 }
 
-// Whether repeated cases gave the same bits. (Where bits were promised and differ, each case is a failure, too.)
+// Says whether repeated cases gave the same bits. A case whose bits were promised and differ is also a failure.
 std::string Summary::repeats_text() const {
   if (repeated_.empty()) return "";
   if (differing_.empty() && differing_unpromised_.empty()) {
@@ -213,7 +213,7 @@ std::string Summary::text() const {
   });
   for (const auto& [group, count] : groups) {
     const auto& [outcome, whole] = group;
-    // Why a pool could not start stands where it was told first.
+    // The detailed reason why a pool could not start was printed when it first occurred.
     const std::string reason = outcome == CaseOutcome::infra ? whole.substr(0, whole.find(": ")) : whole;
     const char* const not_run = outcome == CaseOutcome::infra ? " (not run)" : "";
     out +=

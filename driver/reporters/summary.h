@@ -14,14 +14,14 @@
 
 namespace cp_pool {
 
-// "119 pass, 4 skip": the outcomes that there are. Empty if there is none.
+// Returns the outcomes that occur: "119 pass, 4 skip". Empty if there are none.
 std::string outcome_counts_text(const OutcomeCounts& counts);
 
-// "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, pass and fail always; of the
-// passes how many are flaky, if any. A ledger that does not add up says so.
+// Returns "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, and always pass and fail.
+// If passes are flaky, it has their number. It says so if the ledger does not add up.
 std::string ledger_line(const RunFinished& run);
 
-// The q-quantile (0 < q <= 1) by nearest rank; values must not be empty.
+// Returns the q-quantile (0 < q <= 1) by nearest rank. `values` must not be empty.
 double quantile(std::vector<double> values, double q);
 
 class Summary {
@@ -30,17 +30,17 @@ class Summary {
   void add(const CaseFinished& event);
   void add(const CaseVerdict& event);
 
-  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits and ended alike, what came of reruns, which cases passed on a later try, which failed as
-  // expected or passed unexpectedly, which passes no figures bear out, how many cases had ranks that shared GPUs, which
-  // notes of backends they had, then why cases did not run (outcome, count, reason; the most frequent first), and the
-  // verdicts on failures.
+  // Returns lines, each ended by a newline, without the ledger. They are, in this order: durations of the cases that
+  // ran; whether repeated runs of a case gave the same bits and outcomes; outcomes of reruns; cases that passed on a
+  // later try; expected failures and unexpected passes; passes without figures; the number of cases whose ranks shared
+  // GPUs, and of cases judged with other bounds; notes of backends; why cases did not run (outcome, count, reason; the
+  // most frequent first); and the verdicts on failures.
   [[nodiscard]] std::string text() const;
 
-  // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
-  // with the same reason under it. Of many the first, and the number of the others. A long reason lacks its middle.
-  // Then the command that reruns all of them, if there is one. Empty for fewer than `least`: a single failure can be
-  // found.
+  // Returns all failures together, one on a line, although many lines may have been printed between them. Failures with
+  // the same reason stand under it, and a long reason is cut in its middle. If there are many failures, it has the
+  // first ones and the number of the others. The command that reruns all of them follows, if there is one. Empty for
+  // fewer than `least` failures, since a single failure is easily found.
   [[nodiscard]] std::string failures(const std::optional<std::string>& rerun, std::size_t least = 2) const;
 
  private:
@@ -51,14 +51,14 @@ class Summary {
   [[nodiscard]] std::string verdicts_text() const;
 
   std::set<std::string> repeated_;              // IDs
-  std::set<std::string> differing_;             // of these
-  std::set<std::string> differing_unpromised_;  // likewise
+  std::set<std::string> differing_;             // IDs of those whose bits differ although they were promised
+  std::set<std::string> differing_unpromised_;  // IDs of those whose bits differ and were not promised
   std::map<std::string, std::size_t> backend_notes_;
-  std::map<std::string, std::size_t> expected_failures_;  // by why they were expected
-  std::vector<std::string> passed_unexpectedly_;          // no failures: "ID: why it was expected to fail"
-  std::size_t unverified_ = 0;                            // of the passes: by figures
-  std::size_t sharing_ = 0;                               // cases whose ranks shared GPUs
-  std::map<std::string, std::size_t> bound_factors_;      // "bounds x 3"
+  std::map<std::string, std::size_t> expected_failures_;  // counts by the reason of the expectation
+  std::vector<std::string> passed_unexpectedly_;      // those that are no failures: "ID: why it was expected to fail"
+  std::size_t unverified_ = 0;                        // number of passes that no figures verify
+  std::size_t sharing_ = 0;                           // number of cases whose ranks shared GPUs
+  std::map<std::string, std::size_t> bound_factors_;  // counts by "bounds x 3"
   struct SameReason {
     CaseOutcome outcome = CaseOutcome::error;
     std::string word;    // outcome_word
@@ -68,10 +68,10 @@ class Summary {
   std::vector<SameReason> failures_;  // in the order of their first cases
   CaseRuns runs_;
   CaseTries tries_;
-  std::map<VerdictKind, std::vector<std::string>> verdicts_;  // a line of each
-  std::vector<std::string> reruns_;                           // a line each, without its newline
+  std::map<VerdictKind, std::vector<std::string>> verdicts_;  // one line for each
+  std::vector<std::string> reruns_;                           // one line each, without its newline
   std::vector<double> durations_ms_;                          // of the cases that reached a worker and were not skipped
-  std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
+  std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // counts for skip, infra, cancelled and not_run
 };
 
 }  // namespace cp_pool

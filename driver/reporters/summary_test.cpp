@@ -39,7 +39,7 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
   Summary summary;
   summary.add(finished(0, "a", CaseOutcome::pass));             // 100 ms
   summary.add(finished(1, "b", CaseOutcome::fail, "wrong"));    // 200 ms
-  summary.add(finished(2, "c", CaseOutcome::skip, "no bias"));  // not counted
+  summary.add(finished(2, "c", CaseOutcome::skip, "no bias"));  // not counted in the quantiles
   summary.add(finished(3, "d", CaseOutcome::skip, "no window"));
   summary.add(finished(4, "e", CaseOutcome::skip, "no window"));
   summary.add(finished(5, "f", CaseOutcome::not_run, ""));

@@ -31,7 +31,7 @@ constexpr std::string_view kNormal = "\x1b[0m";
 
 constexpr std::string_view kClearToEnd = "\x1b[K";  // of the line
 constexpr std::string_view kClearBelow = "\x1b[J";
-constexpr std::string_view kNoWrap = "\x1b[?7l";  // a line that is too wide after all is clipped, not wrapped
+constexpr std::string_view kNoWrap = "\x1b[?7l";  // clips a line that is too wide instead of wrapping it
 constexpr std::string_view kWrap = "\x1b[?7h";
 
 struct Size {
@@ -39,14 +39,14 @@ struct Size {
   std::size_t rows = 24;
 };
 
-// Asked for each frame, so that nobody has to tell that it has changed.
+// Asked for each frame, so that no signal of a change is needed.
 Size size_of(int fd) {
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
   return {.columns = size.ws_col, .rows = size.ws_row};
 }
 
-// Most terminals and tmux wrap what is shown anew when their width changes. xterm, screen and the console do not.
+// Most terminals and tmux rewrap visible lines when their width changes. xterm, screen and the console do not.
 bool wraps_anew(std::string_view term) {
   if (std::getenv("TMUX") != nullptr) return true;
   return std::getenv("XTERM_VERSION") == nullptr && std::getenv("STY") == nullptr && term != "linux";
@@ -68,9 +68,9 @@ std::string name(const PoolId& pool) {
   return "pool " + to_string(pool);
 }
 
-constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes, of what a worker says of a failure
+constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes of a worker's details about a failure
 
-// Foreign text as a part of a line.
+// Returns foreign text as a part of a line.
 std::string in_line(std::string_view foreign) {
   std::string text = shortened(foreign);
   for (char& c : text) {
@@ -118,7 +118,7 @@ void TerminalSink::on(const RunStarted& event) {
     untold_ -= std::min(untold_, runs);
   }
   if (!style_.progress) return;
-  // A stream's number of cases is not known.
+  // The number of cases of a stream is unknown.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
   const std::string sharing =
@@ -133,7 +133,7 @@ void TerminalSink::on(const PoolSpawned& event) {
   draw_live();
 }
 
-// Cases that are made smaller may cost a pool each.
+// True while the lines of pools would be a distraction: making cases smaller may cost a pool each.
 bool TerminalSink::is_quiet() const {
   return trying_ && style_.live;
 }
@@ -203,7 +203,7 @@ void TerminalSink::on(const RunStopping&) {
   draw_live();
 }
 
-// It is shown as a failure is, for the case may pass in the end.
+// A try is shown like a failure, although the case may pass in the end.
 void TerminalSink::on(const CaseTried& event) {
   running_.erase(event.index);
   summary_.add(event);
@@ -217,7 +217,7 @@ void TerminalSink::on(const CaseFinished& event) {
   summary_.add(event);
   if (style_.timings) timings_.add(event);
   perf_.add(event);
-  // While a case is made smaller, its failures are all alike: the smallest is shown.
+  // While a case is made smaller, its failures are all alike, so only the smallest is shown.
   trying_ = is_shown_by_smallest(event.search);
   if (const auto earlier = earlier_ms_.find(event.id); earlier != earlier_ms_.end()) {
     earlier_done_ms_ += earlier->second;
@@ -277,7 +277,7 @@ void TerminalSink::on(const SearchFound& event) {
   print(found_text(event));
 }
 
-// It stands below the summary of the run.
+// The summary of a search stands below that of the run.
 void TerminalSink::on(const SearchFinished& event) {
   search_summary_ = search_summary(event, found_);
 }
@@ -285,7 +285,7 @@ void TerminalSink::on(const SearchFinished& event) {
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  // Without their lines, a single failure is nowhere else.
+  // If failures get no lines, even a single failure has to be listed here.
   const std::size_t least = style_.status_level == StatusLevel::none ? 1 : 2;
   std::string lines =
       timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_, least) + search_summary_;
@@ -312,7 +312,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   return line + '\n';
 }
 
-// more: behind the head.
+// `more` is appended to the head line.
 std::string TerminalSink::failure_block(const CaseFinished& event, std::string_view more) {
   std::string head = fmt::format("{}  {} after {}", paint(outcome_word(event), kRed), paint(case_name(event), kBold),
                                  format_duration(event.duration_ms));
@@ -337,7 +337,7 @@ std::string TerminalSink::paint(std::string_view text, std::string_view code) co
   return fmt::format("{}{}{}", code, text, kNormal);
 }
 
-// One write, so that no terminal shows a part of it.
+// Written at once, so that no terminal shows a part of it.
 void TerminalSink::print(std::string_view lines) {
   std::string out;
   if (!shown_.empty()) out += to_first_line() + std::string{kClearBelow};
@@ -347,8 +347,8 @@ void TerminalSink::print(std::string_view lines) {
   write_all(fd_, out, "stdout");
 }
 
-// There are often many of these cases, so the summary counts them by reason. Here only the last words of their workers
-// are shown, once, unless they are the reason.
+// There are often many such cases, so the summary counts them by reason. Here only the stderr tails of their workers
+// are shown, once for each reason, unless the reason contains them.
 void TerminalSink::show_not_run(const CaseFinished& event) {
   CaseFinished shown;
   std::ranges::copy_if(event.stderr_tails, std::back_inserter(shown.stderr_tails), [&](const StderrTail& tail) {
@@ -361,7 +361,7 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
                     prefix_lines(said, "    ")));
 }
 
-// Cases, then pools that start, those first that have been at it for longest.
+// Returns the running cases and then the starting pools, the oldest first.
 std::vector<LiveItem> TerminalSink::live_items() const {
   const auto now = Clock::now();
   std::vector<LiveItem> items;
@@ -381,7 +381,7 @@ std::vector<LiveItem> TerminalSink::live_items() const {
   return items;
 }
 
-// What is left takes as long, by the times of earlier runs, as what is done has taken in this one.
+// Estimates the remaining time from earlier runs, scaled by how long the finished cases have taken in this run.
 void TerminalSink::note_time() {
   if (first_case_ == Clock::time_point{}) return;
   state_.elapsed_s = std::chrono::duration<double>(Clock::now() - first_case_).count();
@@ -392,12 +392,12 @@ void TerminalSink::note_time() {
   state_.left_s = left_ms * state_.elapsed_s / earlier_done_ms_ + static_cast<double>(untold_) * a_case;
 }
 
-// A stream may come from this very terminal.
+// Nothing is live for a stream, which may come from this very terminal.
 bool TerminalSink::is_live() const {
   return style_.live && (state_.expanded > 0 || search_);
 }
 
-// From the end of the last live line to the beginning of the first.
+// Returns the sequence that moves from the end of the last live line to the beginning of the first.
 std::string TerminalSink::to_first_line() const {
   const Size size = size_of(fd_);
   std::size_t rows = 0;
@@ -408,15 +408,15 @@ std::string TerminalSink::to_first_line() const {
   return up == 0 ? "\r" : fmt::format("\r\x1b[{}A", up);
 }
 
-// Each line is written over what stands there, so that nothing flickers.
+// Each line is written over the old one, so that nothing flickers.
 std::string TerminalSink::frame() {
   note_time();
   const Size size = size_of(fd_);
-  // The last column stays free: writing it makes some terminals wrap.
+  // The last column stays free, because writing to it makes some terminals wrap.
   const std::vector<std::string> lines = live_lines(state_, live_items(), size.columns - 1, size.rows - 1);
   std::string out = shown_.empty() ? "\r" : to_first_line();
-  // A line that the terminal has wrapped stays joined to the next one until it is cleared, whatever is written over it:
-  // wider, both would stand in one row.
+  // A line that the terminal has wrapped stays joined to the next one until it is cleared, even if it is overwritten.
+  // In a wider terminal both would stand in one row.
   if (!shown_.empty() && size.columns != columns_) out += kClearBelow;
   columns_ = size.columns;
   out += kNoWrap;
@@ -435,13 +435,13 @@ std::string TerminalSink::frame() {
 
 void TerminalSink::draw_live() {
   if (!is_live()) return;
-  if (!shown_.empty() && Clock::now() - last_frame_ < style_.frame_interval) return;  // the next tick draws it
+  if (!shown_.empty() && Clock::now() - last_frame_ < style_.frame_interval) return;  // the next tick draws the frame
   write_all(fd_, frame(), "stdout");
 }
 
 void TerminalSink::clear_live() noexcept {
   if (shown_.empty()) return;
-  // A terminal that is gone has no live lines; the next event meets the error.
+  // Errors are ignored: a terminal that is gone has no live lines, and the next event reports the error.
   const std::string out = to_first_line() + std::string{kClearBelow};
   [[maybe_unused]] const ssize_t written = ::write(fd_, out.data(), out.size());
   shown_.clear();

@@ -1,5 +1,6 @@
-// The view of a run for people. On a terminal what runs, live at its bottom; elsewhere (a file, CI) a plain line for
-// each case. Failures in full as they happen, the summary at the end, the ledger as the last line.
+// The view of a run for people. On a terminal it shows the running cases live at the bottom; elsewhere (a file, CI) it
+// prints a plain line for each case. It shows failures in full as they happen and a summary at the end; the ledger is
+// the last line.
 #pragma once
 
 #include <array>
@@ -24,12 +25,12 @@
 
 namespace cp_pool {
 
-// Which cases get a line, or their failure in full, when they have finished.
+// The cases that get a line, or their failure in full, when they have finished.
 enum class StatusLevel {
-  automatic,  // failures; where nothing is live, or checks are shown, all
+  automatic,  // failures; all cases if nothing is live or checks are shown
   none,
   fail,
-  skip,  // failures, and what was skipped, cancelled or expected to fail
+  skip,  // failures, and cases that were skipped, cancelled or expected to fail
   all,
 };
 
@@ -41,31 +42,31 @@ inline constexpr std::array<std::pair<StatusLevel, std::string_view>, 5> kNames<
      {StatusLevel::skip, "skip"},
      {StatusLevel::all, "all"}}};
 
-// Of which cases the ends of the ranks' stderr are shown, as far as events have them.
+// The cases whose stderr tails are shown, if their events have them.
 enum class ShowOutput { never, failed, always };
 template <>
 inline constexpr std::array<std::pair<ShowOutput, std::string_view>, 3> kNames<ShowOutput>{
     {{ShowOutput::never, "never"}, {ShowOutput::failed, "failed"}, {ShowOutput::always, "always"}}};
 
 struct TerminalStyle {
-  bool live = false;  // redraw lines at the bottom in place
+  bool live = false;  // redraw the lines at the bottom in place
   bool color = false;
-  bool progress = true;  // false: nothing live, and no lines for what went well
+  bool progress = true;  // if false, nothing is live and only failures get lines
   bool timings = false;  // end with the timings table
-  bool checks = false;   // a line and a table of every check for each case; without progress only for failures
+  bool checks = false;   // a line and a table of checks for each case, or only for failures without progress
   StatusLevel status_level = StatusLevel::automatic;
   ShowOutput show_output = ShowOutput::failed;
-  bool reflows = true;                            // the terminal wraps lines that are shown when it becomes narrower
-  std::chrono::milliseconds frame_interval{100};  // between two frames, unless a line is printed above them
+  bool reflows = true;                            // the terminal rewraps visible lines when it becomes narrower
+  std::chrono::milliseconds frame_interval{100};  // least time between two frames, unless a line is printed
 };
 
-// What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
-// NO_COLOR (https://no-color.org).
+// Returns a style for the descriptor. Live lines and colour need a terminal whose TERM is not dumb; colour also needs
+// that NO_COLOR is unset (https://no-color.org).
 TerminalStyle detect_style(int fd, bool progress);
 
 class TerminalSink : public EventSink {
  public:
-  // fd is not owned.
+  // `fd` is not owned.
   TerminalSink(int fd, TerminalStyle style);
   TerminalSink(const TerminalSink&) = delete;
   TerminalSink& operator=(const TerminalSink&) = delete;
@@ -73,12 +74,12 @@ class TerminalSink : public EventSink {
 
   // Throws OutputError.
   void on_event(const Event& event) override;
-  void on_tick() override;  // draws the live lines anew; throws ReaderGone
+  void on_tick() override;  // redraws the live lines; throws ReaderGone
 
-  // How long cases took in earlier runs, by ID: the ETA then goes by them.
+  // Sets how long cases took in earlier runs (ms, by ID), for the ETA.
   void expect_times(std::map<std::string, double> earlier_ms) { earlier_ms_ = std::move(earlier_ms); }
 
-  // Takes the live lines away, for output that does not come through here (stderr on the same terminal). The next
+  // Removes the live lines, for output that does not come through this sink (stderr on the same terminal). The next
   // event draws them again.
   void clear_live() noexcept;
 
@@ -86,7 +87,7 @@ class TerminalSink : public EventSink {
   struct Running {
     std::string id;
     Clock::time_point since;
-    std::string phase;  // of a case, as it was last told
+    std::string phase;  // of a case, as reported last
   };
 
   void on(const RunStarted& event);
@@ -101,8 +102,8 @@ class TerminalSink : public EventSink {
   void on(const CaseVerdict& event);
   void on(const RunPaused& event);
   void on(const RunStopping& event);
-  static void on(const OutputLost&) {}      // an error of the program's, on stderr
-  static void on(const ForkServerTold&) {}  // likewise a warning
+  static void on(const OutputLost&) {}      // printed on stderr as an error
+  static void on(const ForkServerTold&) {}  // printed on stderr as a warning
   void on(const SearchFound& event);
   void on(const SearchFinished& event);
   void on(const RunFinished& event);
@@ -127,7 +128,7 @@ class TerminalSink : public EventSink {
   LiveState state_;
   std::optional<std::string> rerun_failed_;  // as in RunStarted
   bool search_ = false;
-  bool trying_ = false;  // the last case was one of those by which a failing one is made smaller
+  bool trying_ = false;  // the last case was a try to make a failing case smaller
   std::vector<SearchFound> found_;
   std::string search_summary_;
   Summary summary_;
@@ -137,14 +138,14 @@ class TerminalSink : public EventSink {
   std::map<std::size_t, Running> running_;       // cases, by index
   std::map<std::string, Running> starting_;      // pools, by name
   ToldFailures told_;
-  std::set<std::string> reasons_shown_;  // of cases that were not run
+  std::set<std::string> reasons_shown_;  // why cases were not run, each once
   Clock::time_point first_case_;
   std::map<std::string, double> earlier_ms_;  // by ID
-  double earlier_all_ms_ = 0;                 // of all cases of this run that they tell of
-  double earlier_done_ms_ = 0;                // of those that have finished
-  std::size_t untold_ = 0;                    // cases that have not finished and that they do not tell of
-  std::vector<std::size_t> shown_;            // the widths of the live lines; empty: none are shown
-  std::size_t columns_ = 0;                   // of the terminal when they were drawn
+  double earlier_all_ms_ = 0;                 // sum over all cases of this run in `earlier_ms_`
+  double earlier_done_ms_ = 0;                // sum over those of them that have finished
+  std::size_t untold_ = 0;                    // number of unfinished cases that `earlier_ms_` does not have
+  std::vector<std::size_t> shown_;            // the widths of the live lines; empty if none are shown
+  std::size_t columns_ = 0;                   // width of the terminal when they were drawn
   Clock::time_point last_frame_;
 };
 

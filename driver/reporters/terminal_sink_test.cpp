@@ -37,7 +37,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// What the sink writes to a file.
+// Returns what the sink writes to a file.
 std::string captured(TerminalStyle style, const std::vector<Event>& events) {
   const test::TemporaryFolder folder;
   const int fd = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -252,8 +252,8 @@ TEST(TerminalSink, AClosedTerminalIsAnError) {
 constexpr unsigned short kColumns = 60;
 
 struct Screen {
-  std::vector<std::string> lines{""};            // all that was ever shown; the last are on the screen
-  std::vector<std::vector<std::string>> frames;  // what stands at the bottom each time live lines were complete
+  std::vector<std::string> lines{""};            // all lines ever shown; the last ones are on the screen
+  std::vector<std::vector<std::string>> frames;  // the lines at the bottom each time the live lines were complete
   bool overflowed = false;                       // a line ran past the last column
 
   [[nodiscard]] std::string last_frame() const {
@@ -263,13 +263,13 @@ struct Screen {
   }
 };
 
-// Just enough of a terminal: carriage return, newline, cursor up, erase to the end of the line and below, auto-wrap off
-// and on.
+// A minimal terminal: carriage return, newline, cursor up, erase to the end of the line and below, auto-wrap off and
+// on.
 Screen replay(const std::string& output) {
   Screen screen;
   std::size_t row = 0;
   std::size_t column = 0;
-  std::size_t frame = 0;  // the row where it begins
+  std::size_t frame = 0;  // the row where the frame begins
   for (std::size_t i = 0; i < output.size(); ++i) {
     std::string& line = screen.lines[row];
     if (output[i] == '\x1b' && i + 1 < output.size() && output[i + 1] == '[') {
@@ -299,7 +299,7 @@ Screen replay(const std::string& output) {
   return screen;
 }
 
-// Runs the action against a pseudo terminal and gives all that came out of it.
+// Runs the action on a pseudo terminal and returns its output.
 std::string on_pty(const std::function<void(int)>& action, unsigned short columns = kColumns) {
   int master = -1;
   int slave = -1;
@@ -316,7 +316,7 @@ std::string on_pty(const std::function<void(int)>& action, unsigned short column
   return output;
 }
 
-// Also those that follow another at once.
+// Draws every frame, even one that follows another at once.
 const TerminalStyle kEachFrame{.live = true, .frame_interval = std::chrono::milliseconds{0}};
 
 std::string on_pty(const std::vector<Event>& events, unsigned short columns = kColumns) {
@@ -353,7 +353,7 @@ TEST(LiveTerminal, FailuresStandAboveTheLiveLines) {
       replay(on_pty({run_started(2), case_started(1, "c"), failed_case(0, "b"), finished(1, "c", CaseOutcome::pass)}));
   EXPECT_THAT(screen.lines[1], HasSubstr("fail  b after"));
   EXPECT_THAT(screen.lines[screen.lines.size() - 2], HasSubstr("rerun: cp-pool run"));
-  EXPECT_EQ(screen.lines.back(), "");  // the destructor took the live lines away
+  EXPECT_EQ(screen.lines.back(), "");  // the destructor has removed the live lines
   EXPECT_THAT(screen.last_frame(), HasSubstr("2/2 1 pass 1 fail"));
 }
 
@@ -382,7 +382,7 @@ TEST(LiveTerminal, EveryRunningCaseHasALineWithItsPhaseTheOldestFirst) {
 }
 
 TEST(LiveTerminal, MoreCasesThanLinesAreCounted) {
-  // Few frames, since nobody reads them before the end.
+  // Few frames are drawn, since nobody reads them before the end.
   const Screen screen = replay(on_pty([](int fd) {
     TerminalSink sink{fd, {.live = true, .frame_interval = std::chrono::hours{1}}};
     sink.on_event(run_started(100));
@@ -394,7 +394,7 @@ TEST(LiveTerminal, MoreCasesThanLinesAreCounted) {
               AllOf(HasSubstr("0:00 c20\n"), HasSubstr("        and 19 more\n"), Not(HasSubstr("c21"))));
 }
 
-// A terminal that wraps lines anew shows the two live lines, of 59 columns each, on four when it is 40 wide.
+// A terminal that rewraps lines shows the two live lines, of 59 columns each, on four rows when it is 40 columns wide.
 TEST(LiveTerminal, ANarrowerTerminalLosesNoLineAndKeepsNoneOfTheOldFrame) {
   const auto resized = [](bool reflows) {
     return on_pty([&](int fd) {

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kSlowest = 10;
 constexpr const char* kWholeCase = "case";
 
-// Phases in the order in which a case goes through them, others after them by name, the whole case, and the diagnosis
-// that comes after it.
+// Returns the place of a phase: phases in the order in which a case goes through them, other phases by name, the whole
+// case, and the diagnosis that follows it.
 std::size_t place(std::string_view phase) {
   constexpr const auto& kPhases = case_phase::kOfACase;
   if (phase == kWholeCase) return kPhases.size() + 1;

@@ -1,4 +1,4 @@
-// A table of where the time of a run went: `cp-pool run --timings`.
+// A table of how the time of a run was spent: `cp-pool run --timings`.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@ namespace cp_pool {
 
 class TimingsTable {
  public:
-  void add(const CaseFinished& event);  // cases that did not run are passed over
+  void add(const CaseFinished& event);  // cases that did not run are ignored
 
-  // A row for each world size and phase (min, p50, p95, max; "case" is the whole case as the driver saw it), then the
-  // slowest 10 cases. Lines, each ended by a newline; empty if no case ran.
+  // Returns a row for each world size and phase (min, p50, p95, max; "case" is the whole case as the driver measured
+  // it), then the slowest 10 cases. Each line ends with a newline; the text is empty if no case ran.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -8,7 +8,8 @@ namespace cp_pool {
 
 namespace {
 
-// The part of a reason from the last words on, without digits: which other ranks die as well is chance.
+// Returns the part of a reason from the last words on, without digits. It is a matter of chance which other ranks also
+// die.
 std::string essence(std::string_view detail) {
   constexpr std::string_view kLastWords = "last words of rank ";
   const std::size_t words = detail.find(kLastWords);
@@ -23,7 +24,7 @@ std::string ToldFailures::first_like(const CaseFinished& event) {
   if (event.pool) reasons_[to_string(*event.pool)] = event.reason;
   const auto [first, is_new] = cases_.emplace(failure_signature(event), event.id);
   if (is_new && event.diagnosis) {
-    // Of a case that runs several times only the first failure is diagnosed (--repeat).
+    // If a case runs several times (--repeat), only its first failure is diagnosed.
     CaseFinished undiagnosed = event;
     undiagnosed.diagnosis.reset();
     cases_.emplace(failure_signature(undiagnosed), event.id);

@@ -1,4 +1,4 @@
-// Remembers which failures the terminal has shown in full, so that each is shown once.
+// Remembers which failures have been shown in full, so that each is shown once.
 #pragma once
 
 #include <map>
@@ -10,24 +10,23 @@ namespace cp_pool {
 
 class ToldFailures {
  public:
-  // Each function counts the event as shown from then on.
-
-  // The ID of the first case that failed in the same way (failure_signature); empty: this is the first.
+  // Counts the event as shown. Returns the ID of the first case that failed in the same way (failure_signature); empty
+  // if this is the first.
   std::string first_like(const CaseFinished& event);
 
-  // The first pool that did not start for the same reason, e.g. "cpu/2 #1"; empty: this is the first. Reasons are the
-  // same if the last words of the dead ranks are the same apart from digits.
+  // Counts the event as shown. Returns the first pool that did not start for the same reason, such as "cpu/2 #1"; empty
+  // if this is the first. Reasons are the same if the last words of the dead ranks are the same apart from digits.
   std::string first_like(const PoolRetired& event);
 
-  // Whether a case that failed on the pool has said why it is given up.
+  // True if a case that failed on the pool has already shown why the pool is given up.
   [[nodiscard]] bool says_why(const PoolRetired& event) const;
 
-  // The part of a reason that was not shown yet for a pool that did not start: "the pool cannot start".
+  // Returns the part of a reason that was not shown yet for a pool that did not start: "the pool cannot start".
   [[nodiscard]] std::string untold_part(const std::string& reason) const;
 
  private:
   std::map<std::string, std::string> cases_;    // signature -> ID
-  std::map<std::string, std::string> starts_;   // what the reason comes down to -> pool
+  std::map<std::string, std::string> starts_;   // essence of the reason -> pool
   std::map<std::string, std::string> reasons_;  // pool -> reason of the last case that failed on it
 };
 

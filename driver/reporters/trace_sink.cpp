@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Processes of the trace: the run, its slots, then a pool each. Threads of a pool:
+// The processes of the trace are the run, its slots, and each pool. A pool has these threads:
 constexpr int kRunProcess = 1;
 constexpr int kSlotsProcess = 2;
 constexpr int kFirstPool = 10;
@@ -45,7 +45,7 @@ std::int64_t micros(double milliseconds) {
   return std::llround(milliseconds * 1000);
 }
 
-// The phases with times in the order in which a case goes through them; others after them, by name.
+// Returns the phases with times, in the order in which a case goes through them. Other phases follow, by name.
 std::vector<std::pair<std::string, double>> in_order(const std::map<std::string, double>& timings_ms) {
   const auto place = [](const std::pair<std::string, double>& timing) {
     return std::ranges::find(case_phase::kOfACase, std::string_view{timing.first}) - case_phase::kOfACase.begin();
@@ -82,7 +82,7 @@ TraceSink::Micros TraceSink::note(double at_ms) {
   return at;
 }
 
-// The last ones are those that events are of.
+// Searches from the back: events belong to the latest pool of this ID.
 std::optional<std::size_t> TraceSink::find(const PoolId& id) const {
   for (std::size_t i = pools_.size(); i-- > 0;) {
     if (pools_[i].id.key == id.key && pools_[i].id.generation == id.generation) return i;
@@ -120,7 +120,7 @@ void TraceSink::on(const CaseStarted& event) {
   running_[event.index] = {.pool = *pool, .sent = at, .attempt = event.attempt, .id = event.id, .phases = {}};
 }
 
-// The pool of a case that is sent once more was lost.
+// Ends a try whose pool was lost: its case is sent once more.
 void TraceSink::end_try(const Running& run, Micros at) {
   TracedPool& pool = pools_[run.pool];
   pool.cases.push_back({.name = fmt::format("{} (attempt {})", run.id, run.attempt),
@@ -170,8 +170,8 @@ void TraceSink::on(const CaseFinished& event) {
   add_phases(on_pool, event, run, judged);
 }
 
-// They follow each other from the beginning of the case, shortened if they do not fit: the slowest of all ranks in each
-// phase may be another one.
+// Places the phases one after another from the beginning of the case. They are shortened if they do not fit, since the
+// slowest rank may be another one in each phase.
 std::vector<TraceSink::Span> TraceSink::phases_of(const std::map<std::string, double>& timings_ms,
                                                   const CaseFinished& event, Micros begin, Micros end) {
   const auto timings = in_order(timings_ms);
@@ -193,7 +193,8 @@ std::vector<TraceSink::Span> TraceSink::phases_of(const std::map<std::string, do
   return out;
 }
 
-// Those of each rank, or of the slowest where the worker tells no more; without any time, those that were told.
+// Adds the phases of each rank. If the worker does not send them, adds those of the slowest rank, and without any times
+// those that were reported during the case.
 void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) {
   const auto add = [&](int rank, std::vector<Span> spans) {
     if (spans.empty()) return;
@@ -220,7 +221,7 @@ void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Ru
   }
 }
 
-// Told at its end; the pool may have been sent other cases before it.
+// A replay is reported at its end. The pool may have been sent other cases before it.
 void TraceSink::on(const CaseReplayed& event) {
   const Micros at = note(*event.at_ms);
   const auto pool = event.pool ? find(*event.pool) : std::nullopt;
@@ -258,7 +259,7 @@ std::string TraceSink::document() const {
     if (*kind == 'X') {
       event["dur"] = span.end - span.begin;
     } else {
-      event["s"] = "t";  // a mark on its thread alone
+      event["s"] = "t";  // scope of the mark: its thread
     }
     Json arguments = Json::object();
     for (const auto& [name, value] : span.arguments) arguments[name] = value;
@@ -281,7 +282,7 @@ std::string TraceSink::document() const {
     const std::string kind = run_.device == "cuda" ? "GPU slot" : "slot";
     events.push_back(named("thread_name", kSlotsProcess, slot + 1, fmt::format("{} {}", kind, slot)));
     for (std::size_t i = 0; i < held.size(); ++i) {
-      // A pool gives its slots back when it begins to end.
+      // A pool gives its slots back as soon as it begins to end.
       const Micros next = i + 1 < held.size() ? held[i + 1]->spawned : end_of(*held[i]);
       add({.name = pool_name(held[i]->id),
            .category = "slot",

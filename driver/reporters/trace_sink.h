@@ -1,4 +1,4 @@
-// The run as a trace for chrome://tracing and ui.perfetto.dev (docs/reports.md says what its tracks are).
+// Writes the run as a trace for chrome://tracing and ui.perfetto.dev (docs/reports.md describes its tracks).
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace cp_pool {
 
-// What the file begins with.
+// The file begins with this text.
 inline constexpr std::string_view kRunTraceStart = R"({"displayTimeUnit":"ms","otherData":{"writer":"cp-pool")";
 
 class TraceSink : public EventSink {
  public:
-  // Proves that the file can be written. Throws OutputError.
+  // Checks that the file can be written. Throws OutputError.
   explicit TraceSink(std::filesystem::path path);
 
-  // Events that do not say when they happened, of earlier versions, are passed over. Writes the file on run_finished,
+  // Takes an event; events without a time, which earlier versions wrote, are ignored. Writes the file on run_finished,
   // interrupted or not. Throws OutputError.
   void on_event(const Event& event) override;
 
  private:
   static constexpr int kSlowest = -1;
 
-  // All times are microseconds of the run's clock, since its beginning.
+  // All times are microseconds of the run's clock, from its beginning.
   using Micros = std::int64_t;
 
   struct Span {
@@ -45,18 +45,18 @@ class TraceSink : public EventSink {
     PoolId id;
     std::vector<int> slots;
     Micros spawned = 0;
-    std::optional<Micros> ready;              // none: it never was
-    std::optional<Micros> retired;            // none: the run ended before
-    std::string why;                          // it ended
-    std::vector<Span> cases;                  // and their tries before the last, and diagnoses
-    std::map<int, std::vector<Span>> phases;  // by rank; those of kSlowest are not those of one rank
+    std::optional<Micros> ready;              // nullopt if it never was
+    std::optional<Micros> retired;            // nullopt if the run ended before
+    std::string why;                          // why it ended
+    std::vector<Span> cases;                  // cases, earlier tries of cases, and diagnoses
+    std::map<int, std::vector<Span>> phases;  // by rank; kSlowest holds those of the slowest rank of each phase
   };
   struct Running {
     std::size_t pool = 0;
     Micros sent = 0;
     int attempt = 1;
     std::string id;
-    std::vector<std::pair<double, std::string>> phases;  // that were told, by milliseconds since it was sent
+    std::vector<std::pair<double, std::string>> phases;  // reported phases, with milliseconds since the case was sent
   };
 
   void on(const PoolSpawned& event);
@@ -80,8 +80,8 @@ class TraceSink : public EventSink {
   RunStarted run_;
   std::vector<TracedPool> pools_;
   std::map<std::size_t, Running> running_;  // by index
-  std::vector<Span> marks_;                 // of no length: pauses, and cases that no pool ran
-  Micros end_ = 0;                          // of the last event
+  std::vector<Span> marks_;                 // without a length: pauses, verdicts, and cases that no pool ran
+  Micros end_ = 0;                          // time of the last event
 };
 
 }  // namespace cp_pool

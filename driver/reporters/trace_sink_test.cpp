@@ -23,7 +23,7 @@ using test::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::SizeIs;
 
-// The tracks of the file, after check_trace.py held it against what the viewers read.
+// Returns the tracks of the file. check_trace.py also checks the file against the format that viewers read.
 json tracks_of(const std::vector<Event>& events) {
   const TemporaryFolder folder;
   TraceSink sink{folder / "trace.json"};
@@ -70,7 +70,7 @@ TEST(RunTrace, ATrackHasThePoolItsStartItsCasesAndADiagnosis) {
   EXPECT_EQ(tracks["run/run"], json::parse(R"([["run", "te-flash", 0, 510000]])"));
 }
 
-// 60 + 60 ms of the slowest ranks are in 100 ms; the order is that of a case.
+// The slowest ranks' 60 + 60 ms have to fit into 100 ms, in the order of a case.
 TEST(RunTrace, PhasesStandInOrderAndWithinTheirCase) {
   CaseFinished pass = test::finished(0, "a", CaseOutcome::pass);
   pass.timings_ms = {{"backward", 60}, {"forward", 60}, {"diagnosis", 5}};

@@ -1,4 +1,4 @@
-// Verdicts on failures (--triage), and the replays that they rest on, as texts for people.
+// Texts for people about verdicts on failures (--triage) and the replays behind them.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace cp_pool {
 
-// "STATE_LEAK (2 of 2), by ID"; "REAL (2 of 3)".
+// Returns "STATE_LEAK (2 of 2), by ID" or "REAL (2 of 3)".
 std::string verdict_line(const Verdict& verdict);
 
-// "verdict: REAL (2 of 3)", and the evidence below it, a sentence a line. Each line ends in a newline.
+// Returns "verdict: REAL (2 of 3)", and below it the evidence, one sentence a line. Each line ends with a newline.
 std::string verdict_text(const Verdict& verdict);
 
-// "replay 3: passes alone: ID", "replay 4: crash after 7 cases, from FIRST on: ID".
+// Returns "replay 3: pass alone: ID" or "replay 4: crash after 7 cases, from FIRST on: ID".
 std::string replay_text(const CaseReplayed& event);
 
 }  // namespace cp_pool

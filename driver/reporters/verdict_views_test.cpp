@@ -1,4 +1,4 @@
-// What each report says of tries and verdicts.
+// Tests what each report says about tries and verdicts.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -101,7 +101,7 @@ TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails)
   EXPECT_THAT(text, HasSubstr("flaky: crash, then pass on try 2"));
   EXPECT_THAT(text, HasSubstr("| the same as `bad`; STATE\\_LEAK (2 of 2), by culprit/id |\n"));
   EXPECT_THAT(text, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
-  EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // it has the details of 'bad'
+  EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // its details are those of 'bad'
 
   const TemporaryFolder folder;
   MarkdownSink sink{folder / "m"};

@@ -1,4 +1,4 @@
-// Writes text to XML nodes, for JUnit and the HTML page. Texts are clean (worker/protocol/text_clean.h): they hold no
+// Writes text to XML nodes, for JUnit and the HTML pages. Texts are clean (worker/protocol/text_clean.h): they hold no
 // character that XML forbids.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace cp_pool {
 
 void set(pugi::xml_node node, const char* name, const std::string& value);
 
-// A child with that text.
+// Appends a child with that text, and returns it.
 pugi::xml_node append_text(pugi::xml_node parent, const char* name, const std::string& text);
 
 }  // namespace cp_pool

@@ -32,9 +32,8 @@ class Configured : public ::testing::Test {
   Configured() { std::filesystem::current_path(folder_.path()); }
   ~Configured() override {
     std::filesystem::current_path(before_);
-    while (!variables_.empty())
-      variables_.pop_back();  // in reverse, so that a variable that was set twice gets its
-                              // first value back
+    // In reverse, so that a variable that was set twice gets its first value back.
+    while (!variables_.empty()) variables_.pop_back();
   }
 
   void write(const std::string& text) const { test::write_file(folder_.path() / "cp-pool.toml", text); }

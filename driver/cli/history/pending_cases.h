@@ -25,11 +25,8 @@ class PendingCases {
     if (left != times_.end() && --left->second == 0) times_.erase(left);
   }
 
-  [[nodiscard]] const std::map<std::string, std::size_t>& times() const {
-    return times_;
-  }  // by ID: how often it is
-     // still to run, at least
-     // once
+  // By ID: how often the case is still to run, at least once.
+  [[nodiscard]] const std::map<std::string, std::size_t>& times() const { return times_; }
 
   [[nodiscard]] std::size_t runs() const { return runs_; }  // how often each case runs
 

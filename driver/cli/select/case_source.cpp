@@ -44,7 +44,8 @@ NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const
           .rerun = rerun_of_id(program, selected, edits, execution)};
 }
 
-// A shipped matrix has the name of its suite, with which an ID begins: the others need not be expanded.
+// Looks in the shipped matrix that is named like the suite with which the ID begins, so that the others need not be
+// expanded.
 std::optional<SelectedCase> look_up_in_its_suite(const std::string& id, SelectionOptions options) {
   const std::string suite = id.substr(0, id.find('/'));
   if (std::ranges::count(shipped_matrices(), suite) == 0) return std::nullopt;
@@ -64,7 +65,7 @@ NamedCase case_of_json(const std::string& text, const Edits& edits, const Execut
 }
 
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
-  options.filters = {"*"};  // the optional cases, too
+  options.filters = {"*"};  // includes the optional cases
   if (options.matrices.empty()) {
     if (auto found = look_up_in_its_suite(id, options)) return *std::move(found);
     options.matrices = shipped_matrices();

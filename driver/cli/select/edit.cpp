@@ -31,7 +31,7 @@ Edit read_edit(const std::string& text) {
   return {.field = field, .value = std::string_view{text}.substr(equals + 1)};
 }
 
-// Text that is no JSON is a name; JSON is read as strictly as in a file.
+// Text that is no JSON is taken for a name. JSON is read as strictly as in a file.
 Json as_json(std::string_view text, std::string_view source) {
   if (text == "none") return nullptr;
   const auto parse = [&](const std::string& json) {
@@ -46,7 +46,7 @@ Json as_json(std::string_view text, std::string_view source) {
 
 Json value_for(const CaseField& field, std::string_view text, std::string_view source) {
   using Kind = CaseField::Kind;
-  // A name that happens to be a number (a suite called 1) is still a name, and a number may be a list of one.
+  // A name that looks like a number (a suite called 1) is still a name, and a number may stand for a list of one.
   const bool is_name = field.kind == Kind::text || field.kind == Kind::name;
   if (is_name && text.find_first_not_of("0123456789.eE+-") == std::string_view::npos) return text;
   Json value = as_json(text, source);
@@ -54,11 +54,11 @@ Json value_for(const CaseField& field, std::string_view text, std::string_view s
   return value;
 }
 
-// The value that the edit gives its field, as a case writes it.
+// Returns the field with its new value in the form that a case has in JSON.
 search::FixedField fixed_field(const std::string& text) {
   const Edit edit = read_edit(text);
   const std::string source = fmt::format("--set {}", text);
-  Case c;  // takes the value, to see that the field can have it
+  Case c;  // reads the value, which checks it
   edit.field->read(value_for(*edit.field, edit.value, source), JsonPlace{source}.key(edit.field->name), c);
   return {.field = edit.field, .value = edit.field->write(c)};
 }

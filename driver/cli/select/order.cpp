@@ -46,7 +46,7 @@ std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order) 
   std::iota(indices.begin(), indices.end(), std::size_t{0});
   if (order.kind == Order::Kind::reverse) std::ranges::reverse(indices);
   if (order.kind == Order::Kind::shuffle) {
-    // Fisher-Yates by hand: what std::shuffle and the distributions draw differs between libraries.
+    // Fisher-Yates by hand, since std::shuffle and the standard distributions draw other numbers in other libraries.
     std::mt19937_64 engine{order.seed.value()};
     for (std::size_t i = count; i > 1; --i) std::swap(indices[i - 1], indices[engine() % i]);
   }

@@ -16,21 +16,21 @@ namespace cp_pool {
 struct Order {
   enum class Kind { listed, reverse, shuffle, history };
   Kind kind = Kind::listed;
-  std::optional<std::uint64_t> seed = std::nullopt;  // of a shuffle; none = a new one each time
-  std::filesystem::path events = {};                 // of a history: an earlier run's; empty: the recorded runs
+  std::optional<std::uint64_t> seed = std::nullopt;  // of a shuffle; nullopt means a new one each time
+  std::filesystem::path events = {};  // of a history: the events file of an earlier run; empty means the recorded runs
 };
 
-// "listed", "reverse", "shuffle", "shuffle:SEED", "history", "history:FILE"; nullopt for anything else.
+// Reads "listed", "reverse", "shuffle", "shuffle:SEED", "history" or "history:FILE". Returns nullopt for anything else.
 std::optional<Order> parse_order(std::string_view text);
 
-// The text that gives the same order again: a shuffle without a seed gets one here.
+// Returns the text that gives the same order again. A shuffle without a seed gets one here.
 std::string fix_seed(Order& order);
 
-// The order of count things as indices; of a history history/case_history.h knows it. A shuffle needs its seed, and the
-// same seed gives the same order everywhere.
+// Returns the order of `count` items as indices; for `history` see history/case_history.h. A shuffle needs its seed;
+// the same seed gives the same order on every machine.
 std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order);
 
-// The items at these indices, in their order.
+// Returns the items at these indices, in the order of the indices.
 template <typename Item>
 std::vector<Item> put_in_order(std::vector<Item> items, const std::vector<std::size_t>& indices) {
   std::vector<Item> out;

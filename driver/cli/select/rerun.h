@@ -1,4 +1,4 @@
-// The commands that rerun one case alone, or all that failed, as the user would type them.
+// The commands that rerun one case, or all cases that failed, as the user would type them.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,25 @@
 
 namespace cp_pool {
 
-// program: as it was called (argv[0]).
+// `program` is argv[0], here and below.
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options);
 
-// The command that reruns all cases that fail in a run; nullopt without an --events file that can be read afterwards.
+// Returns the command that reruns all cases that fail in a run; nullopt without an --events file that can be read
+// afterwards.
 std::optional<std::string> rerun_of_failed(const std::string& program, const SelectionOptions& selection,
                                            const ExecutionOptions& options);
 
-// The next three are of submit; edits as given with --set.
+// The next three are for submit. `edits` are the values of --set.
 std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,
                         const ExecutionOptions& options);
 
 std::string rerun_of_file(const std::string& program, const std::string& file, const std::vector<std::string>& edits,
                           const ExecutionOptions& options);
 
-// A case that came on stdin: the command carries the case itself, edited already.
+// For a case that came on stdin: the command holds the case itself, with its edits applied.
 std::string rerun_of_json(const std::string& program, std::string_view case_json, const ExecutionOptions& options);
 
-// As rerun_of_failed, for cases that came on stdin.
+// Like rerun_of_failed, for cases that came on stdin.
 std::optional<std::string> rerun_of_failed_stream(const std::string& program, const ExecutionOptions& options);
 
 }  // namespace cp_pool

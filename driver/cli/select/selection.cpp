@@ -110,7 +110,7 @@ std::string nothing_selected(const SelectionOptions& options) {
     other.matrices = {name};
     try {
       if (!select_cases(other).cases.empty()) others.push_back(name);
-    } catch (const CommandError&) {  // it has no such size
+    } catch (const CommandError&) {  // the matrix has no such size
       continue;
     }
   }

@@ -19,20 +19,20 @@ struct SelectedCase {
 
 struct Selection {
   std::vector<SelectedCase> cases;        // in the order of the matrices
-  std::vector<std::string> idle_filters;  // those that select no case at all: "the filter 'x'", "-k 'x'"
-  std::set<std::string> unknown_ids;      // of SelectionOptions::ids those that no matrix has
-  std::string title;                      // of the matrices: "te-flash, te-fused"
+  std::vector<std::string> idle_filters;  // filters that select no case: "the filter 'x'", "-k 'x'"
+  std::set<std::string> unknown_ids;      // members of SelectionOptions::ids that no matrix has
+  std::string title;                      // the names of the matrices: "te-flash, te-fused"
 };
 
-// Without filters and IDs: every case but the optional ones. Throws CommandError (bad_input) for a bad matrix, case or
-// filter.
+// Selects cases; without filters and IDs, all but the optional ones. Throws CommandError (bad_input) for a bad matrix,
+// case or filter.
 Selection select_cases(const SelectionOptions& options);
 
-// The files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
-std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // no matrix = all shipped ones
+// Returns the files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
+std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // all shipped ones if none is named
 
-// The error text for options that select no case: "no case of quick is selected", and which other shipped matrices have
-// some.
+// Returns the error for options that select no case: "no case of quick is selected", and the other shipped matrices
+// that have selected cases.
 std::string nothing_selected(const SelectionOptions& options);
 
 }  // namespace cp_pool

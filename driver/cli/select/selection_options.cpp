@@ -20,7 +20,7 @@ std::string matrix_from_folder(const std::string& text, const std::filesystem::p
   return path.has_parent_path() || path.extension() == ".json" ? path_from_folder(text, folder) : text;
 }
 
-// greedy: one --matrix may take several values.
+// If `greedy`, one --matrix may take several values.
 void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& help,
                   const std::optional<std::string>& default_matrix) {
   options.size = kDefaultSize;

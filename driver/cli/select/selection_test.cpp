@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Cases on 2 and on 4 ranks; the latter are optional.
+// A matrix of cases on 2 ranks and optional cases on 4 ranks.
 class OptionalCases : public ::testing::Test {
  protected:
   OptionalCases() {

@@ -13,10 +13,10 @@ namespace cp_pool {
 
 namespace {
 
-constexpr double kOfEveryCase = 1e10;    // operations: the cost of the smallest case
-constexpr std::size_t kUnitsAShard = 4;  // units to deal out to each shard: with fewer, shards are uneven
+constexpr double kOfEveryCase = 1e10;    // operations: added for every rank of a case, whatever its size
+constexpr std::size_t kUnitsAShard = 4;  // per shard at least; with fewer, shards would be uneven
 
-// A rough estimate of a case's cost. It ignores the mask: the reference and most of the checks compute all pairs.
+// Estimates the cost of a case, roughly. The mask is ignored, as the reference and most checks compute all pairs.
 double cost(const Case& c) {
   const double pairs = static_cast<double>(c.batch) * static_cast<double>(c.heads) * static_cast<double>(c.seqlen_q) *
                        static_cast<double>(c.seqlen_kv);
@@ -28,7 +28,8 @@ struct Unit {
   std::vector<std::size_t> cases;
 };
 
-// Of each case. One whose time is not known counts as the others do for their estimates.
+// Returns the cost of each case. The estimate of a case without a known time is scaled as the other cases took,
+// compared with their estimates.
 std::vector<double> costs_of(const std::vector<const MatrixCase*>& cases, const CaseTimes& times) {
   std::vector<double> costs;
   costs.reserve(cases.size());
@@ -49,7 +50,7 @@ std::vector<double> costs_of(const std::vector<const MatrixCase*>& cases, const 
   return costs;
 }
 
-// by_problem: cases that share expected results are one unit, else each is.
+// Makes units of cases. If `by_problem`, cases that share expected results are one unit, else each case is one.
 std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const std::vector<double>& costs,
                            bool by_problem) {
   std::vector<Unit> units;
@@ -65,7 +66,7 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const st
   return units;
 }
 
-// A problem that costs more than a shard's part would make that shard the last to end.
+// Splits units that cost more than a shard's part, since their shard would be the last to end.
 std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<double>& costs,
                                   std::size_t shards) {
   const double total =
@@ -101,9 +102,9 @@ std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, s
   const std::vector<double> costs = costs_of(cases, times);
   std::vector<Unit> units = split_dear_ones(units_of(cases, costs, true), costs, shards);
   if (units.size() / kUnitsAShard < shards) units = units_of(cases, costs, false);
-  // The dearest first, each to the shard that has the least so far.
+  // Deals out the most expensive unit first, each to the shard with the least cost so far.
   std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::cost);
-  // No more than there are units: N is the user's.
+  // The user chooses the number of shards, so memory is used for no more than there are units.
   std::vector<double> load(std::min(shards, units.size()), 0);
   std::vector<std::size_t> shard_of(cases.size());
   for (const Unit& unit : units) {

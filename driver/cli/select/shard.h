@@ -1,4 +1,4 @@
-// Which cases are those of one job of a CI: `--shard K/N`.
+// Deals out cases to the jobs of a CI: `--shard K/N`.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ struct Shard {
   std::size_t count = 1;
 };
 
-// "2/4"; nullopt for anything that is no part of a whole.
+// Reads "2/4". Returns nullopt unless it is one of the N parts.
 std::optional<Shard> parse_shard(std::string_view text);
 
-// How long cases took in an earlier run.
+// The durations of cases in an earlier run.
 struct CaseTimes {
   std::map<std::string, double> ms;  // by ID
-  std::string hash;                  // of these: jobs that deal out by the same times show the same
+  std::string hash;                  // a hash of `ms`, shown so that jobs with the same times can be recognised
 };
 
-// The shard (from 0) of each case. The same list gives the same shards everywhere. They are alike in what they cost, by
-// a rough estimate or, where it is known, by the time that they took; and cases that share their expected results stay
-// together where that leaves enough to deal out.
+// Returns the shard (from 0) of each case. The same list gives the same shards on every machine. Shards cost about the
+// same, by a rough estimate or by the durations in `times`. Cases that share their expected results stay together if
+// that leaves enough units to deal out.
 std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards,
                                   const CaseTimes& times = {});
 

@@ -31,7 +31,7 @@ std::vector<std::size_t> dealt(const std::vector<MatrixCase>& cases, std::size_t
   return deal_out(pointers, shards);
 }
 
-// A matrix as Transformer Engine's: models, dtypes, and for each of them the communication types.
+// Returns cases as in Transformer Engine's matrices: models, dtypes, and the communication types for each of them.
 std::vector<MatrixCase> matrix_of(int models) {
   std::vector<MatrixCase> cases;
   for (int model = 0; model < models; ++model) {
@@ -67,7 +67,7 @@ TEST(DealOut, CasesOfOneModelAndDtypeStayTogether) {
 TEST(DealOut, ADearModelIsNotJoinedByAsManyOthers) {
   const std::vector<MatrixCase> cases = matrix_of(12);
   const std::vector<std::size_t> shards = dealt(cases, 2);
-  // The two dtypes of model 0 cost as much as ten of the others each: one for each shard.
+  // Each of the two dtypes of model 0 costs as much as ten of the others, so each shard gets one of them.
   EXPECT_NE(shards[0], shards[4]);
   EXPECT_EQ(std::ranges::count(shards, 0U), std::ranges::count(shards, 1U));
 }
@@ -76,7 +76,7 @@ TEST(DealOut, AModelThatCostsMoreThanAShardIsSplit) {
   const std::vector<MatrixCase> cases = matrix_of(40);
   constexpr std::size_t kShards = 20;
   const std::vector<std::size_t> shards = dealt(cases, kShards);
-  // Of model 0 each dtype costs some ten of the others, and a shard's part is some five.
+  // Each dtype of model 0 costs about ten of the others, and a shard's part is about five.
   EXPECT_GT(std::set(shards.begin(), shards.begin() + 4).size(), 1U);
   EXPECT_EQ(std::set(shards.begin() + 8, shards.begin() + 12).size(), 1U) << "that of model 1 is not";
 }
@@ -90,7 +90,7 @@ TEST(DealOut, OfFewModelsEachCaseIsDealtOutByItself) {
   std::vector<std::size_t> sizes;
   for (const auto& [shard, of_shard] : ranks) sizes.push_back(of_shard.size());
   EXPECT_THAT(sizes, ElementsAre(2, 2, 2, 2));
-  // A case of four ranks costs more: no shard gets both.
+  // A case of four ranks costs more, so no shard gets two of them.
   for (const auto& [shard, of_shard] : ranks) EXPECT_LE(of_shard.count(4), 1U) << shard;
 }
 
@@ -105,7 +105,7 @@ TEST(DealOut, RecordedTimesCountMoreThanTheEstimate) {
   for (const MatrixCase& c : cases) pointers.push_back(&c);
   const std::vector<std::size_t> shards = deal_out(pointers, 2, times);
   EXPECT_EQ(std::ranges::count(shards, shards[3]), 1) << "it takes as long as all others";
-  times.ms.erase("3");  // now an estimate, on the scale of the others
+  times.ms.erase("3");  // now its estimate counts, on the scale of the others
   const std::vector<std::size_t> guessed = deal_out(pointers, 2, times);
   EXPECT_NEAR(static_cast<double>(std::ranges::count(guessed, 0U)), 4, 1);
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kHashDigits = 10;  // among a hundred thousand cases two share a hash with a probability of 0.5 %
 constexpr std::size_t kLongestId = 1000;
 
-// A hash of the fields that do not have their default, so that a field of a later version changes no hash.
+// Returns a hash of the fields that differ from their default, so that a new field in a later version changes no hash.
 std::string short_hash(const Case& c) {
   const Case by_default;
   Json special = Json::object();
@@ -40,7 +40,7 @@ std::string given_id(const Json& json, const JsonPlace& place) {
   return id;
 }
 
-// "/heads=8" for each field that was edited.
+// Returns "/heads=8" for each field that was edited.
 std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
   std::string parts;
   std::vector<const CaseField*> seen;

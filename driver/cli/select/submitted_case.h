@@ -15,13 +15,13 @@ struct SubmittedCase {
   Case c;
 };
 
-// json: the fields of a case, and an "id" if the client has one for it; or an object of `cp-pool list --json`, whose
-// "case" is meant. `edits` are made first (edit.h). The ID is the given one, with what was edited behind it; else that
-// of the fields (case_id.h) with what was edited and a short hash, so that cases which differ in any field differ in
-// their ID. Throws CaseError naming source.
+// Reads a case. `json` holds its fields and perhaps an "id", or is an object of `cp-pool list --json`, whose "case" is
+// read. `edits` are applied first (edit.h). The ID is the given one followed by the edited fields. Without one, the ID
+// consists of the fields (case_id.h), the edited fields and a short hash, so that cases that differ in any field have
+// different IDs. Throws CaseError that names `source`.
 SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
 
-// What read_submitted_case reads as the same case.
+// Returns JSON that read_submitted_case reads as the same case.
 Json to_json(const SubmittedCase& submitted);
 
 }  // namespace cp_pool

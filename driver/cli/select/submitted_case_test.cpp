@@ -72,7 +72,7 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
     ASSERT_NE(field, nullptr) << edit;
     try {
       edited = submitted(json.dump(), {edit}).c;
-    } catch (const std::exception&) {  // layout=bshd has no padding
+    } catch (const std::exception&) {  // layout=bshd allows no padding
       json["pad_between_seqs"] = false;
       edited = submitted(json.dump(), {edit}).c;
     }

@@ -65,7 +65,7 @@ struct LineEditor::Parts {
   bool interrupted = false;
   EditLine* editor = nullptr;
   History* history = nullptr;
-  // The terminal once more, without waits: Ctrl-C discards what was typed, also between a poll that sees it and the
+  // The terminal, opened again as non-blocking: Ctrl-C discards typed input, also between a poll that sees it and the
   // read.
   UniqueFd input{::open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
 
@@ -75,8 +75,8 @@ struct LineEditor::Parts {
     return *static_cast<Parts*>(out);
   }
 
-  // Waits for a byte with SIGINT let through, which is blocked at all other times that a line is edited: so it is never
-  // missed between a look at it and the wait. False: interrupted.
+  // Waits for a byte while SIGINT is let through. SIGINT is blocked at all other times while a line is edited, so none
+  // is missed between a check and the wait. Returns false if interrupted.
   static bool wait_for_input() {
     sigset_t with_interrupts;
     ::sigprocmask(SIG_SETMASK, nullptr, &with_interrupts);
@@ -88,7 +88,7 @@ struct LineEditor::Parts {
     return false;
   }
 
-  // The next character: 1, or 0 at the end of the input, or -1.
+  // Reads the next character. Returns 1, or 0 at the end of the input, or -1 on an error or an interrupt.
   static int get_character(EditLine* editor, wchar_t* out) {
     std::mbstate_t state{};
     for (;;) {
@@ -107,7 +107,7 @@ struct LineEditor::Parts {
       const std::size_t used = std::mbrtowc(out, &byte, 1, &state);
       if (used == kIncomplete) continue;
       if (used != kBad) return 1;
-      state = {};  // no character of this locale: passed over
+      state = {};  // no character of this locale, so it is skipped
     }
   }
 
@@ -132,7 +132,7 @@ struct LineEditor::Parts {
 
 LineEditor::LineEditor(Complete complete) : parts_(std::make_unique<Parts>()) {
   parts_->complete = std::move(complete);
-  std::setlocale(LC_CTYPE, "");  // what bytes a character has
+  std::setlocale(LC_CTYPE, "");  // for the bytes of characters
   parts_->history = history_init();
   parts_->editor = el_init("cp-pool", stdin, stdout, stderr);
   if (parts_->history == nullptr || parts_->editor == nullptr) throw std::runtime_error("libedit does not start");
@@ -164,7 +164,7 @@ LineEditor::Read LineEditor::read(const std::string& prompt) {
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
   ::sigprocmask(SIG_BLOCK, &interrupt, &before);
-  // Before the prompt is shown: a Ctrl-D that the terminal took before that would be no key but the end of a line.
+  // Done before the prompt is shown: until then the terminal takes a Ctrl-D for the end of a line and not for a key.
   el_set(parts_->editor, EL_PREP_TERM, 1);
   int count = 0;
   const char* const line = el_gets(parts_->editor, &count);

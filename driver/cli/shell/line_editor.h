@@ -1,4 +1,4 @@
-// Lines that are typed on a terminal: edited, completed, and found again (libedit).
+// Reads lines that are typed on a terminal, with editing, completion and history (libedit).
 #pragma once
 
 #include <csignal>
@@ -12,8 +12,8 @@
 
 namespace cp_pool {
 
-// While it lives, Ctrl-C ends neither the program nor a command that does not handle it. A run of cases has a handler
-// of its own; whoever runs one calls renew() when it is over.
+// While it exists, Ctrl-C ends neither the program nor a command that does not handle SIGINT. A run of cases installs a
+// handler of its own, so whoever runs one has to call renew() afterwards.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -22,7 +22,7 @@ class InterruptGuard {
   ~InterruptGuard();
 
   static void renew();
-  // Whether Ctrl-C was pressed since it was last asked.
+  // Returns whether Ctrl-C was pressed since the last call.
   static bool take();
 
  private:
@@ -31,10 +31,10 @@ class InterruptGuard {
 
 class LineEditor {
  public:
-  // Gives what may stand in place of the last word of the line up to the cursor.
+  // Returns the candidates for the last word of the line up to the cursor.
   using Complete = std::function<std::vector<Candidate>(const std::string& typed)>;
 
-  // On stdin and stdout, which have to be terminals, under an InterruptGuard. Throws std::runtime_error.
+  // Uses stdin and stdout, which have to be terminals, under an InterruptGuard. Throws std::runtime_error.
   explicit LineEditor(Complete complete);
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
@@ -47,7 +47,7 @@ class LineEditor {
   };
   Read read(const std::string& prompt);
 
-  // Makes it the last one that the arrow keys and Ctrl-R find.
+  // Appends the line to the history of the arrow keys and Ctrl-R.
   void remember(const std::string& line);
 
  private:
@@ -55,11 +55,11 @@ class LineEditor {
   std::unique_ptr<Parts> parts_;
 };
 
-// What all candidates begin with.
+// Returns the longest text that all candidates begin with.
 std::string common_beginning(const std::vector<Candidate>& candidates);
 
-// The candidates in columns, as a list above the prompt; behind the last '/' only, where all have the same before it.
-// Lines.
+// Returns the candidates in lines of several columns, for a list above the prompt. The part up to the last '/' that all
+// of them share is left out.
 std::string candidate_columns(const std::vector<Candidate>& candidates, std::size_t columns);
 
 }  // namespace cp_pool

@@ -18,18 +18,18 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kMostOfACell = 48;
-constexpr const char* kNothing = "-";  // of something that only one of the two has
+constexpr const char* kNothing = "-";  // where only one of the two has a value
 
 struct Row {
   std::string name;
   std::string before;
   std::string now;
-  std::string ratio;  // now / before; empty: it has none
+  std::string ratio;  // now / before; empty if there is none
 };
 
 struct Table {
   std::vector<Row> rows;
-  std::vector<std::string> same;  // what has no row because it does not differ
+  std::vector<std::string> same;  // parts that do not differ and have no row
 
   void add(std::string name, std::string before, std::string now) {
     if (before != now) rows.push_back({std::move(name), std::move(before), std::move(now), ""});
@@ -64,7 +64,7 @@ Texts texts_of(const std::vector<protocol::RankResult>& ranks) {
   return out;
 }
 
-// Rows in the order of tensors. Gives how many are equal.
+// Adds rows in the order of tensors. Returns how many texts are equal.
 std::size_t compare_texts(const Texts& before, const Texts& now, Table& table) {
   Texts all = before;
   all.insert(now.begin(), now.end());

@@ -1,4 +1,4 @@
-// What differs between two results: `diff` of cp-pool shell.
+// Compares two results: `diff` of cp-pool shell.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace cp_pool {
 
-// A table of what differs: fields of the case, outcome, reason, backend, checks with error and bound, hashes of
-// outputs; and the times, with their ratio. Below it, what is the same. Lines.
+// Returns a table, as lines. It has the differences in fields of the case, outcome, reason, backend, checks with error
+// and bound, and hashes of outputs, and the times with their ratio. A line below it names what is the same.
 std::string result_diff(const CaseFinished& before, const CaseFinished& now);
 
 }  // namespace cp_pool

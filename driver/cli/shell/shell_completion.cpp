@@ -17,7 +17,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// What was typed before the last word, and the last word itself.
+// The complete words of the typed text, and its last word.
 struct TypedLine {
   Words before;
   std::string last;
@@ -36,7 +36,7 @@ void offer_verbs(const std::string& typed, std::vector<Candidate>& out) {
   }
 }
 
-// There are thousands of IDs. Those that go on alike are one candidate, which ends at their next '/'.
+// Folds IDs that continue alike into one candidate that ends at their next '/', because there are thousands of IDs.
 void fold_ids(std::size_t typed, std::vector<Candidate>& words) {
   if (words.size() == 1) return;
   for (Candidate& candidate : words) {
@@ -64,7 +64,7 @@ void offer_files(const std::string& typed, std::vector<Candidate>& out) {
   }
 }
 
-// A command line of cp-pool in whose place the words of the shell stand.
+// Returns the command line of cp-pool whose completions are those of the line of the shell.
 Words command_line_for(ShellVerb verb, const TypedLine& typed, const ShellContext& context) {
   Words words;
   const auto add = [&](const Words& more) { words.insert(words.end(), more.begin(), more.end()); };
@@ -116,7 +116,7 @@ std::vector<Candidate> shell_candidates(const std::string& typed, const ShellCon
                                         const AskCandidates& ask) {
   TypedLine line = read_typed(typed);
   std::vector<Candidate> out;
-  ShellVerb verb = ShellVerb::submit;  // of a line that begins with a case
+  ShellVerb verb = ShellVerb::submit;  // the verb of a line that begins with a case
   if (line.before.empty()) {
     offer_verbs(line.last, out);
   } else {
@@ -140,9 +140,9 @@ std::vector<Candidate> shell_candidates(const std::string& typed, const ShellCon
     if (more.files) offer_files(line.last, more.words);
     std::ranges::move(more.words, std::back_inserter(out));
   };
-  // A case may be given by its fields as well.
+  // A case may also be given by its fields.
   if (begins_a_case && !is_field_word(line.last)) add({"submit", "x", "--set", line.last});
-  // Alone at the beginning of a line, where everything may stand, files and options would be in the way.
+  // At the beginning of an empty line, where everything may stand, files and options would crowd the list.
   const bool anything = typed.find_first_not_of(" \t") == std::string::npos;
   if (const Words words = command_line_for(verb, line, context); !words.empty() && !anything) add(words);
   fold_ids(line.last.size(), out);

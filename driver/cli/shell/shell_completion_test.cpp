@@ -23,7 +23,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-// As the shell asks, in a folder without files.
+// Asks for completions as the shell does, in a folder without files.
 class ShellCompletion : public ::testing::Test {
  protected:
   ShellCompletion() : before_(std::filesystem::current_path()) { std::filesystem::current_path(folder.path()); }

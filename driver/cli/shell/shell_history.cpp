@@ -22,7 +22,7 @@ namespace {
 
 constexpr mode_t kOwnerOnlyHistory = 0600;
 
-// Two shells may write at once: each line goes to the end of the file in one piece.
+// Writes the text in one piece, at the end of the file with O_APPEND, because two shells may write at once.
 void write_history(const std::filesystem::path& file, int flags, const std::string& text) {
   const UniqueFd fd{::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, kOwnerOnlyHistory)};
   if (!fd) {
@@ -49,7 +49,7 @@ ShellHistory::ShellHistory(std::filesystem::path file) : file_(std::move(file)) 
   try {
     write_history(file_, O_TRUNC, fmt::format("{}\n", fmt::join(lines_, "\n")));
   } catch (const OutputError&) {
-    return;  // the next line that is added says it
+    return;  // reported when the next line is added
   }
 }
 
@@ -58,7 +58,7 @@ std::string ShellHistory::add(const std::string& line) {
   lines_.push_back(line);
   if (lost_) return "";
   try {
-    std::error_code ignored;  // of a folder that cannot be made, the file says why
+    std::error_code ignored;  // if the folder cannot be made, the error of the file says why
     std::filesystem::create_directories(file_.parent_path(), ignored);
     write_history(file_, O_APPEND, line + '\n');
   } catch (const OutputError& e) {

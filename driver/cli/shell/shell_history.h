@@ -1,5 +1,5 @@
-// The lines that were typed into `cp-pool shell`, from one shell to the next: a file, a line each, which its user alone
-// can read.
+// The lines that were typed into `cp-pool shell`, kept for the next shell. The file has one line each, and only its
+// user can read it.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@ namespace cp_pool {
 
 inline constexpr std::size_t kMostShellHistory = 1000;
 
-// cp-pool/shell_history in $XDG_STATE_HOME, else ~/.local/state; nullopt: there is no home either.
+// Returns cp-pool/shell_history in $XDG_STATE_HOME, or else in ~/.local/state; nullopt if there is no home either.
 std::optional<std::filesystem::path> shell_history_file();
 
 class ShellHistory {
  public:
-  // Reads the last kMostShellHistory lines of the file. One that cannot be read has none.
+  // Reads the last kMostShellHistory lines of the file; none if it cannot be read.
   explicit ShellHistory(std::filesystem::path file);
 
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
 
-  // Adds the line to the file at once, unless it repeats the last. Returns what is wrong with the file, once; else an
-  // empty text.
+  // Appends the line to the file at once, unless it repeats the last line. Returns the first error of writing the file,
+  // else an empty text.
   std::string add(const std::string& line);
 
  private:

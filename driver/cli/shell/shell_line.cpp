@@ -43,7 +43,8 @@ const ShellVerbFacts* find_verb(std::string_view name) {
   return verb == kVerbs.end() ? nullptr : verb;
 }
 
-// Whether it can only be meant as one. What is none of it is a misspelt command rather than an ID, which has a '/'.
+// True if the word can only be a case. A word that is neither is taken for a misspelt verb and not for an ID, which has
+// a '/'.
 bool looks_like_a_case(const std::string& word) {
   return word.find('/') != std::string::npos || is_field_word(word) || (word != "-" && !is_id(word));
 }
@@ -95,7 +96,7 @@ bool is_field_word(std::string_view word) {
 ShellLine parse_shell_line(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || text[begin] == '#') return {};
-  // JSON that was pasted has quotes of its own.
+  // Pasted JSON has quotes of its own.
   if (text[begin] == '{') {
     const std::size_t end = text.find_last_not_of(" \t\r\n");
     return {.verb = ShellVerb::submit, .arguments = {std::string{text.substr(begin, end + 1 - begin)}}, .options = {}};

@@ -1,4 +1,4 @@
-// A line of `cp-pool shell`: what it asks for.
+// Parses a line of `cp-pool shell`.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ struct ShellVerbFacts {
   std::string_view name;
   std::string_view arguments;  // as the help shows them
   std::string_view meaning;
-  std::size_t least = 0;  // of its arguments
+  std::size_t least = 0;  // number of arguments
   std::size_t most = 0;
-  bool takes_options = false;  // behind them, those of the subcommand that it stands for
+  bool takes_options = false;  // options of the subcommand behind the arguments
 };
 std::span<const ShellVerbFacts> shell_verbs();  // in the order of the help
 
-// The table of them. Lines.
+// Returns the table of verbs, as lines.
 std::string shell_help();
 
 struct ShellLine {
@@ -31,11 +31,11 @@ struct ShellLine {
   std::vector<std::string> options;    // from there on
 };
 
-// KEY=VALUE, where an ID would have a '/' before its first '='.
+// True for KEY=VALUE. An ID has a '/' before its first '='.
 bool is_field_word(std::string_view word);
 
-// Words are quoted as in a POSIX shell. A line that begins with a case (an ID, a file, fields, JSON) submits it; an
-// empty one, and one that begins with '#', asks for nothing. Throws CommandError (usage).
+// Splits the line into words as a POSIX shell does. A line that begins with a case (an ID, a file, fields, JSON)
+// submits it. A line that is empty or begins with '#' does nothing. Throws CommandError (usage).
 ShellLine parse_shell_line(std::string_view text);
 
 }  // namespace cp_pool

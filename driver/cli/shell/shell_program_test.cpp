@@ -1,4 +1,4 @@
-// `cp-pool shell` with its lines from a file: what it runs, prints, and leaves behind.
+// Tests `cp-pool shell` with lines from a file: the cases that it runs, its output, and what is left after it.
 #include <fcntl.h>
 #include <filesystem>
 #include <regex>
@@ -50,13 +50,13 @@ class ShellProgram : public test::CommandLine {
     write_file(path("lines"), lines);
     return Program{words(more), {.in = path("lines"), .out = ""}}.wait();
   }
-  // Cases alone, in the order in which the worker got them.
+  // Returns the requests to run a case, in the order in which the worker got them.
   [[nodiscard]] std::vector<nlohmann::json> requests() const {
     std::vector<nlohmann::json> out = json_lines(read_file(folder / "requests"));
     std::erase_if(out, [](const nlohmann::json& request) { return request["op"] != "run"; });
     return out;
   }
-  // Sockets of services and what belongs to them.
+  // Returns the names of sockets and other files that services left.
   [[nodiscard]] std::vector<std::string> left_behind() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator{folder / "cp-pool"}) {
@@ -163,7 +163,7 @@ TEST_F(ShellProgram, ThatIsKilledTakesItsServiceAlong) {
   const UniqueFd typed{::open(path("typed").c_str(), O_WRONLY)};
   const std::string line = "demo/hang/p2p/cp1/bshd/fp32\n";
   ASSERT_EQ(::write(typed.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
-  while (!std::filesystem::exists(requests_path)) std::this_thread::yield();  // it runs
+  while (!std::filesystem::exists(requests_path)) std::this_thread::yield();  // waits until the case runs
   const std::string service = "shell-" + std::to_string(program.pid());
   EXPECT_TRUE(is_there(service));
   program.signal(SIGKILL);

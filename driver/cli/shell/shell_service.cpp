@@ -20,13 +20,13 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kClientName = "cp-pool shell";
-constexpr int kPatienceForEndMs = 20000;  // it gives its ranks some seconds to end by themselves
+constexpr int kPatienceForEndMs = 20000;  // the service gives its ranks some seconds to end by themselves
 
 std::string own_name() {
   return fmt::format("shell-{}", ::getpid());
 }
 
-// Whether it is there and can be used.
+// True if the default service is there and can be used.
 bool default_is_there() {
   try {
     return service::ServiceConnection::find(service::kDefaultName, kClientName).has_value();
@@ -50,7 +50,7 @@ bool is_readable(int fd, int timeout_ms) {
 ShellService::~ShellService() {
   if (!own_) return;
   ::kill(own_->pid, SIGTERM);
-  // A run that somebody else has there ends, too.
+  // Runs of other clients on this service end, too.
   if (!is_readable(own_->pidfd.get(), kPatienceForEndMs)) ::kill(own_->pid, SIGKILL);
   reap();
 }
@@ -83,7 +83,7 @@ void ShellService::start() {
   report_notice(fmt::format("service '{}' (process {}) is started: it ends with this shell", own_name(), own_->pid));
 }
 
-// Its first line on stderr says that it listens, or why it does not.
+// The first line of the service on stderr says that it listens, or why it does not.
 void ShellService::wait_until_it_listens() {
   std::string said;
   while (said.find('\n') == std::string::npos) {

@@ -1,5 +1,5 @@
-// Where `cp-pool shell` runs its cases, so that their ranks stay warm: on a service that is there, or on one of its
-// own.
+// The service on which `cp-pool shell` runs its cases, so that ranks stay warm: one that is there, or one that the
+// shell starts.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,20 @@ namespace cp_pool {
 class ShellService {
  public:
   struct Options {
-    std::optional<std::string> wanted;  // the one that has to be there
-    std::vector<std::string> serve;  // options of cp-pool serve; if there are some, only a service of its own will do
+    std::optional<std::string> wanted;  // the service that has to be there
+    std::vector<std::string> serve;  // options of cp-pool serve; if there are any, the shell uses a service of its own
   };
 
   explicit ShellService(Options options) : options_(std::move(options)) {}
   ShellService(const ShellService&) = delete;
   ShellService& operator=(const ShellService&) = delete;
-  // Ends its own service, and waits until it has ended.
+  // Ends the shell's own service, and waits until it has ended.
   ~ShellService();
 
-  // The name of the service to be used now: the wanted one, whether it is there or not; the default one if it is there;
-  // else one of its own, which is started if none lives. The kernel kills that with this process. Throws CommandError
-  // (infra) if it does not start. Call it on the main thread.
+  // Returns the name of the service to use now. A wanted service is named whether it is there or not. Otherwise it is
+  // the default service if that is there, or else the shell's own, which is started if it does not run. The kernel
+  // kills the shell's own service with this process. Throws CommandError (infra) if the service does not start. To be
+  // called on the main thread.
   std::string name();
 
  private:
@@ -38,7 +39,7 @@ class ShellService {
 
   Options options_;
   std::optional<SpawnedProcess> own_;
-  UniqueFd own_stderr_;  // kept open, so that it can write there
+  UniqueFd own_stderr_;  // kept open, so that the service can write to its stderr
 };
 
 }  // namespace cp_pool

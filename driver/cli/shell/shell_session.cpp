@@ -32,7 +32,7 @@ std::string_view key_of(std::string_view edit) {
   return edit.substr(0, edit.find('='));
 }
 
-// Throws CommandError.
+// Reads KEY=VALUE edits. Throws CommandError.
 std::vector<search::FixedField> read_fields(const Words& edits) {
   try {
     return fixed_fields(edits);
@@ -41,7 +41,7 @@ std::vector<search::FixedField> read_fields(const Words& edits) {
   }
 }
 
-// The case that the words name, as submit takes it: fields become JSON. Throws CommandError.
+// Returns the case that the words name, as submit takes it. Fields become JSON. Throws CommandError.
 std::string case_argument(const std::string& command, const Words& words) {
   if (is_field_word(words.front())) {
     Json json = Json::object();
@@ -123,7 +123,7 @@ int ShellSession::submit(LastCase submitted, const Words& more) {
   append(words, submitted.options);
   append(words, more);
   Submitted done = functions_.submit(words);
-  // A case that was refused leaves the last one what it is; one that was interrupted has no result to be compared.
+  // A refused case does not replace the last one. An interrupted case has no result to compare.
   if (done.result) last_case_ = std::move(submitted);
   if (!done.result || done.result->outcome == CaseOutcome::not_run) return done.code;
   before_last_ = std::exchange(last_, std::move(done.result));

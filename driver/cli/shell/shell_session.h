@@ -1,4 +1,4 @@
-// What `cp-pool shell` remembers from line to line, and the commands that its lines stand for.
+// The state that `cp-pool shell` keeps from line to line. Turns lines into commands of cp-pool.
 #pragma once
 
 #include <functional>
@@ -15,39 +15,39 @@ class ShellSession {
  public:
   using Words = std::vector<std::string>;
 
-  // Options of the shell that it passes on, as words.
+  // Options of the shell that are passed on to commands, as words.
   struct Options {
-    Words lookup;     // --matrix and --size: to what looks up an ID, and to list
-    Words adapter;    // --adapter and --python: to list
-    Words execution;  // to submit
+    Words lookup;     // --matrix and --size: for commands that look up an ID, and for list
+    Words adapter;    // --adapter and --python: for list
+    Words execution;  // for submit
   };
 
   struct Submitted {
     int code = 0;
-    std::optional<CaseFinished> result;  // none: nothing was run
+    std::optional<CaseFinished> result;  // nullopt if nothing was run
   };
 
-  // Both carry out "cp-pool WORDS". What goes wrong in it they report themselves.
+  // run and submit carry out "cp-pool WORDS" and report its errors themselves.
   struct Functions {
-    std::function<int(const Words& words)> run;           // gives the exit code
-    std::function<Submitted(const Words& words)> submit;  // of words that begin with submit
-    std::function<std::string()> service;                 // the name of the one that submit uses
-    std::function<void(const std::string& text)> print;   // to stdout
+    std::function<int(const Words& words)> run;           // returns the exit code
+    std::function<Submitted(const Words& words)> submit;  // the words begin with submit
+    std::function<std::string()> service;                 // returns the name of the service that submit uses
+    std::function<void(const std::string& text)> print;   // writes to stdout
   };
 
   ShellSession(Options options, Functions functions);
 
-  // Gives the exit code. Throws CommandError.
+  // Carries out a line and returns the exit code. Throws CommandError.
   int carry_out(const ShellLine& line);
 
   [[nodiscard]] bool ended() const { return ended_; }
-  // "cp-pool> ", with the fields that are changed: "cp-pool [window=64,0]> ".
+  // Returns "cp-pool> ", with the fields that are changed: "cp-pool [window=64,0]> ".
   [[nodiscard]] std::string prompt() const;
   [[nodiscard]] const Words& edits() const { return edits_; }
 
  private:
   struct LastCase {
-    std::string argument;  // of submit
+    std::string argument;  // the CASE of submit
     Words options;
   };
 
@@ -61,7 +61,7 @@ class ShellSession {
   int list(const ShellLine& line);
   int explain(const ShellLine& line);
   int help(const ShellLine& line);
-  // What of the command line says which case it is, with the fields that are changed.
+  // Returns the words of a command line that name the case, with the changed fields.
   [[nodiscard]] Words case_words(const std::string& argument) const;
   [[nodiscard]] const LastCase& last_case() const;  // throws CommandError (usage) if there is none
 

@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
-// A session whose commands do nothing but be noted down.
+// A session whose commands are recorded and not carried out.
 class ShellSessionTest : public ::testing::Test {
  protected:
   ShellSessionTest()

@@ -68,7 +68,7 @@ TEST_F(ShellOnATerminal, CtrlCCancelsTheCaseThatRunsAndNothingElse) {
   shell.until("cp-pool> ");
   shell.type("demo/hang/p2p/cp1/bshd/fp32\n");
   shell.until("(small) on cpu");
-  shell.until(" demo/hang/p2p/cp1/bshd/fp32");  // of the live view: it runs
+  shell.until(" demo/hang/p2p/cp1/bshd/fp32");  // the live view shows that the case runs
   shell.type(kCtrlC);
   shell.until("interrupted: the run was stopped before its end");
   shell.until("cp-pool> ");

@@ -1,4 +1,5 @@
-// The real program on a small matrix with the scripted worker (scripted_worker.py), for tests of the command line.
+// A fixture for tests of the command line: the real program on a small matrix with the scripted worker
+// (scripted_worker.py).
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ inline const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
 inline constexpr const char* kSizes =
     R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";
 
-// A folder with demo.json: one model for everything that the scripted worker can do, on one rank.
+// Makes a folder with demo.json: one model for each behaviour of the scripted worker, on one rank.
 class CommandLine : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -39,8 +40,8 @@ class CommandLine : public ::testing::Test {
     return Program{std::move(words)}.wait();
   }
 
-  // cp-pool run on demo.json with the scripted worker and short deadlines. One pool works at a time, so that cases end
-  // in one order on any machine (--mode perf sees to that itself).
+  // Returns the words of `cp-pool run` on demo.json with the scripted worker and short deadlines. One pool works at a
+  // time, so that cases end in the same order on any machine; --mode perf does so by itself.
   [[nodiscard]] Words run_words(const std::string& filter, const Words& more = {}) const {
     Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
                    "--filter", filter,      "--worker",
@@ -57,7 +58,7 @@ class CommandLine : public ::testing::Test {
   TemporaryFolder folder;
 
  private:
-  // No service of whoever runs the tests is found, and nothing is kept among their runs.
+  // The tests find no service of the user who runs them, and record nothing among the user's runs.
   ScopedVariable runtime_folder_{"XDG_RUNTIME_DIR", folder.path().c_str()};
   ScopedVariable state_folder_{"XDG_STATE_HOME", (folder / "state").c_str()};
 };
@@ -69,7 +70,7 @@ inline std::vector<nlohmann::json> json_lines(const std::string& text) {
   return lines;
 }
 
-// One line on stderr, in the one form that errors have.
+// Matches a stderr of exactly one line, in the form of errors.
 inline auto is_one_error(const std::string& part) {
   using namespace ::testing;
   return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),

@@ -1,4 +1,4 @@
-// What a command line says, or why it is refused, for tests.
+// Parses command lines in tests.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace cp_pool::test {
 
-// words: behind cp-pool.
+// `words` are those after cp-pool.
 inline std::unique_ptr<Command> parse_words(const std::vector<std::string>& words) {
   std::vector<const char*> argv{"cp-pool"};
   for (const std::string& word : words) argv.push_back(word.c_str());

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
-says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise), denies (a pass whose
-error is beyond its bound), unmeasured (a pass without checks), diagnosed (a fail, whose cause follows if it is asked
-for). CP_POOL_TEST_MARK names a file that it creates when it starts,
-CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
-passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
-CP_POOL_TEST_CHATTER what it prints when it starts, CP_POOL_TEST_REMOVE a folder that it removes with all that is in it
-when it runs a case, CP_POOL_TEST_LEAK that pass_2 fails after pass, CP_POOL_TEST_LOST the name of an output that it says it could not write."""
+"""A worker for the tests of the command line. It speaks the protocol, computes nothing, and answers as the model of a case
+says: pass, fail, skip, error, crash, hang; glued (its answer stands on a line that begins with other text), denies (a pass
+whose error is beyond its bound), unmeasured (a pass without checks), diagnosed (a fail, followed by its cause if the
+request asks for a diagnosis).
+
+Environment variables:
+  CP_POOL_TEST_MARK      a file that the worker creates when it starts
+  CP_POOL_TEST_REQUESTS  a file to which it appends every request
+  CP_POOL_TEST_STEP_MS   the duration of a step (ms) of a case that passes
+  CP_POOL_TEST_HASH      the hash of the outputs; "seq" means another one each time
+  CP_POOL_TEST_CHATTER   a text that it prints when it starts
+  CP_POOL_TEST_REMOVE    a folder that it removes, with its content, when it runs a case
+  CP_POOL_TEST_LEAK      if set, pass_2 fails after any other case
+  CP_POOL_TEST_LOST      the name of an output that it reports as not written"""
 import json
 import os
 import pathlib
@@ -16,7 +22,7 @@ import sys
 import time
 
 
-LEFT = []  # the cases before
+LEFT = []  # the models of earlier cases
 
 
 def respond(message):

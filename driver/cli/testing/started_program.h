@@ -31,12 +31,12 @@ struct Finished {
   [[nodiscard]] std::string last_line() const { return out_lines().empty() ? "" : out_lines().back(); }
 };
 
-// A started program; its stdout and stderr go to files. Killed if the test ends before it does.
+// A started program. Its stdout and stderr go to files. It is killed if the test ends first.
 class Program {
  public:
   struct Redirect {
     std::string in = "/dev/null";
-    std::string out;  // empty: captured
+    std::string out;  // empty means captured
   };
 
   explicit Program(std::vector<std::string> argv) : Program{std::move(argv), Redirect{}} {}
@@ -67,7 +67,7 @@ class Program {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  // Whether it has not ended, which wait() tells more of.
+  // True until the program has ended. wait() returns the details.
   [[nodiscard]] bool running() const {
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);

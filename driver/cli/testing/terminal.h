@@ -1,4 +1,4 @@
-// A program on a terminal of its own, for tests: types, and waits for what it shows.
+// Runs a program on a terminal of its own, for tests that type and wait for output.
 #pragma once
 
 #include <cerrno>
@@ -52,8 +52,8 @@ class Terminal {
     }
   }
 
-  // Everything that is shown up to the text and with it, without what moves the cursor. Throws if the text does not
-  // come within a minute, or the program ends before.
+  // Returns the output up to and including the text, without control sequences. Throws if the text does not come within
+  // a minute or the program ends first.
   std::string until(const std::string& text) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes{1};
     std::size_t at = 0;
@@ -70,7 +70,7 @@ class Terminal {
     return out;
   }
 
-  // Reads until the program has ended, and gives its exit code; 128 + signal if it was killed by one.
+  // Reads until the program has ended, and returns its exit code, or 128 + signal if a signal killed it.
   int wait() {
     while (read_some()) {
     }
@@ -82,14 +82,14 @@ class Terminal {
   }
 
  private:
-  // false: the program has closed the terminal.
+  // Returns false when the program has closed the terminal.
   bool read_some() {
     std::string chunk(4096, '\0');
     const ssize_t size = ::read(fd_.get(), chunk.data(), chunk.size());
     if (size < 0 && errno == EINTR) return true;
     if (size <= 0) return false;
     static const std::regex kCursor{"\x1b\\[[0-9;?]*[A-Za-z]|[\r\a]"};
-    // A sequence may come in two pieces.
+    // A control sequence may come in two pieces.
     shown_ = std::regex_replace(shown_ + chunk.substr(0, static_cast<std::size_t>(size)), kCursor, "");
     return true;
   }

@@ -15,15 +15,15 @@ namespace cp_pool {
 
 namespace {
 
-// Units.
+// All lengths are in units of the picture.
 constexpr double kLongestDrawing = 330;
 constexpr double kLargestBlock = 20;
 constexpr double kDrawingMargin = kRankAxis;
 constexpr double kDrawingKeyLine = 17;
-constexpr double kLeastDrawing = 372;  // of the legend
+constexpr double kLeastDrawing = 372;  // width that the legend needs
 constexpr double kDrawingSwatch = 12;
 
-// Where tile number `tile` of a side begins, in blocks: replicated tokens are one block before the first.
+// Returns where tile number `tile` of a side begins, in blocks. Replicated tokens are one block before the first tile.
 double tile_begin(const std::vector<int>& ranks, int tile, int tiles) {
   const double first = !ranks.empty() && ranks.front() == CaseDrawing::kEveryRank ? 1 : 0;
   return first + (static_cast<double>(ranks.size()) - first) * tile / tiles;

@@ -9,8 +9,9 @@
 
 namespace cp_pool {
 
-// A figure: the mask in the colours of the ranks that own the queries, with their numbers along both axes, and lines
-// where tiles meet. tiles: along a side, of equal lengths. id: as SvgFrame::id. Nothing for a sequence without blocks.
+// Appends a figure: the mask in the colours of the ranks that own the queries, with rank numbers along both axes, and
+// lines where tiles meet. `tiles` is the number of tiles along a side, all of equal length. `id` is as SvgFrame::id.
+// Appends nothing for a sequence without blocks.
 void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int tiles, const std::string& caption,
                       const std::string& id);
 

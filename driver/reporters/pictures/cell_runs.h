@@ -1,4 +1,4 @@
-// Rows of cells, a character each, as areas of a picture.
+// Turns rows of cells, one character each, into areas of a picture.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ struct CellRun {  // [begin, end)
   std::size_t end = 0;
 };
 
-// Where the character stands, once or several times running.
+// Returns the runs of consecutive cells that hold the character.
 std::vector<CellRun> runs_in(const std::string& cells, char character);
 
-// A path around each such run in all rows, a unit a cell.
+// Returns path data around each such run in all rows; a cell is one unit.
 std::string cells_data(const std::vector<std::string>& rows, char character);
 
 }  // namespace cp_pool

@@ -17,13 +17,13 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostMessages = 72;  // all of 9 ranks to each other
+constexpr std::size_t kMostMessages = 72;  // those of 9 ranks to each other
 constexpr std::size_t kMostLabels = 4;
 
-// Units.
+// All lengths are in units of the picture.
 constexpr double kBoxWidth = 44;
 constexpr double kBoxHeight = 20;
-constexpr double kSmallBox = 18;  // a side
+constexpr double kSmallBox = 18;  // length of a side
 constexpr int kMostLargeBoxes = 12;
 constexpr double kLeastRadius = 70;
 constexpr double kBoxGap = 8;
@@ -44,7 +44,7 @@ class RankCircle {
   [[nodiscard]] double box_height() const { return large_ ? kBoxHeight : kSmallBox; }
   [[nodiscard]] double width() const { return 2 * radius_ + box_width() + 2 * kBoxGap; }
   [[nodiscard]] double height() const { return 2 * radius_ + box_height() + 2 * kBoxGap; }
-  // Rank 0 is on top, or left of two; the others follow clockwise.
+  // Returns the place of a rank. Rank 0 is on top, or on the left if there are two ranks; the others follow clockwise.
   [[nodiscard]] PicturePoint place(int rank) const {
     const double first = ranks_ == 2 ? std::numbers::pi : -std::numbers::pi / 2;
     const double angle = first + 2 * std::numbers::pi * rank / ranks_;
@@ -57,7 +57,7 @@ class RankCircle {
   double radius_ = 0;
 };
 
-// Ends where the line leaves the box of its rank.
+// Returns the point where a line to `towards` leaves the box of the rank at `from`.
 PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const PicturePoint& towards) {
   const double x = towards.x - from.x;
   const double y = towards.y - from.y;
@@ -82,7 +82,7 @@ std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
   return fmt::format("url(#{})", name);
 }
 
-// both: one line with two heads, for a message each way. Returns its middle.
+// Appends an arrow, with two heads if `both` says that a message goes each way. Returns the middle of the line.
 PicturePoint append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& message, bool both,
                           const std::string& head, const std::string& bytes) {
   const PicturePoint from = circle.place(message.from);

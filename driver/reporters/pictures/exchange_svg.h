@@ -1,4 +1,4 @@
-// What ranks send each other at a time (Exchange, cases/comm_facts.h), as a picture.
+// Draws the messages that ranks send each other at a time (Exchange, cases/comm_facts.h).
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace cp_pool {
 
-// A figure: ranks in a circle, with an arrow for each message. Of an exchange with very many messages it has those of
-// rank 0 alone, and says so. bytes: how large a message is, in words; all are of one size. id: as SvgFrame::id.
+// Appends a figure: ranks in a circle, with an arrow for each message. If there are very many messages, it draws those
+// of rank 0 only, and says so. `bytes` is the size of a message in words; all have the same size. `id` is as
+// SvgFrame::id.
 void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks, const std::string& bytes,
                      const std::string& id);
 

@@ -51,7 +51,7 @@ constexpr CaseFeature kFeatures[] = {
     {"fp16", [](const Case& c) { return c.dtype == DType::fp16; }},
 };
 
-// Parts of pass, other and bad outcomes; the counts beside it say the same.
+// Draws the shares of pass, other and bad outcomes; the counts beside it say the same.
 void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urgency, std::size_t cases) {
   pugi::xml_node svg = cell.append_child("svg");
   set(svg, "class", "parts");
@@ -62,7 +62,7 @@ void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urge
   for (std::size_t kind = 0; kind < by_urgency.size(); ++kind) {
     if (by_urgency.at(kind) == 0) continue;
     const double width = 100.0 * static_cast<double>(by_urgency.at(kind)) / static_cast<double>(cases);
-    // Passes are low and what went wrong is high.
+    // Passes are low, and bad outcomes are high.
     const double height = kind == static_cast<std::size_t>(Urgency::bad) ? 10 : 5;
     append_rect(svg, {.x = x, .y = 10 - height, .width = width, .height = height}, std::string{kOutcomeFills.at(kind)});
     x += width;

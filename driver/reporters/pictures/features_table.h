@@ -1,4 +1,5 @@
-// What came of the cases that have a feature: a mask, a softmax, padding and so on. A case counts for each of its own.
+// The outcomes of the cases that have a feature: a mask, a softmax, padding and so on. A case counts for each of its
+// features.
 #pragma once
 
 #include <array>
@@ -17,8 +18,9 @@ class FeaturesTable {
  public:
   void add(const CaseFinished& event);
 
-  // A heading and a table: features down, outcomes to the right, and a bar of their parts. Only features and outcomes
-  // that there are; nothing without cases. Counts lead to the first case of their kind in the page's table of cases.
+  // Appends a heading and a table: features down, outcomes to the right, and a bar of their shares. It has only
+  // features and outcomes that occur, and nothing is appended without cases. Each count links to the first such case in
+  // the page's table of cases.
   void append_to(pugi::xml_node parent) const;
 
  private:
@@ -27,7 +29,7 @@ class FeaturesTable {
     std::size_t cases = 0;
     OutcomeCounts counts{};
     std::array<std::size_t, 3> by_urgency{};
-    std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome: one that was expected is not bad
+    std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome; an expected failure is not bad
     std::array<std::optional<std::size_t>, kCaseOutcomes> first;  // the smallest index, by outcome
   };
 

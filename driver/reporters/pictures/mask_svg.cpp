@@ -18,12 +18,12 @@ namespace cp_pool {
 
 namespace {
 
-// Units.
+// All lengths are in units of the picture.
 constexpr double kLongestMask = 330;
 constexpr double kLargestMaskCell = 14;
 constexpr double kMaskMargin = kRankAxis;
 constexpr double kMaskKeyLine = 17;
-constexpr double kLeastMask = 372;  // of the legend
+constexpr double kLeastMask = 372;  // width that the legend needs
 
 struct CellKind {
   char character;
@@ -40,7 +40,7 @@ constexpr std::array<CellKind, 5> kCellKinds{
      {'!', "both: some missing, some in excess", "fill-warm", Texture::cross, "stroke-bad"},
      {'?', "weights that are no whole numbers", "fill-padding", Texture::cross, "stroke-ink"}}};
 
-// What is outside of the picture is not expected. A row or column before the first is wrapped around to a large number.
+// Returns false for a cell outside the picture. A row or column before the first has wrapped around to a large number.
 bool is_expected(const MaskPicture& picture, std::size_t row, std::size_t column) {
   if (row >= picture.rows.size() || column >= picture.rows[row].size()) return false;
   return std::string_view{".-!"}.find(picture.rows[row][column]) != std::string_view::npos;
@@ -52,7 +52,7 @@ std::size_t count_cells(const MaskPicture& picture, char character) {
   return static_cast<std::size_t>(found);
 }
 
-// Lines between cells that should see something and cells that should not.
+// Returns the lines between cells that should see something and cells that should not.
 std::string outline_of(const MaskPicture& picture) {
   std::string data;
   const std::size_t rows = picture.rows.size();
@@ -99,7 +99,7 @@ std::string mask_description(const MaskPicture& picture) {
   return text;
 }
 
-// An area, and over it the texture of its kind.
+// Appends an area, and over it the texture of its kind.
 void append_kind(pugi::xml_node svg, pugi::xml_node into, const CellKind& kind, const std::string& area,
                  const std::string& texture_id, double unit) {
   append_path(into, area, std::string{kind.fill});
@@ -108,7 +108,7 @@ void append_kind(pugi::xml_node svg, pugi::xml_node into, const CellKind& kind, 
   set(append_path(into, area, ""), "fill", texture);
 }
 
-// What the picture needs to say, a line each below it.
+// Appends the legend of the characters that occur, one line each below the picture.
 void append_mask_key(pugi::xml_node svg, const MaskPicture& picture, double top, const std::string& id) {
   constexpr double kSwatch = 12;
   constexpr double kTextX = kSwatch + 8;

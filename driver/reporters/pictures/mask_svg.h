@@ -1,4 +1,4 @@
-// The mask of a failing case as it was seen (MaskPicture, cases/diagnosis.h), drawn.
+// Draws the mask of a failing case as the diagnosis saw it (MaskPicture, cases/diagnosis.h).
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace cp_pool {
 
-// A figure: cells that are as they should be, and those where keys are missing or too many, with borders of sequences,
-// owners along both axes, and a legend. The picture is well formed (worker/protocol/diagnosis_intake.h). id: as
-// SvgFrame::id.
+// Appends a figure: cells that are correct, cells where keys are missing and cells with too many keys, with borders of
+// sequences, owners along both axes, and a legend. The picture must be well formed
+// (worker/protocol/diagnosis_intake.h). `id` is as SvgFrame::id.
 void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::string& id);
 
 }  // namespace cp_pool

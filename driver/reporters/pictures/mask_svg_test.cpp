@@ -20,7 +20,7 @@ ParsedPage mask_page(const MaskPicture& picture) {
   return page_with([&](pugi::xml_node body) { append_mask(body, picture, "m"); });
 }
 
-// Causal, two ranks; a query too many is seen by row 1, one too few by row 3.
+// A causal mask of two ranks: row 1 sees a key too many, row 3 one too few.
 MaskPicture causal_mask() {
   return {.q_per_cell = 16,
           .kv_per_cell = 8,
@@ -48,7 +48,7 @@ TEST(MaskSvg, SaysInWordsWhatItShows) {
 TEST(MaskSvg, DrawsRunsOfEachKindWhereTheyAre) {
   const ParsedPage page = mask_page(causal_mask());
   EXPECT_EQ(page.one("//g/path[@class='fill-calm']/@d"), "M0 0H1V1H0zM0 1H1V2H0zM0 2H3V3H0zM0 3H1V4H0zM2 3H3V4H2z");
-  // Missing keys have a texture and no colour of their own, so that they differ on paper, too.
+  // Missing keys differ by their texture, so that they can be told apart in a black and white print, too.
   EXPECT_EQ(page.one("//g/path[@fill='url(#m-cell-45)']/@d"), "M1 3H2V4H1z");
   EXPECT_THAT(page.all("//pattern/@id"), ::testing::Contains("m-cell-45"));
 }

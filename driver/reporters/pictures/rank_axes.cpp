@@ -19,7 +19,7 @@ void append_rank_stretch(pugi::xml_node svg, RankAxis axis, const SvgBox& box, i
   append_hint(append_rect(svg, box, rank_class(rank) + " bordered"), fmt::format("rank {}", rank));
   const std::string number = std::to_string(rank);
   constexpr double kLine = 9;
-  constexpr double kBelowMiddle = 3.2;  // the base line of small letters
+  constexpr double kBelowMiddle = 3.2;  // distance of the base line of small letters
   const double room = axis == RankAxis::across ? box.width : box.height;
   if (room < (axis == RankAxis::across ? label_width(number, true) : kLine)) return;
   append_label(svg, box.x + box.width / 2, box.y + box.height / 2 + kBelowMiddle, number, "small middle");

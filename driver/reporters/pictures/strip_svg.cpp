@@ -18,16 +18,17 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostStripCells = 512;  // of a strip; those of a longer one are drawn together
+constexpr std::size_t kMostStripCells = 512;  // of a strip; neighbours in a longer strip are joined
 constexpr double kStripHeight = 36;           // units, and pixels
-constexpr double kDecadesBelow = 2;           // the bound; less is no bar
+constexpr double kDecadesBelow = 2;           // shown below the bound; smaller values have no bar
 constexpr double kMostDecadesAbove = 6;
 
 bool is_off(double ratio) {
   return ratio >= ErrorStrip::kOffTheScale;
 }
 
-// At most kMostStripCells cells: the largest of each group. group: how many cells became one.
+// Joins cells so that there are at most kMostStripCells, each the largest of its group. Sets `group` to the number of
+// cells that became one.
 std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group) {
   group = (ratios.size() + kMostStripCells - 1) / kMostStripCells;
   if (group <= 1) return ratios;
@@ -40,7 +41,7 @@ std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group
   return out;
 }
 
-// Whole decades, from kDecadesBelow the bound up to the largest value of all strips.
+// A scale of whole decades, from kDecadesBelow below the bound up to the largest value of all strips.
 class StripScale {
  public:
   explicit StripScale(const std::vector<ErrorStrip>& strips) {
@@ -55,21 +56,21 @@ class StripScale {
   }
   [[nodiscard]] double top() const { return std::pow(10, above_); }
   [[nodiscard]] double bottom() const { return std::pow(10, -kDecadesBelow); }
-  // Units, whole ones. At least one above the line for what is beyond its bound.
+  // Returns the height of a bar in whole units. A value beyond its bound is at least one unit above the line.
   [[nodiscard]] double height_of(double ratio) const {
     if (is_off(ratio)) return kStripHeight;
     if (ratio <= bottom()) return 0;
     const double height = std::round(kStripHeight * (kDecadesBelow + std::log10(ratio)) / (kDecadesBelow + above_));
     return std::clamp(height, ratio > 1 ? line() + 1 : 0, ratio > 1 ? kStripHeight : line());
   }
-  // The height of the bound.
+  // Returns the height of the bound's line.
   [[nodiscard]] double line() const { return std::round(kStripHeight * kDecadesBelow / (kDecadesBelow + above_)); }
 
  private:
   double above_ = 1;
 };
 
-// The bars of these colours: within the bound, up to ten times the bound, beyond, and off the scale.
+// The colours of bars: within the bound, up to ten times the bound, beyond that, and off the scale.
 constexpr std::array<std::string_view, 4> kFills{"fill-calm", "fill-warm", "fill-bad", "fill-ink"};
 
 std::size_t heat_of(double ratio) {
@@ -96,7 +97,7 @@ std::size_t beyond(const std::vector<double>& ratios) {
   return static_cast<std::size_t>(std::ranges::count_if(ratios, [](double ratio) { return ratio > 1; }));
 }
 
-// Neighbours of one height and colour are one bar.
+// Draws neighbours of one height and colour as one bar.
 void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const StripScale& scale) {
   std::array<std::string, kFills.size()> data;
   for (std::size_t cell = 0; cell < ratios.size();) {
@@ -112,7 +113,7 @@ void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const St
   }
 }
 
-// The picture is stretched to the place that the page has for it, so it holds no text.
+// The page stretches this picture to its place, so it holds no text.
 void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, const std::vector<std::int64_t>& borders,
                   const StripScale& scale, const std::string& title) {
   if (ratios.empty()) {

@@ -39,7 +39,7 @@ TEST(StripSvg, HasAStripForRowsAndOneForHeadsAndATableOfTheWorst) {
 
 TEST(StripSvg, BarsAreHighByTheLogarithmAndHaveAColourByHowFarTheyAreBeyond) {
   const ParsedPage page = strips_page({strip_of({0.1, 1, 10, 100, 0.001})});
-  // 36 units for four decades: 9 each, the bound at 18.
+  // 36 units for four decades are 9 each, with the bound at 18.
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-calm']/@d"), "M0 36V27H1V36zM1 36V18H2V36z");
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-warm']/@d"), "M2 36V9H3V36z");
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-bad']/@d"), "M3 36V0H4V36z");

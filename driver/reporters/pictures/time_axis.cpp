@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kSecond = 1000;
 
-// Sorted and joined where they touch.
+// Returns the spans sorted, and joined where they touch.
 std::vector<TimeSpan> joined(std::vector<TimeSpan> spans) {
   std::ranges::sort(spans, {}, &TimeSpan::begin);
   std::vector<TimeSpan> out;
@@ -33,7 +33,7 @@ double total(const std::vector<TimeSpan>& spans) {
   return sum;
 }
 
-// The smallest round number of milliseconds that is at least this.
+// Returns the smallest round number of milliseconds that is at least this large.
 double round_step(double least_ms) {
   constexpr std::array kDecimal{1.0, 2.0, 5.0};
   constexpr std::array kSexagesimal{1.0, 2.0, 5.0, 10.0, 15.0, 30.0};
@@ -56,7 +56,7 @@ double round_step(double least_ms) {
 
 TimeAxis::TimeAxis(std::vector<TimeSpan> shown, double width) {
   const std::vector<TimeSpan> spans = joined(std::move(shown));
-  constexpr double kShort = 0.1;  // of the time that is shown
+  constexpr double kShort = 0.1;  // as a part of the time that is shown
   const double longest_gap = std::max(kSecond, kShort * total(spans));
   for (const TimeSpan& span : spans) {
     if (!parts_.empty() && span.begin - parts_.back().span.end <= longest_gap) {
@@ -98,7 +98,7 @@ std::vector<TimeAxis::Tick> TimeAxis::ticks(double least_distance) const {
   const double step = round_step(least_distance / per_ms_);
   for (const Part& part : parts_) {
     const double first = std::ceil(part.span.begin / step) * step;
-    // Counted, since adding a step to a number of a strange worker may not change it.
+    // The steps are counted, because adding a step to a huge number from a foreign worker may not change it.
     const double steps = std::floor((part.span.end - first) / step);
     for (int i = 0; i <= static_cast<int>(steps); ++i) {
       const double ms = first + i * step;

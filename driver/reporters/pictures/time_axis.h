@@ -1,4 +1,4 @@
-// Where a moment stands in a picture. Long times in which nothing was there are cut out.
+// Maps moments to places in a picture. Long gaps in which nothing happened are cut out.
 #pragma once
 
 #include <string>
@@ -13,14 +13,16 @@ struct TimeSpan {  // milliseconds
 
 class TimeAxis {
  public:
-  // shown: what must not be cut, in any order. width: from the earliest to the latest moment, in units.
+  // `shown` are the spans that must not be cut, in any order. `width` is the distance from the earliest to the latest
+  // moment, in units.
   TimeAxis(std::vector<TimeSpan> shown, double width);
 
-  // Moments before the first and after the last stand at the ends, and those of a cut in its middle.
+  // Returns the place of a moment. Moments before the first and after the last span are at the ends, and moments in a
+  // cut are in its middle.
   [[nodiscard]] double x(double ms) const;
 
   struct Cut {
-    double x = 0;  // the middle of kCutWidth units
+    double x = 0;  // the middle of the cut, which is kCutWidth units wide
     double ms = 0;
   };
   static constexpr double kCutWidth = 14;
@@ -30,7 +32,7 @@ class TimeAxis {
     double x = 0;
     std::string text;
   };
-  // Round moments, not closer than so many units.
+  // Returns ticks at round moments, at least `least_distance` units apart.
   [[nodiscard]] std::vector<Tick> ticks(double least_distance) const;
 
  private:
@@ -41,7 +43,7 @@ class TimeAxis {
   [[nodiscard]] double end_x(const Part& part) const { return part.x + (part.span.end - part.span.begin) * per_ms_; }
 
   std::vector<Part> parts_;  // in order, with cuts between them
-  double per_ms_ = 0;        // units
+  double per_ms_ = 0;        // units per millisecond
 };
 
 }  // namespace cp_pool

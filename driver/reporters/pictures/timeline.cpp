@@ -21,7 +21,7 @@ void Timeline::add(const Event& event) {
       event);
 }
 
-// The last ones are those that events are of.
+// Searches from the back: events belong to the latest pool of this ID.
 TimelinePool* Timeline::find(const PoolId& id) {
   const auto same = [&](const TimelinePool& pool) {
     return pool.id.key == id.key && pool.id.generation == id.generation;

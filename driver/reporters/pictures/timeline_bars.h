@@ -14,21 +14,21 @@
 
 namespace cp_pool {
 
-// Cases that are drawn as one.
+// A bar of cases that are drawn as one.
 struct TimelineBar {
   double begin = 0;  // units of the axis
   double end = 0;
   std::size_t cases = 0;
   std::array<std::size_t, 3> by_urgency{};
   OutcomeCounts counts{};
-  const TimelineCase* shown = nullptr;  // the first of the most urgent
+  const TimelineCase* shown = nullptr;  // the first case of the highest urgency
 
   void add(const TimelineCase& c, double from, double to);
-  // "ID: pass, 12 ms", or "12 cases: 11 pass, 1 fail. ID: fail, 15 ms".
+  // Returns "ID: pass, 12 ms", or "12 cases: 11 pass, 1 fail. ID: fail, 15 ms".
   [[nodiscard]] std::string hint() const;
 };
 
-// The bars of cases that ran one after another. A case is drawn with those before it as long as the bar is no wider
+// Returns the bars of cases that ran one after another. A case joins the bar before it as long as the bar is not wider
 // than `least` units. The cases must live as long as the bars.
 std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& cases, const TimeAxis& axis,
                                        double least);
@@ -36,9 +36,9 @@ std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& c
 // Colours of bars, by Urgency.
 inline constexpr std::array<std::string_view, 3> kOutcomeFills{"fill-pass", "fill-other partly", "fill-bad"};
 
-// Draws the bar from `top` on, `height` units high, shifted to the right by `left`. Passes are below, other outcomes
-// above them, and what went wrong stands out on top under the texture `hatch`; each has a part that can be seen. A bar
-// that has neither passes nor failures is half as high.
+// Draws the bar from `top` on, `height` units high, shifted to the right by `left`. Passes are at the bottom, other
+// outcomes above them, and bad ones stand out on top under the texture `hatch`. Each part is high enough to be seen. A
+// bar with neither passes nor failures is half as high.
 void append_bar(pugi::xml_node parent, const TimelineBar& bar, double left, double top, double height,
                 const std::string& hatch);
 inline constexpr double kBarStandsOut = 5;

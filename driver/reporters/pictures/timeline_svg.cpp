@@ -19,21 +19,21 @@ namespace {
 
 constexpr const char* kTimelineId = "timeline";
 
-// Units; one is about a pixel.
+// All lengths are in units; one is about a pixel.
 constexpr double kTimelineWidth = 1000;
 constexpr double kTimelineLeft = 4;
-constexpr double kTimelineRight = 64;  // for the last words
-constexpr double kTimelineTop = 34;    // ticks, and words of pauses below them
+constexpr double kTimelineRight = 64;  // room for the last words
+constexpr double kTimelineTop = 34;    // room for ticks, and the words of pauses below them
 constexpr double kLaneHeight = 46;
-constexpr double kPoolTop = 20;  // in its lane, below its name
+constexpr double kPoolTop = 20;  // top of a pool in its lane, below its name
 constexpr double kPoolHeight = 20;
-constexpr double kCaseInset = 3;  // of a case in its pool
+constexpr double kCaseInset = 3;  // between a pool's edge and its cases
 constexpr double kLeastBar = 2;
 constexpr double kTimelineKey = 26;
 constexpr double kTickDistance = 100;
 constexpr std::size_t kWordLetters = 200;
 
-// The page has larger letters in this picture, since it is wider than others.
+// Returns the width of words. The page has larger letters in this picture, since it is wider than others.
 double words_width(const std::string& words) {
   return label_width(words) * 13 / 11;
 }
@@ -43,8 +43,8 @@ struct TimelineDrawing {
   std::vector<std::vector<std::size_t>> lanes;
   TimeAxis axis;
   pugi::xml_node svg;
-  std::string hatch;    // of what went wrong
-  std::string stripes;  // of a pool that starts
+  std::string hatch;    // texture of bad outcomes
+  std::string stripes;  // texture of a pool that starts
 
   [[nodiscard]] double x(double ms) const { return kTimelineLeft + axis.x(ms); }
   [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes.size()); }
@@ -75,7 +75,7 @@ std::string pool_words(const TimelinePool& pool) {
                      count_of(pool.cases.size(), "case"), end_words(pool));
 }
 
-// Pools of a lane that are drawn as one, since they are too short to be seen alone.
+// Pools of a lane that are drawn as one, because they are too short to be seen.
 using PoolGroup = std::vector<const TimelinePool*>;
 
 std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const std::vector<std::size_t>& lane) {
@@ -132,8 +132,8 @@ void append_time(const TimelineDrawing& drawing) {
   }
 }
 
-// Whether words that begin at x end in the picture, behind those before them, which end at free_from; then they are the
-// next ones before.
+// Returns true if words that begin at x fit into the picture and do not overlap earlier words, which end at
+// `free_from`. If so, sets `free_from` to their end.
 bool has_room(double x, const std::string& words, double& free_from) {
   const double end = x + words_width(words);
   if (x < free_from || end > kTimelineWidth) return false;
@@ -141,7 +141,7 @@ bool has_room(double x, const std::string& words, double& free_from) {
   return true;
 }
 
-// A word for each that has room for one.
+// Draws the pauses, with words where there is room for them.
 void append_pauses(const TimelineDrawing& drawing) {
   constexpr double kBaseLine = 27;
   double free_from = 0;
@@ -188,7 +188,7 @@ void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double
   }
 }
 
-// Which pools of the lane they are, and why those before them were given up: as many words as there is room for.
+// Writes the generations of a lane's pools, and why the pools before them were given up, where there is room.
 void append_names(const TimelineDrawing& drawing, const std::vector<PoolGroup>& groups, double base_line) {
   double free_from = 0;
   const TimelinePool* before = nullptr;
@@ -247,7 +247,7 @@ void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
   append_text(figure, "figcaption", caption);
   pugi::xml_node box = figure.append_child("div");
   set(box, "class", "scroll");
-  set(box, "tabindex", "0");  // so that it can be scrolled by keys
+  set(box, "tabindex", "0");  // makes it scroll with the keyboard
   set(box, "role", "group");
   set(box, "aria-label", "Timeline");
   TimelineDrawing drawing{.timeline = timeline,

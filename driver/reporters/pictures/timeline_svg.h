@@ -7,9 +7,9 @@
 
 namespace cp_pool {
 
-// A figure, in a box that scrolls where the page is narrow. Cases and pools that are too short to be seen alone are
-// drawn as one with those beside them, so the picture stays small however many there are. Nothing for a run without
-// pools, or whose events do not say when they were.
+// Appends a figure, in a box that scrolls on a narrow page. Cases and pools that are too short to be seen are drawn
+// together with their neighbours, so the size of the picture is bounded. Appends nothing for a run without pools or
+// whose events have no times.
 void append_timeline(pugi::xml_node parent, const Timeline& timeline);
 
 }  // namespace cp_pool

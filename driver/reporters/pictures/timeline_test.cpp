@@ -93,7 +93,7 @@ TEST(Timeline, PoolsOfAKeyFollowOneAnotherInALane) {
   add({"cpu/10", 1}, 10, 0, 5);
   add({"cpu/2", 1}, 2, 0, 10);
   add({"cpu/2", 2}, 2, 10, 20);
-  add({"cpu/2", 3}, 2, 15, 30);  // of a run beside it
+  add({"cpu/2", 3}, 2, 15, 30);  // of another run at the same time
   add({"cpu/2", 4}, 2, 40, 50);
   using Lane = std::vector<std::size_t>;
   EXPECT_THAT(timeline.lanes(), ElementsAre(Lane{1, 2, 4}, Lane{3}, Lane{0}));

@@ -1,4 +1,4 @@
-// A page read as XML, which every page of cp-pool is.
+// Parses a page as XML; every page of cp-pool is well-formed.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class ParsedPage {
     EXPECT_TRUE(parsed) << parsed.description() << "\n" << text;
   }
 
-  // The text of every node that the XPath selects, all that is inside of it.
+  // Returns the text of every node that the XPath selects, including the text of its children.
   [[nodiscard]] std::vector<std::string> all(const std::string& path) const {
     std::vector<std::string> out;
     for (const pugi::xpath_node& found : document_->select_nodes(path.c_str())) {
@@ -44,7 +44,7 @@ class ParsedPage {
   std::unique_ptr<pugi::xml_document> document_ = std::make_unique<pugi::xml_document>();
 };
 
-// A page that holds what append(body) appends.
+// Returns a page with the nodes that append(body) appends.
 template <typename Append>
 ParsedPage page_with(Append append) {
   const HtmlDocument document("cp-pool: test");
@@ -52,8 +52,8 @@ ParsedPage page_with(Append append) {
   return ParsedPage(document.text());
 }
 
-// Everybody gets the page's pictures: those who do not see them a title and a description or their words, no id stands
-// twice, what is named is there, and nothing comes from elsewhere.
+// Expects that the page's pictures are accessible and complete: each has a title and a description or is hidden, no id
+// occurs twice, references lead to parts of the page, and nothing is loaded from elsewhere.
 inline void expect_readable(const ParsedPage& page) {
   for (const std::string& hidden : page.all("//svg[not(@aria-hidden)][not(@role='img' and title)]/@id")) {
     ADD_FAILURE() << hidden << " has no role or title";

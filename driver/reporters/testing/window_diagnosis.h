@@ -1,4 +1,4 @@
-// A diagnosis with pictures, for the tests of what draws them.
+// A diagnosis with pictures, for tests of the code that draws them.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace cp_pool::test {
 
-// Of a causal case with a window of 24 keys over 2 ranks and 2 sequences of 64: each query sees a key too few, and rank
-// 1 counts the keys at the edge of the window twice.
+// Returns the diagnosis of a causal case with a window of 24 keys over 2 ranks and 2 sequences of 64: each query sees a
+// key too few, and rank 1 counts the keys at the edge of the window twice.
 inline Diagnosis window_diagnosis() {
-  constexpr int kCells = 32;  // of 4 x 4
+  constexpr int kCells = 32;  // cells of 4 x 4
   constexpr int kSequence = 16;
   constexpr int kWindow = 6;
   Diagnosis diagnosis;

@@ -1,3 +1,3 @@
-"""Stands for torch where an adapter is only asked about: nothing here computes."""
+"""A stand-in for torch in tests in which nothing is computed."""
 
 __version__ = "0.0.test"

@@ -1,4 +1,4 @@
-"""Stands for cp_pool in the tests of the command line. Its fork server is the real one."""
+"""A stand-in for the package cp_pool in the tests of the command line. Its fork server is the real one."""
 
 from pathlib import Path
 

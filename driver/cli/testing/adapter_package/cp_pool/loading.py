@@ -1,4 +1,4 @@
-"""An adapter here is a file of JSON: what it declares."""
+"""Loads adapters of the stand-in package, which are JSON files with their declaration."""
 
 import json
 from typing import Any

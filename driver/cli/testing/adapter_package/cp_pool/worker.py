@@ -1,4 +1,4 @@
-"""A worker that does what scripted_worker.py does. It skips the models that its adapter declares in `skips`."""
+"""A worker that answers as scripted_worker.py does, and skips the models that its adapter declares in `skips`."""
 
 import json
 import runpy

@@ -15,7 +15,7 @@ class ServiceConnection;
 namespace cp_pool {
 
 struct ServiceOptions {
-  bool wanted = false;   // asked for on the command line or by the shell: the service has to be there
+  bool wanted = false;   // asked for, so the service has to be there
   bool unasked = false;  // a service is used if it is there, although nothing asks for it
   bool refused = false;  // no service is used
   std::string name = "default";

@@ -70,8 +70,7 @@ fs::path found_program(const std::string& word) {
   const std::string_view folders = variable == nullptr ? "/bin:/usr/bin" : variable;
   for (std::size_t begin = 0; begin <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    fs::path program = fs::path{folders.substr(begin, end - begin)} / word;  // an empty entry means the working
-                                                                             // directory
+    fs::path program = fs::path{folders.substr(begin, end - begin)} / word;  // empty: the working directory
     if (is_file(program) && ::access(program.c_str(), X_OK) == 0) return program;
     begin = end + 1;
   }

@@ -44,8 +44,7 @@ void Notices::on_event(const Event& event) {
 }
 
 void Notices::on(const CaseStarted& event) {
-  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // the case was sent
-                                                                                                  // once more
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // sent again
   running_.push_back({.index = event.index, .id = event.id, .phase = ""});
 }
 

@@ -106,8 +106,7 @@ int report_runs(const ReportOptions& options) {
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
   for (const std::string& file : options.files) {
     const std::size_t before = runs.count();
-    const std::optional<std::string> writer = writer_of(file);  // asked first, as the run may end while its file is
-                                                                // read
+    const std::optional<std::string> writer = writer_of(file);  // first: the run may end while its file is read
     read_events(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
       if (const auto* header = std::get_if<RunStarted>(&event)) {
         const std::string start = fmt::format("{} {}", at ? utc_timestamp(*at) : "", event_json(event).dump());

@@ -32,7 +32,7 @@ class RoundBook : public EventSink {
   struct Round {
     std::set<std::string> failed;  // IDs; a case that runs several times is here if one of its runs failed
     std::set<std::string> passed;  // or skipped
-    std::set<std::string> others;  // ran without being judged
+    std::set<std::string> others;  // neither, because nobody judged them
     std::optional<RunFinished> finished;
   };
   void take_over();

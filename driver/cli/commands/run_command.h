@@ -15,8 +15,7 @@ namespace cp_pool {
 
 struct RunOptions {
   SelectionOptions selection;
-  std::optional<std::filesystem::path> rerun_failed;  // the events file of an earlier run, whose failures become
-                                                      // selection.ids
+  std::optional<std::filesystem::path> rerun_failed;  // events of an earlier run, which give selection.ids
   ExecutionOptions execution;
   ServiceOptions service;
   RecordOptions record;        // used by `run` alone

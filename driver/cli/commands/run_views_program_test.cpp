@@ -80,8 +80,7 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   ::close(master);
   EXPECT_EQ(program.wait().exit_code, 100);
   EXPECT_THAT(output, AnyOf(HasSubstr("   0:01 demo/hang/p2p/cp1/bshd/fp32\x1b[K"),
-                            HasSubstr("   0:02 demo/hang/p2p/cp1/bshd/fp32\x1b[K")));  // the first line is easily
-                                                                                       // missed
+                            HasSubstr("   0:02 demo/hang/p2p/cp1/bshd/fp32\x1b[K")));  // 0:01 is easily missed
 }
 
 // Stderr is a file here, so the warning is a line of its own.

@@ -118,8 +118,7 @@ TEST_F(CaseStream, WhatFailedIsRerunFromItsEvents) {
 TEST_F(CaseStream, ACaseThatWasRunningWhenTheDriverWasKilledIsRerun) {
   submit(line("pass") + line("fail"), {"--events", path("e")});
   std::string events = read_file(path("e"));
-  events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // up to the event that starts the
-                                                                                      // last case
+  events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // cut before that event
   write_file(path("e"), events);
   const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--json"});
   EXPECT_THAT(done.err, HasSubstr("warning: " + path("e") + " ends before its run did"));

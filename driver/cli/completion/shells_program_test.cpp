@@ -59,8 +59,8 @@ std::vector<std::string> zsh_offers(const std::vector<std::string>& words) {
 TEST(BashCompletion, OffersCommandsOptionsValuesAndIds) {
   EXPECT_THAT(bash_offers("cp-pool su"), ElementsAre("submit"));
   EXPECT_THAT(bash_offers("cp-pool run --device "), IsSupersetOf({"auto", "cpu", "cuda"}));
-  EXPECT_THAT(bash_offers("cp-pool run --device=cu"), ElementsAre("cuda"));  // only the part after the =, which breaks
-                                                                             // words in bash
+  // Bash breaks words at =, so only the part after it is offered.
+  EXPECT_THAT(bash_offers("cp-pool run --device=cu"), ElementsAre("cuda"));
   EXPECT_THAT(bash_offers("cp-pool submit id --set comm=a2a+"), ElementsAre("a2a+p2p"));
   EXPECT_THAT(bash_offers("cp-pool submit quick/causal/a2a/cp2/thd/"), Contains(testing::StartsWith("quick/causal/")));
 }

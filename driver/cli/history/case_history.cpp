@@ -53,8 +53,7 @@ CaseHistory case_history(const CaseTrends& trends) {
 std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history) {
   std::vector<Place> own;
   std::vector<std::string> groups;
-  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // the group's least place, and its case that was
-                                                                  // listed first
+  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // its least place and first listed case
   for (std::size_t i = 0; i < cases.size(); ++i) {
     own.push_back(place_of(cases[i], history));
     groups.push_back(problem_group(cases[i].c));

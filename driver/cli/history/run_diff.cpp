@@ -13,8 +13,7 @@ namespace {
 constexpr double kLeastRatio = 1.5;
 constexpr double kLeastDifferenceMs = 50;
 constexpr double kDeviations = 5;              // of which a ratio may differ from the median
-constexpr double kDeviationOfMedian = 1.4826;  // standard deviation / median absolute deviation of a normal
-                                               // distribution
+constexpr double kDeviationOfMedian = 1.4826;  // standard / median deviation of a normal distribution
 constexpr std::size_t kLeastCases = 8;         // that are needed to estimate drift and deviation
 // Threshold for steps of --mode perf, whose noise is the range of the timed steps.
 constexpr double kLeastStepRatio = 1.05;

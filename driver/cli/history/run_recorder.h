@@ -24,7 +24,7 @@ struct RecordOptions {
 class RunRecorder {
  public:
   // Creates nothing before the run begins. `command` is the command line as the user would type it. `tell` is called
-  // with a line that says why there is no record, or why it lacks its exit code.
+  // at most once, with a line that says why there is no record, or why it lacks its exit code.
   RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell);
 
   // A sink for one run, which may be left before it ends.

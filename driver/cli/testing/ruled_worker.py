@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A worker for the tests of searches. It computes nothing and gives each case the outcome of the first of its rules that
-holds, or pass if none does. Each argument is a rule OUTCOME=CONDITION. OUTCOME is fail, skip, error, crash or hang;
-CONDITION is a Python expression over the fields of the case and the request's `seq`. CP_POOL_TEST_REQUESTS names a file
-to which every request is appended."""
+"""A worker for the tests of searches. It computes nothing. It gives each case the outcome of the first of its rules
+that holds, or pass if none does. Each argument is a rule OUTCOME=CONDITION. OUTCOME is fail, skip, error, crash or
+hang; CONDITION is a Python expression over the fields of the case and the request's `seq`. CP_POOL_TEST_REQUESTS names
+a file to which every request is appended."""
 import json
 import os
 import signal

@@ -118,7 +118,7 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
   options.config.slots = 1;
 }
 
-// After apply_perf.
+// To be called after apply_perf.
 void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   const bool on_gpus = options.config.device == "cuda";
   options.config.spare = !options.config.perf && (options.spare == "on" || (options.spare == "auto" && !on_gpus));
@@ -167,7 +167,7 @@ void apply_allocation(const CLI::App& command, ExecutionOptions& options) {
   for (const HostShare& host : config.hosts) config.slots += host.ranks;
 }
 
-// After apply_perf.
+// To be called after apply_perf.
 void apply_sharing(ExecutionOptions& options) {
   const bool times = options.config.perf.has_value();
   options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);

@@ -35,8 +35,8 @@ class GithubAnnotations : public EventSink {
   ToldFailures told_;
   std::set<std::string> reasons_;  // why cases could not be judged by any pool, each once
   std::size_t errors_ = 0;         // includes those that are not shown
-  std::size_t verdicts_ = 0;       // likewise
-  std::size_t warnings_ = 0;       // likewise
+  std::size_t verdicts_ = 0;       // includes those that are not shown
+  std::size_t warnings_ = 0;       // includes those that are not shown
 };
 
 }  // namespace cp_pool

@@ -40,7 +40,7 @@ struct ConformanceOptions {
   std::string device = "auto";
   std::chrono::milliseconds timeout{20000};        // deadline of the answer to a case
   std::chrono::milliseconds start_timeout{60000};  // deadline of the worker to be ready
-  bool start_timeout_grows = false;                // as in RunConfig
+  bool start_timeout_grows = false;                // as RunConfig::start_timeout_grows
 };
 
 // Two ranks are enough to try every rule about several ranks. On a machine with a single GPU it is one rank.

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kPageBlocks = 64;    // a side of a mask
 constexpr std::size_t kDrawnSequences = 6;  // at most, each of other lengths
-constexpr std::size_t kNamedSequences = 8;  // in a caption
+constexpr std::size_t kNamedSequences = 8;  // that a caption lists
 constexpr int kMostColumns = 8;             // of the table of tiles that name an owner of keys
 
 // Sequences of the same lengths, which share one mask. `places` are their indices.

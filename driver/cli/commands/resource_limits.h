@@ -23,7 +23,7 @@ std::vector<ResourceLimit> resource_limits();
 // connect.
 std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vector<ResourceLimit>& limits);
 
-// "open files: 32".
+// Returns "open files: 32".
 std::string limit_text(const ResourceLimit& limit);
 
 }  // namespace cp_pool

@@ -31,7 +31,7 @@ class RoundBook : public EventSink {
  private:
   struct Round {
     std::set<std::string> failed;  // IDs; a case that runs several times is here if one of its runs failed
-    std::set<std::string> passed;  // or skipped
+    std::set<std::string> passed;  // passed or skipped
     std::set<std::string> others;  // neither, because nobody judged them
     std::optional<RunFinished> finished;
   };

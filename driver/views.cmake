@@ -103,7 +103,21 @@ add_library(cp_conformance STATIC
 target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_reporters fmt::fmt)
 
 # --- Command line -----------------------------------------------------------------------------------------------------
+# The sources that include CLI11. It takes long to compile and runs once, so these are not optimised; all other sources only
+# declare its classes.
+add_library(cp_cli_parser OBJECT
+  cli/commands/command_line.cpp
+  cli/commands/config_command.cpp
+  cli/completion/candidates.cpp
+  cli/config/configuration.cpp
+  cli/man_page.cpp
+  cli/option_kinds.cpp
+  cli/service_use.cpp)
+target_link_libraries(cp_cli_parser PUBLIC cp_reporters PRIVATE fmt::fmt CLI11::CLI11)
+cp_pool_not_optimised(cp_cli_parser)
+
 add_library(cp_cli STATIC
+  $<TARGET_OBJECTS:cp_cli_parser>
   cli/device.cpp
   cli/duration.cpp
   cli/gpu_list.cpp cli/launcher_choice.cpp
@@ -111,24 +125,18 @@ add_library(cp_cli STATIC
   cli/execution.cpp
   cli/execution_options.cpp
   cli/file_identity.cpp
-  cli/man_page.cpp
-  cli/option_kinds.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
   cli/retry_options.cpp
-  cli/service_use.cpp
   cli/shell_words.cpp
   cli/state_folder.cpp
   cli/config/case_overrides.cpp
   cli/config/config_file.cpp
-  cli/config/configuration.cpp
   cli/config/test_environment.cpp
   cli/status_requests.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/worker_files.cpp
-  cli/commands/command_line.cpp
-  cli/commands/config_command.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
   cli/commands/diff_command.cpp
@@ -156,7 +164,6 @@ add_library(cp_cli STATIC
   cli/commands/settled_change.cpp
   cli/commands/submit_command.cpp
   cli/commands/watch_command.cpp
-  cli/completion/candidates.cpp
   cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
   cli/history/case_trends.cpp
@@ -186,11 +193,7 @@ add_library(cp_cli STATIC
   cli/shell/shell_line.cpp
   cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
-# Not optimised: CLI11 takes long to compile, and its code runs once.
-set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp
-                            cli/config/configuration.cpp cli/commands/config_command.cpp PROPERTIES COMPILE_OPTIONS -O0
-                            SKIP_PRECOMPILE_HEADERS ON)
-# The same holds for toml++, which also stays out of unity builds.
+# Not optimised either, and a unit of its own: toml++ takes long to compile.
 set_source_files_properties(cli/config/config_file.cpp PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON
                             SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11

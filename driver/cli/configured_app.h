@@ -9,15 +9,9 @@
 #include <CLI/CLI.hpp>
 
 #include "driver/cli/option_kinds.h"
+#include "driver/cli/option_setting.h"
 
 namespace cp_pool {
-
-// A value that an option has although it is not on the command line, and who set it.
-struct OptionSetting {
-  std::vector<std::string> values;
-  std::string place;         // "cp-pool.toml:3", or the name of a variable
-  bool by_variable = false;  // set by the environment
-};
 
 class ConfiguredApp : public CLI::App {
  public:

@@ -32,7 +32,7 @@ std::string to_line(const ordered_json& json) {
 
 std::optional<Event> read_event(const nlohmann::json& line) {
   const protocol::Fields fields{line, "event"};
-  std::optional<Event> event = protocol::read_named<Event>(fields.get_string("type", ""), line);
+  std::optional<Event> event = protocol::read_named<AnyEvent, Event>(fields.get_string("type", ""), line);
   if (event && std::holds_alternative<RunStarted>(*event)) {
     RunStarted& header = std::get<RunStarted>(*event);
     header.started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(header.started);

@@ -185,9 +185,9 @@ Struct read_fields(const Fields& in) {
   return out;
 }
 
-// Reads the message of a variant whose kName is `name`; nullopt if there is none.
-template <typename Variant, std::size_t I = 0>
-std::optional<Variant> read_named(std::string_view name, const nlohmann::json& object) {
+// Reads the message of a variant whose kName is `name`; nullopt if there is none. Result: what holds the variant.
+template <typename Variant, typename Result = Variant, std::size_t I = 0>
+std::optional<Result> read_named(std::string_view name, const nlohmann::json& object) {
   if constexpr (I == std::variant_size_v<Variant>) {
     return std::nullopt;
   } else {
@@ -195,7 +195,7 @@ std::optional<Variant> read_named(std::string_view name, const nlohmann::json& o
     if constexpr (HasFields<Message>) {
       if (name == Message::kName) return read_fields<Message>(Fields(object, std::string(name)));
     }
-    return read_named<Variant, I + 1>(name, object);
+    return read_named<Variant, Result, I + 1>(name, object);
   }
 }
 

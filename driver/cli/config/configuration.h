@@ -10,9 +10,16 @@
 
 #include "driver/cli/config/case_overrides.h"
 #include "driver/cli/config/config_file.h"
-#include "driver/cli/configured_app.h"
+#include "driver/cli/option_setting.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace cp_pool {
+
+class ConfiguredApp;
 
 struct ConfigChoice {
   std::optional<std::filesystem::path> file;  // nullopt: looked for from the working directory upward

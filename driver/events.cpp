@@ -2,6 +2,7 @@
 
 namespace cp_pool {
 
+Event::Event() = default;
 Event::Event(const Event& other) = default;
 Event::Event(Event&& other) noexcept = default;
 Event& Event::operator=(const Event& other) = default;

@@ -691,6 +691,7 @@ class Event : public AnyEvent {
   template <typename Alternative>
     requires requires(const AnyEvent& any) { std::get_if<std::remove_cvref_t<Alternative>>(&any); }
   Event(Alternative&& event) : AnyEvent(std::forward<Alternative>(event)) {}  // NOLINT(google-explicit-constructor)
+  Event();  // as std::variant: a RunStarted without anything
   Event(const Event& other);
   Event(Event&& other) noexcept;
   Event& operator=(const Event& other);

@@ -1,12 +1,13 @@
-# The CUDA part: a module that the worker loads when its ranks are GPUs (cuda/cuda_part.h). It takes what it needs of
-# cp_core from the program that loads it. Tests link its objects directly.
+# The CUDA part: a module that the worker loads when its ranks are GPUs (cuda/cuda_part.h). The module resolves symbols
+# of cp_core in the program that loads it. Tests link the module's objects directly.
 
-# CPU and GPU give the same bits (thd/merge_math.h).
+# No fused multiply-add, so that a merge gives the same bits on CPU and GPU (thd/merge_math.h).
 set_source_files_properties(thd/merge_partial.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
 
 if(CP_POOL_HAVE_CUDA)
-  # Built on demand (cuda_part), and with the programs that need a GPU: a seventh of a build, of no use without one.
+  # Built on demand (target cuda_part) and with the programs that need a GPU: it takes a seventh of a full build and is
+  # of no use without a GPU.
   add_library(cp_core_cuda_objects OBJECT EXCLUDE_FROM_ALL
     attention/cuda_backends.cpp
     attention/cudnn/cudnn_backend.cpp
@@ -54,7 +55,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cpp
     verify/cuda_kernels.cu
   )
-  # Constants of a kernel have the names that those of other kernels have.
+  # Sources of kernels name their constants alike, so they cannot share a translation unit.
   set_source_files_properties(attention/tile_rows.cu comm/peer/peer_kernel.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -62,9 +63,10 @@ if(CP_POOL_HAVE_CUDA)
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
 
-  # The largest of all: a sixth of a minute less, and it runs once a plan.
+  # The slowest source to compile. -O1 saves ten seconds of the build, and the code runs only once for each plan.
   set_source_files_properties(attention/cudnn/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
-  # Plans that are kept on disk are those of graphs that this very code describes.
+  # A hash of the code that describes graphs is part of the key of a plan on disk, so that a plan which older code made
+  # is not used.
   set(graph_sources attention/cudnn/cudnn_graphs.cpp attention/cudnn/cudnn_graphs.h)
   list(TRANSFORM graph_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${graph_sources})
@@ -80,7 +82,7 @@ if(CP_POOL_HAVE_CUDA)
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 
-  # Loaded before it: cuda/early_start.h.
+  # A module that is loaded before cp_core_cuda (cuda/early_start.h).
   add_library(cp_core_early MODULE EXCLUDE_FROM_ALL cuda/early_module.cpp)
   target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
   set_target_properties(cp_core_early PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
@@ -94,7 +96,7 @@ if(CP_POOL_HAVE_CUDA)
 else()
   add_custom_target(cuda_part COMMAND "${CMAKE_COMMAND}" -E echo "no nvcc (CUDA Toolkit 13): built without the CUDA part" VERBATIM)
 endif()
-# Needs LibTorch's headers only.
+# These sources need only the headers of LibTorch, neither cp_core nor CUDA.
 cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases SOURCES
   attention/cudnn/plan_store.cpp
   attention/cudnn/plan_store_test.cpp
@@ -105,12 +107,12 @@ cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 if(CP_POOL_HAVE_CUDA)
-  # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it. It needs no GPU.
+  # Loads the module as the worker does, into a program that contains and exports all of cp_core. It needs no GPU.
   cp_pool_test(cuda_module_test LABEL gpu TORCH SOURCES cuda_module/cuda_module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 
-  # Tests on GPUs, and a benchmark, with the part linked in.
+  # Tests on GPUs and a benchmark. They link the CUDA part directly.
   add_library(gpu_testing OBJECT EXCLUDE_FROM_ALL testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
   target_link_libraries(gpu_testing PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
   cp_pool_not_optimised(gpu_testing)
@@ -138,7 +140,7 @@ if(CP_POOL_HAVE_CUDA)
     context_parallel/gpu_streams_test.cpp
     testing/gpu_step.cpp
   )
-  # Ranks that are threads, with one GPU among them.
+  # Ranks are threads that share one GPU.
   cp_pool_test(gpu_one_device_test LABEL gpu TORCH
     LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
     SOURCES comm/local/gpu_local_communicator_test.cpp trial/gpu_one_device_test.cpp)

@@ -1,4 +1,4 @@
-// Errors of files that a case writes beside its answer (a dump, a trace). They are apart from other errors because they
+// Errors of files that a case writes beside its answer (a dump, a trace). They have a type of their own because they
 // say nothing about the answer.
 #pragma once
 

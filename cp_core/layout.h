@@ -12,13 +12,15 @@
 
 namespace cp_pool {
 
-// bshd [batch, s, heads, dim], sbhd [s, batch, heads, dim], thd [tokens, heads, dim]. A view unless rows must move.
+// Shapes: bshd [batch, s, heads, dim], sbhd [s, batch, heads, dim], thd [tokens, heads, dim]. Returns a view unless
+// rows must move.
 at::Tensor to_packed(const at::Tensor& tensor, Layout layout);
 
-// The inverse of to_packed. batch: the number of sequences, which have one length in bshd and sbhd.
+// The inverse of to_packed. batch: the number of sequences, which all have the same length in bshd and sbhd.
 at::Tensor from_packed(const at::Tensor& packed, Layout layout, std::int64_t batch);
 
-// The rows of the runs whose positions are before the valid length of their sequence.
+// Returns the rows of the runs whose positions are before the valid length of their sequence. valid: one length for
+// each sequence.
 std::vector<RowRange> valid_rows(const std::vector<Run>& runs, const std::vector<std::int64_t>& valid);
 
 }  // namespace cp_pool

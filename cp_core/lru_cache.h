@@ -1,4 +1,4 @@
-// Keeps the values that were used last, up to a sum of weights.
+// A cache of the values that were used last, up to a sum of weights.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,26 @@
 
 namespace cp_pool {
 
-// Not to be used by two threads at a time.
+// Not thread-safe.
 template <typename Key, typename Value>
 class LruCache {
  public:
   // capacity: the largest sum of weights, in the unit of the caller.
   explicit LruCache(std::size_t capacity) : capacity_(capacity) {}
 
-  // Null if the key is not there; else its value, which is the last used from now on. The pointer is good until the
-  // next call of keep(), forget() or clear().
+  // Returns the value and marks it as used last, or null if the key is not there. The pointer is valid until the next
+  // call of keep(), forget() or clear().
   const Value* find(const Key& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
     order_.splice(order_.end(), order_, found->second.place);
     return &found->second.value;
   }
-  // Without using it.
+  // Does not mark the value as used.
   [[nodiscard]] bool contains(const Key& key) const { return entries_.contains(key); }
 
-  // Replaces the value of an equal key. The values that were not used for longest make room. A value heavier than the
-  // capacity is not kept.
+  // Stores a value, in place of any with an equal key. The least recently used values make room. A value heavier than
+  // the capacity is not kept, and a value with an equal key is then removed.
   void keep(const Key& key, Value value, std::size_t weight) {
     forget(key);
     if (weight > capacity_) return;
@@ -66,7 +66,7 @@ class LruCache {
   std::size_t capacity_;
   std::size_t weight_ = 0;
   std::map<Key, Entry> entries_;
-  Order order_;  // the keys of the entries, that of the least recently used one first
+  Order order_;  // the keys of the entries, the least recently used first
 };
 
 }  // namespace cp_pool

@@ -13,7 +13,7 @@ constexpr std::array kMutants{
 #undef CP_MUTANT
 };
 
-// Written by tests only; the product has no seam that reads it.
+// The mutant that is on. Only tests set it, and the product has no seam that reads it.
 std::atomic<Mutant>& current() {
   static std::atomic<Mutant> mutant{Mutant::none};
   return mutant;

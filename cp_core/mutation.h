@@ -18,7 +18,7 @@ enum class Mutant {
 #undef CP_MUTANT
 };
 
-// On which ranks a mutant can be seen.
+// The kind of ranks on which a mutant changes the result (mutants.def).
 enum class MutantWhere { both, cpu, gpu };
 
 struct MutantInfo {
@@ -30,7 +30,7 @@ struct MutantInfo {
 
 std::span<const MutantInfo> all_mutants();
 
-// Turns one mutant on, in cp_core_mutants. At most one is on at a time.
+// Turns one mutant on, in cp_core_mutants, until the end of the scope. Throws std::logic_error if one is on already.
 class ScopedMutant {
  public:
   explicit ScopedMutant(Mutant mutant);

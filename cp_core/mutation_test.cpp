@@ -41,7 +41,7 @@ void set_kv_lengths(AttentionProblem& problem, std::int64_t length) {
   std::ranges::fill(problem.lengths.padded_kv, length);
 }
 
-// A few problems in which every seam matters.
+// A few problems that together show every mutant which is not excluded below.
 std::vector<AttentionProblem> problems() {
   std::vector<AttentionProblem> all;
   for (const CommType comm : kValues<CommType>) {
@@ -60,10 +60,10 @@ std::vector<AttentionProblem> problems() {
 
       AttentionProblem few_keys = problem_of(comm, layout, {.right = 0});
       few_keys.softmax = SoftmaxType::off_by_one;
-      set_kv_lengths(few_keys, 16);  // most queries see none
+      set_kv_lengths(few_keys, 16);  // most queries see no key
       all.push_back(few_keys);
 
-      // A rank's two chunks of queries, against keys that reach past the diagonal: not one tile.
+      // Keys reach past the diagonal, so that a rank's two chunks of queries do not merge into one tile.
       all.push_back(problem_of(comm, layout, {.right = 1}));
       AttentionProblem fewer_keys = problem_of(comm, layout, {.right = 2});
       set_kv_lengths(fewer_keys, 56);
@@ -77,12 +77,12 @@ std::vector<AttentionProblem> problems() {
     }
   }
   AttentionProblem equal_dims = problem_of(CommType::p2p, Layout::bshd, {.right = 0});
-  equal_dims.head_dim_v = equal_dims.head_dim_qk;  // K and V of one size
+  equal_dims.head_dim_v = equal_dims.head_dim_qk;  // K and V have the same shape
   all.push_back(equal_dims);
   return all;
 }
 
-// mla_scale is in make_problem; max_logit_from_zero needs scores that are all negative.
+// The seam of mla_scale is in make_problem, so this problem is made from a case.
 AttentionProblem problem_from_case() {
   Case c;
   c.cp_size = 4;
@@ -152,27 +152,27 @@ TEST_F(Mutants, ShowNothingWhileNoneIsOn) {
 TEST_F(Mutants, ChangeTheResultEachByItself) {
   for (const MutantInfo& info : all_mutants()) {
     if (info.where == MutantWhere::gpu) continue;
-    // Far below the tolerance.
+    // These change the result by far less than the tolerance.
     if (info.mutant == Mutant::repeat_drifts || info.mutant == Mutant::repeat_drifts_backward) continue;
-    // Of 16-bit dtypes, where backends give results rounded call by call: trial/mutants_test.cpp.
+    // These need 16-bit dtypes, where backends return results rounded call by call. trial/mutants_test.cpp has them,
+    // and the mutants excluded below.
     if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated ||
         info.mutant == Mutant::later_calls_dropped || info.mutant == Mutant::saved_of_first_group) {
       continue;
     }
-    // Of scores that reach far from 0, or that all are less than a sink: likewise.
+    // These need scores far from 0, or a sink that is larger than all scores.
     if (info.mutant == Mutant::softmax_max_not_subtracted || info.mutant == Mutant::backward_lse_divided ||
         info.mutant == Mutant::merge_max_not_subtracted || info.mutant == Mutant::merge_small_part_dropped ||
         info.mutant == Mutant::max_logit_of_sink) {
       continue;
     }
-    // Of odd rings, of chunks without a key, of lengths that the ranks do not divide, of inputs that are
-    // slices: likewise.
+    // These need an odd ring, a chunk that is all padding, lengths that the number of ranks does not divide, or inputs
+    // that are slices of larger tensors.
     if (info.mutant == Mutant::odd_ring_order || info.mutant == Mutant::padding_chunk_nan ||
         info.mutant == Mutant::lengths_rounded_down || info.mutant == Mutant::strides_ignored) {
       continue;
     }
-    // Of several groups of ranks, and of replicated tokens, which are exchanged before and behind the attention:
-    // likewise.
+    // These need several groups of ranks, or replicated tokens, which are exchanged before and after the attention.
     if (info.mutant == Mutant::group_ranks_consecutive || info.mutant == Mutant::replicated_keys_twice ||
         info.mutant == Mutant::replicated_keys_dropped || info.mutant == Mutant::replicated_gradients_not_summed ||
         info.mutant == Mutant::replicated_out_of_one_rank) {

@@ -22,7 +22,7 @@ std::int64_t chunk_length(std::int64_t padded, int ranks) {
   return padded / (2 * static_cast<std::int64_t>(ranks));
 }
 
-// Appends positions [begin, end) of a sequence at the next row.
+// Appends positions [begin, end) of a sequence from row `row` on, and advances `row` past them.
 void append(std::vector<Run>& runs, std::int64_t& row, std::int64_t sequence, std::int64_t begin, std::int64_t end) {
   if (begin == end) return;
   if (!runs.empty() && runs.back().sequence == sequence && runs.back().end == begin) {

@@ -1,4 +1,5 @@
-// Where the positions of sequences stand in packed tensors that are partitioned over ranks (cases/dual_chunk.h).
+// Which rows of a packed tensor hold which positions of its sequences, when sequences are partitioned over ranks
+// (cases/dual_chunk.h).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 
 namespace cp_pool {
 
-// Positions [begin, end) of one padded sequence that lie one after the other in a packed tensor, from row `row` on.
+// Positions [begin, end) of one padded sequence, which occupy consecutive rows of a packed tensor from row `row` on.
 struct Run {
   std::int64_t sequence = 0;
   std::int64_t begin = 0;
@@ -17,13 +18,15 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// Runs are in row order and never empty. In each, padded lengths must divide by 2 * ranks.
+// The functions below return runs in row order, none of them empty. padded: the padded length of each sequence; where
+// there are ranks, a multiple of 2 * ranks.
 
-// What rank `rank` of `ranks` holds of sequences with these padded lengths: sequence by sequence, in each chunk `rank`
-// then chunk 2 * ranks - 1 - rank. Chunks that touch make one run.
+// The runs of rank `rank` of `ranks`, sequence by sequence: in each, chunk `rank` and then chunk 2 * ranks - 1 - rank.
+// Adjacent chunks make one run.
 std::vector<Run> local_runs(const std::vector<std::int64_t>& padded, int ranks, int rank);
 
-// The part of local_runs in one chunk of each sequence: half 0 is chunk `rank`, half 1 is chunk 2 * ranks - 1 - rank.
+// The part of local_runs that is in one chunk of each sequence: half 0 is chunk `rank`, half 1 is chunk
+// 2 * ranks - 1 - rank.
 std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ranks, int rank, int half);
 
 // Whole sequences, one after the other.
@@ -43,7 +46,7 @@ struct RowRange {
   bool operator==(const RowRange&) const = default;
 };
 
-// `count` rows from `source` on in one packed tensor are the same positions as those from `target` on in another.
+// The `count` rows from `source` on in one packed tensor hold the same positions as those from `target` on in another.
 struct RowCopy {
   std::int64_t source = 0;
   std::int64_t target = 0;
@@ -56,8 +59,9 @@ struct RowCopy {
 // Throws std::invalid_argument if `source` lacks a position.
 std::vector<RowCopy> row_copies(const std::vector<Run>& source, const std::vector<Run>& target);
 
-// Returns those copies whose source is among the rows of `rank`, with sources counted from its first row; copies that
-// reach beyond its rows are cut. copies: their sources are the rows of all ranks, rank by rank, rows_of_a_rank each.
+// Returns the copies whose source is among the rows of `rank`, with sources counted from the rank's first row; copies
+// that reach beyond its rows are cut. copies: their sources are rows of a concatenation of all ranks' tensors, each of
+// rows_of_a_rank rows.
 std::vector<RowCopy> copies_of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank);
 
 }  // namespace cp_pool

@@ -11,7 +11,7 @@
 namespace cp_pool {
 namespace {
 
-// Far enough to be no limit, small enough to add lengths to.
+// A distance that limits nothing, yet leaves room to add lengths to it.
 constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max() / 4;
 
 struct Range {
@@ -54,7 +54,7 @@ Band make_band(const Mask& mask, std::int64_t sq, std::int64_t skv) {
   return band;
 }
 
-// The part of queries x keys inside the band; nullopt if none is. Corners are left for the caller to fill in.
+// The part of queries x keys inside the band; nullopt if there is none. The caller fills in sequence, q_row and k_row.
 std::optional<Tile> cut_to_band(Range queries, Range keys, const Band& band) {
   const Range queries_of_keys{keys.begin - band.offset - band.right, keys.end - band.offset + band.left};
   queries = intersect(queries, queries_of_keys);
@@ -109,8 +109,8 @@ void append_tiles_of_chunks(std::vector<Tile>& tiles, const Pair& runs, const Ra
 bool merge_right(Tile& a, const Tile& b) {
   if (a.q_row != b.q_row || a.m != b.m || a.k_row + a.n != b.k_row) return false;
   if (!a.full() || b.left != kInfiniteWindow) return false;
-  // The last row of both tiles ends at b's last key, so b's window says how much of the whole is hidden; a's keys lie
-  // before every key that b hides.
+  // b and the merged tile end at the same row and key, so b's window counts from the merged tile's corner, too. It
+  // hides none of a's keys: every row of b sees a key of b, and all of a's keys come before those.
   a.n += b.n;
   a.right = CP_MUTATE(tile_merge_window, b.right, a.right);
   return true;

@@ -1,8 +1,8 @@
-// From (query runs, key runs, mask) to the rectangles that an attention backend computes.
+// Turns query runs, key runs and a mask into the rectangles (tiles) that an attention backend computes.
 //
-// Why it works for every mask: the keys that a run of queries sees in a run of keys form a band. Without the query rows
-// and keys outside the band, what is left is a rectangle whose band is a window around its own bottom-right diagonal,
-// never negative: what variable-length attention kernels take.
+// This works for every mask, since the keys that a run of queries sees in a run of keys form a band. Without the query
+// rows and keys outside the band, a rectangle is left whose band is a window around its own bottom-right diagonal, with
+// sides that are never negative. Variable-length attention kernels take such windows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct Tile {
   std::int64_t n = 0;
   std::int64_t left = kInfiniteWindow;
   std::int64_t right = kInfiniteWindow;
-  // Where the tile's corner lies in the sequence. A merged tile may continue elsewhere.
+  // The positions of the tile's first query and first key in their sequence. The positions of a merged tile need not be
+  // consecutive.
   std::int64_t sequence = 0;
   std::int64_t q_position = 0;
   std::int64_t k_position = 0;
@@ -32,7 +33,7 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-// Tiles with one window whose query rows are disjoint, in order of q_row: one call of a variable-length kernel.
+// Tiles with one window and disjoint query rows, in order of q_row, as one call of a variable-length kernel takes them.
 struct TileGroup {
   std::int64_t left = kInfiniteWindow;
   std::int64_t right = kInfiniteWindow;
@@ -52,11 +53,12 @@ struct ValidLengths {
 std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<Run>& k_runs,
                              const ValidLengths& lengths, const Mask& mask);
 
-// Joins neighbours where one rectangle with one window means the same: two full tiles, or a full tile and the causal
-// one beside it. The two chunks of a rank become one tile this way wherever the mask allows it. Merged tiles may span
-// two places of a sequence.
+// Joins neighbouring tiles that one rectangle with one window can replace: two full tiles, a full tile and the causal
+// one to its right, or two tiles one below the other on one diagonal. The two chunks of a rank become one tile this way
+// wherever the mask allows it.
 std::vector<Tile> merge_tiles(const std::vector<Tile>& tiles);
 
+// Puts each tile in the first group that has its window and only rows before it. tiles: in order of q_row.
 TilePlan group_tiles(const std::vector<Tile>& tiles);
 
 }  // namespace cp_pool

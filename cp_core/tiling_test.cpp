@@ -77,7 +77,7 @@ Problem random_problem(Random& random) {
   return problem;
 }
 
-// How many tiles show each (query row, key row); -1 for a tile that leaves the tensors.
+// How many tiles show each (query row, key row) pair; -1 marks a tile that reaches outside the tensors.
 using Count = std::vector<std::vector<int>>;
 
 Count count_pairs(const std::vector<Tile>& tiles, std::int64_t q_rows, std::int64_t k_rows) {
@@ -136,7 +136,7 @@ bool wellformed(const Tile& tile) {
   return tile.m > 0 && tile.n > 0 && window && normal;
 }
 
-// Every row has a key and every key has a row: nothing is left to trim.
+// Whether every row has a key and every key has a row, so that nothing is left to trim.
 bool is_trimmed(const Tile& tile) {
   Tile at_origin = tile;
   at_origin.q_row = 0;

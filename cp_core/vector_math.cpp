@@ -6,7 +6,7 @@
 namespace cp_pool {
 
 void settle_vector_math() {
-  // One function settles them all: the CPU code is shared.
+  // One function is enough, since all of them share the CPU code.
   static const at::Tensor settled = at::zeros({1}).exp();
   static_cast<void>(settled);
 }

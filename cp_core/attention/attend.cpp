@@ -64,7 +64,8 @@ class Attention {
   }
 
  private:
-  // The part as the backend's calls give it.
+  // Merges the rounded outputs of the backend's calls. Returns false, and does nothing, if the backend offers none for
+  // this part, or if max_logit is asked for.
   bool add_calls(const TileGroup& part, Then then) {
     if (sums_.max_logit.defined()) return false;
     const std::vector<CalledForward> calls = fast_.forward_calls(part, operands_);
@@ -85,10 +86,11 @@ class Attention {
     merge_partial(sums_.out, sums_.lse, call.out, call.lse, call.rows);
   }
 
-  // The part in fp32.
+  // Merges the part as the backend's fp32 result.
   void add_partial(const TileGroup& part) {
     widen(sums_);
-    // The first part is the result so far if it has every row: each of them sees a key of its tile.
+    // A first part with every row is written straight into the sums: each row of a tile sees a key, so none is left
+    // out.
     if (sums_.empty && all_in_place(query_rows_of(part.tiles), sums_.out.size(0))) {
       AttentionPartial first{.out = sums_.out, .lse = sums_.lse, .max_logit = sums_.max_logit};
       backend_.forward(part, operands_, first);
@@ -120,7 +122,7 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
   const FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
     const std::vector<TileGroup> parts = fast.parts(group, operands);
-    // Query rows are in several groups and parts, but once in each.
+    // A query row may be in several groups and parts, so only a single part is sure to be a row's last.
     const Then after_part = plan.size() == 1 && parts.size() == 1 ? then : Then::more;
     for (const TileGroup& part : parts) attention.add(part, after_part);
   }

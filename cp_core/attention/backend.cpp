@@ -89,8 +89,8 @@ std::span<const Tile> tiles_of(const TilePlan& plan) {
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
   if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
-  // On CPU ranks the math backend stands for the others. For those whose kernels round what a call gives it does so,
-  // too, so that the code for such results runs on CPUs.
+  // On CPU ranks the math backend stands in for the others. If the backend's kernels round the result of each call, the
+  // math backend rounds and returns results call by call, so that CPU ranks run the code for such results, too.
   return std::make_unique<MathBackend>(facts_of(backend).rounds_calls ? MathBackend::Results::calls
                                                                       : MathBackend::Results::sums);
 }

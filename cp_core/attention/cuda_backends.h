@@ -10,7 +10,7 @@ namespace cp_pool {
 
 std::unique_ptr<AttentionBackend> make_cuda_backend(Backend backend);
 
-// make_math_backend() and so on: each in the backend's own file.
+// Declares make_math_backend() and so on. Each is defined in the backend's own file.
 #define CP_POOL_BACKEND(identifier, name) std::unique_ptr<AttentionBackend> make_##identifier##_backend();
 #include "cases/backends.def"
 #undef CP_POOL_BACKEND

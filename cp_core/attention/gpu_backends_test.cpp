@@ -1,4 +1,4 @@
-// Every kind of group, shape, dtype and bias, on a GPU, against fp64 on the CPU.
+// Holds GPU backends against an fp64 reference for every kind of group, shape, dtype and bias.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -121,7 +121,7 @@ TEST_P(GpuBias, InTheBackendsParts) {
   EXPECT_EQ(test::backward_differences(expected, sums, precision(s)), "");
 }
 
-// A tile somewhere inside the bias.
+// Moves every tile into the interior of the bias.
 GroupCase inside_bias(GroupCase c) {
   for (Tile& tile : c.group.tiles) {
     tile.q_position = 24;

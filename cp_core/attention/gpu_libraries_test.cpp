@@ -1,4 +1,4 @@
-// What backends promise besides right answers: the same bits again, graphs, bounded memory, refusals.
+// Tests what backends promise besides right answers: repeatable bits, capture in CUDA graphs, bounded memory, refusals.
 #include <string>
 #include <vector>
 
@@ -107,8 +107,7 @@ TEST_P(GpuLibrary, CanBeCapturedInAGraphAndReplayed) {
   }
 }
 
-// Large enough for a backend to cut it.
-// CUDA refuses to end it: the other stream has not been joined again.
+// The step throws before it has joined the other stream again, so CUDA refuses to end the capture.
 TEST_F(GpuCapture, ThatFailsLeavesTheAllocatorAsItWas) {
   const auto reserved = [] {
     c10::cuda::device_synchronize();
@@ -130,7 +129,7 @@ TEST_F(GpuCapture, ThatFailsLeavesTheAllocatorAsItWas) {
     throw std::runtime_error("the peer has failed");
   };
   EXPECT_THROW(cuda::capture(step), std::runtime_error);
-  // During a capture the allocator keeps what other streams have used.
+  // During a capture the allocator keeps freed memory that other streams have used, so this would stay reserved.
   {
     const at::Tensor used_elsewhere = at::empty({1 << 26}, options);
     used_elsewhere.record_stream(other);
@@ -143,6 +142,7 @@ TEST_F(GpuCapture, ThatFailsLeavesTheAllocatorAsItWas) {
   EXPECT_EQ(counter.item<std::int64_t>(), 1);
 }
 
+// The tile is large enough for cuDNN to cut it into parts.
 TEST_P(GpuLibrary, AttendsToALargeCausalRectangle) {
   const TileShape shape{.name = "two_heads", .heads = 2, .kv_heads = 1, .head_dim_qk = 64, .head_dim_v = 64};
   const Tile tile{.m = 2100, .n = 3000, .right = 0};
@@ -206,7 +206,7 @@ TEST_F(GpuCudnn, CanBeCapturedAtOnceIfPrepared) {
 
 class GpuMath : public GpuBackendTest {};
 
-// Blocks of one head and a few rows.
+// 20000 bytes of scores make blocks of one kv head and a few rows.
 TEST_F(GpuMath, HasTheScoresOfTheCpuInBlocks) {
   for (const char* name : {"full_tall", "causal_wide", "right_tall", "left_tall", "band_wide", "band_tall"}) {
     const GroupCase c = test::group_case(name);
@@ -225,7 +225,7 @@ TEST_F(GpuMath, HasTheScoresOfTheCpuInBlocks) {
   }
 }
 
-// 128 heads of 4096 x 4096 in fp32: 8 GiB of scores at once.
+// All scores at once (128 heads of 4096 x 4096 in fp32) would take 8 GiB.
 TEST_F(GpuMath, BoundsItsMemory) {
   const std::int64_t tokens = 4096;
   const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
@@ -246,7 +246,7 @@ TEST_F(GpuMath, BoundsItsMemory) {
   EXPECT_TRUE(partial.out.isfinite().all().item<bool>());
 }
 
-// The largest score of one huge tile, in pieces, is that of the whole.
+// Both backends compute the largest score of this tile in several blocks.
 TEST_F(GpuMath, AgreesWithFlashOnAProblemOfManyBlocks) {
   const std::int64_t tokens = 3000;
   const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);

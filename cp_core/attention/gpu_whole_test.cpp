@@ -1,4 +1,4 @@
-// Results of whole plans and of single calls have the same bits as those that go through sums.
+// Results of whole plans have the same bits as results that go through fp32 sums.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using test::GroupInputs;
 
 const test::TileShape kShape{.name = "mla_gqa", .heads = 8, .kv_heads = 2, .head_dim_qk = 192, .head_dim_v = 128};
 
-// Tiles of these lengths, one behind the other from row 0, all rows covered.
+// Square tiles of these lengths, one after the other from row 0, that cover all rows.
 GroupCase packed_case(const std::string& name, const std::vector<std::int64_t>& lengths, bool causal) {
   GroupCase c{.name = name, .q_tokens = 0, .k_tokens = 0, .group = {}};
   if (causal) c.group.right = 0;

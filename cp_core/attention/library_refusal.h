@@ -9,8 +9,8 @@
 
 namespace cp_pool {
 
-// AttentionBackend::refusal for kernels that take bf16 and fp16, head dimensions up to largest_head_dim, and GPUs of
-// compute capability 8.0 or more. library: the name with which the sentence begins.
+// Implements AttentionBackend::refusal for kernels that take bf16 and fp16, head dimensions up to largest_head_dim, and
+// GPUs of compute capability 8.0 or more. library: the name with which the sentence begins.
 std::string library_refusal(const Case& c, std::string_view library, std::int64_t largest_head_dim);
 
 }  // namespace cp_pool

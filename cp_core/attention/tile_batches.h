@@ -10,16 +10,16 @@
 
 namespace cp_pool {
 
-// Tiles that one call can take: query rows and key rows are each disjoint and ascending. Two tiles that share key rows
+// Tiles that one call can take: query rows and key rows are each disjoint and ascending. Tiles that share key rows
 // would write the same rows of dk and dv.
 using TileBatch = std::vector<Tile>;
 
-// Tiles as in a TileGroup: query rows disjoint, in order of q_row. Each tile is in one batch, in the first that has
-// room; batches keep the order.
+// tiles: as in a TileGroup, with disjoint query rows and in order of q_row. Each tile goes to the first batch whose key
+// rows all come before the tile's; batches keep the order of the tiles.
 std::vector<TileBatch> split_by_keys(const std::vector<Tile>& tiles);
 
-// Rectangles of one size at equal distances: batch item b has rows [q_row + b * q_stride, + m) and
-// [k_row + b * k_stride, + n).
+// Rectangles of one size at equal distances: batch item b has m query rows from q_row + b * q_stride on and n key rows
+// from k_row + b * k_stride on.
 struct UniformTiles {
   std::int64_t batch = 0;
   std::int64_t m = 0;
@@ -32,16 +32,16 @@ struct UniformTiles {
   bool operator==(const UniformTiles&) const = default;
 };
 
-// nullopt if the tiles differ in size or in distance. The batch is not empty.
+// Returns nullopt if the tiles differ in size or in distance. The batch must not be empty.
 std::optional<UniformTiles> uniform_tiles(const TileBatch& batch);
 
-// The rows from the first tile's first to the last tile's last.
+// The rows from the first row of the first tile to the last row of the last, gaps included.
 RowRange query_span(const TileBatch& batch);
 RowRange key_span(const TileBatch& batch);
 
-// Cumulative lengths for a kernel that has no padded offsets: sequence s is rows [q[s], q[s + 1]) of query_span and
-// [k[s], k[s + 1]) of key_span. A gap between tiles is made of sequences that have rows on one side only: they compute
-// nothing.
+// cu_seqlens for a kernel that takes no padded offsets: sequence s is rows [q[s], q[s + 1]) of query_span and [k[s],
+// k[s + 1]) of key_span. A gap between tiles becomes sequences that have either queries or keys, for which the kernel
+// computes nothing.
 struct CumulativeLengths {
   std::vector<std::int32_t> q;
   std::vector<std::int32_t> k;
@@ -50,7 +50,7 @@ struct CumulativeLengths {
 };
 CumulativeLengths cumulative_lengths(const TileBatch& batch);
 
-// The same of the tiles' rows laid one after the other, without gaps.
+// Cumulative lengths of buffers that have the tiles' rows one after the other, without gaps.
 CumulativeLengths compact_lengths(const TileBatch& batch);
 
 // The largest m and n of the tiles.

@@ -58,7 +58,7 @@ TEST(CumulativeLengths, MakeGapsSequencesWithRowsOnOneSide) {
   EXPECT_EQ(compact_lengths(batch), (CumulativeLengths{.q = {0, 4, 6, 7}, .k = {0, 8, 14, 15}}));
 }
 
-// What a kernel with packed lengths would compute of a batch, pair by pair.
+// The (query row, key row) pairs that a kernel with packed lengths would compute for a batch.
 using Pairs = std::multiset<std::pair<std::int64_t, std::int64_t>>;
 
 Pairs pairs_of_tiles(const std::vector<Tile>& tiles) {
@@ -102,7 +102,7 @@ TEST(CumulativeLengths, OfAllBatchesComputeEachPairOfTheTilesOnceAndNoOther) {
   }
 }
 
-// Which key offsets from the bottom-right diagonal FlashAttention 2 shows, given max_seqlen_k.
+// The key offsets from the bottom-right diagonal that FlashAttention 2 shows for a given max_seqlen_k.
 struct Shown {
   std::int64_t left;
   std::int64_t right;

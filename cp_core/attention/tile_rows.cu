@@ -15,11 +15,11 @@ constexpr unsigned kThreads = 128;
 constexpr std::int64_t kMostBlocks = 1 << 20;
 constexpr int kVector = 8;  // elements that a thread moves at once: 16 bytes of bf16
 
-// Parameters of a kernel take at most 4 KiB.
+// Sizes that keep the parameters of a kernel within 4 KiB.
 constexpr int kMostRanges = 256;
 struct Ranges {
   int count;
-  int first;                // of the caller's ranges
+  int first;                // index of the first one among the caller's ranges
   int packed[kMostRanges];  // first rows
   int buffer[kMostRanges];
   int end[kMostRanges];  // sum of the counts so far
@@ -120,7 +120,7 @@ int as_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-// Calls launch(ranges) with as many ranges at once as fit into the parameters.
+// Calls launch(ranges) with as many ranges at a time as fit into the parameters.
 template <typename Launch>
 void for_each_launch(std::span<const RowCopy> rows, Launch launch) {
   for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {

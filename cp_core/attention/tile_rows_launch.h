@@ -1,6 +1,6 @@
-// The launches of tile_rows.h, on plain pointers: LibTorch's headers would cost nvcc ten times what the kernels do.
-// What they are given has been checked; whether a launch failed is for the caller to ask. Of a RowCopy, `source` is a
-// row of the packed tensor and `target` one of the buffer, whichever way the data goes.
+// The launches of tile_rows.h, on plain pointers: LibTorch's headers would take nvcc ten times as long as the kernels
+// do. The caller has checked the arguments, and checks whether a launch failed. In a RowCopy, `source` is a row of the
+// packed tensor and `target` one of the buffer, whichever way the data goes.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace cp_pool::cuda {
 
-// Where a buffer keeps a statistic of row r (counted over the whole buffer) of head h, in range b of those given:
-// b * range_stride + h * head_stride + r * row_stride.
+// Where a buffer keeps a statistic of head h and row r (counted over the whole buffer), which belongs to range b of the
+// given ranges: at element b * range_stride + h * head_stride + r * row_stride.
 struct StatisticLayout {
   std::int64_t range_stride = 0;
   std::int64_t head_stride = 0;
@@ -48,7 +48,7 @@ struct GatheredStatistic {
   int heads;
 };
 
-// Each throws std::length_error where a row's number is beyond 31 bits.
+// Each throws std::length_error if a row number does not fit into 31 bits.
 void launch_put_partial(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& out, float* packed,
                         const PutStatistic& lse, cudaStream_t stream);
 void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,

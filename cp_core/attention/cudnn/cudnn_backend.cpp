@@ -53,7 +53,7 @@ void bind_operands(CudnnCall& call, const AttentionOperands& operands) {
 }
 
 at::Tensor like_out(const AttentionOperands& operands) {
-  // Only its sizes and options are used.
+  // Callers use only the sizes and options of the result.
   return operands.q.narrow(2, 0, 1).expand({operands.q.size(0), operands.q.size(1), operands.v.size(2)});
 }
 
@@ -65,13 +65,13 @@ void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionP
   cuda::put_partial(out, stats, call.stats_layout(operands.q.size(1)), call.q_rows(), partial);
 }
 
-// True if the buffer of a call has every row of `sum` in its place, with no more columns.
+// True if the buffer of a call has the shape of `sum` and every row at its place.
 bool is_all_of(const std::vector<RowCopy>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
   return buffer.sizes() == sum.sizes() &&
          std::ranges::all_of(rows, [](const RowCopy& range) { return range.source == range.target; });
 }
 
-constexpr std::uintptr_t kCudnnAlignment = 16;  // bytes, of every pointer
+constexpr std::uintptr_t kCudnnAlignment = 16;  // bytes; every pointer must be a multiple
 
 void bind_backward(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
   bind_operands(call, operands);
@@ -79,7 +79,7 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   call.bind_queries(CudnnTensor::dout, backward.dout);
   const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
   const std::vector<RowCopy>& rows = call.q_rows();
-  // The lse of every second group of heads may begin at an address that cuDNN cannot read.
+  // The lse of a group of heads is a part of a larger tensor and may begin at an address that cuDNN cannot read.
   const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
   const bool as_it_is = aligned && rows.size() == 1 && rows.front().source == 0 &&
                         rows.front().count == backward.lse.size(1) && layout.row_stride == 1 &&
@@ -89,7 +89,7 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   cuda::gather_statistic(backward.lse, rows, layout, stats);
 }
 
-// The gradients of one call: buffers with the rows of the tiles, one after the other.
+// Returns the gradients of one call, in buffers that have the rows of the tiles one after the other.
 PackedGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
                                   const AttentionBackwardOperands& backward) {
   bind_backward(call, operands, backward);
@@ -131,7 +131,7 @@ AttentionBackwardOperands widened_backward(const AttentionBackwardOperands& back
   return result;
 }
 
-// --- tiles with a bias: one call each, since each has a part of the bias of its own ---
+// --- tiles with a bias: one call each, since each tile reads another part of the bias ---
 
 TileGroup group_of(const Tile& tile) {
   return {.left = tile.left, .right = tile.right, .tiles = {tile}};
@@ -239,7 +239,7 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
 
 namespace {
 
-// Tiles that cover all rows of q and k, in order, each row of q with a key: one call without gaps, whose buffers are
+// True if the plan's tiles cover all rows of q and k, in order and without gaps, so that the buffers of one call are
 // packed tensors.
 bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   if (plan.size() != 1 || operands.bias.defined()) return false;
@@ -251,7 +251,7 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
 }
 
-// The plan of a single batch; nullopt where cuDNN needs several.
+// Returns the plan that computes everything in one call; nullopt if cuDNN needs several.
 std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
   check_supported(operands);
   if (!is_whole(plan, operands)) return std::nullopt;
@@ -260,7 +260,7 @@ std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOper
   return std::move(planned.front());
 }
 
-// stats of a whole plan, in the call's layout, as [heads, tokens].
+// Converts the stats of a call from the call's layout to [heads, rows].
 at::Tensor by_head(const at::Tensor& stats, const CudnnBatch& batch, std::int64_t heads) {
   if (batch.ragged()) return stats.view({batch.q_rows(), heads}).t().contiguous();
   const auto items = static_cast<std::int64_t>(batch.tiles().size());
@@ -297,20 +297,20 @@ bool takes_head_dims(const AttentionOperands& operands) {
          rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
 }
 
-// From the buffers of a call to packed tensors.
+// Swaps source and target: copies from packed tensors to a call's buffers become copies from the buffers.
 std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {
   for (RowCopy& range : rows) std::swap(range.source, range.target);
   return rows;
 }
 
-// A group of heads must give the GPU enough blocks of threads. A block computes 128 rows of a head; an H100 or H200
-// needs at least one for each multiprocessor, and several where the host enqueues every group on its own. These are
-// constants, not queries of the device, since all ranks must choose the same number of groups.
+// A group of heads must give the GPU enough thread blocks, of which each computes 128 rows of a head. An H100 or H200
+// has 132 multiprocessors and needs at least one block for each, or three where the host launches every group by
+// itself. These are constants, not queries of the device, since all ranks must choose the same number of groups.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksBesideOthers = 132;
 constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
 
-// The largest number of groups that leaves each group enough rows; heads and kv_heads are divisible by it.
+// The largest number of groups, at most `most`, that divides heads and kv_heads and leaves each group enough blocks.
 std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
                                std::int64_t least_blocks) {
   for (std::int64_t groups = most; groups > 1; groups /= 2) {
@@ -355,7 +355,7 @@ PackedGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
     calls.push_back(gradients_of_call(call, operands, backward_operands));
   }
   if (calls.size() == 1) return std::move(calls.front());
-  // Joins the gradients of a batch that cuDNN computed tile by tile, in order.
+  // Concatenates, in order, the gradients of a batch that cuDNN computed tile by tile.
   const auto joined = [&calls](at::Tensor PackedGradients::* tensor) {
     std::vector<at::Tensor> parts;
     parts.reserve(calls.size());

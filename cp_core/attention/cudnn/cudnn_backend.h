@@ -1,4 +1,5 @@
-// Fused attention of cuDNN: bf16 and fp16, bias and its gradient, head dimensions of K and V that differ.
+// The attention backend of cuDNN's fused attention: bf16 and fp16, a bias and its gradient, head dimensions of K and V
+// that may differ.
 #pragma once
 
 #include <map>
@@ -22,7 +23,7 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] std::vector<std::string> remarks() const override;
   FastBackend* fast() override { return this; }
 
-  // Builds plans; from any thread that has the device set.
+  // Builds plans of cuDNN. May be called from any thread whose current device is the rank's.
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
@@ -42,12 +43,13 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
 
  private:
-  // The plan of a tile with a bias; nullopt if it is left to the math backend, and then the remark is made.
+  // Returns the plan of a tile with a bias. If cuDNN refuses the tile, returns nullopt and keeps the reason for
+  // remarks(); the math backend computes the tile.
   std::optional<PlannedBatch> plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass,
                                              bool dbias);
 
   MathBackend math_;
-  std::map<Pass, std::string> refusals_;  // of tiles with a bias, the first of each pass
+  std::map<Pass, std::string> refusals_;  // the first refusal of a tile with a bias in each pass
 };
 
 }  // namespace cp_pool

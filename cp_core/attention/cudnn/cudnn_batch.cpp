@@ -9,11 +9,11 @@
 namespace cp_pool {
 namespace {
 
-// Plans of ragged graphs are made for sizes rounded up, so that cases of other lengths can use them too.
+// Sizes of ragged graphs are rounded up to multiples of these, so that cases of other lengths can use the same plans.
 constexpr std::int64_t kRaggedLengthStep = 128;
 constexpr std::int64_t kRaggedRowsStep = 1024;
 
-// From so many queries on, cuDNN computes a causal rectangle faster in two parts, the merge included.
+// From this many queries on, cuDNN computes a causal rectangle faster in two parts, even with the merge of the parts.
 constexpr std::int64_t kQueriesWorthCutting = 2048;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
@@ -28,14 +28,14 @@ bool causal(const Tile& tile) {
   return tile.left == kInfiniteWindow && tile.right == 0;
 }
 
-// The tile's window around the diagonal that starts at its top left. Neither bound is negative: the first row sees a
-// key, and the first key is seen.
+// Expresses the tile's window around the diagonal that starts at its top left. No bound is negative, since the first
+// row sees a key and some row sees the first key.
 CudnnMask top_left_mask(const Tile& tile) {
   CudnnMask mask;
   const std::int64_t shift = tile.n - tile.m;
   if (tile.right != kInfiniteWindow) mask.right_bound = tile.right + shift;
   if (tile.left != kInfiniteWindow) mask.left_bound = tile.left - shift + 1;
-  // cuDNN wants lengths with a left bound if there are more queries than keys.
+  // For a left bound cuDNN needs sequence lengths if there are more queries than keys.
   mask.padding = mask.left_bound && tile.m > tile.n;
   return mask;
 }
@@ -53,7 +53,7 @@ CudnnMask bottom_right_mask(const Tile& tile) {
 
 CudnnBatch::CudnnBatch(TileBatch batch, const AttentionOperands& operands)
     : tiles_(std::move(batch)), lengths_(compact_lengths(tiles_)), uniform_(uniform_tiles(tiles_)) {
-  // Graphs of one query are another kernel, which has no backward.
+  // For a graph of one query cuDNN takes another kernel, which has no backward; a ragged graph avoids it.
   if (uniform_ && uniform_->m == 1) uniform_.reset();
   shape_.dtype = operands.q.scalar_type();
   shape_.heads = operands.q.size(1);
@@ -108,7 +108,7 @@ std::vector<CudnnMask> CudnnBatch::masks() const {
     bottom_right.padding = true;
     return {bottom_right};
   }
-  // cuDNN takes no bias with the diagonal at the bottom right.
+  // cuDNN refuses a bias with the diagonal at the bottom right.
   if (shape_.bias_heads > 0) return {top_left_mask(tile)};
   return {bottom_right, top_left_mask(tile)};
 }

@@ -1,4 +1,5 @@
-// One batch of tiles as one call of cuDNN: which graphs can compute it, and where the rows lie. Pure arithmetic.
+// Describes one batch of tiles as one call of cuDNN: the graphs that can compute it, and the places of its rows. Pure
+// arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +11,27 @@
 
 namespace cp_pool {
 
-// The batch of one call. Buffers that the call fills have the tiles' rows one after the other.
+// The batch of one call. It is ragged if its tiles differ in size or distance. Buffers that the call fills have the
+// tiles' rows one after the other.
 class CudnnBatch {
  public:
-  // operands: only sizes and dtype are read. Graphs have their head dimensions rounded up (widened.h). With a bias the
-  // batch has one tile. Operands may be narrowed to some heads of their rows, if the batch is not ragged.
+  // operands: only sizes, strides and dtype are read. Graphs round their head dimensions up (widened.h). With a bias
+  // the batch must have one tile. If the batch is not ragged, operands may be packed tensors narrowed to some heads.
   CudnnBatch(TileBatch batch, const AttentionOperands& operands);
 
-  // Descriptions that compute the batch, the best first: cuDNN may refuse the first.
+  // Alternative descriptions of the batch, the best first, since cuDNN may refuse some.
   [[nodiscard]] std::vector<CudnnGraph> forward_graphs() const;
   [[nodiscard]] std::vector<CudnnGraph> backward_graphs(bool deterministic, bool dbias) const;
 
   [[nodiscard]] const TileBatch& tiles() const { return tiles_; }
   [[nodiscard]] bool ragged() const { return !uniform_; }
-  // The tiles of a batch that is not ragged.
+  // The tiles; only for a batch that is not ragged.
   [[nodiscard]] const UniformTiles& uniform() const { return *uniform_; }
   [[nodiscard]] std::int64_t q_rows() const { return lengths_.q.back(); }
   [[nodiscard]] std::int64_t k_rows() const { return lengths_.k.back(); }
-  // False if the offsets of a ragged batch are more than int32 can hold.
+  // False if offsets of a ragged batch would not fit into int32.
   [[nodiscard]] bool offsets_fit() const;
-  // Where the tiles' rows begin in buffers, and where the last ends.
+  // The first row of each tile in the buffers, and the end of the last.
   [[nodiscard]] const CumulativeLengths& lengths() const { return lengths_; }
 
  private:
@@ -38,13 +40,13 @@ class CudnnBatch {
   [[nodiscard]] std::vector<CudnnGraph> with_masks(const CudnnGraph& graph) const;
 
   TileBatch tiles_;
-  CudnnGraph shape_;  // what the operands say
+  CudnnGraph shape_;  // the members that the operands determine
   CumulativeLengths lengths_;
   std::optional<UniformTiles> uniform_;
 };
 
-// The group in parts that cuDNN computes faster, or that it takes at all: a causal rectangle with more keys than
-// queries is a full rectangle beside a causal square. Parts of one tile have the same query rows.
+// Cuts the group into parts that cuDNN computes faster, or that it does not refuse: a causal rectangle with more keys
+// than queries becomes a full rectangle and a causal square, which have the same query rows.
 std::vector<TileGroup> cudnn_parts(const TileGroup& group, bool bias);
 
 }  // namespace cp_pool

@@ -21,7 +21,8 @@
 namespace cp_pool {
 namespace {
 
-// The first that cuDNN builds. Throws the refusals of all as one.
+// Returns the plan of the first graph that cuDNN does not refuse. If it refuses all, throws one BackendUnsupported that
+// quotes every refusal.
 GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
   std::string refusals;
   for (const CudnnGraph& graph : graphs) {
@@ -34,7 +35,7 @@ GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
   throw BackendUnsupported(refusals);
 }
 
-// One tile a batch.
+// Puts each tile into a batch of its own.
 std::vector<TileBatch> single_tiles(const std::vector<Tile>& tiles) {
   std::vector<TileBatch> batches;
   batches.reserve(tiles.size());
@@ -42,10 +43,10 @@ std::vector<TileBatch> single_tiles(const std::vector<Tile>& tiles) {
   return batches;
 }
 
-// A plan takes cuDNN tens of milliseconds on one core.
+// Threads that build plans at once; cuDNN needs tens of milliseconds of one core for a plan.
 constexpr std::size_t kPlanThreads = 8;
 
-// What the calls for a plan of tiles depend on.
+// Everything that the calls for these plans of tiles depend on.
 std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), at::globalContext().deterministicAlgorithms() ? 1 : 0,
                                 static_cast<std::int64_t>(like.q.scalar_type())};
@@ -62,7 +63,7 @@ std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const Atten
   return key;
 }
 
-// Whether the key is new. Some hundred keys are remembered.
+// Whether the key is new. After kMostKeys keys all of them are forgotten.
 bool first_time(std::vector<std::int64_t> key) {
   constexpr std::size_t kMostKeys = 512;
   static std::mutex mutex;
@@ -72,7 +73,7 @@ bool first_time(std::vector<std::int64_t> key) {
   return seen.insert(std::move(key)).second;
 }
 
-// The graphs of all calls that have no plan yet; each as the alternatives that first_plan takes.
+// The graphs of all calls that have no plan yet. Each is given as the list of alternatives that first_plan takes.
 std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                     Pass pass, bool deterministic) {
   std::map<CudnnGraph, std::vector<CudnnGraph>> missing;
@@ -95,7 +96,7 @@ std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> pl
   return result;
 }
 
-// Does the pieces on this thread and on others, and waits for all.
+// Runs the pieces on this thread and on others, and waits for all of them.
 void do_at_once(const std::vector<Preparation>& pieces) {
   std::atomic<std::size_t> next = 0;
   const auto work = [&pieces, &next] {
@@ -103,7 +104,7 @@ void do_at_once(const std::vector<Preparation>& pieces) {
       try {
         pieces[i]();
       } catch (const std::exception&) {
-        // Ignored: the call will meet the error. A refusal is remembered, and anything else is tried again.
+        // The call that needs the plan meets the error: a refusal is remembered, and anything else is tried again.
       }
     }
   };
@@ -141,7 +142,8 @@ std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOp
 }
 
 PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias) {
-  // A graph of one query is another kernel, without a backward, and a ragged one takes no bias.
+  // For a graph of one query cuDNN takes a kernel without a backward, and the ragged graph that avoids it takes no
+  // bias.
   if (tile.m == 1) throw BackendUnsupported("cuDNN takes no bias for a single query");
   CudnnBatch batch({tile}, operands);
   auto plan = first_plan(graphs(batch, dbias));
@@ -159,7 +161,7 @@ std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, cons
   for (auto& graphs : missing_graphs(plans, like, pass, deterministic)) {
     pieces.emplace_back([graphs = std::move(graphs), device = c10::cuda::current_device()] {
       c10::cuda::set_device(device);
-      // A plan that somebody else has asked for meanwhile is being built there.
+      // If another thread has asked for the plan meanwhile, that thread builds it.
       if (!cudnn_plan_is_known(graphs.front())) (void)first_plan(graphs);
     });
   }

@@ -16,20 +16,20 @@ using GraphsOf = std::vector<CudnnGraph> (*)(const CudnnBatch&, bool dbias);
 std::vector<CudnnGraph> forward_graphs(const CudnnBatch& batch, bool dbias);
 std::vector<CudnnGraph> backward_graphs(const CudnnBatch& batch, bool dbias);
 
-// Batches of a group without a bias, each with its plan: all plans are there before anything is launched. A ragged
-// batch that cuDNN refuses is computed tile by tile. Throws BackendUnsupported.
+// Divides a group without a bias into batches and finds their plans, before anything is launched. A ragged batch that
+// cuDNN refuses is divided into single tiles. Throws BackendUnsupported.
 std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs);
 
-// A tile with a bias. Throws BackendUnsupported.
+// Finds the plan of a tile with a bias. Throws BackendUnsupported.
 PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias);
 
-// Builds, all at once on several threads, what plan_preparations lists. What has been asked for before costs next to
-// nothing.
+// Does the work that plan_preparations lists on several threads, and waits for it. A repeated call with the same
+// arguments costs next to nothing.
 void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass);
 
-// One piece for each plan that the calls for these plans of tiles need and nobody has asked for yet. Of `like` only
-// sizes and dtypes are read: its tensors may be of the meta device. A refusal is remembered, for the call itself to
-// meet.
+// Returns a piece of work for each plan of cuDNN that calls for these plans of tiles need and that nobody has asked for
+// yet. Only sizes and dtypes of `like` are read, so its tensors may be on the meta device. A refusal is remembered and
+// thrown again by the call that needs the plan.
 std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass,
                                            bool deterministic);
 

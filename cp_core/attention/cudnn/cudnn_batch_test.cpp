@@ -30,7 +30,7 @@ Pairs pairs_of(const std::vector<Tile>& tiles) {
   return pairs;
 }
 
-// Every row and every key takes part, as tiling promises.
+// Whether every row and every key takes part, as tiling promises.
 bool trimmed(const Tile& tile) {
   const Pairs pairs = pairs_of({tile});
   std::set<std::int64_t> rows;
@@ -73,7 +73,7 @@ bool cudnn_shows(const CudnnMask& mask, const Tile& tile, std::int64_t i, std::i
          (!mask.left_bound || j > diagonal - *mask.left_bound);
 }
 
-// What cuDNN is known to refuse.
+// False for graphs that cuDNN is known to refuse.
 bool acceptable(const CudnnGraph& graph, const Tile& tile) {
   const CudnnMask& mask = graph.mask;
   if (mask.left_bound && *mask.left_bound <= 0) return false;

@@ -11,7 +11,7 @@
 namespace cp_pool {
 namespace {
 
-// Zero rows behind gathered ones: a kernel may look at whole blocks, and 0 * NaN is NaN.
+// Rows of zeros behind gathered ones. A kernel may read whole blocks of rows, and 0 * NaN is NaN.
 constexpr std::int64_t kRowsBehind = 256;
 
 at::Tensor gathered_rows(const at::Tensor& rows, const std::vector<RowCopy>& ranges) {
@@ -35,7 +35,7 @@ std::vector<std::int32_t> scaled(const std::vector<std::int32_t>& rows, std::int
   return result;
 }
 
-// Small integer tensors in one, so that one launch writes them. Each begins at a multiple of 16 bytes.
+// Several small integer tensors in one, so that one launch writes them all. Each begins at a multiple of 16 bytes.
 class PackedInts {
  public:
   void append(CudnnTensor name, const std::vector<std::int32_t>& values) {
@@ -97,8 +97,8 @@ void CudnnCall::execute(const AttentionOperands& operands) {
   plan_.plan->execute(pointers_, workspace.mutable_data_ptr());
 }
 
-// Equal tiles are read where they lie. Ragged ones are read there if nothing lies between or behind them, else from a
-// copy without gaps: rows in gaps may be NaN, and a kernel may read them with weight 0.
+// Uniform tiles are read in place. Ragged ones are read in place if no other rows lie between or behind them, else from
+// a copy without gaps: rows in gaps may be NaN, and a kernel may read them with weight 0.
 void CudnnCall::bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<RowCopy>& ranges,
                           const RowRange& span) {
   const bool gaps = ranges.back().target + ranges.back().count != span.count;

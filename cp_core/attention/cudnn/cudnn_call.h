@@ -1,4 +1,4 @@
-// One call of a plan of cuDNN: its tensors, bound to the rows of a batch.
+// One execution of a cuDNN plan, with its tensors bound to the rows of a batch.
 #pragma once
 
 #include <memory>
@@ -23,31 +23,32 @@ struct PlannedBatch {
   GraphPlan plan;
 };
 
-// Keeps the tensors that the kernel uses until it is launched. Memory that is freed afterwards is reused on the same
-// stream only.
+// Holds the tensors that the kernel uses. They may be freed once it is launched, since the allocator reuses their
+// memory on the same stream only.
 class CudnnCall {
  public:
   // `planned` must outlive the call.
   explicit CudnnCall(const PlannedBatch& planned);
 
-  // Inputs: packed tensors [tokens, heads, dim].
+  // Bind inputs: packed tensors [tokens, heads, dim].
   void bind_queries(CudnnTensor name, const at::Tensor& rows) { bind_rows(name, rows, q_rows_, query_span(tiles())); }
   void bind_keys(CudnnTensor name, const at::Tensor& rows) { bind_rows(name, rows, k_rows_, key_span(tiles())); }
-  // Any tensor as the graph describes it.
+  // Binds a tensor that lies in memory as the graph describes it.
   void bind(CudnnTensor name, const at::Tensor& tensor);
 
-  // Outputs, [rows, heads, dim] like a packed tensor: the tiles' rows of q, or of k, one after the other.
+  // Allocate and bind outputs [rows, heads, dim], which have the tiles' query rows, or key rows, one after the other.
+  // like: has the heads, dim and options.
   at::Tensor query_buffer(CudnnTensor name, const at::Tensor& like) { return buffer(name, like, batch_.q_rows()); }
   at::Tensor key_buffer(CudnnTensor name, const at::Tensor& like) { return buffer(name, like, batch_.k_rows()); }
 
-  // stats, an input or an output, as fp32 in stats_layout.
+  // Allocates and binds stats, which is fp32 in stats_layout and may be an input or an output.
   at::Tensor stats_buffer(const at::Tensor& q);
   [[nodiscard]] cuda::StatisticLayout stats_layout(std::int64_t heads) const;
 
-  // operands: those bound; only sizes are read.
+  // Launches the plan. operands: those that were bound; only sizes and options are read.
   void execute(const AttentionOperands& operands);
 
-  // The tiles' rows in packed tensors and in buffers.
+  // The tiles' rows in packed tensors (source) and in buffers (target).
   [[nodiscard]] const std::vector<RowCopy>& q_rows() const { return q_rows_; }
   [[nodiscard]] const std::vector<RowCopy>& k_rows() const { return k_rows_; }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// The frontend's copy of nlohmann/json writes floats differently. A namespace of its own keeps the linker from taking
-// it for the program's.
+// The frontend's copy of nlohmann/json writes floats differently from the program's. A namespace of its own keeps the
+// linker from merging the two.
 #define NLOHMANN_JSON_NAMESPACE nlohmann::of_cudnn_frontend
 #define NLOHMANN_JSON_NAMESPACE_BEGIN \
   namespace nlohmann {                \
@@ -57,7 +57,7 @@ fe::DataType_t data_type(c10::ScalarType dtype) {
   }
 }
 
-// One tensor of the graph, as the pointers name it.
+// Adds a tensor to the graph, with the uid by which CudnnPlan::Pointers names it.
 Tensor tensor(fe::graph::Graph& graph, CudnnTensor name, const Sizes& dim, const Sizes& stride, fe::DataType_t type) {
   return graph.tensor(fe::graph::Tensor_attributes()
                           .set_uid(static_cast<std::int64_t>(name))
@@ -70,9 +70,9 @@ void set_output(const Tensor& output, CudnnTensor name, const Sizes& dim, const 
   output->set_output(true).set_uid(static_cast<std::int64_t>(name)).set_dim(dim).set_stride(stride).set_data_type(type);
 }
 
-// [batch, heads, rows, dim] of rows [row, head, dim].
+// The sizes and strides of rows [row, head, dim] as cuDNN's [batch, heads, rows, dim].
 struct RowTensor {
-  // row_heads: of a row, 0 if it has no more.
+  // row_heads: the heads of a row in memory, if they are more than `heads`; else 0.
   RowTensor(const CudnnGraph& g, std::int64_t heads, std::int64_t row_heads, std::int64_t rows, std::int64_t head_dim,
             std::int64_t item_stride)
       : dim{g.batch, heads, rows, head_dim},
@@ -83,7 +83,7 @@ struct RowTensor {
   Sizes stride;
 };
 
-// The graph's tensors that both passes have.
+// Builds a graph from its description.
 class Builder {
  public:
   explicit Builder(const CudnnGraph& description) : g_(description), type_(data_type(description.dtype)) {
@@ -130,7 +130,7 @@ class Builder {
     if (offset) output->set_ragged_offset(offset);
   }
 
-  // Where `input` lies, if rows have more heads than the graph.
+  // Gives a gradient the strides of `input` if rows have more heads than the graph; else it has no gaps.
   void set_gradient_rows(const Tensor& output, CudnnTensor name, const Tensor& input, const Tensor& offset) const {
     const Sizes dim = input->get_dim();
     if (g_.row_heads > 0) return set_output(output, name, dim, input->get_stride(), type_);
@@ -144,13 +144,13 @@ class Builder {
     return tensor(*graph_, name, {g_.batch, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT32);
   }
 
-  // [batch, heads, m, 1]. Before 9.26 cuDNN's backward takes no other order where tiles are equal.
+  // Before 9.26 cuDNN's backward takes no other order than [batch, heads, m, 1] in graphs that are not ragged.
   [[nodiscard]] Sizes stats_dim() const { return {g_.batch, g_.heads, g_.m, 1}; }
   [[nodiscard]] Sizes stats_stride() const {
     return g_.ragged ? Sizes{g_.heads * g_.m, 1, g_.heads, 1} : Sizes{g_.heads * g_.m, g_.m, 1, 1};
   }
 
-  // What both kinds of attributes have in common.
+  // Sets the scale, the mask and the bias, which the attributes of both passes have.
   template <typename Attributes>
   void set_mask(Attributes& attributes) {
     attributes.set_attn_scale(static_cast<float>(g_.scale));
@@ -216,7 +216,7 @@ void require(fe::error_t status) {
 // Loads a graph that can be executed, but has no description of its operations.
 std::shared_ptr<fe::graph::Graph> load(const std::vector<std::uint8_t>& bytes) {
   constexpr bool kMustHaveAPlan = true;
-  constexpr bool kWithWarmup = false;  // building has none either
+  constexpr bool kWithWarmup = false;  // a plan that is built has no warm-up either
   auto graph = std::make_shared<fe::graph::Graph>();
   cudnnHandle_t handle = at::native::getCudnnHandle();
   try {

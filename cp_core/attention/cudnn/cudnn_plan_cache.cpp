@@ -60,7 +60,7 @@ class Cache {
     } catch (const BackendUnsupported&) {
       promise.set_exception(std::current_exception());
     } catch (...) {
-      // Whatever this is, the next try may do better.
+      // Any other error is not remembered: the next try may succeed.
       promise.set_exception(std::current_exception());
       const std::lock_guard lock(mutex_);
       entries_.forget(key);
@@ -70,7 +70,7 @@ class Cache {
   StoredPlans plans_{{.build = build_cudnn_plan, .load = load_cudnn_plan, .environment = cudnn_plan_environment},
                      plan_store_folder()};
   std::mutex mutex_;
-  // Callers that use a plan, or wait for it, hold a reference of their own.
+  // An entry may be dropped at any time: callers that use a plan, or wait for it, hold a reference of their own.
   LruCache<Key, std::shared_future<PlanPtr>> entries_{kMostPlans};
 };
 

@@ -1,4 +1,4 @@
-// Plans of cuDNN, kept for the process, and on disk for later ones where plan_store_folder says so.
+// Keeps plans of cuDNN in memory and, where plan_store_folder() names a folder, on disk for later processes.
 #pragma once
 
 #include <memory>
@@ -7,11 +7,12 @@
 
 namespace cp_pool {
 
-// The plan of this graph on the current device, loaded or built if nobody has asked for it lately. Any thread: one that
-// asks for what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
+// Returns the plan of this graph on the current device, and loads or builds it if it is not in memory. Callable from
+// any thread; a thread that asks for a plan which another is building waits for it. Throws as build_cudnn_plan; a
+// refusal is remembered like a plan.
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
 
-// True if the plan of this graph is there or being built.
+// True if the plan of this graph is in memory, refused or being built.
 bool cudnn_plan_is_known(const CudnnGraph& graph);
 
 }  // namespace cp_pool

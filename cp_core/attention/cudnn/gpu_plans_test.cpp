@@ -1,5 +1,5 @@
-// Plans of cuDNN that went through bytes or a file compute what those do that were built, to the bit. Prints what
-// building, serialising and loading cost.
+// Plans of cuDNN that were serialised and loaded give the same bits as the plans that were built. The tests also print
+// how long building, serialising and loading take.
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -32,7 +32,7 @@ using test::TileShape;
 using Tensors = std::vector<at::Tensor>;
 using PlanOfTest = std::shared_ptr<const CudnnPlan>;
 
-// In deterministic mode.
+// Runs in deterministic mode, so that results can be compared bit by bit.
 class GpuPlans : public test::GpuBackendTest {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ struct PlanProblem {
   }
 };
 
-// What a call of the batch gives with this plan.
+// The results of a call of the batch with this plan.
 Tensors results_of(const PlanProblem& problem, const PlannedBatch& batch, const PlanOfTest& plan) {
   const AttentionOperands& operands = problem.inputs.operands;
   const AttentionBackwardOperands& backward = problem.inputs.backward;
@@ -124,7 +124,7 @@ TEST_F(GpuPlans, ReadBackGiveTheSameBits) {
   }
 }
 
-// As a case's plans are made: by several threads.
+// The plans of a case are made by several threads, too.
 TEST_F(GpuPlans, AreLoadedByManyThreadsAtOnce) {
   constexpr int kThreads = 8;
   const PlanProblem problem("ragged_causal_gaps", test::kGqa);
@@ -142,7 +142,7 @@ TEST_F(GpuPlans, AreLoadedByManyThreadsAtOnce) {
   const double build_ms = milliseconds([&] {
     built = at_once([&batch](int i) -> PlanOfTest {
       CudnnGraph graph = batch.plan.graph;
-      graph.scale *= 1.0 + 0.125 * i;  // each a plan of its own
+      graph.scale *= 1.0 + 0.125 * i;  // makes each graph need a plan of its own
       return build_cudnn_plan(graph);
     });
   });
@@ -160,7 +160,7 @@ TEST_F(GpuPlans, AreLoadedByManyThreadsAtOnce) {
   }
 }
 
-// Nothing of the kernel's has run in this process.
+// No plan of this shape has been executed in the process before the capture.
 TEST_F(GpuPlans, CanBeCapturedAtOnceIfReadBack) {
   const TileShape shape{.name = "captured", .heads = 5, .kv_heads = 5, .head_dim_qk = 56, .head_dim_v = 40};
   const PlanProblem problem("ragged_band_gaps", shape);
@@ -192,7 +192,7 @@ TEST_F(GpuPlans, AreNotMadeOfOtherBytes) {
   EXPECT_THROW((void)load_cudnn_plan(cut), std::runtime_error) << "half a plan";
 }
 
-// Counts what it asks of cuDNN.
+// Counts the plans that cuDNN builds and loads.
 struct CountedCudnn {
   PlanMaker maker() {
     return {.build =
@@ -214,7 +214,7 @@ struct CountedCudnn {
 
 class GpuStoredPlans : public GpuPlans {
  protected:
-  // From a process that has nothing but the folder. Prints what it took.
+  // Gets the plan as a new process would, which has only the folder, and prints how long that takes.
   PlanOfTest get_anew(const CudnnGraph& graph, const char* what) {
     StoredPlans plans(cudnn_.maker(), folder_);
     PlanOfTest plan;

@@ -24,13 +24,14 @@ constexpr std::string_view kMagic = "cp-pool plan store 1\n";
 constexpr std::string_view kExtension = ".plan";
 constexpr std::size_t kHexDigits = 16;
 
-// The header before the blob. It holds the whole key, since the file's name is only a hash of it. The checksum of
-// header and blob comes last.
+// The header before the blob. It holds the whole key, since the file's name is only a hash of it. A checksum of header
+// and blob follows the blob.
 std::string header_of(const std::string& key) {
   return fmt::format("{}{}\n{}\n", kMagic, key.size(), key);
 }
 
-// Empty if the file cannot be read. Its size is that of the file that was opened: another may take its name meanwhile.
+// Returns the contents, empty if the file cannot be read. The size is asked of the open file, since another file may
+// take its name meanwhile.
 std::string contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? std::streamoff{file.tellg()} : 0;
@@ -41,7 +42,7 @@ std::string contents(const fs::path& path) {
   return text;
 }
 
-// A blob of a store, or the draft of one (WholeFile).
+// True for a file that a store has written, be it a blob or the draft of one (WholeFile).
 bool is_stored(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.size() >= kHexDigits + kExtension.size() &&
@@ -73,7 +74,7 @@ std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
     discard(key, "it is damaged, or not what it should be");
     return std::nullopt;
   }
-  // Marks the file as used, so that it is removed later than others.
+  // Marks the file as used last.
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   return Bytes(text.begin() + static_cast<std::ptrdiff_t>(header.size()), text.end() - kHexDigits);
 }
@@ -114,7 +115,7 @@ void PlanStore::write_file(const std::string& key, const Bytes& bytes) {
   }
 }
 
-// Other processes may do the same: a file that is gone counts as removed.
+// Other processes may do this at the same time, so a file that is gone counts as removed.
 void PlanStore::drop_oldest() const {
   struct File {
     fs::path path;

@@ -88,7 +88,7 @@ TEST_F(PlanStoreTest, TellsOfDamageOnce) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
-// File names are hashes: the key itself decides.
+// File names are only hashes of keys, so the key inside the file decides.
 TEST_F(PlanStoreTest, TakesNoFileOfAnotherKey) {
   PlanStore store(folder_);
   store.write("key", bytes_);
@@ -127,7 +127,7 @@ TEST_F(PlanStoreOfTwo, KeepsWhatWasReadLately) {
   EXPECT_EQ(store_.read("b"), std::nullopt);
 }
 
-// A folder that the user names may hold anything.
+// A folder that the user chooses may hold other files.
 TEST_F(PlanStoreOfTwo, DropsOnlyFilesOfItsOwn) {
   const fs::path other = folder_ / "notes.plan";
   std::ofstream(other) << std::string(3000, 'x');
@@ -208,7 +208,7 @@ TEST_F(PlanStoreFolder, IsInTheUsersCacheOtherwise) {
   setenv("CP_POOL_PLAN_STORE", "on", 1);
   setenv("HOME", "/home/me", 1);
   EXPECT_EQ(plan_store_folder(), "/home/me/.cache/cp-pool/cudnn-plans");
-  setenv("XDG_CACHE_HOME", "relative", 1);  // to be ignored, says the XDG base directory specification
+  setenv("XDG_CACHE_HOME", "relative", 1);  // the XDG base directory specification says to ignore relative paths
   EXPECT_EQ(plan_store_folder(), "/home/me/.cache/cp-pool/cudnn-plans");
   setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(plan_store_folder(), "/cache/cp-pool/cudnn-plans");

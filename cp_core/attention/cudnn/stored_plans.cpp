@@ -39,7 +39,7 @@ std::shared_ptr<const CudnnPlan> StoredPlans::get(const CudnnGraph& graph) {
   return built;
 }
 
-// Null if the plan is not stored, or cannot be loaded.
+// Returns null if the plan is not stored or cannot be loaded.
 std::shared_ptr<const CudnnPlan> StoredPlans::load(const std::string& key) {
   const auto bytes = store_->read(key);
   if (!bytes) return nullptr;
@@ -51,9 +51,9 @@ std::shared_ptr<const CudnnPlan> StoredPlans::load(const std::string& key) {
   }
 }
 
-// Serialises the plan before anybody can execute it: cuDNN does not promise that both may happen at once.
+// Serialises the plan before any caller can execute it, since cuDNN does not promise that both may happen at once.
 void StoredPlans::keep(const std::string& key, const CudnnPlan& plan) {
-  // Another rank may have been faster.
+  // Another rank may have stored the plan meanwhile.
   if (!store_->lacks(key)) return;
   try {
     File file{.key = key, .bytes = plan.serialized()};

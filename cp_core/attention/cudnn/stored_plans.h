@@ -1,4 +1,4 @@
-// Plans of cuDNN from a folder of earlier processes' plans, or built and left there for later ones.
+// Loads plans of cuDNN that earlier processes left in a folder. Builds the missing ones and leaves them there.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,11 @@
 
 namespace cp_pool {
 
-// The graph, as text that differs if any of it does.
+// Returns the graph as text. Graphs that differ in any member have different texts.
 std::string key_of(const CudnnGraph& graph);
 
-// What makes plans: cuDNN, or its double in a test. As build_cudnn_plan, load_cudnn_plan and cudnn_plan_environment.
+// The functions that make plans: build_cudnn_plan, load_cudnn_plan and cudnn_plan_environment, or their doubles in a
+// test.
 struct PlanMaker {
   std::function<std::unique_ptr<const CudnnPlan>(const CudnnGraph&)> build;
   std::function<std::unique_ptr<const CudnnPlan>(const PlanStore::Bytes&)> load;
@@ -29,16 +30,16 @@ struct PlanMaker {
 
 class StoredPlans {
  public:
-  // Without a folder each plan is built, and none is kept.
+  // Without a folder every plan is built and none is kept.
   StoredPlans(PlanMaker maker, const std::optional<std::filesystem::path>& folder);
   StoredPlans(const StoredPlans&) = delete;
   StoredPlans& operator=(const StoredPlans&) = delete;
-  // Writes the plans that are still to be written.
+  // Waits for the writer, which writes the plans that are left.
   ~StoredPlans();
 
-  // Any thread. A plan that is stored but not taken back is built, and stored anew. What cannot be stored is told on
-  // stderr, once. Throws as PlanMaker::build: refusals are not stored, since one for want of memory looks like any
-  // other.
+  // Callable from any thread. A stored plan that cannot be loaded is built and stored again. The first plan that cannot
+  // be stored is reported on stderr. Throws as PlanMaker::build. Refusals are not stored, since one for lack of memory
+  // looks like any other.
   std::shared_ptr<const CudnnPlan> get(const CudnnGraph& graph);
 
  private:
@@ -54,11 +55,12 @@ class StoredPlans {
   PlanMaker maker_;
   std::optional<PlanStore> store_;
   std::atomic<bool> told_ = false;
-  // The user's cache folder may be on a slow disk of the network, and the caller waits for its plan.
+  // Files are written by a thread of their own: the user's cache folder may be on a slow network disk, and the caller
+  // of get() waits for its plan.
   std::mutex mutex_;
   std::condition_variable_any more_;
   std::deque<File> files_;
-  std::jthread writer_;  // from the first file on
+  std::jthread writer_;  // started by the first file
 };
 
 }  // namespace cp_pool

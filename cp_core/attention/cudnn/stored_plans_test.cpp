@@ -37,7 +37,7 @@ CudnnGraph graph_of(std::int64_t m) {
   return graph;
 }
 
-// Makes plans whose workspace is the graph's m, and counts them.
+// Makes plans whose workspace_bytes() is the graph's m, and counts them.
 struct FakeCudnn {
   PlanMaker maker() {
     return {.build = [this](const CudnnGraph& graph) -> std::unique_ptr<const CudnnPlan> {
@@ -61,7 +61,7 @@ struct FakeCudnn {
 
 class StoredPlansTest : public testing::Test {
  protected:
-  // The m of the plan that a process gets, which has nothing but the folder.
+  // Gets the plan as a new process would, which has only the folder, and returns its m.
   std::int64_t get_anew(std::int64_t m) {
     StoredPlans plans(cudnn_.maker(), folder_);
     return plans.get(graph_of(m))->workspace_bytes();
@@ -143,7 +143,7 @@ TEST_F(StoredPlansTest, KeepsNothingWithoutAFolder) {
   EXPECT_EQ(cudnn_.built, 2);
 }
 
-// A graph for each member, in which it differs from the first.
+// A default graph, and for each member a graph that differs from it in that member only.
 std::vector<CudnnGraph> different_graphs() {
   std::vector<CudnnGraph> graphs(1);
   const auto add = [&graphs](const auto& change) { change(graphs.emplace_back()); };

@@ -38,28 +38,28 @@ void require_flash_support(const AttentionOperands& operands) {
   }
 }
 
-// The kernels want one head dimension for all tensors.
+// The kernels take one head dimension for q, k and v.
 std::int64_t kernel_head_dim(const AttentionOperands& operands) {
   return rounded_head_dim(std::max(operands.q.size(2), operands.v.size(2)));
 }
 
-// One batch as arguments of one call.
+// The arguments of one kernel call, which computes one batch.
 class Call {
  public:
   virtual ~Call() = default;
-  // The batch's rows of [tokens, heads, dim] in the form that the kernel reads and writes.
+  // The batch's rows of a packed tensor [tokens, heads, dim], in the shape that the kernel takes.
   [[nodiscard]] virtual at::Tensor queries(const at::Tensor& rows) const = 0;
   [[nodiscard]] virtual at::Tensor keys(const at::Tensor& rows) const = 0;
-  // [heads, tokens] as the backward takes it.
+  // The batch's part of a statistic [heads, tokens], in the shape that the backward takes.
   [[nodiscard]] virtual at::Tensor statistic(const at::Tensor& statistic) const = 0;
   [[nodiscard]] virtual StatisticLayout statistic_layout(std::int64_t heads) const = 0;
 
   FlashWindow window;
-  at::Tensor cu_seqlens_q;  // undefined in a call of fixed lengths
+  at::Tensor cu_seqlens_q;  // undefined in a call with fixed lengths
   at::Tensor cu_seqlens_k;
   std::int64_t max_q = 0;
   std::int64_t max_k = 0;
-  // Rows of the tiles: where they are in packed tensors (source), and where in the kernel's outputs (target).
+  // The tiles' rows in packed tensors (source) and in the kernel's outputs (target).
   std::vector<RowCopy> q_rows;
   std::vector<RowCopy> k_rows;
 };
@@ -114,7 +114,7 @@ class VariableLengthCall final : public Call {
     cu_seqlens_q = cuda::device_ints(lengths.q);
     cu_seqlens_k = cuda::device_ints(lengths.k);
     const LargestTile largest = largest_tile(batch);
-    // With 1 the kernel would assume one query in every sequence, which is wrong for gaps.
+    // With a max_q of 1 the kernel would assume one query in every sequence, which is wrong for gaps.
     max_q = std::max<std::int64_t>(largest.m, 2);
     max_k = window.max_seqlen_k(largest.m, largest.n);
     for (const Tile& tile : batch) {
@@ -149,8 +149,8 @@ std::unique_ptr<Call> make_call(const TileBatch& batch, const FlashWindow& windo
   return std::make_unique<VariableLengthCall>(batch, window);
 }
 
-// Calls body(call) for calls that cover the group. The operators get undefined tensors, which autograd's wrappers
-// refuse.
+// Calls body(call) for calls that together cover the group, below autograd: its wrappers refuse the undefined tensors
+// that the operators are given.
 template <typename Body>
 void for_each_call(const TileGroup& group, Body body) {
   const at::AutoDispatchBelowAutograd no_autograd;
@@ -200,7 +200,7 @@ void FlashBackend::backward(const TileGroup& group, const AttentionOperands& ope
   const at::Tensor dout = widened(backward_operands.dout, dim);
   const at::Tensor out = widened(backward_operands.out, dim);
   for_each_call(group, [&](const Call& call) {
-    // The random state is read with dropout only.
+    // The kernel reads the random state only with dropout.
     const auto [dq, dk, dv] = at::_flash_attention_backward(
         call.queries(dout), call.queries(q), call.keys(k), call.keys(v), call.queries(out),
         call.statistic(backward_operands.lse), call.cu_seqlens_q, call.cu_seqlens_k, call.max_q, call.max_k,

@@ -1,6 +1,6 @@
-// The window and max_seqlen_k to pass to FlashAttention 2 for a group of tiles. It treats a window of at least
-// max_seqlen_k as infinite, and an infinite side beside a finite one as one of max_seqlen_k. Both are wrong where there
-// are more queries than keys, so max_seqlen_k may have to be larger than the keys are.
+// The window and max_seqlen_k to pass to FlashAttention 2 for a group of tiles. FlashAttention 2 treats a finite side
+// of at least max_seqlen_k as infinite, and an infinite side beside a finite one as max_seqlen_k. Both can be wrong
+// where there are more queries than keys, so max_seqlen_k may have to be larger than the number of keys.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct FlashWindow {
   // The smallest max_seqlen_k with which tiles up to m x n get this window.
   [[nodiscard]] std::int64_t max_seqlen_k(std::int64_t m, std::int64_t n) const;
 
-  // True if the fixed-length interface, whose max_seqlen_k is n, gives m x n tiles this window.
+  // True if the fixed-length interface, where max_seqlen_k is n, gives m x n tiles this window.
   [[nodiscard]] bool fits_fixed_length(std::int64_t m, std::int64_t n) const { return max_seqlen_k(m, n) <= n; }
 };
 

@@ -1,5 +1,5 @@
-// Tiles whose scores are computed in several blocks: those of the math backend (1 GiB), and of the largest score for
-// libraries that do not give it (256 MiB, score_max.cpp).
+// Tiles whose scores are computed in several blocks: of 1 GiB in the math backend, and of 256 MiB where the largest
+// score is computed for a library (score_max.cpp).
 #include <limits>
 #include <string>
 #include <vector>
@@ -29,7 +29,7 @@ struct Large {
   std::int64_t kv_heads;
 };
 
-// By heads: one has less than a block of the math backend. By rows: one has more.
+// "heads": one head's scores fit into a block of the math backend. "rows": they do not, and the head is cut by rows.
 constexpr Large kLarges[] = {{.name = "heads", .rows = 8192, .keys = 8192, .heads = 12, .kv_heads = 12},
                              {.name = "rows", .rows = 16384, .keys = 24576, .heads = 4, .kv_heads = 2}};
 
@@ -41,8 +41,8 @@ struct BlockSetting {
 
 class GpuScoreBlocks : public test::GpuBackendTest, public testing::WithParamInterface<BlockSetting> {};
 
-// Ordinary scores, and in each head one that is larger than all: its query and key stand in the first block, the last
-// one or between, head by head. Where the window hides keys, one larger still is hidden.
+// Each head has one score that is larger than all others, in a block that differs from head to head. A causal window
+// hides an even larger score in each head but the last.
 TEST_P(GpuScoreBlocks, GiveTheLargestScoreOfEachHead) {
   const auto& [backend_name, large, causal] = GetParam();
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
@@ -63,7 +63,7 @@ TEST_P(GpuScoreBlocks, GiveTheLargestScoreOfEachHead) {
   std::vector<float> expected;
   for (std::int64_t h = 0; h < large.heads; ++h) {
     const std::int64_t query = (large.rows - 1) * (h + 1) / large.heads;  // the last head's is the last row
-    // Row i sees the keys up to i + keys - rows.
+    // With a causal window, row i sees the keys up to this one.
     const std::int64_t key = query + large.keys - large.rows;
     const double value = static_cast<double>(32 + h);
     set(operands.q, query, h, h, value);

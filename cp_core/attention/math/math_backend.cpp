@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-// On a GPU the scores of 128 heads of 4096 x 4096 would not fit beside the rest.
+// Scores are computed in blocks on a GPU: those of 128 heads of 4096 x 4096 would not fit beside the other tensors.
 constexpr std::size_t kScoreBytesOnGpu = std::size_t{1} << 30U;
 
 std::vector<TileBlock> blocks_of(const Tile& tile, const AttentionOperands& operands) {
@@ -93,7 +93,7 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
   CP_MUTATE(dk_overwrites, dk.add_(tile_dk), dk.copy_(tile_dk));
 }
 
-// The named rows of [rows, ...], one after the other.
+// The packed rows that `rows` names along dimension `dim`, one after the other.
 at::Tensor rows_of(const at::Tensor& packed, std::span<const RowCopy> rows, std::int64_t dim, at::ScalarType dtype) {
   std::vector<std::int64_t> sizes = packed.sizes().vec();
   sizes[static_cast<std::size_t>(dim)] = row_count(rows);

@@ -8,8 +8,8 @@ namespace cp_pool {
 
 class MathBackend final : public AttentionBackend, public FastBackend {
  public:
-  // sums: results are added in fp32. calls: where the operands have 16 bits and no bias, the result of each call is
-  // rounded and returned as it is, as the kernels of libraries do.
+  // sums: all results are fp32. calls: where the operands have 16 bits and there is no bias, the backend also offers
+  // results call by call (fast_backend.h), rounded to the dtype of q as a library's kernel rounds them.
   enum class Results { sums, calls };
 
   explicit MathBackend(Results results = Results::sums);

@@ -56,7 +56,7 @@ TEST_P(MathBackendOnGroups, GivesTheAnswersOfFp64) {
   EXPECT_TRUE(near(sums.dv, expected.dv));
 }
 
-// Blocks of one head and a few rows.
+// 40000 bytes of scores make blocks of one kv head and a few rows.
 TEST_P(MathBackendOnGroups, HasTheSameScoresInBlocks) {
   const GroupCase& c = GetParam();
   const at::Tensor bias = at::randn({static_cast<std::int64_t>(c.group.tiles.size()), 4, 320, 320}, at::kFloat);
@@ -87,7 +87,7 @@ TEST_P(MathBackendOnGroups, HasTheLargestScoreOfAllTiles) {
 INSTANTIATE_TEST_SUITE_P(All, MathBackendOnGroups, testing::ValuesIn(test::group_cases()),
                          [](const auto& info) { return info.param.name; });
 
-// Scores of some hundreds, whose exponentials fp32 does not hold.
+// Scores reach some hundreds, whose exponentials overflow fp32.
 TEST(MathBackend, SubtractsTheLargestScoreBeforeItsExponential) {
   const GroupCase c = test::group_case("causal_square");
   GroupInputs inputs = test::make_group_inputs(c, kShape, at::kFloat, {});

@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-// [rows, heads, dim] of these kv heads, or of their query heads -> fp32 [kv heads, (heads / kv_heads) * rows, dim].
+// Groups the block's heads of a packed tensor [rows, heads, dim], whose heads are kv heads or query heads: fp32
+// [block.kv_heads, (heads / kv_heads) * rows, dim].
 at::Tensor by_kv_head(const at::Tensor& rows, std::int64_t all_kv_heads, const TileBlock& block) {
   const std::int64_t group = rows.size(1) / all_kv_heads;
   const at::Tensor heads = CP_MUTATE(gqa_mapping, rows.unflatten(1, {all_kv_heads, group}),
@@ -22,7 +23,7 @@ at::Tensor by_kv_head(const at::Tensor& rows, std::int64_t all_kv_heads, const T
   return heads.narrow(1, block.kv_head, block.kv_heads).permute({1, 2, 0, 3}).to(at::kFloat).flatten(1, 2);
 }
 
-// The inverse, as a view [rows, heads, dim].
+// The inverse of by_kv_head, as a view [rows, heads, dim].
 at::Tensor by_row(const at::Tensor& grouped, std::int64_t rows) {
   const at::Tensor heads = grouped.unflatten(1, {grouped.size(1) / rows, rows}).permute({2, 0, 1, 3});
   return CP_MUTATE(gqa_mapping, heads, heads.transpose(1, 2)).flatten(1, 2);
@@ -44,7 +45,7 @@ at::Tensor hidden_keys_cpu(const Tile& tile, const TileBlock& block) {
   return hidden;
 }
 
-// Where the window hides a key: [rows, n]. On the device itself, which nothing is uploaded to.
+// True where the window hides a key: bool [rows, n]. It is computed on the device, so that nothing is uploaded.
 at::Tensor hidden_keys(const Tile& tile, const TileBlock& block, const at::Device& device) {
   if (device.is_cpu()) return hidden_keys_cpu(tile, block);
   const auto options = at::TensorOptions(at::kLong).device(device);
@@ -63,7 +64,7 @@ at::Tensor bias_of_tile(const at::Tensor& bias, BiasRows rows, const Tile& tile)
   const at::Tensor of_sequence = bias.select(0, bias.size(0) == 1 ? 0 : sequence);
   at::Tensor columns = of_sequence.narrow(2, CP_MUTATE(bias_columns_from_zero, tile.k_position, 0), tile.n);
   if (bias.size(2) == 1) return columns;
-  // `local` implies sequences of one length, so that rows repeat with that period.
+  // BiasRows::local implies that every sequence has bias.size(2) rows in q.
   const std::int64_t row = rows == BiasRows::local ? tile.q_row % bias.size(2) : tile.q_position;
   return columns.narrow(1, CP_MUTATE(bias_rows_from_zero, row, 0), tile.m);
 }

@@ -26,7 +26,7 @@ at::Tensor packed(std::span<const at::Tensor> tensors) {
   return bytes;
 }
 
-// One message that is unpacked when it has arrived.
+// One message, which wait() unpacks into several tensors.
 class PackedWork final : public Work {
  public:
   PackedWork(Communicator::WorkPtr work, at::Tensor sent, at::Tensor received, std::vector<at::Tensor> targets)
@@ -75,7 +75,7 @@ std::vector<at::Tensor> Communicator::of_peer(std::span<const Message> messages,
   return tensors;
 }
 
-// One rank after the other, each rank with as many.
+// The implementation for CPU ranks: one exchange for each distance between ranks, so that each rank has as many.
 Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                                  std::string_view what) {
   std::vector<WorkPtr> works;

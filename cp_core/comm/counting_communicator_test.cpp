@@ -18,7 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Rank 1 of 4; notes what it is called for, and does nothing.
+// Rank 1 of 4. Records the calls, and does nothing else.
 class NotingCommunicator final : public Communicator, public PeerWindows {
  public:
   std::vector<std::string> calls;
@@ -61,7 +61,7 @@ at::Tensor of_bytes(std::int64_t count) {
 
 class CountSent : public ::testing::Test {
  protected:
-  // By the operations so far; counts anew.
+  // Returns the bytes that were counted since the last call.
   std::int64_t sent() { return std::exchange(sent_, 0); }
 
   std::int64_t sent_ = 0;
@@ -86,7 +86,7 @@ TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
   ASSERT_NE(cp_->windows(), nullptr);
   const std::array<PeerWindows::Put, 3> puts{
       {{.peer = 0, .block = {.rows = 3, .width = 5, .source_stride = 8, .target_stride = 16}},
-       {.peer = 1, .block = {.rows = 1, .width = 100}},  // its own
+       {.peer = 1, .block = {.rows = 1, .width = 100}},  // to itself
        {.peer = 2, .block = {.rows = 1, .width = 7}}}};
   static_cast<void>(cp_->windows()->put_all({&received_, 1}, {&received_, 1}, puts, PeerWindows::Meanwhile::busy, ""));
   EXPECT_EQ(sent(), 3 * 5 + 7);

@@ -1,11 +1,11 @@
-// Makes the communicators of GPU ranks. Their operations are enqueued on a stream of the communicator's own that waits
-// for the caller's current stream; Work::wait makes the current stream wait for them. Neither waits for the device, so
-// forward and backward can be captured in a CUDA graph (thread-local capture mode), once the ranks have been connected:
-// the first operation between two ranks does that. Graphs must be destroyed before the communicators they use.
+// Makes the communicators of GPU ranks. Operations are enqueued on a stream of the communicator's own that waits for
+// the caller's current stream; Work::wait makes the current stream wait for them. Neither waits for the device, so
+// forward and backward can be captured in a CUDA graph (thread-local capture mode) once the ranks have been connected,
+// which the first operation between two ranks does. Graphs must be destroyed before the communicators they use.
 //
-// With the environment variable CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] every operation has a
-// pseudo-random delay before it and after it on its stream, as have the parts of attention on theirs (cuda/delay.h), so
-// that a wait that is left out shows.
+// The environment variable CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] puts a pseudo-random delay before
+// and after every operation on its stream, and between the parts of attention on theirs (cuda/delay.h). A wait that is
+// left out then changes the result.
 #pragma once
 
 #include <chrono>
@@ -22,18 +22,18 @@ class Store;
 namespace cp_pool {
 
 struct GpuGroupOptions {
-  // Ranks share a GPU, on one host: they are connected by peer copies alone (peer_communicator.h). Else each has a GPU
-  // of its own, and NCCL connects them. The same on all ranks.
+  // Whether ranks share a GPU, on one host. Such ranks are connected by peer copies alone (peer_communicator.h).
+  // Otherwise each rank has a GPU of its own, and NCCL connects them. The same on all ranks.
   bool shares = false;
-  // As in NcclLink::connect, an ncclComm_t; null where ranks share.
+  // The ncclComm_t that NcclLink::connect takes as `started`; null where ranks share a GPU.
   void* started = nullptr;
 };
 
 // Collective, on this thread's current device: returns when all `size` ranks are connected. The groups of one rank
-// share a deadline, and fall together when one fails, times out or is aborted. A failure ends the waits of this rank at
-// once; what its peers and its own device still wait for ends with abort() on each of them. checked_barrier uses
-// `store`, on the thread that calls it, to tell who is missing. Keys in the store start with `prefix`; use a fresh one
-// after an abort. Throws CommError.
+// share a deadline, and all of them fail when one fails, times out or is aborted. A failure ends the waits of this
+// rank's host threads at once. The waits of its device and of its peers end when abort() is called on each rank.
+// checked_barrier uses `store`, on the thread that calls it, to find out which rank is missing. Keys in the store start
+// with `prefix`, which must be a fresh one after an abort. Throws CommError.
 CpGroups make_gpu_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                          std::chrono::milliseconds connect_timeout, const GpuGroupOptions& options = {});
 

@@ -23,11 +23,11 @@ namespace {
 using Clock = Communicator::Clock;
 using std::chrono::milliseconds;
 
-// Messages of different groups, and of barriers, must not meet: they get tags of their own. A tag has 31 bits: 6 for
-// the number of strided groups, of which there are up to 64, 2 for the kind of group, 1 for barriers.
+// Messages of different groups, and of barriers, have different tags so that they never meet. A tag has 31 bits: 6 for
+// the number of strided groups (up to 64), 2 for the kind of group, 1 for barriers and 22 for a counter.
 enum class GroupOf { cp = 0, inner = 1, outer = 2 };
 struct GroupTag {
-  int strided = 1;  // groups that the ranks are cut into
+  int strided = 1;  // the number of strided groups that the ranks are cut into
   GroupOf group = GroupOf::cp;
 };
 constexpr std::size_t kGroups = 3;
@@ -36,17 +36,17 @@ constexpr std::size_t index_of(GroupOf group) {
   return static_cast<std::size_t>(group);
 }
 
-// What the groups of one rank share.
+// The state that all groups of one rank share.
 struct Link {
   std::shared_ptr<GlooMesh> mesh;
   std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
-  // Of the groups of the ranks that are not cut: operations begun, and the tag of the last barrier of all ranks, if
-  // none has begun since.
+  // For the groups of ranks that are not cut into strided groups: how many operations have begun, and the tag of the
+  // last barrier of all ranks if no operation has begun since.
   std::array<std::uint64_t, kGroups> operations{};
   std::optional<std::int64_t> proved_tag;
 };
 
-// Messages of a barrier, in numbers of 64 bits.
+// Lengths of a barrier's messages, in 64-bit numbers.
 constexpr std::size_t kPlaceSize = 1 + kGroups;
 constexpr std::size_t kAnswerSize = 8;
 constexpr milliseconds kLeastPatience{20};
@@ -70,7 +70,7 @@ class GlooWork final : public Work {
   void recv(const at::Tensor& tensor, int peer, int tag) {
     transfers_.push_back(link_->mesh->recv(tensor, peer, tag, what_));
   }
-  // Runs in wait(), after the last message.
+  // Sets a function that wait() calls after the last message.
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
 
   void wait() override {
@@ -95,7 +95,7 @@ void require(bool condition, const char* operation, std::string_view what, const
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
 
-// The result is rounded once: partial sums of 16-bit floats are kept in fp32.
+// Reduces in rank order. Partial sums of 16-bit floats are kept in fp32 and rounded once.
 void reduce_in_rank_order(at::Tensor& out, const std::vector<at::Tensor>& parts, ReduceOp op) {
   const bool widen = op == ReduceOp::sum && at::isReducedFloatingType(out.scalar_type());
   at::Tensor total = parts.front().to(widen ? at::kFloat : out.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
@@ -111,7 +111,7 @@ void reduce_in_rank_order(at::Tensor& out, const std::vector<at::Tensor>& parts,
 
 class GlooCommunicator final : public Communicator {
  public:
-  // members: ranks of the mesh, by rank of this group.
+  // members: the mesh rank of each rank of this group.
   GlooCommunicator(std::shared_ptr<Link> link, const GroupTag& group, std::vector<int> members)
       : link_(std::move(link)), group_(group), members_(std::move(members)) {
     const auto self = std::ranges::find(members_, link_->mesh->rank());
@@ -185,13 +185,13 @@ class GlooCommunicator final : public Communicator {
   CpGroups strided(int groups) override;
 
  private:
-  // The barrier of all ranks proves where they are in their inner and outer groups, too.
+  // True for the group of all ranks, whose barrier also compares the operations in inner and outer groups.
   [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == GroupOf::cp; }
   [[nodiscard]] BegunInGroup begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
-  // The first rank of that rank's group, rank 0 where the barrier is not for such groups.
+  // The first rank of that rank's group of this kind; rank 0 if this barrier does not compare such groups.
   [[nodiscard]] int leader_of(int rank, GroupOf group) const {
     if (!is_of_all() || group == GroupOf::cp) return 0;
     const GroupRanks ranks = group_ranks(rank, size());
@@ -222,7 +222,7 @@ class GlooCommunicator final : public Communicator {
     part(out, rank_, size()).copy_(part(in, rank_, size()));
   }
 
-  // Nearest first, so that no rank is everyone's first.
+  // Visits the next rank first, so that not all ranks begin with the same peer.
   template <typename Visit>
   void for_each_peer(Visit&& visit) {
     for (int distance = 1; distance < size(); ++distance) visit((rank_ + distance) % size());
@@ -237,7 +237,7 @@ class GlooCommunicator final : public Communicator {
   std::map<int, CpGroups> strided_;  // by the number of groups
 };
 
-// The communicators of a rank, which need no connections but those of the link.
+// Makes the communicators of a rank. They use the connections of the link.
 CpGroups groups_on(const std::shared_ptr<Link>& link, int strided) {
   const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), strided);
   const auto make = [&](GroupOf group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
@@ -256,7 +256,7 @@ CpGroups GlooCommunicator::strided(int groups) {
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   if (group_.strided == 1 && !is_of_all() && link_->proved_tag == tag) return;
-  // Those who wait for rank 0's word give up after rank 0, which knows who is missing.
+  // Ranks that wait for rank 0's answer give up later than rank 0, which knows which rank is missing.
   const auto deadline = Clock::now() + limit;
   const auto answer_deadline = deadline + std::clamp(limit / 20, kLeastPatience, kMostPatience);
   const std::string what = fmt::format("barrier with tag {}", tag);
@@ -317,7 +317,7 @@ BegunInGroup GlooCommunicator::begun_in_strided() const {
       .operations = static_cast<std::int64_t>(operations_)};
 }
 
-// The tag, then how many operations this rank has begun in each group that the barrier is for.
+// The tag, then how many operations this rank has begun in each kind of group that this barrier compares.
 std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) const {
   std::array<std::int64_t, kPlaceSize> out{tag};
   for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
@@ -328,8 +328,9 @@ std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) c
   return out;
 }
 
-// All zeros: every rank is where the first rank of its group is. Else a rank that is not: 1, the rank, the first of the
-// group, the group, and of both tag and operations.
+// Returns all zeros if every rank has the tag and the operations of the first rank of its group. Otherwise describes a
+// rank that has not: 1, the rank, the group's first rank, the kind of group, tag and operations of the rank, tag and
+// operations of the first rank.
 std::array<std::int64_t, kAnswerSize> GlooCommunicator::first_difference(const at::Tensor& places) const {
   const auto row = places.accessor<std::int64_t, 2>();
   for (int r = 1; r < size(); ++r) {

@@ -43,7 +43,7 @@ at::Tensor filled(std::initializer_list<std::int64_t> shape, double value, at::S
   return at::full(shape, value, at::TensorOptions().dtype(dtype));
 }
 
-// Runs `body(rank, groups)` on one thread a rank, once all are connected; rethrows the first failure.
+// Runs `body(rank, groups)` on one thread per rank, once all ranks are connected. Rethrows the first failure.
 void run_ranks(int size, const std::function<void(int, CpGroups&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch all_connected(size);
@@ -76,9 +76,9 @@ std::optional<CommError> error_of(const std::function<void()>& action) {
   return std::nullopt;
 }
 
-// --- Ranks in processes; first, while this process has no other threads ----------------------------------------------
+// --- Ranks in processes; these tests come first, while this process has no other threads -----------------------------
 
-// Forks `size` ranks; gives their exit codes (128 + signal if killed).
+// Forks `size` ranks and returns their exit codes (128 + signal if killed).
 std::vector<int> fork_ranks(int size, const std::function<int(int, CpGroups&)>& body) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("gloo_communicator_test.{}", getpid());
   std::filesystem::create_directory(folder);
@@ -242,7 +242,7 @@ TEST(GlooGroups, KeepTheirMessagesApartWhileTheirOperationsOverlap) {
     std::array order{groups.cp.get(), groups.inner.get(), groups.outer.get()};
     std::ranges::rotate(order, order.begin() + rank % 3);
     std::vector<Communicator::WorkPtr> works;
-    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // and what is expected
+    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // received and expected values
     for (Communicator* group : order) {
       const double first = group == groups.cp.get() ? 100 : group == groups.inner.get() ? 200 : 300;
       at::Tensor got = filled({group->size()}, -1);
@@ -266,7 +266,7 @@ TEST(GlooGroups, HaveNoPairsBelowFourRanks) {
 TEST(GlooDeadline, EndsAWaitNamingRankOperationPeerAndStep) {
   run_ranks(2, [](int rank, CpGroups& groups) {
     if (rank == 1) {
-      EXPECT_TRUE(error_of([&] { groups.cp->checked_barrier(1, kLongEnough); }));  // until rank 0 gives up
+      EXPECT_TRUE(error_of([&] { groups.cp->checked_barrier(1, kLongEnough); }));  // lasts until rank 0 gives up
       return;
     }
     groups.cp->set_deadline(Clock::now() + 50ms);
@@ -279,8 +279,8 @@ TEST(GlooDeadline, EndsAWaitNamingRankOperationPeerAndStep) {
   });
 }
 
-// An abort is seen through closed connections, which Gloo closes one every 10 ms at worst. The bound leaves room for a
-// busy machine and is well below the deadline, the other thing that could end the wait.
+// Peers notice an abort by closed connections, of which Gloo closes one every 10 ms at worst. The bound leaves room for
+// a busy machine and is well below the deadline, which could end the wait, too.
 constexpr auto kFreed = kLongEnough / 2;
 
 TEST(GlooAbort, FreesAWaitOnThisRankAtOnce) {
@@ -289,7 +289,7 @@ TEST(GlooAbort, FreesAWaitOnThisRankAtOnce) {
     if (rank == 1) return freed.wait();
     at::Tensor got = filled({1}, 0);
     auto work = groups.cp->exchange(filled({1}, 0), 1, got, 1, "test");
-    std::jthread aborter([&] { groups.cp->abort(); });  // before, while or after the wait begins: it must not matter
+    std::jthread aborter([&] { groups.cp->abort(); });  // may come before or during the wait
     const auto start = Clock::now();
     const auto error = error_of([&] { work->wait(); });
     EXPECT_LT(Clock::now() - start, kFreed);
@@ -320,8 +320,8 @@ TEST(GlooAbort, FreesEveryPeerInTheCollective) {
 }
 
 TEST(GlooAbort, ReachesRanksThatWaitForOthers) {
-  // A chain: rank 3 waits for 2, 2 for 1, 1 for 0, and rank 0 aborts. Each has done a different number of operations
-  // before, so no message meets its receive.
+  // Rank 3 waits for 2, 2 for 1, 1 for 0, and rank 0 aborts. Each rank has done a different number of operations
+  // before, so no message matches a receive.
   std::latch started(3);
   run_ranks(4, [&](int rank, CpGroups& groups) {
     if (rank == 0) {
@@ -352,7 +352,7 @@ TEST(GlooAbort, FailsEveryLaterOperationOfEveryGroup) {
   });
 }
 
-// What each rank of a group gives when all gather one number.
+// Gathers the world ranks of a group's members.
 at::Tensor world_ranks(Communicator& group, int world_rank) {
   at::Tensor got = filled({group.size()}, -1);
   group.all_gather(got, filled({1}, world_rank), "who is here")->wait();
@@ -380,8 +380,8 @@ TEST(GlooGroups, AreCutIntoStridedParts) {
 TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfStridedParts) {
   struct Gather {
     std::shared_ptr<Communicator> group;
-    std::vector<int> members;  // ranks of the world
-    int base = 0;              // of what the group sends
+    std::vector<int> members;  // world ranks
+    int base = 0;              // added to the values that the group sends
     at::Tensor got{};
     Communicator::WorkPtr work{};
   };
@@ -471,7 +471,7 @@ TEST(GlooGroups, ListenOnTheInterfaceThatIsNamed) {
     return make_gloo_groups(store, "test/", rank, 2, {.host = "no.such.host", .interface = "lo"});
   };
   std::future<CpGroups> peer = std::async(std::launch::async, connect, 1);
-  const CpGroups own = connect(0);  // kept, as its end would cut off a peer that is still connecting
+  const CpGroups own = connect(0);  // kept, since its destruction would cut off a peer that is still connecting
   EXPECT_EQ(own.cp->size(), 2);
   EXPECT_EQ(peer.get().cp->size(), 2);
 
@@ -484,7 +484,7 @@ TEST(GlooWork, MayBeDroppedUnfinished) {
   run_ranks(2, [](int rank, CpGroups& groups) {
     at::Tensor got = filled({1}, 0);
     error_of([&] { (void)groups.cp->exchange(filled({1}, 0), 1 - rank, got, 1 - rank, "dropped"); });
-    groups.cp->abort();  // what an exception on its way up leads to
+    groups.cp->abort();  // an exception on its way up leads to this, too
   });
 }
 
@@ -540,7 +540,7 @@ TEST(GlooBarrier, TellsEveryRankWhoIsElsewhere) {
     groups.cp->checked_barrier(1, kLongEnough);
     const auto error = error_of([&] { groups.cp->checked_barrier(rank == 3 ? 8 : 7, kLongEnough); });
     ASSERT_TRUE(error) << rank;
-    if (rank != 0) return;  // others may see the connections close first
+    if (rank != 0) return;  // the other ranks may notice the closed connections first
     EXPECT_THAT(error->what(), HasSubstr("rank 3 is at tag 8 after 0 operations, but rank 0"));
   });
 }
@@ -577,7 +577,7 @@ TEST(GlooBarrier, OfAllRanksComparesTheirInnerAndOuterGroups) {
   });
 }
 
-// What all ranks have proved, their groups need not; what has happened since, they do.
+// An inner group need not compare again what the barrier of all ranks has compared, only the operations begun since.
 TEST(GlooBarrier, OfAnInnerGroupComparesWhatWasBegunAfterThatOfAllRanks) {
   run_ranks(4, [](int, CpGroups& groups) {
     groups.cp->checked_barrier(7, kLongEnough);
@@ -596,7 +596,7 @@ TEST(GlooBarrier, OfAnInnerGroupComparesWhatWasBegunAfterThatOfAllRanks) {
   });
 }
 
-// The operations that a rank has begun in the groups of these words.
+// The numbers of operations that a rank has begun in the groups that begun() describes with these words.
 std::vector<std::int64_t> begun_in(const CpGroups& groups, const std::string& words) {
   std::vector<std::int64_t> out;
   for (const BegunInGroup& begun : groups.cp->begun()) {

@@ -23,7 +23,7 @@ using WorkRef = c10::intrusive_ptr<c10d::Work>;
 using GroupRef = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using std::chrono::milliseconds;
 
-// Gloo takes 0 as "the default of the group" and counts whole milliseconds.
+// At least 1 ms, since Gloo counts whole milliseconds and takes 0 for the default of the group.
 milliseconds time_left(GlooMesh::Clock::time_point deadline) {
   constexpr milliseconds kLongest = std::chrono::hours(1);
   const auto now = GlooMesh::Clock::now();
@@ -31,7 +31,7 @@ milliseconds time_left(GlooMesh::Clock::time_point deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline - now), milliseconds(1));
 }
 
-// Opens the text of a connection that failed; empty where nobody knows.
+// The first words of the text of a failed connection: which rank was not reached; empty if that is unknown.
 std::string who_is_not_reached(c10d::Store& store, int size, const std::string& error) {
   try {
     const std::string found = unreached(store, size, error);
@@ -42,7 +42,7 @@ std::string who_is_not_reached(c10d::Store& store, int size, const std::string& 
   }
 }
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone would end this process.
+// Gloo writes to sockets without MSG_NOSIGNAL, so a write to a peer that is gone would end this process.
 void ignore_sigpipe() {
   struct sigaction action{};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
@@ -65,7 +65,7 @@ class GlooTransfer final : public GlooMesh::Transfer {
   std::shared_ptr<Mesh> mesh_;
   std::string direction_;
   int peer_;
-  WorkRef work_;  // guarded by the mesh's mutex; null once given up
+  WorkRef work_;  // guarded by the mesh's mutex; null once the transfer is complete or abandoned
 };
 
 class Mesh final : public GlooMesh, public std::enable_shared_from_this<Mesh> {
@@ -90,8 +90,8 @@ class Mesh final : public GlooMesh, public std::enable_shared_from_this<Mesh> {
   }
 
   void abort(const std::string& reason) override {
-    // Connections close when the group and every message buffer are gone, so both are dropped here, whoever started
-    // them; outside the lock of the state, because the group joins its threads.
+    // Connections close when the group and every message buffer are destroyed. Both are destroyed here, whichever
+    // thread started the messages, and without mutex_ held, because the group joins its threads.
     const std::lock_guard lock(abort_mutex_);
     GroupRef group;
     std::vector<WorkRef> works;
@@ -162,7 +162,7 @@ class Mesh final : public GlooMesh, public std::enable_shared_from_this<Mesh> {
     return fmt::format("rank {}: {}: {} rank {}", rank_, what, direction, peer);
   }
 
-  std::mutex abort_mutex_;  // a second abort returns only when the first has closed the connections
+  std::mutex abort_mutex_;  // makes a second abort() return only after the first has closed the connections
   std::mutex mutex_;
   GroupRef group_;
   bool aborted_ = false;
@@ -197,7 +197,7 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
   using Gloo = c10d::ProcessGroupGloo;
   ignore_sigpipe();
   try {
-    // Gloo's own words are those of a failed assertion.
+    // Checked here, since Gloo would only report a failed assertion.
     if (options.interface && ::if_nametoindex(options.interface->c_str()) == 0) {
       throw std::invalid_argument("this machine has no such network interface");
     }
@@ -205,7 +205,7 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
     own->devices = {options.interface ? Gloo::createDeviceForInterface(*options.interface)
                                       : Gloo::createDeviceForHostname(options.host)};
     tell_place(*store, rank, own->devices.front()->str());
-    own->threads = 0;  // they serve Gloo's collectives; sends and receives run on the device's own thread
+    own->threads = 0;  // threads serve Gloo's collectives only; sends and receives run on the device's own thread
     return std::make_shared<Mesh>(c10::make_intrusive<Gloo>(store, rank, size, own), rank, size);
   } catch (const std::exception& error) {
     throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}{}", rank, size,

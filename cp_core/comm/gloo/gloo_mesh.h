@@ -1,5 +1,6 @@
-// Messages between CPU ranks: every pair of ranks connected, tagged sends and receives that can be bounded and aborted.
-// gloo_communicator.cpp builds its operations from these. Hides c10d and Gloo, whose headers are slow to compile.
+// Messages between CPU ranks. Every pair of ranks is connected; sends and receives have tags, deadlines and can be
+// aborted. gloo_communicator.cpp builds its operations from them. This header hides c10d and Gloo, whose headers are
+// slow to compile.
 #pragma once
 
 #include <chrono>
@@ -26,21 +27,21 @@ class GlooMesh {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // One message in flight. Holds its tensor's memory. Destroying it unfinished gives the message up.
+  // One message in flight. It holds its tensor's memory. Destroying an unfinished transfer abandons the message.
   class Transfer {
    public:
     Transfer() = default;
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
     virtual ~Transfer() = default;
-    // Until sent or received, at most until `deadline`. `what` opens the error text, e.g. "exchange, p2p step 2".
-    // Throws CommError, and then aborts the mesh: its ranks are no longer at the same place, and the lost connections
-    // are what frees the peers.
+    // Waits until the message is sent or received, at most until `deadline`. The error text begins with `what`, e.g.
+    // "exchange, p2p step 2". An error aborts the mesh, since its ranks are no longer at the same place; the closed
+    // connections end the waits of the peers. Throws CommError.
     virtual void wait(Clock::time_point deadline, const std::string& what) = 0;
   };
 
-  // Collective: returns when all ranks are connected, or throws CommError. Sets SIGPIPE to ignored where it has its
-  // default action.
+  // Collective: returns when all ranks are connected, or throws CommError. Makes the process ignore SIGPIPE if the
+  // signal has its default action.
   static std::shared_ptr<GlooMesh> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                            const GlooOptions& options);
 
@@ -52,13 +53,13 @@ class GlooMesh {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  // A message goes to the receive with the same peer and tag. tensor: contiguous, on the CPU, any dtype, zero elements
-  // allowed. Throw CommError.
+  // A message goes to the receive with the same peer and tag. tensor: contiguous, on the CPU, of any dtype; it may have
+  // no elements. Both functions throw CommError.
   virtual std::unique_ptr<Transfer> send(const at::Tensor& tensor, int peer, int tag, const std::string& what) = 0;
   virtual std::unique_ptr<Transfer> recv(const at::Tensor& tensor, int peer, int tag, const std::string& what) = 0;
 
-  // Ends every wait, in progress or to come, with CommError::Kind::aborted, and closes the connections. From any
-  // thread, any number of times; the first reason stays.
+  // Ends every wait, in progress or to come, with CommError::Kind::aborted, and closes the connections. Callable from
+  // any thread, any number of times; the first reason is kept.
   virtual void abort(const std::string& reason) = 0;
 };
 

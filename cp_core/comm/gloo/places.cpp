@@ -14,7 +14,7 @@ namespace cp_pool {
 
 namespace {
 
-// What stands between `begin` and the next ']'.
+// The text between `begin` and the next ']'.
 std::optional<std::string> bracketed(std::string_view text, std::string_view begin) {
   const std::size_t at = text.find(begin);
   if (at == std::string_view::npos) return std::nullopt;

@@ -1,4 +1,5 @@
-// Where the ranks of a mesh listen, so that a connection that fails is told by rank and host, and not by address alone.
+// Publishes where the ranks of a mesh listen, so that the error of a failed connection can name rank and host, and not
+// only an address.
 #pragma once
 
 #include <string>
@@ -11,11 +12,12 @@ class Store;
 
 namespace cp_pool {
 
-// Tells the other ranks where this one listens. device: as Gloo describes it, with "addr=[10.0.0.2]" in it.
+// Puts into the store where this rank listens. device: Gloo's description of it, which contains "addr=[10.0.0.2]".
 void tell_place(c10d::Store& store, int rank, const std::string& device);
 
-// "host a cannot reach rank 2 on host b (10.0.0.2)", where Gloo's error has "remote=[10.0.0.2]" in it and a rank has
-// told that it listens there; of several on one host all are named. Empty: the error or the store does not say.
+// Returns "host a cannot reach rank 2 on host b (10.0.0.2)" if Gloo's error contains "remote=[10.0.0.2]" and the store
+// has a rank that listens there; several ranks at the address are all named. Returns an empty string if the error has
+// no address or the store no such rank.
 std::string unreached(c10d::Store& store, int size, const std::string& error);
 
 }  // namespace cp_pool

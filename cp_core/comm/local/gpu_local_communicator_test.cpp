@@ -1,5 +1,5 @@
-// LocalCommunicator between ranks that share a GPU, each with a stream of its own. Delays keep busy what must be waited
-// for; whatever does not wait overtakes.
+// LocalCommunicator between ranks that share a GPU, each with a stream of its own. Delays keep streams busy, so that
+// work which does not wait for them comes too early.
 #include <array>
 #include <optional>
 #include <string>
@@ -49,7 +49,7 @@ void on_streams_of_their_own(int size, const std::function<void(const CpGroups&,
   const auto on_own_stream = [&fn](const CpGroups& groups, int rank) {
     linked_cuda_device().use_device(0);
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    // Loads the kernels: loading waits for the device, and would hide what does not.
+    // Loads the kernels now, since loading waits for the device and would hide a missing wait.
     is_all(on_gpu(0), 0);
     delay(1ns);
     fn(groups, rank);
@@ -134,7 +134,7 @@ TEST_F(GpuLocalCommunicator, KeepsTheMemoryOfAMessageUntilItIsRead) {
     const auto work = groups.cp->exchange(on_gpu(rank), 1 - rank, received, 1 - rank, "turn");
     if (rank == 1) delay(50ms);
     work->wait();
-    groups.cp->checked_barrier(0, kLimit);  // rank 1 has enqueued its copy, and dropped the message
+    groups.cp->checked_barrier(0, kLimit);  // after it, rank 1 has enqueued its copy and dropped the message
     std::vector<at::Tensor> later;
     for (int i = 0; rank == 0 && i < 16; ++i) later.push_back(on_gpu(-2));
     groups.cp->synchronize("what was received");
@@ -142,9 +142,9 @@ TEST_F(GpuLocalCommunicator, KeepsTheMemoryOfAMessageUntilItIsRead) {
   });
 }
 
-// Of two rows of a peer's window each rank fills its half, with what its stream has yet to write.
+// Each rank fills its half of two rows of a peer's window with data that its stream has not written yet.
 TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSendersStream) {
-  constexpr std::int64_t kHalf = kElements / 4;  // of a row
+  constexpr std::int64_t kHalf = kElements / 4;  // elements in half a row
   constexpr std::int64_t kBytes = kHalf * static_cast<std::int64_t>(sizeof(float));
   on_streams_of_their_own(2, [](const CpGroups& groups, int rank) {
     ASSERT_NE(groups.cp->windows(), nullptr);
@@ -164,7 +164,7 @@ TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSender
         groups.cp->windows()->put_all(windows, {&source, 1}, {&put, 1}, PeerWindows::Meanwhile::busy, "turn");
     source.fill_(-3);
     groups.cp->synchronize("what is sent");
-    groups.cp->checked_barrier(0, kLimit);  // the peer has sent by now
+    groups.cp->checked_barrier(0, kLimit);  // after it, the peer has sent
     EXPECT_TRUE(is_all(windows[1], -2)) << "rank " << rank;
     work->wait();
     const at::Tensor halves = windows[1].view({2, 2, kHalf});

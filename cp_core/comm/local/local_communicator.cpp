@@ -38,13 +38,13 @@ at::Tensor packed_message(std::span<const at::Tensor> tensors, const at::Device&
   return message;
 }
 
-// An operation whose messages have been posted; `finish` takes those of the peers and writes the result.
+// An operation whose messages have been posted. `finish` takes the messages of the peers and writes the result.
 class LocalWork final : public Work {
  public:
   LocalWork(const at::Device& device, std::function<void()> finish) : started_(device), finish_(std::move(finish)) {}
   void wait() override {
     if (!finish_) return;
-    // After the copy of the sent data, and after earlier uses of the receive tensor.
+    // The result is written after the copy of the sent data and after earlier uses of the receive tensor.
     started_.order_current_stream();
     std::exchange(finish_, nullptr)();
   }
@@ -56,7 +56,7 @@ class LocalWork final : public Work {
 
 class LocalCommunicator final : public Communicator, public PeerWindows {
  public:
-  // strided: of a communicator of all ranks; else null.
+  // strided: null unless this is a communicator of all ranks.
   LocalCommunicator(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalStrided> strided, const LocalOptions& options,
                     int size, int rank)
       : hub_(std::move(hub)),
@@ -149,7 +149,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     }
   }
 
-  // Polls, since CUDA has no wait for an event with a deadline.
+  // Polls, since CUDA cannot wait for an event with a deadline.
   void synchronize(std::string_view what) override {
     const StreamMark end(device_);
     while (!end.reached()) {
@@ -184,12 +184,12 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     return {.operation = operation, .number = operations_++, .what = std::string(what), .deadline = deadline_};
   }
 
-  // After the posts: what they copy is copied before the Work's mark.
+  // Must be called after the posts, so that their copies come before the Work's mark.
   static WorkPtr finish_with(const at::Device& device, std::function<void()> finish) {
     return std::make_unique<LocalWork>(device, std::move(finish));
   }
 
-  // The communicator's own where nothing travels.
+  // The device of the tensors; the communicator's own if there are none.
   [[nodiscard]] at::Device device_of(std::span<const at::Tensor> sends, std::span<const at::Tensor> receives) const {
     if (!sends.empty()) return sends.front().device();
     return receives.empty() ? device_ : receives.front().device();
@@ -204,7 +204,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     return tensor.view({-1}).narrow(0, index * count, count);
   }
 
-  // data: just written on the current stream, and nobody else's.
+  // data: written on the current stream, and not shared with the caller.
   void post(const Step& step, int to, at::Tensor data, std::vector<Put> puts = {}) {
     StreamMark written(data.device());
     hub_->post(
@@ -216,7 +216,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     for (int to = 0; to < size_; ++to) post(step, to, data.clone());
   }
 
-  // Its data is ready for the current stream.
+  // Returns a message whose data the current stream may read.
   [[nodiscard]] LocalHub::Message take_message(const Step& step, int from) const {
     auto message =
         hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
@@ -229,7 +229,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
                                                            LocalHub::name_of(message->operation)));
     }
     message->written.order_current_stream();
-    // Keeps the memory from the sender's stream until this one has read it.
+    // Keeps the allocator from giving the memory back to the sender's stream before this stream has read it.
     if (message->data.is_cuda()) message->data.record_stream(current_stream(message->data.device()));
     return std::move(*message);
   }
@@ -271,7 +271,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     write_puts(message.puts, message.data, windows);
   }
 
-  // In rank order, so that every rank gets the same bits.
+  // Reduces in rank order, so that every rank gets the same bits.
   void reduce(const Step& step, ReduceOp op, const at::Tensor& into) const {
     receive(step, 0, into);
     for (int from = 1; from < size_; ++from) {

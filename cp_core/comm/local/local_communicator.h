@@ -1,10 +1,11 @@
-// Ranks that are threads of one process, without a network. The worker rehearses cases with a group of one rank; tests
-// run groups of several. A receive tensor is written in wait() and not before, so a missing wait always shows.
+// Communicators of ranks that are threads of one process, without a network. The worker uses a group of one rank, to
+// rehearse a case and to time a case on one rank; tests run groups of several. A receive tensor is written in wait()
+// and not before, so a missing wait always shows.
 //
-// On a GPU all ranks share the device. An operation copies its data on the rank's current stream; wait() writes the
+// On a GPU all ranks share the device. An operation copies its data on the rank's current stream. wait() writes the
 // received data on the stream that is current then, after the peers' copies and after all work that the rank's stream
-// had when the operation was called. So every rank may have a stream of its own, or all the same one. Only host threads
-// wait for each other: streams wait for work that is enqueued already, and cannot deadlock.
+// had when the operation was called. The ranks may therefore use streams of their own or the same one. Only host
+// threads wait for each other; streams wait only for work that is enqueued already, so they cannot deadlock.
 #pragma once
 
 #include <memory>
@@ -17,14 +18,15 @@
 namespace cp_pool {
 
 struct LocalOptions {
-  at::Device device = at::kCPU;  // whose current stream synchronize() waits for; a CPU has nothing to wait for
+  at::Device device = at::kCPU;  // the device of the ranks; synchronize() waits for its current stream
   bool windows = false;          // whether ranks have windows (comm/peer/windows.h)
 };
 
-// One communicator for each of `size` ranks of a group.
+// Returns one communicator for each of the `size` ranks of a group.
 std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options = {});
 
-// The groups of each of `size` ranks, inner and outer included where they exist, strided ones when they are asked for.
+// Returns the groups of each of `size` ranks, with inner and outer groups where they exist. Strided groups are made
+// when they are asked for.
 std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options = {});
 
 }  // namespace cp_pool

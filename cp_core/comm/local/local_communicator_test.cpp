@@ -27,7 +27,7 @@ at::Tensor filled(std::int64_t size, double value) {
   return at::full({size}, value, at::kFloat);
 }
 
-// Of any number of ranks: not all are powers of 2.
+// Runs with 1 to 8 ranks, since world sizes need not be powers of 2.
 class LocalRanks : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, LocalRanks, testing::Range(1, 9));
 
@@ -67,7 +67,7 @@ TEST(LocalCommunicator, WritesTheReceiveTensorInWaitOnly) {
   run_ranks(2, [](const CpGroups& groups, int rank) {
     at::Tensor received = at::zeros({1}, at::kFloat);
     const auto work = groups.cp->exchange(filled(1, rank + 1), 1 - rank, received, 1 - rank, "turn");
-    groups.cp->checked_barrier(0, 10s);  // the peer has sent by now
+    groups.cp->checked_barrier(0, 10s);  // after it, the peer has sent
     EXPECT_TRUE(received.equal(filled(1, 0)));
     work->wait();
     EXPECT_TRUE(received.equal(filled(1, 2 - rank)));
@@ -125,7 +125,7 @@ TEST(LocalCommunicator, KeepsTheMessagesOfGroupsApartWhileTheirOperationsOverlap
     std::array order{groups.cp.get(), groups.inner.get(), groups.outer.get()};
     std::ranges::rotate(order, order.begin() + rank % 3);
     std::vector<Communicator::WorkPtr> works;
-    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // and what is expected
+    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // received and expected values
     for (Communicator* group : order) {
       const double first = group == groups.cp.get() ? 100 : group == groups.inner.get() ? 200 : 300;
       at::Tensor got = filled(group->size(), -1);
@@ -135,10 +135,10 @@ TEST(LocalCommunicator, KeepsTheMessagesOfGroupsApartWhileTheirOperationsOverlap
     for (const auto& work : works) work->wait();
     for (const auto& [got, expected] : gathered) EXPECT_TRUE(got.equal(expected)) << got;
   };
-  run_ranks(4, body, 20s);  // one whose message another group took waits for ever
+  run_ranks(4, body, 20s);  // a rank whose message another group took would wait for ever
 }
 
-// What fn throws on rank 0; rank 1 does nothing.
+// Returns the error that fn throws on rank 0, while rank 1 does nothing.
 template <typename Fn>
 CommError comm_error_of_rank_0(Fn fn) {
   const auto groups = make_local_groups(2);

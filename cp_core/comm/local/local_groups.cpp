@@ -3,11 +3,11 @@
 namespace cp_pool {
 namespace {
 
-// The groups of each of `size` ranks that are cut into strided groups.
+// The groups of each of `size` ranks when the ranks are cut into `groups` strided groups.
 std::vector<CpGroups> groups_of_ranks(int size, int groups, const LocalOptions& options) {
   std::vector<CpGroups> out(static_cast<std::size_t>(size));
   const auto strided = groups == 1 ? std::make_shared<LocalStrided>(size, options) : nullptr;
-  // By its first member, for all.
+  // Makes a group for all its members, when `rank` is its first member.
   const auto make_group = [&](int rank, const std::vector<int>& ranks,
                               std::shared_ptr<Communicator> CpGroups::* group) {
     if (ranks.empty() || ranks.front() != rank) return;

@@ -1,4 +1,4 @@
-// How local communicators are put together; for local_communicator.cpp and local_groups.cpp.
+// Puts local communicators together in groups. Internal to local_communicator.cpp and local_groups.cpp.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace cp_pool {
 
-// The strided groups of all ranks, by how many they are: the rank that asks first makes those of every rank.
+// The strided groups of all ranks, by the number of groups. The rank that asks first makes the communicators of every
+// rank.
 class LocalStrided {
  public:
   LocalStrided(int size, const LocalOptions& options) : size_(size), options_(options) {}
@@ -27,7 +28,7 @@ class LocalStrided {
   bool aborted_ = false;
 };
 
-// One communicator for each of `size` ranks. strided: where they are all ranks; else null.
+// Returns one communicator for each of `size` ranks. strided: null unless these are all ranks.
 std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
                                                          const LocalOptions& options);
 

@@ -8,7 +8,7 @@
 namespace cp_pool {
 namespace {
 
-thread_local std::mutex* turn = nullptr;  // of the LocalTurn that this thread has
+thread_local std::mutex* turn = nullptr;  // the mutex of this thread's LocalTurn
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void LocalHub::post(const Address& address, Message message) {
 }
 
 std::optional<LocalHub::Message> LocalHub::take(const Address& address, Clock::time_point deadline) {
-  const LocalTurn::Rest rest;  // ends after the lock
+  const LocalTurn::Rest rest;  // declared first, so that it ends after the lock is released
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return aborted_ || messages_.contains(address); };
   const bool in_time = arrived_.wait_until(lock, deadline, ready);

@@ -1,4 +1,4 @@
-// The mailbox of one LocalCommunicator group: messages wait here until their receiver takes them.
+// The mailbox of one group of LocalCommunicators. Messages wait in it until their receiver takes them.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ namespace cp_pool {
 // This thread's current stream of the device.
 c10::Stream current_stream(const at::Device& device);
 
-// Marks a place in the work of a GPU's current stream, after all that it has so far. Does nothing on a CPU.
+// Marks the end of all work that a GPU's current stream has so far. Does nothing on a CPU.
 class StreamMark {
  public:
   explicit StreamMark(const at::Device& device);
@@ -33,15 +33,15 @@ class StreamMark {
   std::optional<c10::Event> event_;
 };
 
-// Lets one of the threads that share a mutex work at a time. A thread that waits in a hub lets others work.
+// Lets only one of the threads that share a mutex work at a time. A thread that waits in a hub lets others work.
 class LocalTurn {
  public:
-  // This thread takes part until destruction. Null: it does not take part.
+  // This thread takes part until destruction, or not at all if mutex is null.
   explicit LocalTurn(std::mutex* mutex);
   LocalTurn(const LocalTurn&) = delete;
   LocalTurn& operator=(const LocalTurn&) = delete;
   ~LocalTurn();
-  // Lets others work until it is destroyed.
+  // Lets other threads work until the Rest is destroyed.
   class Rest {
    public:
     Rest();
@@ -59,7 +59,7 @@ class LocalHub {
   static std::string_view name_of(Operation operation);
 
   struct Address {
-    bool barrier = false;  // barriers are counted apart: they compare the counts of the others
+    bool barrier = false;  // barriers have numbers of their own, since they compare those of the other operations
     std::int64_t number = 0;
     int from = 0;
     int to = 0;
@@ -67,13 +67,13 @@ class LocalHub {
   };
   struct Message {
     Operation operation = Operation::exchange;
-    at::Tensor data;                     // the message's own
-    StreamMark written;                  // on the sender's stream
-    std::vector<PeerWindows::Put> puts;  // of put_all: where data is to be written, one put after the other
+    at::Tensor data;                     // a copy that belongs to the message
+    StreamMark written;                  // on the sender's stream, after the copy
+    std::vector<PeerWindows::Put> puts;  // for put_all: the places to write data to, which has one put after the other
   };
 
   void post(const Address& address, Message message);
-  // nullopt: not there at the deadline. Throws when aborted.
+  // Waits for a message and returns it, or nullopt if it is not there at the deadline. Throws CommError when aborted.
   std::optional<Message> take(const Address& address, Clock::time_point deadline);
   void abort();
   void check_not_aborted();

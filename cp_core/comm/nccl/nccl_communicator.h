@@ -1,5 +1,5 @@
-// The communicator of GPU ranks that have a GPU each. Sums go over NCCL; so does everything else where ranks cannot
-// write into each other's memory.
+// The communicator of GPU ranks that have a GPU each. NCCL carries sums, and everything else where ranks cannot write
+// into each other's memory.
 #pragma once
 
 #include <functional>

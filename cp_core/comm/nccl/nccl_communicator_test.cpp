@@ -204,7 +204,7 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
       cuda_device().delay(2'000'000);
       send.fill_(i);
       groups.cp->exchange(send, ring.next, got, ring.previous, "test")->wait();
-      send.fill_(-1);  // after the exchange, whatever the stream
+      send.fill_(-1);  // must come after the exchange has read `send`
       EXPECT_TRUE(got.eq(i).all().item<bool>()) << "round " << i;
     }
   });
@@ -231,7 +231,7 @@ TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
       merge_partial(out, lse, received, part_lse, rows);
       groups.cp->all_reduce(sum, ReduceOp::sum, "captured")->wait();
     };
-    // Connects the ranks.
+    // The first step connects the ranks, which a capture cannot do.
     step();
     groups.cp->synchronize("before the capture");
     const at::Tensor eager = out.clone();

@@ -18,7 +18,7 @@ using Clock = Communicator::Clock;
 class NcclFailures : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclFailures, ranks_and_ways());
 
-// Connects the ranks, so that what comes next waits on the device and not for connections.
+// Connects the ranks, so that the next operation waits on the device and not for connections.
 void meet(const GpuRank& rank, const CpGroups& groups) {
   const Ring ring(rank);
   at::Tensor got = filled({1}, 0);
@@ -84,7 +84,7 @@ TEST_F(NcclPairAlone, AnAbortFreesARankThatWaitsAndItsDevice) {
     at::Tensor got = filled({1 << 20}, 0);
     groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "test")->wait();
     const auto start = Clock::now();
-    std::jthread aborter([&] { groups.cp->abort(); });  // before, while or after the wait begins: it must not matter
+    std::jthread aborter([&] { groups.cp->abort(); });  // may come before or during the wait
     const auto error = error_of([&] { groups.cp->synchronize("test"); });
     const double freed_after = milliseconds_since(start);
     aborter.join();

@@ -30,7 +30,7 @@ ncclConfig_t non_blocking() {
   return config;
 }
 
-// Rank 0's NCCL id, by way of the store.
+// Returns rank 0's NCCL id on every rank, by way of the store.
 ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, milliseconds timeout) {
   const std::string key = nccl_id_key(prefix);
   ncclUniqueId id{};
@@ -111,7 +111,7 @@ void NcclLink::split(Group group, int color, const Wait& wait) {
     const std::lock_guard lock(comms_mutex_);
     state = ncclCommSplit(comms_[index(Group::cp)], color, rank(), &split_off_, &config);
   }
-  // The new communicator is there when the old one is ready, and then has to become ready itself.
+  // The new communicator exists when the old one is ready, and then has to become ready itself.
   wait_until_ready(Group::cp, state, wait);
   {
     const std::lock_guard lock(comms_mutex_);
@@ -124,7 +124,7 @@ void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)
   ncclResult_t state = ncclInProgress;
   {
     const std::lock_guard lock(comms_mutex_);
-    // Null after an abort, which the first poll then reports.
+    // The communicator is null after an abort, which the first poll reports.
     if (comms_[index(group)] != nullptr) state = call(comms_[index(group)]);
   }
   wait_until_ready(group, state, wait);
@@ -141,7 +141,7 @@ void NcclLink::enqueue(Group group, const std::string& step, const std::function
 ncclResult_t NcclLink::poll(Group group, const std::string& step) {
   throw_if_failed(step);
   const std::lock_guard lock(comms_mutex_);
-  // Null: aborted since the check above. The next poll reports it.
+  // The communicator is null if it was aborted since the check above. The next poll reports that.
   if (comms_[index(group)] == nullptr) return ncclInProgress;
   ncclResult_t state = ncclInProgress;
   const ncclResult_t result = ncclCommGetAsyncError(comms_[index(group)], &state);
@@ -149,7 +149,8 @@ ncclResult_t NcclLink::poll(Group group, const std::string& step) {
 }
 
 void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wait) {
-  // A call that returns ncclSuccess may still be under way: ncclCommSplit of NCCL 2.28 is. Only the communicator tells.
+  // A call that returns ncclSuccess may still be under way, as ncclCommSplit of NCCL 2.28 is. Only the communicator's
+  // state says when it is complete.
   if (state == ncclInProgress || state == ncclSuccess) {
     wait_until(
         [&] {
@@ -183,12 +184,13 @@ void NcclLink::abort_connections() {
     const std::lock_guard lock(comms_mutex_);
     comms = std::exchange(comms_, {});
   }
-  // On a thread each: an abort ends its own kernels at once, then frees memory, which waits for the kernels of all.
+  // Each communicator is aborted on a thread of its own: an abort ends the kernels of its communicator at once, then
+  // frees memory, which waits for the kernels of all communicators.
   std::vector<std::jthread> threads;
   for (ncclComm_t comm : comms) {
     if (comm == nullptr) continue;
     threads.emplace_back([comm, device = device()] {
-      // NCCL goes back to the device it found, and would make a context on device 0.
+      // NCCL restores the device that was current, which would create a context on device 0.
       if (cudaSetDevice(device) == cudaSuccess) (void)ncclCommAbort(comm);
     });
   }

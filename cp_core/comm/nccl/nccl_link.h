@@ -1,8 +1,8 @@
-// A GpuLink with the NCCL communicators of one rank: connected together, watched together, aborted together. Hides what
-// non-blocking NCCL asks of its callers; nccl_communicator.cpp builds its operations on this.
+// A GpuLink with the NCCL communicators of one rank, which are connected, watched and aborted together. It polls
+// non-blocking NCCL on behalf of nccl_communicator.cpp, which builds its operations on it.
 //
-// No call into NCCL waits: NCCL works on threads of its own, and is polled. So the mutex around it is never held for
-// long, and abort() always gets through.
+// No call into NCCL blocks: NCCL works on threads of its own and is polled. The mutex around it is therefore never held
+// for long, and abort() is never blocked.
 #pragma once
 
 #include <array>
@@ -25,22 +25,22 @@ namespace cp_pool {
 
 class NcclLink final : public GpuLink {
  public:
-  // Collective, on this thread's current device: connects `size` ranks and splits off the pairs and rings (groups inner
-  // and outer), where group_ranks has them. started: a communicator of these ranks that NCCL connects already
-  // (cuda/early_start.h), now the link's; null if this rank has none, whatever the others have: but where rank 0 has
-  // none and another has one, they cannot be connected. Throws CommError; a timeout names the ranks that did not come.
+  // Collective, on this thread's current device: connects `size` ranks and splits off the inner and outer groups where
+  // group_ranks has them. started: a communicator of these ranks that NCCL is connecting already (cuda/early_start.h),
+  // which the link takes over, or null. Ranks may differ in that, except that no rank may have one if rank 0 has none:
+  // such ranks cannot be connected. Throws CommError; a timeout names the ranks that did not come.
   static std::shared_ptr<NcclLink> connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                                            int rank, int size, std::chrono::milliseconds timeout,
                                            ncclComm_t started = nullptr);
   NcclLink(int rank, int size, c10::DeviceIndex device) : GpuLink(rank, size, device, /*shares=*/false) {}
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
-  ~NcclLink() override;  // aborts what is left
+  ~NcclLink() override;  // aborts the communicators
 
-  // Calls NCCL with the group's communicator, then waits until NCCL has enqueued what was asked for. The first
-  // operation between two ranks connects them, and so waits for the peer. Throws CommError.
+  // Calls NCCL with the group's communicator, then waits until NCCL has enqueued the operation. The first operation
+  // between two ranks connects them, and so waits for the peer. Throws CommError.
   void enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait);
-  // The same, at most until the deadline of the link.
+  // The same, with the deadline of the link.
   void enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call);
 
  protected:
@@ -59,11 +59,11 @@ class NcclLink final : public GpuLink {
   std::mutex comms_mutex_;
   std::array<ncclComm_t, 3> comms_{};  // null once aborted
 
-  // Written by NCCL while a split is under way.
+  // NCCL writes the new communicator here while a split is under way.
   ncclComm_t split_off_ = nullptr;
 };
 
-// The first error of several NCCL calls, or else the result of the last.
+// Collects the results of several NCCL calls: the first error, or else the result of the last call.
 class NcclResults {
  public:
   NcclResults& operator<<(ncclResult_t result) {

@@ -31,7 +31,7 @@ ncclDataType_t reduction_type(const at::Tensor& tensor) {
 }
 
 ncclRedOp_t reduction_of(const at::Tensor& tensor, ReduceOp op) {
-  // A sum of truth values is their "or".
+  // The sum of booleans is their logical "or".
   return op == ReduceOp::max || tensor.scalar_type() == at::kBool ? ncclMax : ncclSum;
 }
 

@@ -1,4 +1,4 @@
-// How NCCL sums: it moves bytes, and only sums and maxima know a dtype.
+// Dtypes and operators for NCCL's reductions. Everything else that NCCL moves is bytes.
 #pragma once
 
 #include <nccl.h>
@@ -9,10 +9,10 @@
 
 namespace cp_pool {
 
-// Throws std::invalid_argument: NCCL has no such dtype.
+// Throws std::invalid_argument if NCCL has no such dtype.
 ncclDataType_t reduction_type(const at::Tensor& tensor);
 ncclRedOp_t reduction_of(const at::Tensor& tensor, ReduceOp op);
-// Partial sums of 16-bit floats are kept in fp32, and rounded once.
+// True if the operands must be widened to fp32, so that sums of 16-bit floats are rounded once.
 bool widens(const at::Tensor& tensor, ReduceOp op);
 
 }  // namespace cp_pool

@@ -25,7 +25,7 @@ GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std:
       gathered_(at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong).pinned_memory(true))) {}
 
 GpuBarrier::~GpuBarrier() {
-  // A barrier that was given up may still write to this memory, so it is leaked.
+  // An abandoned barrier may still write to this memory, so the memory is leaked.
   if (link_->failed()) (void)gathered_.unsafeReleaseTensorImpl();
 }
 
@@ -51,7 +51,7 @@ void GpuBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::mi
   }
 }
 
-// That it succeeds shows that every earlier operation of the group is complete on every rank.
+// Once this succeeds, every earlier operation of the group is complete on every rank.
 GpuBarrier::Places GpuBarrier::gather(const Place& own, const Gather& gather, const GpuLink::Wait& wait) {
   c10::cuda::CUDAEvent ready;
   ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
@@ -119,8 +119,8 @@ void GpuBarrier::require_one_place(const Places& places, const std::string& step
   if (how) link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, *how));
 }
 
-// NCCL pairs operations by their order alone, so it would take any other all-gather of a rank for its part in this
-// barrier. Each rank therefore says in the store that it has come to the barrier.
+// NCCL pairs operations only by their order, so it would take another all-gather of a rank for the rank's part in this
+// barrier. The store therefore says whether each rank has reached the barrier.
 void GpuBarrier::require_everyone_here(const std::string& step) {
   const std::vector<int> elsewhere = missing();
   if (elsewhere.empty()) return;

@@ -1,5 +1,6 @@
-// The checked barrier of a group of GPU ranks. Over the group each rank tells the others where it is; NCCL cannot say
-// who is missing, nor hear a rank that is in another operation, so each rank says where it is in the store, too.
+// The checked barrier of a group of GPU ranks. Ranks gather each other's tags and operation counts over the group. NCCL
+// cannot tell which rank is missing, or that a rank is in another operation, so each rank also publishes its place in
+// the store.
 #pragma once
 
 #include <chrono>
@@ -20,25 +21,25 @@ namespace cp_pool {
 
 class GpuBarrier {
  public:
-  // members: ranks of the link, by rank of the group. stream: the group's. Uses the store in pass() alone, and of it
-  // one key a member, that starts with `prefix`.
+  // members: the link rank of each rank of the group. stream: the group's. The store is used in pass() only, with one
+  // key for each member, which starts with `prefix`.
   GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members,
              c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix);
   GpuBarrier(const GpuBarrier&) = delete;
   GpuBarrier& operator=(const GpuBarrier&) = delete;
   ~GpuBarrier();
 
-  // Enqueues on the group's stream, which is the current one, the gathering of every rank's `mine` into `all`, in the
-  // order of the ranks. number: of the barrier, counted from 1. Throws CommError.
+  // Enqueues the gathering of every rank's `mine` into `all`, in rank order, on the group's stream, which is the
+  // current one. number: the barrier's, counted from 1. Throws CommError.
   using Gather =
       std::function<void(at::Tensor& all, const at::Tensor& mine, std::int64_t number, const GpuLink::Wait& wait)>;
 
-  // As Communicator::checked_barrier; operations: how many this rank has started. Throws CommError.
+  // Implements Communicator::checked_barrier. operations: how many this rank has begun. Throws CommError.
   void pass(std::int64_t tag, std::int64_t operations, std::chrono::milliseconds limit, const Gather& gather);
 
  private:
   struct Place {
-    std::int64_t barrier = 0;  // how many barriers the rank has come to
+    std::int64_t barrier = 0;  // how many barriers the rank has reached
     std::int64_t tag = 0;
     std::int64_t operations = 0;
   };
@@ -47,11 +48,11 @@ class GpuBarrier {
   Places gather(const Place& own, const Gather& gather, const GpuLink::Wait& wait);
   void publish(const Place& own);
   [[nodiscard]] Places published() const;
-  // How those at this barrier differ; nullopt if they do not.
+  // Says how the places of ranks at this barrier differ; nullopt if they do not.
   [[nodiscard]] std::optional<std::string> disagreement(const Places& places) const;
-  // Throws if they differ.
+  // Throws if the places differ.
   void require_one_place(const Places& places, const std::string& step);
-  // Throws if what was gathered cannot have come from this barrier.
+  // Throws if a rank has not reached this barrier, so that the gathered values are not all from this barrier.
   void require_everyone_here(const std::string& step);
   [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] std::string who_is_missing() const;

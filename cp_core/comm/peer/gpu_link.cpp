@@ -95,7 +95,8 @@ void GpuLink::wait_until(const std::function<bool()>& done, const Wait& wait) {
 void GpuLink::wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait) {
   wait_until(
       [&] {
-        // Queried before errors are checked: an abort ends the work on the device, and so completes the event.
+        // The event is queried before errors are checked, since an abort ends the work on the device and so completes
+        // the event.
         const bool happened = event.query();
         check_connections(wait.step);
         return happened;
@@ -105,7 +106,7 @@ void GpuLink::wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait) {
 
 void GpuLink::close_idle_memory(std::int64_t number, const Wait& wait) {
   if (!peers_) return;
-  c10::cuda::CUDAEvent reached;  // a replay of a graph is no operation of its own
+  c10::cuda::CUDAEvent reached;  // covers replays of graphs, which are not in pending_
   reached.record(c10::cuda::getCurrentCUDAStream(device_));
   wait_for(reached, wait);
   for (const Pending& operation : pending_) wait_for(*operation.done, wait);
@@ -129,13 +130,13 @@ void GpuLink::synchronize(const std::string& step) {
   if (pending_.empty()) held_.reset();
 }
 
-// Not during a capture: it has the allocator to itself, and enqueues nothing that waits.
+// Memory is not held during a capture, which uses the allocator by itself and runs nothing that waits.
 void GpuLink::hold_memory() {
   if (shares_ && size_ > 1 && !held_ && !is_capturing(device_)) held_.emplace(device_);
 }
 
 void GpuLink::add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done) {
-  // A captured event happens in the graph alone, and a capture allows no queries.
+  // A captured event happens only in the graph, and must not be queried during the capture.
   if (is_capturing(device_)) return;
   forget_complete();
   pending_.push_back({std::move(step), std::move(done)});
@@ -160,7 +161,7 @@ bool GpuLink::failed() const {
   return failed_;
 }
 
-// Gives the first reason.
+// Returns the first reason.
 std::string GpuLink::mark_failed(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!failed_) reason_ = reason;

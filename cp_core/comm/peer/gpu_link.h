@@ -1,8 +1,8 @@
-// What the communicators of one GPU rank share: the peers whose memory it writes to, the deadline, the watch over what
-// is enqueued, and the abort. NcclLink adds NCCL to it. Where ranks share a GPU there is no NCCL, which refuses two
-// ranks of a device, and peer copies carry everything.
+// The state that the communicators of one GPU rank share: the peers whose memory it writes to, the deadline, the list
+// of operations that are not complete, and the abort. NcclLink adds NCCL. Where ranks share a GPU, peer copies carry
+// everything, since NCCL refuses two ranks on one device.
 //
-// One thread at a time calls everything but abort(), which is for any thread.
+// abort() may be called from any thread. Everything else must be called by one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -32,17 +32,17 @@ class GpuLink {
   enum class Group { cp = 0, inner = 1, outer = 2 };
   static constexpr std::chrono::milliseconds kBetweenLooks{20};
 
-  // Collective, on this thread's current device: connects `size` ranks of one host, two or more of which share a GPU,
-  // over peer copies alone. Throws CommError; a timeout names the ranks that did not come.
+  // Collective, on this thread's current device: connects `size` ranks of one host, some of which share a GPU, by peer
+  // copies alone. Throws CommError; a timeout names the ranks that did not come.
   static std::shared_ptr<GpuLink> connect_sharing(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const std::string& prefix, int rank, int size,
                                                   std::chrono::milliseconds timeout);
-  // shares: ranks of this link share a GPU.
+  // shares: whether ranks of this link share a GPU.
   GpuLink(int rank, int size, c10::DeviceIndex device, bool shares)
       : rank_(rank), size_(size), device_(device), shares_(shares) {}
   GpuLink(const GpuLink&) = delete;
   GpuLink& operator=(const GpuLink&) = delete;
-  virtual ~GpuLink();  // leaves the peers
+  virtual ~GpuLink();  // calls PeerLink::leave()
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -50,54 +50,56 @@ class GpuLink {
   [[nodiscard]] c10::DeviceIndex device() const { return device_; }
   [[nodiscard]] bool shares() const { return shares_; }
 
-  // Null where ranks cannot write into each other's memory (why_no_peers() says why), and for a rank that is alone.
+  // Null where ranks cannot write into each other's memory (why_no_peers() says why), and for a single rank.
   [[nodiscard]] PeerLink* peers() const { return peers_.get(); }
   [[nodiscard]] const std::string& why_no_peers() const { return why_no_peers_; }
 
   void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const { return deadline_; }
 
-  // A wait of the host's.
+  // Describes a wait of a host thread.
   struct Wait {
-    std::string step;  // opens the text of an error, e.g. "rank 0: all_gather, all_gather forward"
+    std::string step;  // the first words of an error text, e.g. "rank 0: all_gather, all_gather forward"
     Clock::time_point deadline;
-    std::function<std::string()> explain;  // gives the text of a timeout
-    std::function<void()> look;            // called every kBetweenLooks, if there is one; may throw
+    std::function<std::string()> explain;  // returns the text of a timeout
+    std::function<void()> look;            // called every kBetweenLooks unless empty; may throw
   };
 
-  // Called before an operation is enqueued that may wait for peers on the device.
+  // Called before an operation is enqueued that may wait for peers on the device. Where ranks share a GPU, it keeps the
+  // allocator from freeing memory (held_memory.h) until no operation is pending.
   void hold_memory();
-  // Remembers an operation whose end `done` marks, until it is complete.
+  // Remembers an operation until the event `done`, which marks its end, has happened.
   void add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done);
-  // Waits for everything on the current stream, at most until the deadline. Throws CommError.
+  // Waits for all work on the current stream, at most until the deadline. Throws CommError.
   void synchronize(const std::string& step);
-  // Collective: PeerLink::close_idle_memory, if there are peers, when the device has ended all operations. Throws
-  // CommError.
+  // Collective: waits until all operations are complete, then calls PeerLink::close_idle_memory. Does nothing without
+  // peers. Throws CommError.
   void close_idle_memory(std::int64_t number, const Wait& wait);
   // Waits until `event` has happened. Throws CommError.
   void wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait);
 
   void throw_if_failed(const std::string& step) const;
   [[nodiscard]] bool failed() const;
-  // Makes every wait to come end with CommError::aborted, and throws CommError(kind, text); or, if the link had failed
-  // before, throws that `step` was aborted. What runs on the device still has to be ended: abort() or the destructor
-  // does that, which with NCCL takes a second.
+  // Makes every later wait end with CommError::Kind::aborted, and throws CommError(kind, text). If the link had failed
+  // before, throws that `step` was aborted. Operations on the device go on until abort() or the destructor ends them,
+  // which takes a second with NCCL.
   [[noreturn]] void fail(CommError::Kind kind, const std::string& step, const std::string& text);
-  // Callable from any thread, any number of times. The first reason is kept.
+  // Ends all waits on the host and on the device. Callable from any thread, any number of times. The first reason is
+  // kept.
   void abort(const std::string& reason);
 
  protected:
   // Collective. Throws CommError.
   void connect_peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                      Clock::time_point deadline);
-  // Says in the store that this rank has come.
+  // Publishes in the store that this rank has come.
   void announce(c10d::Store& store, const std::string& prefix) const;
-  // Who has not, for the text of a timeout.
+  // Names the ranks that have not, for the text of a timeout.
   [[nodiscard]] static std::string ranks_not_here(c10d::Store& store, const std::string& prefix, int size);
 
   // Called while a wait goes on; throws if a connection has failed.
   virtual void check_connections(const std::string& step) { throw_if_failed(step); }
-  // Ends what the connections have on the device; for any thread.
+  // Ends the operations of the connections on the device. Called from any thread.
   virtual void abort_connections() {}
 
   void wait_until(const std::function<bool()>& done, const Wait& wait);

@@ -1,4 +1,4 @@
-// An operation of GPU ranks on its way.
+// An operation of GPU ranks that has been enqueued.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 
 namespace cp_pool {
 
-// Holds the tensors of an operation on `stream`. Once waited for, they are in order behind it; if that never happens,
-// the allocator gives their memory to nobody before the stream is through with it. (To ask that of the allocator for
-// every operation would cost an event for each tensor.)
+// Holds the tensors of an operation on `stream`. wait() orders the caller's stream after the operation, so their memory
+// may then be reused there. A Work that was never waited for tells the allocator to keep the memory until `stream` has
+// finished with it; doing so for every operation would cost an event per tensor.
 class GpuWork final : public Work {
  public:
   GpuWork(std::shared_ptr<GpuLink> link, std::string step, c10::cuda::CUDAStream stream,
@@ -29,7 +29,7 @@ class GpuWork final : public Work {
     for (const at::Tensor& tensor : tensors_) tensor.record_stream(stream_);
   }
 
-  // Everything is enqueued.
+  // Called when the whole operation has been enqueued.
   void enqueued() {
     done_ = std::make_shared<c10::cuda::CUDAEvent>();
     done_->record(stream_);

@@ -7,8 +7,8 @@
 
 namespace cp_pool {
 
-// The allocator frees nothing while a capture allocates from a pool. This pool serves no stream, so that allocations go
-// on as usual.
+// The allocator frees nothing while a capture allocates from a private pool. This pool serves no stream, so allocations
+// are made as usual.
 HeldMemory::HeldMemory(c10::DeviceIndex device) : device_(device), pool_(at::cuda::graph_pool_handle()) {
   c10::cuda::CUDACachingAllocator::beginAllocateToPool(device_, pool_, [](cudaStream_t /*stream*/) { return false; });
 }

@@ -1,5 +1,5 @@
-// Between the enqueueing of an exchange and its end no memory of the device may be given back: cudaFree and
-// cudaIpcCloseMemHandle wait for everything on the device, and so for a peer that may never come.
+// Where ranks share a GPU, no device memory may be freed between the enqueueing of an exchange and its end: cudaFree
+// and cudaIpcCloseMemHandle wait for everything on the device, and so for a peer that may never come.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,8 +7,8 @@
 
 namespace cp_pool {
 
-// While it lives, LibTorch's caching allocator of the device gives nothing back. An allocation that finds no memory
-// fails at once; otherwise the allocator would free what it has cached and try again.
+// During its lifetime LibTorch's caching allocator frees no memory of the device. An allocation that finds no memory
+// fails at once, whereas the allocator would otherwise free its cache and try again.
 class HeldMemory {
  public:
   explicit HeldMemory(c10::DeviceIndex device);

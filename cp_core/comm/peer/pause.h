@@ -5,8 +5,8 @@
 
 namespace cp_pool {
 
-// The pause of a host thread that polls. Short waits spin, since NCCL takes tens of microseconds to enqueue an
-// operation; long ones leave the core to other threads.
+// The pause between two polls of a host thread. Short waits spin, since NCCL takes tens of microseconds to enqueue an
+// operation. Longer waits leave the core to other threads.
 class Pause {
  public:
   void operator()() const {

@@ -18,8 +18,9 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kLine = 64;           // flags and counters of different writers share no cache line
-constexpr std::size_t kMailboxNotes = 128;  // usually more than an operation has, so that nobody waits to post
+constexpr std::size_t kLine = 64;  // flags and counters of different writers share no cache line
+constexpr std::size_t kMailboxNotes =
+    128;  // usually more than one operation posts, so that ranks need not wait to post
 constexpr int kFlagsOfAPair = 2;
 
 class FileDescriptor {
@@ -85,8 +86,8 @@ PeerBoard::PeerBoard(std::string name, int ranks, bool creates)
   const FileDescriptor file(shm_open(name_.c_str(), O_RDWR | (creates ? O_CREAT | O_EXCL : 0), 0600));
   if (file.get() < 0) throw_errno("opening", name_);
   try {
-    // New memory is all zero: flags are down, mailboxes are empty, no rank has left. It is reserved at once, since a
-    // write to memory that a full file system cannot provide would kill the process.
+    // New memory is all zero: flags are down, mailboxes are empty, no rank has left. posix_fallocate reserves it now,
+    // since a later write that a full file system has no memory for would kill the process.
     if (creates) {
       errno = posix_fallocate(file.get(), 0, static_cast<off_t>(total_bytes()));
       if (errno != 0) throw_errno("sizing", name_);

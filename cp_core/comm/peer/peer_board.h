@@ -21,11 +21,11 @@ class PeerBoard {
 
   struct Note {
     enum class Kind : std::uint32_t {
-      operation,  // an operation begins. number: in its group; count: of the windows that follow; idle: devices have
-                  // nothing else to do; by_kernel: the rank asks for a kernel; text: its name
-      window,     // memory that the receiver may write. number: of its allocation; first, bytes: its place in the
-                  // allocation; text: the allocation's IPC handle
-      gone        // an allocation has been freed. number: of the allocation
+      operation,  // an operation begins. number: its number in the group; count: how many window notes follow; idle:
+                  // the devices have no other work; by_kernel: the rank asks for a kernel; text: the operation's name
+      window,  // memory that the receiver may write. number: its allocation's; first, bytes: its place in the
+               // allocation; text: the allocation's IPC handle
+      gone     // an allocation has been freed. number: the allocation's
     };
     Kind kind = Kind::operation;
     std::uint32_t count = 0;
@@ -36,49 +36,49 @@ class PeerBoard {
     bool by_kernel = false;
     char text[kTextBytes] = {};  // NOLINT(*-avoid-c-arrays): lies in shared memory
 
-    void set_text(std::string_view value);  // cut to what fits
+    void set_text(std::string_view value);  // cuts the value to kTextBytes
     [[nodiscard]] std::string_view get_text() const;
   };
 
-  // A device writes 1 to raise a flag, and another waits for 1; the rank that waited writes 0.
+  // A device writes 1 to raise a flag, and another device waits for the 1 and then writes 0.
   enum class Flag {
     ready,   // `to` may write to the windows of `from`
     arrived  // the data that `from` writes to the windows of `to` is complete
   };
 
-  // Makes a board of `ranks` ranks, under a name that nobody else has. Throws std::system_error.
+  // Makes a board for `ranks` ranks, under a unique name. Throws std::system_error.
   static PeerBoard create(int ranks);
-  // The board that another rank of this host made. Throws std::system_error.
+  // Attaches to the board that another rank of this host made. Throws std::system_error.
   static PeerBoard attach(const std::string& name, int ranks);
   PeerBoard(PeerBoard&& other) noexcept;
   PeerBoard& operator=(PeerBoard&&) = delete;
   PeerBoard(const PeerBoard&) = delete;
   PeerBoard& operator=(const PeerBoard&) = delete;
-  ~PeerBoard();  // removes the name, if this is the rank that made it
+  ~PeerBoard();  // removes the name if this rank made the board
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Removes the name from the file system: no other rank can attach, attached ranks are not affected, and ranks that
-  // die leave nothing behind.
+  // Removes the name from the file system if this rank made the board. Attached ranks are not affected, no other rank
+  // can attach any more, and ranks that die leave nothing behind.
   void remove_name();
 
-  // False: the mailbox is full.
+  // Returns false if the mailbox is full.
   bool post(int group, int from, int to, const Note& note);
-  // nullopt: nothing there.
+  // Returns nullopt if the mailbox is empty.
   std::optional<Note> take(int group, int from, int to);
 
   // All flags lie in the first flag_bytes() of memory().
   [[nodiscard]] std::byte* memory() const { return memory_; }
   [[nodiscard]] std::size_t flag_bytes() const;
-  // Offset in memory().
+  // The offset of a flag in memory(), in bytes.
   [[nodiscard]] std::size_t flag(Flag flag, int group, int from, int to) const;
-  // Offset of a flag that no device writes. It is 0 until release_flags_of(rank).
+  // The offset of a flag that no device writes. The flag is 0 until release_flags_of(rank).
   [[nodiscard]] std::size_t stop_flag(int rank) const { return flag(Flag::ready, 0, rank, rank); }
-  // Raises every flag that the device of `rank` may wait for, once.
+  // Raises every flag that the device of `rank` may be waiting for, once.
   void release_flags_of(int rank) const;
 
   // Tells all ranks that `rank` no longer takes part, and why. The first reason is kept.
   void leave(int rank, std::string_view reason);
-  // Why `rank` left; nullopt: it has not.
+  // Returns why `rank` left; nullopt if it has not.
   [[nodiscard]] std::optional<std::string> left(int rank) const;
 
  private:

@@ -34,8 +34,8 @@ std::vector<Communicator::Message> messages_of(std::span<const at::Tensor> tenso
   return messages;
 }
 
-// Reduces over the ranks, which are dimension 0 of `all`, in rank order. 16-bit floats are summed in fp32 and rounded
-// once; a sum of truth values is their "or".
+// Reduces over the ranks, which are dimension 0 of `all`, in rank order. 16-bit floats are summed in fp32, which the
+// caller rounds once; the sum of booleans is their logical "or".
 at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
   if (all.scalar_type() == at::kBool) return all.any(0);
   if (op == ReduceOp::max) return all.amax(0);
@@ -116,7 +116,7 @@ Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> wind
   std::vector<at::Tensor> tensors(windows.begin(), windows.end());
   tensors.insert(tensors.end(), sources.begin(), sources.end());
   WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile, own); });
-  // Blocks that stay on this device are copied while the others travel.
+  // Blocks that stay on this device are copied on the caller's stream, while the others are transferred.
   if (meanwhile == Meanwhile::busy) cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
   return work;
 }
@@ -220,7 +220,7 @@ at::Tensor PeerCommunicator::gathered(const PeerExchange::Place& place, const at
   return all;
 }
 
-// Barriers have numbers below zero, so that a barrier never meets another operation.
+// Barriers have numbers below zero, so that a barrier is never matched with another operation.
 void PeerCommunicator::gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier,
                                      const GpuLink::Wait& wait) {
   copy(all.select(0, rank_), mine);

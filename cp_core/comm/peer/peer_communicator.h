@@ -1,5 +1,6 @@
-// A communicator of GPU ranks whose operations are peer copies (peer_link.h). Ranks that share a GPU use it as it is.
-// Sums gather the values of all ranks and add them in rank order, so that every rank gets the same bits.
+// A communicator of GPU ranks whose operations are peer copies (peer_link.h). Ranks that share a GPU use it as it is;
+// NcclCommunicator derives from it. Sums gather the values of all ranks and add them in rank order, so that every rank
+// gets the same bits.
 //
 // Operations are enqueued on a stream of the communicator's own that waits for the caller's current stream; Work::wait
 // makes the current stream wait for them.
@@ -36,7 +37,8 @@ class PeerCommunicator : public Communicator, public PeerWindows {
  public:
   using Group = GpuLink::Group;
 
-  // members: ranks of the link, by rank of this group. barrier_prefix: opens the keys of its barrier in the store.
+  // members: the link rank of each rank of this group. barrier_prefix: the beginning of the barrier's keys in the
+  // store.
   PeerCommunicator(std::shared_ptr<GpuLink> link, Group group, std::vector<int> members,
                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
 
@@ -63,8 +65,8 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
 
  protected:
-  // These enqueue an operation on the communicator's stream, which is the current one. Tensors are not empty, and the
-  // group has more than one rank. NcclCommunicator overrides them.
+  // These functions enqueue an operation on the communicator's stream, which is the current one. Tensors are not empty,
+  // and the group has more than one rank. NcclCommunicator overrides them.
   virtual void send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
                                 std::span<const Message> receives);
   // Part r of out comes from rank r. This rank's own part has been written already.
@@ -83,7 +85,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
     return {.number = operations_, .name = what, .step = step};
   }
-  // Calls body(to, from) for each peer, beginning with the next rank, so that ranks do not all write to the same one
+  // Calls body(to, from) for each peer. It begins with the next rank, so that not all ranks write to the same one
   // first.
   template <typename Body>
   void for_each_peer(Body&& body) const {
@@ -91,17 +93,17 @@ class PeerCommunicator : public Communicator, public PeerWindows {
       body((rank_ + distance) % size(), (rank_ + size() - distance) % size());
     }
   }
-  // Part `index` of the tensor's elements, which are cut in size() equal parts.
+  // Part `index` of the tensor's elements, which are cut into size() equal parts.
   [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
-  // Part r of `in` goes to rank r, part r of `out` comes from there. This rank's own part has been written already.
+  // Part r of `in` goes to rank r, part r of `out` comes from rank r. This rank's own part is left as it is.
   void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
   WorkPtr trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own);
   // Gathers `mine` of every rank: [size(), elements].
   [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);
   void copy(const at::Tensor& target, const at::Tensor& source) const;
 
-  // Runs `body` with the communicator's stream as the current one, which first waits for the work that the caller's
-  // stream has so far.
+  // Makes the communicator's stream wait for the work that the caller's stream has so far, then runs `body` with the
+  // communicator's stream as the current one.
   template <typename Body>
   WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
     ++operations_;

@@ -1,4 +1,4 @@
-// Connects a PeerLink.
+// Implements PeerLink::connect.
 #include <algorithm>
 #include <cuda_runtime_api.h>
 #include <exception>
@@ -40,12 +40,12 @@ std::string get_text(c10d::Store& store, const std::string& key, Clock::time_poi
 
 constexpr std::int64_t kProofWords = 4096;
 
-// The bytes that a rank writes to the memory of others to prove that it can.
+// The bytes that `rank` writes to the memory of others to prove that it can.
 at::Tensor proof_of(int rank) {
   return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1)).view(at::kByte);
 }
 
-// Returns rank 0's board on every rank. Throws where this rank cannot attach to it.
+// Returns rank 0's board on every rank. Throws if this rank cannot attach to it.
 PeerBoard share_board(c10d::Store& store, const std::string& key, int rank, int size, Clock::time_point deadline) {
   if (rank != 0) {
     const std::string name = get_text(store, key, deadline);
@@ -84,7 +84,7 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   } catch (const std::exception& error) {
     throw CommError(CommError::Kind::timeout, fmt::format("rank {}: connecting peers: {}", rank, error.what()));
   }
-  // Everybody is attached.
+  // All ranks are attached.
   own.link->board_.remove_name();
   own.why_not = own.link->prove(deadline);
   if (own.why_not.empty()) {
@@ -95,9 +95,9 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   return own;
 }
 
-// Every rank writes to the memory of every other, and checks what the others wrote to its own: on some machines the
-// driver reports peer access although data does not arrive. Returns the reason if it failed on a rank, else an empty
-// string.
+// Every rank writes to the memory of every other rank and checks what the others wrote to its own, since on some
+// machines the driver reports peer access although data does not arrive. If that fails on a rank, returns the reason;
+// else returns an empty string.
 std::string PeerLink::prove(Clock::time_point deadline) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, device_);
   words_ = at::zeros({proof_place(size_)}, options);
@@ -113,7 +113,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
     }
   };
   const Window window{.first = static_cast<std::byte*>(words_.data_ptr()), .bytes = words_.nbytes()};
-  // Meets the peers. A rank that has failed comes without its window, which tells the others.
+  // Meets the peers. A rank that has failed comes without its window, by which the others know.
   const auto meet_if_well = [&] {
     for (Incoming& incoming : operation.incoming) {
       incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};
@@ -143,7 +143,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   return why_not;
 }
 
-// The byte of a rank's words where the proof of `rank` begins.
+// The byte in any rank's words_ where the proof that `rank` writes begins.
 std::int64_t PeerLink::proof_place(int rank) const {
   const std::size_t turns = PeerBoard::kGroups * sizeof(cuda::PeerTurn);
   return static_cast<std::int64_t>(board_.flag_bytes() + turns) +

@@ -1,4 +1,4 @@
-// Ranks that write into each other's memory, behind the communicator.
+// Tests communicators whose ranks write into each other's memory.
 #include <algorithm>
 #include <chrono>
 #include <cuda_runtime_api.h>
@@ -31,7 +31,7 @@ class PeerCopies : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerCopies,
                          testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies, Way::shared)));
 
-// Of this rank's device.
+// The free memory of this rank's device, in bytes.
 std::size_t free_bytes() {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -46,7 +46,7 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
     for (int i = 0; i < 10; ++i) {
       at::Tensor window = filled({1 << 20}, i);
       if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
-      const at::Tensor before = window.clone();  // late, on one rank
+      const at::Tensor before = window.clone();  // comes late on one rank
       groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
       EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
       EXPECT_TRUE(window.eq(100 + i).all().item<bool>()) << "round " << i;
@@ -57,7 +57,7 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
 TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements: longer than what goes the other way
+    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements; the other rank sends only one
     const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
     for (int i = 0; i < 3; ++i) {
       at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
@@ -72,7 +72,7 @@ TEST_P(PeerCopies, MemoryMayComeAndGo) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     for (int i = 0; i < 12; ++i) {
-      const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // allocations of their own
+      const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // large enough for allocations of their own
       {
         at::Tensor got = filled({elements}, -1);
         const at::Tensor sent = filled({elements}, 10 * i + rank.rank);
@@ -86,7 +86,7 @@ TEST_P(PeerCopies, MemoryMayComeAndGo) {
   });
 }
 
-// Drivers keep memory that its owner frees until the last who has it open closes it.
+// The driver keeps memory that its owner has freed until the last rank that has it open closes it.
 TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
@@ -133,7 +133,7 @@ TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
     const at::Tensor eager = whole.clone();
     const auto longer_step = [&] {
       step();
-      const at::Tensor made_inside = got.mul(2);  // allocated in the capture
+      const at::Tensor made_inside = got.mul(2);  // allocated during the capture
       at::Tensor received_inside = at::empty_like(made_inside);
       groups.cp->exchange(made_inside, ring.next, received_inside, ring.previous, "captured")->wait();
       got.copy_(received_inside);
@@ -176,7 +176,7 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
       groups.cp->exchange(filled({1 << 20}, 0), 0, got, 0, "p2p step 3")->wait();
       return rank.await("given up");
     }
-    groups.cp->set_deadline(Clock::now() + 1500ms);  // enough for the peer's host, less than its device needs
+    groups.cp->set_deadline(Clock::now() + 1500ms);  // enough for the peer's host, too short for its device
     groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3")->wait();
     const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
     rank.tell("given up");
@@ -193,7 +193,7 @@ TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
     const auto start = Clock::now();
     at::Tensor got = filled({1 << 20}, 0);
     const at::Tensor sent = filled({1 << 20}, 0);
-    std::jthread aborter([&] { groups.cp->abort(); });  // before, while or after the wait begins: it must not matter
+    std::jthread aborter([&] { groups.cp->abort(); });  // may come before or during the wait
     const auto error = error_of([&] { (void)groups.cp->exchange(sent, 1, got, 1, "test"); });
     const double freed_after = milliseconds_since(start);
     rank.tell("freed");
@@ -208,7 +208,7 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
     at::Tensor got = filled({1 << 20}, 0);
     const at::Tensor sent = filled({1 << 20}, 0);
     const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
-    // Opening memory waits for the device: then hosts would wait for a device that waits for its peer.
+    // Opens the memory now, since opening waits for the device, which later waits for its peer.
     cuda_device().delay(1);
     exchange();
     groups.cp->synchronize("warm-up");
@@ -282,7 +282,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     exchange();
     groups.cp->synchronize("warm-up");
     if (rank.rank == 1) {
-      // Its host has come to the exchange, its device is late.
+      // This rank's host has come to the exchange, while its device is late.
       rank.await("enqueued");
       cuda_device().delay(6'000'000'000);
       exchange();
@@ -290,7 +290,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     }
     {
       const at::Tensor cached = filled({64 << 20}, 0);
-    }  // what a retry would free
+    }  // now cached, so that a retry of the allocation would free it
     rank.tell("enqueued");
     exchange();
     const auto start = Clock::now();
@@ -304,7 +304,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
   });
 }
 
-// While ranks wait for each other on the device, the one that works has all of it.
+// While some ranks wait on the device, the rank that works can use all of it.
 TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
   on_gpu_ranks(4, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
@@ -333,7 +333,7 @@ TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
       if (rank.rank != 0) {
         enqueue();
       } else {
-        // Hosts meet before anything is enqueued: the peers' devices wait for what this one does first.
+        // Hosts meet before the work is enqueued. The peers' streams then wait for this rank's work.
         c10::cuda::device_synchronize();
         const auto start = Clock::now();
         work();

@@ -12,15 +12,15 @@ PeerLink::Window window_of(const at::Tensor& tensor) {
   return {.first = static_cast<std::byte*>(tensor.data_ptr()), .bytes = tensor.nbytes()};
 }
 
-// The whole tensor, to the whole window.
+// Places the whole tensor into the whole window.
 PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
   return {.window = window,
           .first = 0,
           .block = {.source = tensor.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(tensor.nbytes())}};
 }
 
-// A copy engine needs 2 us for each copy besides its bytes. So many short copies are slower than one kernel, although a
-// kernel takes multiprocessors.
+// A copy engine needs 2 us for each copy besides the time for its bytes. Many short copies are therefore slower than
+// one kernel, although a kernel takes multiprocessors from other work.
 bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
   constexpr std::int64_t kFew = 2;
   constexpr std::int64_t kShort = std::int64_t{2} << 20;

@@ -23,19 +23,19 @@ class PeerExchange {
   using Message = Communicator::Message;
   using Put = PeerWindows::Put;
 
-  // link: must have peers. members: the rank in the link of each rank of the group. rank: this one, in the group.
+  // link: must have peers. members: the link rank of each rank of the group. rank: this rank's in the group.
   PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
                c10::cuda::CUDAStream stream);
 
   struct Place {
-    std::int64_t number = 0;  // of the operation in the group; below zero: of a barrier
-    std::string_view name;    // what peers are told
-    std::string_view step;    // opens the text of an error
-    // How long this may take, and what a timeout says; null: until the deadline of the link.
+    std::int64_t number = 0;  // the operation's number in the group; below zero for a barrier
+    std::string_view name;    // the name by which error texts of peers call the operation
+    std::string_view step;    // the first words of an error text
+    // The deadline and the text of a timeout; null for the deadline of the link.
     const GpuLink::Wait* wait = nullptr;
   };
-  // As the Communicator's operations of these names. All throw CommError, and leave the link failed. own: blocks that
-  // stay on this rank; put() copies them, too, if devices are idle meanwhile.
+  // As the operations of these names in Communicator and PeerWindows. Each throws CommError after marking the link as
+  // failed. own: blocks that stay on this rank; put() copies them only if devices are idle meanwhile.
   void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
@@ -51,7 +51,8 @@ class PeerExchange {
   std::shared_ptr<GpuLink> link_;
   GpuLink::Group group_;
   std::vector<int> members_;
-  std::vector<int> others_;  // ranks of the group, the next one first: not all write to the same one first
+  std::vector<int>
+      others_;  // the other ranks of the group, the next one first, so that writes do not start at one rank
   c10::cuda::CUDAStream stream_;
 };
 

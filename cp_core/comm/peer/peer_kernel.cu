@@ -9,7 +9,7 @@
 namespace cp_pool::cuda {
 namespace {
 
-// Two blocks of threads on each multiprocessor fill the link to other devices.
+// Two thread blocks on each multiprocessor use the full bandwidth of the link to other devices.
 constexpr unsigned kWritersOfAMultiprocessor = 2;
 constexpr unsigned kKeepersOfAMultiprocessor = 1;
 constexpr unsigned kSpinsBetweenLooks = 1024;
@@ -44,8 +44,8 @@ __device__ void await(const Flags& flags, unsigned turn, unsigned* stop) {
   }
 }
 
-// Block 0 of the threads raises the ready flags, which depends on no other block. The block that writes last raises the
-// arrived flags and waits for those of the peers.
+// Thread block 0 raises the ready flags, which depends on no other thread block. The thread block that finishes writing
+// last raises the arrived flags and waits for those of the peers.
 template <typename Unit, int kCapacity>
 __device__ void write_to_peers(const BlockList<kCapacity>& list, std::int64_t end, unsigned writers,
                                const PeerFlags& flags, PeerTurn* turns) {
@@ -69,7 +69,8 @@ __device__ void write_to_peers(const BlockList<kCapacity>& list, std::int64_t en
   await(flags.await_arrived, turn, flags.stop);
 }
 
-// Units up to `to_peers` go to peers, by the first `writers` blocks of threads; the others copy those up to `total`.
+// The first `writers` thread blocks copy the units before `to_peers` to peers. The other thread blocks copy the units
+// from there to `total` on this device.
 template <typename Unit, int kCapacity>
 __global__ void __launch_bounds__(kCopyThreads)
     peer_operation_kernel(const __grid_constant__ BlockList<kCapacity> list, std::int64_t to_peers, std::int64_t total,

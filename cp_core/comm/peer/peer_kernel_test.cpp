@@ -1,4 +1,5 @@
-// The kernel of an exchange among ranks that are streams of one GPU: any number of ranks on any machine.
+// Tests the kernel of an exchange with ranks that are streams of one GPU, so that any machine can have any number of
+// ranks.
 #include "cp_core/comm/peer/peer_kernel.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@
 namespace cp_pool {
 namespace {
 
-// All kernels of all ranks have to be at work at the same time.
+// The multiprocessors that all ranks use together. They must be few, since the kernels of all ranks have to run at the
+// same time.
 constexpr int kMultiprocessorsOfAllRanks = 64;
 constexpr std::uint64_t kLateNanoseconds = 3'000'000;
 
@@ -28,7 +30,7 @@ at::TensorOptions on_device(at::ScalarType type) {
   return at::TensorOptions().device(at::kCUDA).dtype(type);
 }
 
-// Flags and turns of all ranks. Flag words: [kind, waiting rank, telling rank].
+// The flags and turns of all ranks. Flag words are [kind, waiting rank, raising rank].
 class Ranks {
  public:
   explicit Ranks(int count)
@@ -50,13 +52,13 @@ class Ranks {
 
   [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] c10::cuda::CUDAStream stream(int rank) const { return streams_[static_cast<std::size_t>(rank)]; }
-  // Operations that have ended, and blocks of threads of the next that have written, of a rank.
+  // How many operations of a rank have ended, and how many thread blocks of the next one have written.
   [[nodiscard]] std::array<int, 2> turn(int rank) const {
     return {turns_[rank][0].item<int>(), turns_[rank][1].item<int>()};
   }
   void stop() { *static_cast<volatile unsigned*>(stop_) = 1; }
 
-  // On the rank's stream.
+  // Launches an operation on the rank's stream.
   void launch(int rank, const std::vector<BlockCopy>& to_peers, const std::vector<BlockCopy>& own) {
     std::vector<unsigned*> tell_ready;
     std::vector<unsigned*> await_ready;
@@ -93,11 +95,11 @@ class Ranks {
   unsigned* stop_ = nullptr;
 };
 
-// Each rank gives its rows of all columns and gets all rows of its columns.
+// Each rank sends its rows of all columns and receives all rows of its columns.
 struct Transposition {
-  std::int64_t rows = 0;     // of a rank
-  std::int64_t columns = 0;  // of a rank
-  std::int64_t pieces = 1;   // of what a rank gives another
+  std::int64_t rows = 0;     // rows of each rank
+  std::int64_t columns = 0;  // columns of each rank
+  std::int64_t pieces = 1;   // blocks that a rank sends to each other rank
   at::ScalarType type = at::kFloat;
 };
 
@@ -110,7 +112,7 @@ class Exchange {
     }
   }
 
-  // What a rank gives in a round, and nothing in its window. On the current stream.
+  // Fills a rank's source for a round and clears its window, on the current stream.
   void begin(int rank, int round) {
     const auto index = static_cast<std::size_t>(rank);
     sources_[index].copy_(given(rank, round));
@@ -146,7 +148,7 @@ class Exchange {
   static constexpr int kNothing = 101;
 
   [[nodiscard]] at::TensorOptions options() const { return on_device(of_.type); }
-  // Small whole numbers, so that all types have them.
+  // Small whole numbers, which all types can represent.
   [[nodiscard]] at::Tensor given(int rank, int round) const {
     return at::arange(of_.rows * of_.columns * ranks_, on_device(at::kLong))
         .add(7 * rank + 31 * round)
@@ -170,7 +172,8 @@ void launch(Ranks& ranks, const Exchange& exchange, int rank) {
   ranks.launch(rank, to_peers, exchange.blocks(rank, rank));
 }
 
-// Loading a kernel waits for those at work, which here would wait for ranks whose turn to launch comes later.
+// Loading a kernel waits for kernels that are running. In a test those would wait for ranks that launch later, so the
+// kernels are loaded before.
 void load_kernels(const Exchange& exchange, int rank_count) {
   Ranks ranks(rank_count);
   ranks.stop();
@@ -179,8 +182,8 @@ void load_kernels(const Exchange& exchange, int rank_count) {
   c10::cuda::device_synchronize();
 }
 
-// In each round another rank is late. Its peers must not write to it before it allows that, and must not go on before
-// its own data has arrived.
+// In each round another rank is late. Its peers must not write to it before it allows that, and must not proceed before
+// its data has arrived.
 void exchange_in_rounds(const Transposition& of, int rank_count) {
   constexpr int kRounds = 4;
   Exchange exchange(of, rank_count);

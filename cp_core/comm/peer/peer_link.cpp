@@ -28,9 +28,9 @@ std::string place_text(std::int64_t number, std::string_view name) {
 
 }  // namespace
 
-// The notes of a peer on the operation.
+// The notes that have been received from a peer for the operation.
 struct PeerLink::Heard {
-  std::optional<std::uint32_t> count;  // of its windows
+  std::optional<std::uint32_t> count;  // the number of the peer's windows
   std::vector<Note> windows;
   [[nodiscard]] bool complete() const { return count && windows.size() == *count; }
 };
@@ -55,7 +55,7 @@ void PeerLink::leave(std::string_view reason) {
   board_.leave(rank_, reason);
   const std::lock_guard lock(leave_mutex_);
   if (releaser_.joinable()) return;
-  // Raises the flags again and again: a stream lowers a flag after its wait, and may wait for it again.
+  // Raises the flags again and again, since a stream lowers a flag after its wait and may wait for it again.
   releaser_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       board_.release_flags_of(rank_);
@@ -69,10 +69,10 @@ void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline
   tell_gone(memory_.give_up_idle());
   (void)meet(operation, deadline, check);  // receives the notes on freed allocations
   memory_.close_gone();
-  (void)meet(operation, deadline, check);  // every rank has closed them
+  (void)meet(operation, deadline, check);  // waits until every rank has closed them
 }
 
-// An operation with all peers, without windows: host threads only meet.
+// An operation with all peers and without windows, in which host threads only meet.
 PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view name) const {
   Operation operation;
   operation.number = number;
@@ -85,8 +85,8 @@ PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view nam
   return operation;
 }
 
-// Posts this rank's windows to the peers, and waits for theirs, which it returns in the order of outgoing. Sets
-// by_kernel if any rank asks for a kernel.
+// Posts this rank's windows to the peers and waits for theirs. Returns the peers' windows in the order of
+// operation.outgoing. Sets by_kernel if any rank asks for a kernel.
 std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, Clock::time_point deadline,
                                                          const std::function<void()>& check) {
   std::vector<std::vector<Note>> notes;
@@ -144,14 +144,14 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
   return notes;
 }
 
-// Each peer hears of it before the next operation with it.
+// Queues the notes for each peer, which receives them with the next operation.
 void PeerLink::tell_gone(const std::vector<Note>& gone) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) std::ranges::copy(gone, std::back_inserter(gone_[peer]));
   }
 }
 
-// left: by incoming.
+// left: the notes still to post, in the order of operation.incoming. Returns whether a note was posted.
 bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const Note>>& left) {
   bool posted = false;
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -163,7 +163,7 @@ bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const
   return posted;
 }
 
-// heard: by outgoing.
+// heard: in the order of operation.outgoing. Returns whether a note was taken.
 bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
   bool taken = false;
   for (std::size_t i = 0; i < heard.size(); ++i) {

@@ -1,17 +1,18 @@
-// Ranks of one host that write into each other's memory over NVLink or PCIe. Copy engines move the data, which leaves
-// the multiprocessors to attention. A kernel (peer_kernel.h) moves it where there is nothing else to do, with all
-// multiprocessors; and, with a few of them, where it is many short pieces, with which copy engines are slow.
+// Lets ranks of one host write into each other's memory over NVLink or PCIe. Copy engines usually move the data, which
+// leaves the multiprocessors to attention. A kernel (peer_kernel.h) moves it in two cases: with all multiprocessors if
+// the device has no other work, and with a few of them if the data is many short pieces, with which copy engines are
+// slow.
 //
-// Host threads exchange buffer addresses through shared memory (peer_board.h). Devices synchronise by flags. Streams
-// write and wait for flags in host memory; kernels have theirs in the memory of the device that waits. An operation on
-// a stream is, in order:
-//   1. raise the flag that this rank's windows may be written, for each peer;
-//   2. wait for that flag of each peer;
+// Host threads exchange buffer addresses through shared memory (peer_board.h). Devices synchronise through flags.
+// Streams use flags in host memory; kernels use flags in the memory of the device that waits. An operation on a stream
+// does, in order:
+//   1. raise the "ready" flag of each peer, which allows the peer to write into this rank's windows;
+//   2. wait for each peer to raise that flag here;
 //   3. write into the peers' windows;
-//   4. raise the flag that the data is there, for each peer;
-//   5. wait for that flag of each peer.
-// A host thread that enqueues an operation waits until the host threads of its peers have come to it. No host waits for
-// a device. CUDA graphs can capture all of it.
+//   4. raise the "arrived" flag of each peer, which says that the data is complete;
+//   5. wait for each peer to raise that flag here.
+// A host thread that enqueues an operation waits until the host threads of its peers have begun the same operation. No
+// host thread waits for a device. CUDA graphs can capture an operation.
 #pragma once
 
 #include <chrono>
@@ -50,17 +51,17 @@ class PeerLink {
     std::shared_ptr<PeerLink> link;  // null on every rank or on none
     std::string why_not;             // why link is null
   };
-  // Collective, on this thread's current device. There is no link where a rank cannot write into another's memory
-  // (another host, no peer access, memory that CUDA IPC does not share), or where the environment of a rank forbids it
-  // (peer_environment.h). shares: ranks share a GPU. No kernel then waits for a peer, since it would take the device
-  // from the rank that it waits for, and no memory is closed before close_idle_memory. Keys in the store start with
-  // `prefix`. Throws CommError if a rank does not come in time.
+  // Collective, on this thread's current device. There is no link if some rank cannot write into another's memory (it
+  // is on another host, has no peer access, or CUDA IPC cannot share the memory), or if the environment of a rank
+  // forbids it (peer_environment.h). shares: whether ranks share a GPU. If they do, no kernel waits for a peer, since
+  // it would take the device from the rank that it waits for, and no memory is closed before close_idle_memory. Keys in
+  // the store start with `prefix`. Throws CommError if a rank does not come in time.
   static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                             bool shares, Clock::time_point deadline);
   PeerLink(PeerBoard board, int rank, int size, bool shares, c10::DeviceIndex device);
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
-  ~PeerLink();  // calls leave() if that has not been done, and waits for the device
+  ~PeerLink();  // calls leave() and waits for the device
 
   struct Window {
     std::byte* first = nullptr;
@@ -80,34 +81,35 @@ class PeerLink {
   struct Outgoing {
     int rank = 0;
     std::vector<Placed> blocks;
-    bool fills = false;  // each block fills one window of the peer, in order
+    bool fills = false;  // whether each block fills one window of the peer, in order
   };
   struct Operation {
     int group = 0;
-    std::int64_t number = 0;  // of the operation in the group: it must be the same on all ranks that meet
-    std::string_view name;    // what peers are told
-    std::string_view step;    // opens the text of an error
+    std::int64_t number = 0;  // the operation's number in the group; the same on all ranks that take part
+    std::string_view name;    // the name by which error texts of peers call the operation
+    std::string_view step;    // the first words of an error text
     std::vector<Incoming> incoming;
     std::vector<Outgoing> outgoing;
-    // The device has nothing else to do meanwhile; the same on all ranks.
+    // Whether the device has no other work meanwhile; the same on all ranks.
     bool idle = false;
-    std::vector<BlockCopy> own;  // if idle: blocks on this device, copied at the same time
-    // This rank asks for a kernel although the device is busy. If one rank asks, all use a kernel. Allowed only if the
-    // peers are all other ranks of the group.
+    std::vector<BlockCopy> own;  // only if idle: blocks to copy on this device at the same time
+    // Whether this rank asks for a kernel although the device is busy. If one rank asks, all use a kernel. Allowed only
+    // if the peers are all other ranks of the group.
     bool by_kernel = false;
   };
-  // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
-  // Throws CommError with kind timeout; failed if a peer is at another operation or blocks do not fit into its windows;
+  // Enqueues the operation on `stream`, which is the current one. check: called while this waits for peers, and may
+  // throw. Throws CommError: timeout; failed if a peer is in another operation or blocks do not fit into its windows;
   // aborted if a peer left.
   void enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 
-  // Collective; the device must have ended all operations. Closes the memory of other ranks that holds no tensor there,
-  // so that its owner may free it. number: the same on all ranks. check: as for enqueue. Throws CommError, c10::Error.
+  // Collective; all operations must be complete on the device. Closes the memory of other ranks in which its owner has
+  // no tensor, so that the owner may free it. number: the same on all ranks. check: as for enqueue. Throws CommError,
+  // c10::Error.
   void close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check);
 
-  // Ends every wait of this rank's device, and makes later operations of its peers fail. Any thread, any number of
-  // times.
+  // Ends every wait of this rank's device, and makes later operations of its peers fail. Callable from any thread, any
+  // number of times.
   void leave(std::string_view reason);
 
  private:
@@ -138,10 +140,10 @@ class PeerLink {
   bool shares_;
   c10::DeviceIndex device_;
   std::byte* flags_on_device_ = nullptr;
-  at::Tensor words_;  // on the device: flags of kernels as on the board, turns of the groups, proofs of connection
+  at::Tensor words_;  // on the device: the flags of kernels, laid out as on the board; turns of the groups; proofs
   PeerMemory memory_;
-  std::map<int, std::byte*> theirs_;       // by rank: the address here of its words_
-  std::map<int, std::vector<Note>> gone_;  // by rank: freed allocations that it has not been told of
+  std::map<int, std::byte*> theirs_;       // by rank: the address of its words_ in this process
+  std::map<int, std::vector<Note>> gone_;  // by rank: notes on freed allocations that are still to be sent to it
   std::mutex leave_mutex_;
   std::jthread releaser_;
 };

@@ -16,8 +16,8 @@
 namespace cp_pool {
 namespace {
 
-// Segments that emptying the caching allocator's cache would free. Graphs may use memory of their pools that holds no
-// tensor, so those are not among them.
+// The segments that would be freed if the caching allocator's cache were emptied. Segments of graphs' pools are not
+// included, since a graph may use memory that holds no tensor.
 std::set<const std::byte*> idle_segments(c10::DeviceIndex device) {
   constexpr c10::MempoolId_t kEverybodys{0, 0};
   std::set<const std::byte*> idle;
@@ -45,7 +45,7 @@ PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::
   const cuda::Allocation allocation = cuda::allocation_of(first);
   auto own = own_.find(allocation.first);
   if (own == own_.end() || own->second.number != allocation.number) {
-    // A new allocation: old ones may have been freed for it.
+    // The allocation is new, so old ones may have been freed for it.
     find_gone(gone);
     own = own_.emplace(allocation.first, share(allocation)).first;
   }
@@ -56,7 +56,7 @@ PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::
 }
 
 PeerBoard::Note PeerMemory::share(const cuda::Allocation& allocation) {
-  // A capture may go on: this enqueues nothing.
+  // Relaxed, since a capture may be in progress and this call enqueues nothing.
   const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
   cudaIpcMemHandle_t handle;
   C10_CUDA_CHECK(cudaIpcGetMemHandle(&handle, const_cast<std::byte*>(allocation.first)));

@@ -1,9 +1,10 @@
-// Opens device memory between ranks by CUDA IPC, one allocation of cudaMalloc at a time: this rank's memory to others,
-// and theirs to this one. An opened allocation stays open until its owner gives it up, since opening a GiB takes 10 ms.
-// CUDA's documentation demands that memory is closed before its owner frees it. So an owner gives up allocations
+// Opens device memory between ranks by CUDA IPC, in whole allocations of cudaMalloc: this rank's memory to others, and
+// theirs to this rank. An opened allocation stays open until its owner gives it up, since opening a GiB takes 10 ms.
+//
+// CUDA's documentation demands that memory is closed before its owner frees it. An owner therefore gives up allocations
 // without tensors (PeerLink::close_idle_memory) before the allocator's cache may be emptied. An allocator that runs out
-// of memory may still free an allocation that others have open: the driver keeps it until the last rank closes it, and
-// the owner tells them as soon as it can.
+// of memory may still free an allocation that others have open. The driver then keeps the memory until the last rank
+// closes it, and the owner notifies the other ranks in its next operation.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +32,18 @@ class PeerMemory {
   PeerMemory& operator=(const PeerMemory&) = delete;
   ~PeerMemory();  // closes all memory of other ranks; nothing on the device may use it any more
 
-  // Returns how other ranks can open `bytes` bytes of this device. Appends to `gone` the allocations that were
-  // described earlier and have been freed since. Throws c10::Error if CUDA IPC cannot open the memory.
+  // Returns the note with which other ranks can open `bytes` bytes of this device. Appends to `gone` notes on
+  // allocations that were described earlier and have been freed since. Throws c10::Error if CUDA IPC cannot share the
+  // memory.
   Note describe(const void* first, std::size_t bytes, std::vector<Note>& gone);
-  // Returns the address here of the window that `rank` described. Throws c10::Error.
+  // Returns the address in this process of the window that `rank` described. Throws c10::Error.
   std::byte* open(int rank, const Note& window);
-  // Notes that `rank` has given up the allocation. close_gone() closes it later, which waits for the whole device.
+  // Records that `rank` has given up the allocation. close_gone() closes it later, since that waits for the whole
+  // device.
   void add_gone(int rank, const Note& gone);
   void close_gone();
-  // Returns the described allocations that hold no tensor, except those of graphs, and forgets them: they must be
-  // described again before others can open them.
+  // Returns notes on the described allocations that hold no tensor, except those of CUDA graphs, and forgets them.
+  // Others can open them only after they have been described again.
   [[nodiscard]] std::vector<Note> give_up_idle();
 
  private:
@@ -51,8 +54,8 @@ class PeerMemory {
   void give_up(std::vector<Note>& gone, const Condition& condition);
 
   c10::DeviceIndex device_;
-  std::map<const std::byte*, Note> own_;                        // by first byte: notes of whole allocations
-  std::map<std::pair<int, std::uint64_t>, std::byte*> opened_;  // by rank and number
+  std::map<const std::byte*, Note> own_;                        // by first byte: described allocations of this rank
+  std::map<std::pair<int, std::uint64_t>, std::byte*> opened_;  // by rank and the allocation's number
   std::vector<std::byte*> to_close_;
 };
 

@@ -1,4 +1,5 @@
-// put_all between GPUs: by copy engines or a small kernel while devices are busy, by a large one while they are idle.
+// Tests put_all between GPUs: by copy engines or a small kernel while devices are busy, by a large kernel while they
+// are idle.
 #include <array>
 #include <thread>
 
@@ -32,7 +33,7 @@ PeerWindows::Put put_of(const at::Tensor& source, int peer, std::size_t window, 
           .block = {.source = source.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(source.nbytes())}};
 }
 
-// The whole of `sent` into part r of each rank's window, its own one too.
+// Puts the whole of `sent` into part `rank` of every rank's window, this rank's included.
 std::vector<PeerWindows::Put> put_to_all(const GpuRank& rank, const at::Tensor& sent) {
   std::vector<PeerWindows::Put> puts;
   for (int to = 0; to < rank.size; ++to) {
@@ -46,7 +47,7 @@ Communicator::WorkPtr gather_by_puts(const CpGroups& groups, const GpuRank& rank
   return groups.cp->windows()->put_all({&gathered, 1}, {&sent, 1}, put_to_all(rank, sent), meanwhile, "gather");
 }
 
-// Each rank gives its rows of all columns and gets all rows of its columns; `pieces` blocks a rank.
+// Each rank sends its rows of all columns, in `pieces` blocks for each rank, and receives all rows of its columns.
 void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tensor& mine, std::int64_t pieces,
                      Meanwhile meanwhile) {
   const std::int64_t rows = mine.size(0);
@@ -84,14 +85,14 @@ TEST_P(PeerPuts, ArriveInAllWindowsTheRanksOwnToo) {
     ASSERT_NE(groups.cp->windows(), nullptr);
     const auto transpose = [&](std::int64_t rows, std::int64_t columns, at::ScalarType type, std::int64_t pieces) {
       const std::int64_t all_columns = columns * rank.size;
-      // Small whole numbers, so that all types have them.
+      // Small whole numbers, which all types can represent.
       const at::Tensor mine =
           at::arange(rows * all_columns, on_gpu()).remainder(100).add(rank.rank).to(type).view({rows, all_columns});
       for (const Meanwhile meanwhile : kBoth) transpose_parts(groups, rank, mine, pieces, meanwhile);
     };
     for (const std::int64_t pieces : {1, 2, 16, 128, 512}) transpose(512, 96, at::kFloat, pieces);
     transpose(8192, 1024, at::kFloat, 2);
-    // Of other widths than 16 bytes.
+    // Widths that are no multiples of 16 bytes.
     transpose(64, 3, at::kFloat, 2);
     transpose(64, 5, at::kHalf, 2);
     transpose(64, 7, at::kByte, 4);
@@ -109,7 +110,7 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
         const at::Tensor window = filled({kElements * rank.size}, i);
         const at::Tensor sent = filled({kElements}, 100 + rank.rank);
         if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
-        const at::Tensor before = window.clone();  // late, on one rank
+        const at::Tensor before = window.clone();  // comes late on one rank
         gather_by_puts(groups, rank, sent, window, meanwhile)->wait();
         EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
         for (int from = 0; from < rank.size; ++from) {
@@ -124,7 +125,7 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
 TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements: longer than what goes the other way
+    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements; the other rank sends only one
     const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
     for (const Meanwhile meanwhile : kBoth) {
       for (int i = 0; i < 3; ++i) {
@@ -137,8 +138,8 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
   });
 }
 
-// Of the ways to write beside other work one rank would choose another than the rest: a kernel, for which its pieces
-// may be too many for one launch.
+// One rank has so many pieces that it asks for a kernel, perhaps in several launches, while the others would choose
+// copy engines. All must use a kernel.
 TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
@@ -176,7 +177,7 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
     const auto step = [&] {
       gather_by_puts(groups, rank, mine, all, Meanwhile::idle)->wait();
       gather_by_puts(groups, rank, mine.mul(2), again, Meanwhile::busy)->wait();
-      // What has come is sent on.
+      // Sends on what has been received.
       const at::Tensor next = all.narrow(0, (rank.rank + 1) % rank.size * kElements, kElements).add(1);
       gather_by_puts(groups, rank, next, all, Meanwhile::idle)->wait();
     };
@@ -228,7 +229,7 @@ TEST_F(NcclPair, RanksAgreeOnWhetherTheyAreIdle) {
   });
 }
 
-// Opening memory and loading kernels waits for the device: then hosts would wait for a device that waits for its peer.
+// Opens the memory and loads the kernels before a test. Both wait for the device, which later waits for its peer.
 void warm_up(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent, const at::Tensor& got) {
   cuda_device().delay(1);
   gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
@@ -246,7 +247,7 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
       gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
       return rank.await("given up");
     }
-    groups.cp->set_deadline(Communicator::Clock::now() + 1500ms);  // less than the peer's device needs
+    groups.cp->set_deadline(Communicator::Clock::now() + 1500ms);  // too short for the peer's device
     gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
     const auto error = error_of([&] { groups.cp->synchronize("a2a forward"); });
     rank.tell("given up");

@@ -1,5 +1,5 @@
-// Carries out a PeerLink's operations: by copy engines or a small kernel beside other work, and by a kernel on all
-// multiprocessors where there is no other work.
+// Carries out the operations of a PeerLink: by copy engines or a small kernel beside other work, by a kernel on all
+// multiprocessors if there is no other work.
 #include <algorithm>
 #include <cuda_runtime_api.h>
 #include <vector>
@@ -19,8 +19,8 @@ namespace {
 using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
 
-// The size of a kernel beside other work: two blocks of threads for each of so many multiprocessors. That is two thirds
-// of the link's bandwidth, and attention loses the multiprocessors that the blocks are on.
+// The number of multiprocessors that a kernel may use beside other work. They reach two thirds of the link's bandwidth,
+// and attention loses them meanwhile.
 constexpr int kMultiprocessorsBesideOthers = 12;
 
 // Enqueues a copy that a copy engine executes.
@@ -61,7 +61,7 @@ void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock:
   enqueue_copies(operation, blocks, stream);
 }
 
-// The flags of kernels lie in the memory of the device that polls them, several times a microsecond.
+// The flags of kernels lie in the memory of the device that waits, since it polls them several times a microsecond.
 void PeerLink::enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks,
                               c10::cuda::CUDAStream stream) {
   auto* const own = static_cast<std::byte*>(words_.mutable_data_ptr());
@@ -96,7 +96,7 @@ void PeerLink::enqueue_kernel(const Operation& operation, std::span<const BlockC
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// blocks: by outgoing.
+// blocks: in the order of operation.outgoing.
 void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::vector<BlockCopy>> blocks,
                               c10::cuda::CUDAStream stream) {
   const int group = operation.group;
@@ -127,7 +127,7 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   flush();
 }
 
-// Returns the blocks with their addresses in this process as targets.
+// Returns the blocks to copy, with the addresses of the peer's windows in this process as targets.
 std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
                                           const Operation& operation) {
   const auto fail = [&](const std::string& text) {

@@ -24,7 +24,7 @@ bool is_in(const at::Tensor& source, const BlockCopy& block) {
   return begins_here && lies_in(bytes, block, first - data, block.source_stride);
 }
 
-// fn(put, its first byte in the message)
+// Calls fn(put, its first byte in the message) for each put that is not empty.
 template <typename Fn>
 void for_each_packed(std::span<const Put> puts, Fn fn) {
   std::int64_t begin = 0;

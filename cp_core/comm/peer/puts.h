@@ -1,4 +1,4 @@
-// Checks of puts (PeerWindows::put_all), and their transport by messages, as LocalCommunicator does it.
+// Checks puts (PeerWindows::put_all), and packs them into messages as LocalCommunicator sends them.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace cp_pool {
 
-// Throws std::invalid_argument, which begins with `where`, unless every put goes to one of `size` ranks and comes from
-// one of the sources.
+// Throws std::invalid_argument, whose text begins with `where`, unless every put goes to one of `size` ranks and comes
+// from one of the sources.
 void check_puts(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> sources, int size,
                 const std::string& where);
 
 std::vector<PeerWindows::Put> puts_to(std::span<const PeerWindows::Put> puts, int peer);
 
-// Returns the bytes of the blocks, one after the other.
+// Returns a byte tensor on `device` with the bytes of the blocks one after the other.
 at::Tensor pack_puts(std::span<const PeerWindows::Put> puts, const at::Device& device);
 
-// The first put that does not fit into its window, in words; empty if all do.
+// Describes the first put that does not fit into its window; empty if all fit.
 std::string misfit(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> windows);
 
 // Returns the blocks as copies into this rank's windows. All puts must fit.

@@ -1,4 +1,4 @@
-// Windows of LocalCommunicator.
+// Tests puts.h and the windows of LocalCommunicator.
 #include "cp_core/comm/peer/puts.h"
 
 #include <array>
@@ -29,7 +29,7 @@ at::Tensor zero_bytes(std::int64_t count) {
   return at::zeros({count}, at::kByte);
 }
 
-// `rows` rows of `width` bytes from the source's first byte on, without gaps there.
+// A put of `rows` rows of `width` bytes, which begin at the source's first byte and have no gaps in it.
 PeerWindows::Put put_of(const at::Tensor& source, int peer, std::int64_t rows, std::int64_t width) {
   return {.peer = peer,
           .block = {.source = source.const_data_ptr(),
@@ -44,7 +44,7 @@ TEST(LocalWindows, AreThereWhenAskedFor) {
   EXPECT_EQ(make_local_groups(2)[0].cp->windows(), nullptr);
 }
 
-// Every rank writes 2 rows of 3 of its bytes, 4 apart, into the columns of each rank's table that are its own.
+// Every rank writes 2 rows of 3 of its bytes, which lie 4 bytes apart, into its columns of each rank's table.
 TEST(LocalWindows, TakeRectanglesFromAll) {
   const auto write = [](const CpGroups& groups, int rank) {
     const at::Tensor source = at::arange(10 * rank, 10 * rank + 8, at::kByte);
@@ -76,7 +76,7 @@ TEST(LocalWindows, AreWrittenInWaitOnlyWithWhatWasThereAtTheCall) {
     const std::array puts{put_of(source, 1 - rank, 1, sizeof(float))};
     const auto work = groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, kBusy, "turn");
     source.fill_(7);
-    groups.cp->checked_barrier(0, 10s);  // the peer has sent by now
+    groups.cp->checked_barrier(0, 10s);  // after it, the peer has sent
     EXPECT_TRUE(window.eq(0).all().item<bool>());
     work->wait();
     EXPECT_TRUE(window.eq(2 - rank).all().item<bool>());
@@ -94,7 +94,7 @@ TEST(LocalWindows, MayBeEmptyAndStayUnwritten) {
   run_ranks(2, write, 1min, kWithWindows);
 }
 
-// What rank 0 says of its own put.
+// The error text that rank 0 gets for its own put.
 std::string refusal_of(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
   try {
@@ -116,7 +116,7 @@ TEST(LocalWindows, RefusePutsToNoRankAndFromOutsideTheSources) {
   EXPECT_THAT(refusal_of(put_of(zero_bytes(8), 1, 2, 4), source), HasSubstr("outside the sources"));
 }
 
-// Of rank 0, whose only window has 8 bytes, when rank 1 puts this there.
+// The error that rank 0, whose only window has 8 bytes, gets when rank 1 writes this put there.
 CommError error_of_window(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
   static_cast<void>(groups[1].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));

@@ -1,5 +1,5 @@
-// One-sided communication: ranks write into memory that their peers open. Where a communicator has windows
-// (Communicator::windows), they suit rows that lie apart, because nothing has to be packed.
+// One-sided communication: ranks write into windows, memory that their peers have opened. A communicator may offer it
+// (Communicator::windows). Windows suit rows that lie apart, because nothing has to be packed.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,18 @@ class PeerWindows {
   // A block that a rank writes into memory that a peer has opened.
   struct Put {
     int peer = 0;            // the rank to write to, which may be this one
-    std::size_t window = 0;  // of those that the peer opens
+    std::size_t window = 0;  // index among the windows that the peer opens
     std::int64_t first = 0;  // byte of the window where the block's rows begin
     BlockCopy block;         // the source and the strides of both sides; its target pointer is not used
   };
-  // Whether the devices compute while data travels. If they are idle, all of them can help. The same on all ranks.
+  // Whether the devices have other work while the data is transferred. Idle devices can use all their multiprocessors
+  // for the transfer. The same on all ranks.
   enum class Meanwhile { idle, busy };
 
-  // An operation of the communicator. Every rank opens as many windows as it likes and writes into those of all ranks.
-  // It is complete when the data that this rank writes has left, and the data that the others write here has arrived.
-  // sources: the tensors that contain the blocks. Blocks in a window do not overlap. This rank may use the rest of its
-  // windows meanwhile.
+  // An operation of the communicator. Every rank opens any number of windows and writes into those of all ranks. The
+  // operation is complete when the data that this rank writes has been sent and the data that the others write here has
+  // arrived. sources: the tensors that contain the blocks. Blocks in a window must not overlap. Meanwhile this rank may
+  // use the parts of its windows that no block covers.
   [[nodiscard]] virtual Communicator::WorkPtr put_all(std::span<const at::Tensor> windows,
                                                       std::span<const at::Tensor> sources, std::span<const Put> puts,
                                                       Meanwhile meanwhile, std::string_view what) = 0;

@@ -22,8 +22,8 @@ namespace {
 
 using Item = HeadExchange::Item;
 
-// Returns in how many groups a rank computes its block of heads: one group is computed while the next one travels. The
-// number is the same on every rank. ranks: how many share the heads.
+// Returns the number of groups in which a rank computes its block of heads. One group is computed while the next one is
+// transferred. The number is the same on every rank. ranks: the number of ranks that share the heads.
 std::int64_t head_groups_of(const AttentionProblem& problem, int ranks, const FastBackend& backend) {
   if (problem.bias) return 1;
   const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
@@ -34,7 +34,7 @@ std::int64_t head_groups_of(const AttentionProblem& problem, int ranks, const Fa
                                   .replayed = problem.replayed});
 }
 
-// The exchanges of one pass over one group, and the order of the group's tokens.
+// Makes the exchanges of one pass over one group. Knows the order of the group's tokens.
 class Exchanges {
  public:
   Exchanges(const Context& context, Communicator& group, Communicator* ring)
@@ -48,7 +48,7 @@ class Exchanges {
         kv_(rows(problem_.lengths.padded_kv)),
         head_groups_(ring ? 1 : head_groups_of(problem_, group.size(), context.fast)) {}
 
-  // How many groups a rank's heads are computed in: one group is computed while another travels.
+  // The number of groups in which a rank's heads are computed. One group is computed while another is transferred.
   [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
   [[nodiscard]] HeadExchange of_group(std::int64_t index) const {
     return {group_, {.index = index, .count = head_groups_}};
@@ -60,7 +60,7 @@ class Exchanges {
   [[nodiscard]] Item of_keys(const at::Tensor& of_tokens, const at::Tensor& of_heads = {}) const {
     return {.of_tokens = of_tokens, .of_heads = of_heads, .rows = &kv_};
   }
-  // fp32 [heads, tokens]
+  // For a tensor fp32 [heads, tokens].
   [[nodiscard]] Item of_statistic(const at::Tensor& of_tokens, const at::Tensor& of_heads = {}) const {
     return {.of_tokens = of_tokens, .of_heads = of_heads, .rows = &q_, .by_head = true};
   }
@@ -69,7 +69,7 @@ class Exchanges {
     return {problem_, group_, {.by_rank = runs_by_rank(padded), .packed = packed_runs(padded)}};
   }
 
-  // The group's tokens in packed order: the dual-chunk partition over the ring.
+  // The group's tokens in packed order, which is that of the dual-chunk partition over the ring.
   [[nodiscard]] std::vector<Run> packed_runs(const std::vector<std::int64_t>& padded) const {
     return local_runs(padded, ring_size_, ring_rank_);
   }
@@ -103,10 +103,10 @@ class Exchanges {
   std::int64_t head_groups_;
 };
 
-// Tensors of one group of heads on their way to this rank.
+// The tensors of one group of heads that are sent to this rank.
 class Arrival {
  public:
-  // items: without of_heads.
+  // items: with of_heads undefined; it is allocated here.
   Arrival(const Exchanges& exchanges, std::int64_t group_index, std::vector<Item> items)
       : exchange_(exchanges.of_group(group_index)), items_(std::move(items)) {
     exchange_.make_targets(items_);
@@ -125,7 +125,7 @@ class Arrival {
   std::optional<HeadExchange::Trip> trip_;
 };
 
-// compute(number of the group, arrived tensors) returns the tensors to send back.
+// compute(index of the group, arrived tensors) returns the tensors to send back.
 using Compute = std::function<std::vector<Item>(std::int64_t, const Arrival&)>;
 
 struct Steps {
@@ -133,8 +133,8 @@ struct Steps {
   std::string_view leaving;
 };
 
-// Computes the groups of heads one after the other, while the messages of others travel. Groups take turns on two
-// streams. The tensors that a forward saves for a group are read on the same stream in the backward.
+// Computes the groups of heads one after the other, while messages of other groups are transferred. Groups alternate
+// between two streams. The backward reads the tensors that the forward saved for a group on the same stream.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();
@@ -170,7 +170,7 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
                        .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
                        .max_logit = {}};
-  at::Tensor max_logits;  // of this rank's heads
+  at::Tensor max_logits;  // [this rank's heads]
   if (context.problem.max_logit) max_logits = at::empty({q.size(1) / group.size()}, result.lse.options());
   const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
   const std::vector<Item> items{exchanges.of_queries(q), exchanges.of_keys(inputs.operands.k),

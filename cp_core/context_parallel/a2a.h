@@ -1,5 +1,6 @@
-// All-to-all context parallelism: a group of ranks scatters its heads and gathers its tokens. Each rank computes
-// attention over all tokens of the group for its block of heads; a second all-to-all undoes the first.
+// All-to-all context parallelism. A first all-to-all scatters the heads over a group of ranks and gathers the group's
+// tokens, so that each rank computes attention over all tokens of the group for its block of heads. A second all-to-all
+// undoes the first.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace cp_pool {
 
-// What a forward keeps for the backward: of each group of heads, in order.
+// The tensors that a forward keeps for the backward, for each group of heads in order.
 struct SavedHeads final : SavedForward {
   // The operands of one group of heads, and the result of the attention over it.
   struct Heads {
@@ -20,8 +21,8 @@ struct SavedHeads final : SavedForward {
   std::vector<Heads> head_groups;
 };
 
-// group: the ranks that trade heads for tokens; heads and kv_heads must be divisible by its size. ring: the ranks that
-// hold the other tokens of the same heads (p2p.h); null = the group has all tokens.
+// group: the ranks that exchange heads for tokens; its size must divide heads and kv_heads. ring: the ranks that hold
+// the other tokens of the same heads (p2p.h); null if the group has all tokens.
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs);
 PackedGradients a2a_backward(const Context& context, Communicator& group, Communicator* ring,
                              const PackedInputs& inputs, const AttentionBackwardOperands& backward,

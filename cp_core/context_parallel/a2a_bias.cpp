@@ -11,7 +11,7 @@
 namespace cp_pool {
 namespace {
 
-// [batch, heads, rows, columns] <-> packed [batch * rows, heads, columns]
+// Converts [batch, heads, rows, columns] to packed [batch * rows, heads, columns]; unpack_rows() is the inverse.
 at::Tensor pack_rows(const at::Tensor& bias) {
   return bias.transpose(1, 2).flatten(0, 1).contiguous();
 }

@@ -1,5 +1,6 @@
-// How a bias and its gradient travel in an a2a. A bias with a matrix for each head is scattered with the heads. Of a
-// bias that all heads share, every rank gets the rows of all queries of the group.
+// Exchanges a bias and its gradient among the ranks of an a2a. A bias with a matrix for each head is scattered by
+// heads, as q is. A bias that all heads share is gathered, so that every rank has the rows of all queries of the group.
+// A bias that every rank holds whole (thd, shape 111s) is not exchanged.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"
@@ -8,20 +9,20 @@ namespace cp_pool {
 
 class BiasExchange {
  public:
-  // The query positions of the group. by_rank: the runs of its ranks, rank by rank, as they lie before the exchange.
-  // packed: the same positions in the group's packed order, as they lie after it.
+  // The query positions of the group, in their order before and after the exchange.
   struct Rows {
-    std::vector<Run> by_rank;
-    std::vector<Run> packed;
+    std::vector<Run> by_rank;  // before: the positions of the group's ranks, rank by rank
+    std::vector<Run> packed;   // after: the same positions in the group's packed order
   };
-  // problem.bias must be set. rows: for tensors that have one sequence for each entry of the bias' batch dimension.
+  // problem.bias must be set. rows: with one sequence for each entry of the bias' batch dimension.
   BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows);
 
-  // Returns the bias for all queries of the group and this rank's heads. bias: the rank's shard (context_parallel.h).
+  // Returns the bias for all queries of the group and this rank's heads. bias: this rank's shard (context_parallel.h).
   [[nodiscard]] at::Tensor scatter(const at::Tensor& bias) const;
 
-  // Returns the gradient of the shard, shaped like it. dbias: the fp32 gradient of what scatter() returned. Where ranks
-  // of the group share a row, their gradients are summed; with thd the caller must sum the results of all ranks.
+  // Returns the gradient of this rank's shard, shaped like the shard. dbias: the fp32 gradient of the tensor that
+  // scatter() returned. Gradients of ranks that share rows of the bias are summed, except in thd, where the caller must
+  // sum the results of all ranks.
   [[nodiscard]] at::Tensor gather(const at::Tensor& dbias) const;
 
  private:

@@ -1,5 +1,6 @@
-// Two levels. The ranks of an inner group run an a2a: they trade heads for tokens, and then hold one part of the
-// dual-chunk partition over the inner groups. The ranks of an outer group hold the same heads and run a ring.
+// Context parallelism on two levels. The ranks of an inner group run an a2a: they exchange heads for tokens, and then
+// hold one part of the dual-chunk partition over the inner groups. The ranks of an outer group hold the same heads and
+// run a ring.
 #include "cases/comm_facts.h"
 #include "cp_core/context_parallel/a2a.h"
 #include "cp_core/context_parallel/comm_steps.h"

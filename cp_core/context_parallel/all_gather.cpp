@@ -1,8 +1,8 @@
-// All-gather context parallelism: every rank gathers K and V of all ranks and puts them in sequence order. While they
-// travel, a rank computes attention over its own K and V; then over those of the others, in two steps, one for each
-// of its chunks of queries. In the backward the gradients of K and V of other ranks are sent to their owners, as the
-// kernels gave them or summed in fp32, and the rank may compute those of its own K and V meanwhile. The backward
-// gathers K and V again, so that no rank keeps whole sequences.
+// All-gather context parallelism. Every rank gathers K and V of all ranks and puts them in sequence order. During the
+// transfer a rank computes attention over its own K and V. It then attends to those of the others in two steps, one for
+// each of its chunks of queries. The backward sends the gradients of other ranks' K and V to their owners, either as
+// the kernels rounded them or summed in fp32, and may compute the gradients of its own K and V during the transfer. The
+// backward gathers K and V again, so that no rank keeps whole sequences.
 #include <array>
 #include <span>
 #include <string>
@@ -25,7 +25,7 @@
 namespace cp_pool {
 namespace {
 
-// The copies from the rows of all ranks, rank by rank, to whole sequences.
+// Returns the copies from the rows of all ranks, rank by rank, to whole sequences.
 std::vector<RowCopy> to_sequence_order(const Context& context) {
   const std::vector<std::int64_t>& padded = context.problem.lengths.padded_kv;
   const int ranks = context.groups.cp->size();
@@ -37,18 +37,19 @@ AllGatherPlans plans_of(const Context& context) {
   return all_gather_plans(context.problem, context.groups.cp->size(), context.groups.cp->rank());
 }
 
-// True if a step merges each row at most once.
+// True if a step merges each query row at most once.
 bool merges_once(const Context& context, const TilePlan& plan, const AttentionOperands& operands) {
   return plan.empty() || (plan.size() == 1 && context.fast.parts(plan.front(), operands).size() == 1);
 }
 
 // Computes the two steps with other ranks' K and V, the second on a stream of its own, and merges them into the result
-// of the own step. Each step has its own rows of out and lse; max_logit is shared.
+// of the step with the rank's own K and V. The two steps write different rows of out and lse; each has its own
+// max_logit, which are merged at the end.
 void attend_steps(const Context& context, const AllGatherPlans& plans, const AttentionOperands& operands,
                   AttentionSums& sums) {
   const bool round = context.problem.softmax == SoftmaxType::vanilla && merges_once(context, plans[1], operands) &&
                      merges_once(context, plans[2], operands);
-  // From here on both streams have the same tensors.
+  // From here on both streams write to the same tensors, so they must be allocated and filled before.
   fill_if_empty(sums);
   if (!round) widen(sums);
   AttentionSums second_sums = sums;
@@ -60,9 +61,9 @@ void attend_steps(const Context& context, const AllGatherPlans& plans, const Att
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
 
-// The backward by calls whose gradients are sent as the kernels gave them: nothing is summed, and no step waits for
-// another. Half of the heads of the own step are computed before the steps with other ranks' K and V and half after
-// them, so that the own step overlaps both exchanges.
+// The backward by calls whose gradients are sent as the kernels rounded them: nothing is summed, and no step waits for
+// another. The step with the rank's own K and V may be divided into groups of heads: the first group is computed before
+// the steps with other ranks' K and V and the rest after them, so that this step overlaps both exchanges.
 OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls, GatheredKeyValues& gathered,
                                       const AttentionBackwardOperands& backward, StepGradients& gradients,
                                       ScatteredGradients& scattered) {
@@ -96,7 +97,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     second.wait_for_other();
     scattered.send_all(others.parts);
   };
-  // Copies that are sent instead belong to the stream that they are made on.
+  // Without windows send_all() may make copies, which must be allocated on the first stream.
   if (context.groups.cp->windows() != nullptr) {
     turns.again(send);
   } else {
@@ -107,9 +108,10 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
   return others;
 }
 
-// The same by calls that add to sums, after the own step or the first group of its heads. Both steps add to dk, dv and
-// dbias. The second step computes beside the first, but adds after it. So no second set of sums is needed, which would
-// take as much memory as K and V of all ranks in fp32, and the order of additions, and with it the bits, never changes.
+// The backward of the steps with other ranks' K and V by calls that add to fp32 sums. It comes after the step with the
+// rank's own K and V, or after the first group of its heads. Both steps add to dk, dv and dbias. The second step
+// computes beside the first, but adds after it. No second set of sums is needed, which would take as much memory as K
+// and V of all ranks in fp32; and the order of additions, and with it the bits, is always the same.
 OthersGradients attend_steps_backward(const Context& context, const AllGatherPlans& plans,
                                       const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                                       const at::Tensor& dbias) {
@@ -126,8 +128,8 @@ OthersGradients attend_steps_backward(const Context& context, const AllGatherPla
   return {.dq = {all_rows(sums.dq)}, .parts = {{.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)}}};
 }
 
-// Prepares the backend for all calls of one pass. own: the rank's operands; whole: the same with K and V of all ranks.
-// Only sizes, strides and dtypes are read.
+// Prepares the backend for all calls of one pass. own: the rank's operands. whole: the operands with K and V of all
+// ranks. Only sizes, strides and dtypes are read.
 void get_ready_for_steps(FastBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
                          const AttentionOperands& whole, Pass pass) {
   backend.get_ready({plans.data(), 1}, own, pass);

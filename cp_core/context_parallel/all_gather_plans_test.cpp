@@ -18,7 +18,7 @@ AttentionProblem one_sequence(Mask mask) {
   return problem;
 }
 
-// Of each rank of so many.
+// The calls of each of `ranks` ranks.
 std::vector<std::optional<OthersCalls>> calls_of(const AttentionProblem& problem, MathBackend::Results results,
                                                  int ranks) {
   const auto rows = [](std::int64_t count) {
@@ -41,7 +41,7 @@ std::int64_t key_rows_of_all(const std::vector<TilePlan>& calls) {
   return rows;
 }
 
-// The keys before each of a rank's chunks, without its own: 8 to a chunk.
+// Each chunk sees the keys before it, without the rank's own. A chunk has 8 keys.
 TEST(OthersCalls, HaveTheKeysBeforeEachOfTheRanksChunks) {
   const auto calls = calls_of(one_sequence({.right = 0}), MathBackend::Results::calls, 4);
   for (std::int64_t rank = 0; rank < 4; ++rank) {
@@ -52,7 +52,7 @@ TEST(OthersCalls, HaveTheKeysBeforeEachOfTheRanksChunks) {
   }
 }
 
-// A query sees keys before, between and behind the rank's own.
+// A query sees keys before, between and after the rank's own two chunks.
 TEST(OthersCalls, OfOneStepHaveDisjointKeys) {
   for (const auto& of_rank : calls_of(one_sequence({}), MathBackend::Results::calls, 4)) {
     ASSERT_TRUE(of_rank);

@@ -40,8 +40,8 @@ SequenceLengths rounded_down(SequenceLengths lengths, int ranks) {
 }
 #endif
 
-// The rows of a thd bias are shared by sequences, whose positions are spread over the ranks. So every rank has the
-// whole bias and gets the whole gradient.
+// In thd every rank has the whole bias and gets the whole gradient, since the sequences that share a row of the bias
+// have that position on different ranks.
 at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tensor dbias) {
   if (!dbias.defined()) return {};
   if (context.problem.layout == Layout::thd && CP_MUTATE(thd_dbias_not_reduced, true, false)) {
@@ -50,8 +50,8 @@ at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tens
   return dbias.to(bias.scalar_type());
 }
 
-// Computed from this rank's own rows and summed over ranks: every communication type returns out and lse of all heads
-// for these rows.
+// Computes the gradient of the sink from this rank's own rows, for which every communication type returns out and lse
+// of all heads, and sums it over ranks.
 at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const AttentionBackwardOperands& backward) {
   if (context.problem.softmax != SoftmaxType::learnable) return {};
   Communicator& cp = *context.groups.cp;
@@ -64,8 +64,8 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   return dsink;
 }
 
-// delta is read by backends that do not compute it from out (the math backend, which also takes over tiles with a
-// bias), and by the gradient of the sink.
+// Whether anything reads delta: the math backend, which does not compute delta from out and also takes over tiles with
+// a bias, or the gradient of the sink.
 bool needs_delta(const Context& context) {
   return !context.fast.works_out_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }

@@ -1,16 +1,20 @@
-// Context-parallel attention: the sequence is split over the ranks of a group, each rank gives its shard and gets back
-// its shard of the output and of the gradients. Semantics: docs/definitions.md.
+// Context-parallel attention. The sequences are split over the ranks of a group. Each rank passes its shard of the
+// inputs and gets back its shard of the output and of the gradients. docs/definitions.md defines the results.
 //
-// Shards, for n ranks (dual-chunk partition, partition.h: rank r owns chunks r and 2n-1-r of every sequence):
-//   bshd [batch, S/n, heads, dim]     sbhd [S/n, batch, heads, dim]     thd [T_padded/n, heads, dim]
-// Token order ("packed order") of a shard: sequence by sequence, in each chunk r then chunk 2n-1-r. lse uses packed
-// order in every layout.
+// With n ranks, rank r owns chunks r and 2n-1-r of the 2n chunks of every sequence (dual-chunk partition, partition.h).
+// A shard has its tokens in packed order: sequence by sequence, and in each chunk r before chunk 2n-1-r. lse is in
+// packed order in every layout. A shard of q, k, v, an output or a gradient has the shape
+//   bshd  [batch, S/n, heads, dim]
+//   sbhd  [S/n, batch, heads, dim]
+//   thd   [T_padded/n, heads, dim]
 //
-// A bias and dbias are [batch or 1, heads or 1, rows, columns]:
-//   bshd, sbhd  rows: the rank's queries in packed order, S_q/n; with shape 111s one row
-//               columns: all key positions, S_kv
-//   thd         every rank holds the whole: rows and columns are positions in a sequence, up to the longest one
-//               dbias is summed over ranks, and 0 outside valid lengths
+// A bias and its gradient dbias have the shape [batch or 1, heads or 1, rows, columns]
+//   layout      rows                                             columns
+//   bshd, sbhd  this rank's S_q/n queries of a sequence, in      all S_kv key positions
+//               packed order
+//   thd         all query positions, up to the longest sequence  all key positions, up to the longest sequence
+// A bias of shape 111s has one row in every layout. In thd every rank holds the whole bias and gets the whole dbias,
+// which is summed over ranks and is 0 outside valid lengths.
 #pragma once
 
 #include <memory>
@@ -30,7 +34,7 @@ namespace cp_pool {
 class AttentionBackend;
 struct SavedForward;
 
-// What is computed, the same on every rank.
+// The problem to compute. It is the same on every rank.
 struct AttentionProblem {
   CommType comm = CommType::p2p;
   Backend backend = Backend::math;
@@ -46,28 +50,28 @@ struct AttentionProblem {
   std::optional<BiasShape> bias;
   bool max_logit = false;
   bool deterministic = false;
-  // The step will be captured and replayed as a CUDA graph. Cutting it into more pieces that overlap then costs the
-  // host no time.
+  // Whether the step will be captured and replayed as a CUDA graph. Cutting the step into more pieces that overlap then
+  // costs the host no time.
   bool replayed = false;
 };
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths);
 
-// This rank's shards, in the dtype of the case. Values at padding positions are never read into a result.
+// This rank's shards, in the dtype of the case. Values at padding positions never affect a result.
 struct AttentionInputs {
   at::Tensor q;     // heads x head_dim_qk
   at::Tensor k;     // kv_heads x head_dim_qk
   at::Tensor v;     // kv_heads x head_dim_v
-  at::Tensor bias;  // as above, dtype of q; undefined if none
+  at::Tensor bias;  // shaped as above, dtype of q; undefined if there is none
   at::Tensor sink;  // fp32 [heads], undefined unless softmax is learnable
 };
 
 struct AttentionForward {
   at::Tensor out;        // shard, heads x head_dim_v, dtype of q; 0 at padding
-  at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
-                         // (with a sink: the sink)
+  at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding; for rows that see no key -inf or,
+                         // with a sink, the sink
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
-  // Tensors received from other ranks that the backward reuses. Each communication type says which.
+  // Tensors received from other ranks that the backward reuses. Which ones depends on the communication type.
   std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
@@ -83,13 +87,13 @@ struct AttentionGradients {
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
 
-// Collective over the groups. Throw CommError, BackendUnsupported.
+// Collective over the groups. The functions throw CommError and BackendUnsupported.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs);
 // The same with the given backend instead of the one that the problem names.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend);
-// dout: like out. forward: what context_parallel_forward returned to this rank.
+// dout: shaped like out. forward: the result of context_parallel_forward on this rank.
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout);

@@ -32,7 +32,7 @@ std::vector<std::int64_t> padded(std::vector<std::int64_t> lengths, int ranks) {
   return lengths;
 }
 
-// The largest length up to `most` that every rank has its two chunks of.
+// The largest length up to `most` that can be cut into two chunks for each rank.
 std::int64_t divisible(std::int64_t most, int ranks) {
   return most - most % (std::int64_t{2} * ranks);
 }
@@ -87,7 +87,7 @@ void expect_dense_results_on(int ranks, const AttentionProblem& problem, at::Sca
   EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
 }
 
-// As math, and has something to say.
+// Computes as the math backend does, and has remarks.
 class RemarkingBackend final : public AttentionBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
@@ -151,7 +151,7 @@ TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
   expect_dense_results(causal, at::kHalf, 4e-3);
 }
 
-// On the CPU a library's backend gives its results call by call, rounded, as the library does.
+// On the CPU the math backend stands in for cuDNN and returns its results call by call, rounded to 16 bits.
 TEST_P(ContextParallel, TakesWhatKernelsRoundAsItIs) {
   for (const Mask& mask : {Mask{}, Mask{.right = 0}, Mask{.left = 5, .right = 0}, Mask{.left = 5, .right = 9},
                            Mask{.left = 5, .right = 2, .chunk = 8}}) {
@@ -170,7 +170,7 @@ TEST_P(ContextParallel, TakesWhatKernelsRoundAsItIs) {
 }
 
 TEST_P(ContextParallel, CutsAttentionIntoChunks) {
-  // A rank's piece is 32 positions with one rank and 4 with eight.
+  // A rank's chunk has 32 positions with one rank and 4 with eight.
   for (const std::int64_t chunk : {3, 8, 24, 200}) {
     for (const Mask& mask : {Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
       SCOPED_TRACE(fmt::format("chunk {} window {},{}", chunk, mask.left, mask.right));
@@ -232,7 +232,7 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
   }
 }
 
-// What the forward keeps for it is only read.
+// The backward only reads the tensors that the forward keeps for it.
 TEST_P(ContextParallel, CanRunTheBackwardAgain) {
   AttentionProblem causal = problem();
   causal.backend = Backend::cudnn;
@@ -251,7 +251,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.dtype() == b.dtype() && bytes(a).equal(bytes(b));
 }
 
-// The tensors of the two that are not the same to the bit.
+// The names of the tensors whose bits differ.
 std::vector<std::string> unlike(const RankResults& a, const RankResults& b) {
   std::vector<std::string> names;
   const auto compare = [&](const char* name, const at::Tensor& of_a, const at::Tensor& of_b) {
@@ -289,7 +289,7 @@ TEST_P(ContextParallelWindows, GiveTheSameBits) {
   gqa.max_logit = true;
   gqa.softmax = SoftmaxType::learnable;
   expect_same_bits(gqa, at::kFloat);
-  AttentionProblem called = gqa;  // in groups of heads, and gradients of several calls
+  AttentionProblem called = gqa;  // is computed in groups of heads, and sends gradients call by call
   called.backend = Backend::cudnn;
   called.mask = {.left = 5, .right = 9};
   expect_same_bits(called, at::kBFloat16);
@@ -298,7 +298,7 @@ TEST_P(ContextParallelWindows, GiveTheSameBits) {
   expect_same_bits(biased, at::kFloat);
 }
 
-// What a rank waits for that is alone.
+// A rank whose peers are missing names the operation that it waits for.
 TEST_P(ContextParallelWindows, AreWhatKeysAndHeadsTravelThrough) {
   const AttentionProblem unpadded = small_problem(GetParam().comm, Layout::bshd, GetParam().ranks);
   const CpGroups groups = make_local_groups(GetParam().ranks, {.windows = true}).front();
@@ -335,7 +335,7 @@ TEST(ContextParallelThd, WorksWithoutAnyToken) {
   }
 }
 
-// More pieces than are worth a message each: they travel together, and are put in order afterwards.
+// There are more pieces than are worth a message each, so they are sent together and put in order afterwards.
 TEST(ContextParallelThd, ServesManySequences) {
   for (const CommType comm : kValues<CommType>) {
     SCOPED_TRACE(to_string(comm));

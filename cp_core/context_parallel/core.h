@@ -1,5 +1,5 @@
-// What the communication types share. Each type has a forward and a backward over packed tensors (layout.h). The
-// dispatcher (context_parallel.cpp) converts layouts and computes delta and the gradient of the sink.
+// Types and functions that the communication types share. Each type has a forward and a backward over packed tensors
+// (layout.h). The dispatcher (context_parallel.cpp) converts layouts and computes delta and the gradient of the sink.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Context {
   const AttentionProblem& problem;
   const CpGroups& groups;
   AttentionBackend& backend;
-  FastBackend& fast;  // what the backend offers beyond
+  FastBackend& fast;  // the optional interface of `backend`
 };
 
 struct PackedInputs {
@@ -35,8 +35,8 @@ struct KeyValues {
   at::Tensor v;
 };
 
-// Tensors that a forward received and the backward of the same rank reuses, so that they are not sent twice. A
-// communication type that keeps some derives its own struct from this one, which keeps nothing.
+// Tensors that a forward received and the backward of the same rank reuses, so that they are not sent twice. This
+// struct keeps nothing; a communication type that keeps some tensors derives its own struct from it.
 struct SavedForward {
   SavedForward() = default;
   SavedForward(const SavedForward&) = delete;
@@ -51,19 +51,20 @@ struct PackedForward {
   std::shared_ptr<const SavedForward> saved = std::make_shared<SavedForward>();
 };
 
-// The tiles of these runs, merged where allowed.
+// Returns the tiles of these runs, merged unless there is a bias, in groups.
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs);
 
 // Allocates [rows, heads, dim] for rows that arrive from another rank, uninitialised. like: has the heads and dim.
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
 
-// Puts rows of a packed tensor into the peer's window, from row `rows.target` on. Rows of both are equally wide.
+// Returns a put of rows of a packed tensor into the peer's window, from row `rows.target` on. The window's rows have
+// the same width.
 PeerWindows::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
 
 // True if the problem has a bias with a gradient.
 bool has_dbias(const AttentionProblem& problem);
 
-// Joins the sink, if there is one, at the valid rows of q_runs, and rounds the output to dtype.
+// Adds the sink, if there is one, to the softmax of the valid rows of q_runs, and rounds the output to dtype.
 PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
                              at::ScalarType dtype, AttentionSums sums);
 

@@ -43,8 +43,8 @@ void GatheredKeyValues::wait() {
   copy_rows(arriving_v_, whole_.v, copies);
 }
 
-// Whether rows are sent straight to their places. The same on every rank. NCCL needs 6 us for each further message, in
-// which a GPU copies 10 MiB; on CPU ranks all pieces are one message.
+// Whether rows are sent straight to their places; the same on every rank. NCCL needs 6 us for each further message, in
+// which a GPU copies 10 MiB. On CPU ranks all pieces make one message.
 bool GatheredKeyValues::go_straight() const {
   constexpr std::size_t kPiecesOfARank = 8;
   constexpr std::size_t kLongPiece = std::size_t{8} << 20U;
@@ -52,7 +52,7 @@ bool GatheredKeyValues::go_straight() const {
   return whole_.k.is_cpu() || whole_.k.nbytes() >= kLongPiece * copies_.size();
 }
 
-// The copies for one rank's rows: from their places in its tensors to those where they arrive.
+// The copies from the places of a rank's rows in its tensors to the places where they arrive.
 std::vector<RowCopy> GatheredKeyValues::pieces(int rank) const {
   if (copied_) return {{.source = 0, .target = rank * rows_, .count = rows_}};
   return copies_of_rank(copies_, rank, rows_);

@@ -1,4 +1,4 @@
-// K and V of all ranks, whole and in sequence order.
+// Gathers K and V of all ranks into whole sequences.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace cp_pool {
 
-// Gathers K and V of the other ranks into whole sequences. This rank's own rows are left out, since nothing reads them
-// there. Where ranks have windows, each rank puts its rows to their places in the others' tensors. Otherwise rows are
-// sent straight to their places if that takes few messages; if not, one message holds a rank's rows, which are copied.
+// Gathers K and V of the other ranks into tensors in sequence order. This rank's own rows are left uninitialised, since
+// nothing reads them there. Where ranks have windows, each rank puts its rows to their places in the others' tensors.
+// Otherwise rows are sent straight to their places if that takes few messages. If it does not, one message has all rows
+// of a rank, and the receiver copies them to their places.
 class GatheredKeyValues {
  public:
   // Starts the exchange. copies: from the rows of all ranks, rank by rank, to whole sequences. pass: "forward" or
@@ -19,7 +20,7 @@ class GatheredKeyValues {
   GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
                     std::string_view pass);
 
-  // The operands with K and V of all ranks in sequence order. Sizes are valid at once, values after wait().
+  // The operands with K and V of all ranks in sequence order. Values are valid only after wait().
   [[nodiscard]] const AttentionOperands& whole() const { return whole_; }
 
   void wait();
@@ -32,7 +33,7 @@ class GatheredKeyValues {
 
   Communicator& cp_;
   std::vector<RowCopy> copies_;
-  std::int64_t rows_;  // of a rank
+  std::int64_t rows_;  // rows of each rank
   AttentionOperands whole_;
   at::Tensor arriving_k_;
   at::Tensor arriving_v_;

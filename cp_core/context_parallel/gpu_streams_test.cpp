@@ -1,4 +1,5 @@
-// Streams on GPU ranks: nothing waits for the device, nothing depends on what happens to be first.
+// Tests the streams of GPU ranks: nothing waits for the device, and no result depends on the order in which work
+// happens to run.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -38,7 +39,7 @@ std::string letters_of(std::string_view name) {
   return letters;
 }
 
-// Runs `body` on the ranks that a type gets here, or skips.
+// Runs `body` on as many ranks as the type gets on this machine, or skips the test.
 void on_ranks_of(CommType comm, const std::function<void(const GpuRank&, const CpGroups&)>& body) {
   const int ranks = gpu_ranks_for(comm);
   require_gpus(1, count_gpus());
@@ -52,7 +53,7 @@ void on_ranks_of(CommType comm, const std::function<void(const GpuRank&, const C
   });
 }
 
-// Everything that a step can have on its way: padding, GQA, sinks, max_logit.
+// A case with everything that a step may have to exchange: padding, GQA, sinks, max_logit.
 Case full_case(CommType comm, Backend backend, int ranks) {
   Case c = gpu_thd_case(comm, backend, ranks, {1021, 517, 40, 2040});
   c.softmax = SoftmaxType::learnable;
@@ -60,7 +61,7 @@ Case full_case(CommType comm, Backend backend, int ranks) {
   return c;
 }
 
-// Nothing but causal attention of sequences of one length, which cuDNN computes in one call.
+// A case of plain causal attention with sequences of one length, which cuDNN computes in one call.
 Case plain_case(CommType comm, int ranks) {
   Case c = full_case(comm, Backend::cudnn, ranks);
   c.layout = Layout::bshd;
@@ -104,8 +105,8 @@ TEST_P(GpuGraphs, OfForwardAndBackwardGiveTheBitsOfTheEagerRun) {
   });
 }
 
-// The heads of a step that is replayed travel in groups where those of one that is not are too few. A rank's own heads
-// of all_gather are in two groups.
+// A case with enough heads for groups in a2a if the step is replayed, but too few if it is not. In all_gather the step
+// with a rank's own K and V is computed in two groups of heads.
 Case case_of_groups(CommType comm, int ranks) {
   Case c = plain_case(comm, ranks);
   c.batch = 2;
@@ -149,10 +150,10 @@ class GpuDelays : public testing::TestWithParam<CommType> {};
 struct Repeats {
   int count = 0;
   std::uint64_t most_microseconds = 0;
-  bool replayed = false;  // as AttentionProblem's
+  bool replayed = false;  // AttentionProblem::replayed
 };
 
-// Every repeat has delays of its own, in both streams and before and after every exchange.
+// Every repeat has different delays, on both streams and before and after every exchange.
 void repeat_under_delays(const Case& c, const GpuRank& rank, const CpGroups& groups, const Repeats& repeats) {
   const GpuStep step(c, rank, groups, repeats.replayed);
   (void)step.hash();
@@ -198,7 +199,8 @@ TEST_P(GpuDelays, ChangeNoBitOfLongPacks) {
   });
 }
 
-// Enough rows for cuDNN to compute heads in groups: the next come, and the last leave, meanwhile.
+// There are enough rows for cuDNN to compute heads in groups, while the next group arrives and the last one is sent
+// back.
 TEST_P(GpuDelays, ChangeNoBitOfHeadsInGroups) {
   on_ranks_of(GetParam(), [](const GpuRank& rank, const CpGroups& groups) {
     Case c = plain_case(GetParam(), rank.size);
@@ -221,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuDelays, testing::ValuesIn(kCommTypes),
 
 // --- Types -----------------------------------------------------------------------------------------------------------
 
-// Two results that are each within TE's tolerance of bf16.
+// The most by which two results may differ that are each within Transformer Engine's tolerance for bf16.
 constexpr double kTwiceTolerance = 2 * 2.5e-2;
 
 double tolerance_of(std::string_view tensor) {
@@ -230,13 +232,13 @@ double tolerance_of(std::string_view tensor) {
 
 void expect_close(const Results& actual, const Results& expected, const std::string& what) {
   for (const auto& [name, result] : verify::kResults) {
-    if (name == "dbias") continue;  // cases without a bias
+    if (name == "dbias") continue;  // the cases have no bias
     ASSERT_TRUE((actual.*result).defined() && (expected.*result).defined()) << what << ": " << name;
     const at::Tensor a = (actual.*result).to(at::kFloat);
     const at::Tensor b = (expected.*result).to(at::kFloat);
     const double largest = a.sub(b).nan_to_num(0, 0, 0).abs().max().item<double>();
     if (name == "dsink") {
-      // The sum of thousands of terms: relative to the largest.
+      // dsink is a sum of thousands of terms, so its error is relative to the largest value.
       EXPECT_LE(largest, kTwiceTolerance * (1 + b.abs().max().item<double>())) << what << ": dsink";
       continue;
     }

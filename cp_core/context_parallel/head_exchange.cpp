@@ -13,7 +13,7 @@ namespace {
 
 using Item = HeadExchange::Item;
 
-// A rectangle of memory, in bytes.
+// The first byte of a rectangle of memory, and the bytes from one row to the next.
 struct Place {
   std::byte* first = nullptr;
   std::int64_t stride = 0;
@@ -28,9 +28,8 @@ BlockCopy copy_of(const Place& source, const Place& target, std::int64_t rows, s
           .target_stride = target.stride};
 }
 
-// The memory layout of an item, in bytes: the whole tensor on the side of tokens, the whole tensor on the side of
-// heads, and the parts of a message, [local tokens, heads of a group, dim] or, by head, [heads of a group, local
-// tokens].
+// The memory layout of an item, in bytes: its tensor on the side of tokens, its tensor on the side of heads, and its
+// part of a message, which is [local tokens, heads of a group, dim] or, if by_head, [heads of a group, local tokens].
 class Geometry {
  public:
   Geometry(const Item& item, int ranks, HeadGroup groups)
@@ -45,7 +44,7 @@ class Geometry {
 
   [[nodiscard]] std::int64_t message_bytes() const { return tokens_ * group_heads_ * head_bytes_; }
 
-  // Copies between the local tokens' heads of `rank` and a message.
+  // Appends the copies between this rank's tokens, with the heads of `rank`, and a message.
   void tokens_and_message(int rank, std::byte* message, std::vector<BlockCopy>& copies, bool to_message) const {
     const Place in_message{.first = message, .stride = group_heads_ * head_bytes_};
     const Place here = of_tokens(rank, 0);
@@ -56,7 +55,7 @@ class Geometry {
     }
   }
 
-  // Copies between the tokens of `rank` of this rank's heads and a message.
+  // Appends the copies between the tokens of `rank`, with this rank's heads, and a message.
   void heads_and_message(int rank, std::byte* message, std::vector<BlockCopy>& copies, bool to_message) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
       if (item_.by_head) {
@@ -69,9 +68,9 @@ class Geometry {
     }
   }
 
-  // Copies of the heads of rank `block` of the tokens of `rank` between this rank's two tensors. For its own tokens and
-  // heads that is the part which a rank keeps. For a put to another rank, whose tensors have the same sizes, the other
-  // side's address only gives the offset in that rank's tensor.
+  // Appends the copies between this rank's two tensors of the tokens of `rank` with the heads of rank `block`. If both
+  // are this rank, that is the part which the rank keeps. A put to another rank uses only the target's offset, which is
+  // the same in that rank's tensor.
   void tokens_and_heads(int rank, int block, std::vector<BlockCopy>& copies, bool to_heads) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
       const std::int64_t rows = item_.by_head ? group_heads_ : count;
@@ -81,8 +80,8 @@ class Geometry {
   }
 
 #ifdef CP_POOL_MUTANTS
-  // Zeroes the elements that this trip will write: reused memory may hold the right numbers, which would hide a skipped
-  // wait. Other trips write the columns of other groups of heads in the same tensor of tokens.
+  // Zeroes the elements that this exchange will write, since reused memory may hold the right numbers, which would hide
+  // a skipped wait. Exchanges of other groups of heads write other parts of the same of_tokens.
   void forget(bool of_heads) const {
     if (of_heads) {
       item_.of_heads.zero_();
@@ -95,7 +94,7 @@ class Geometry {
 #endif
 
  private:
-  // The place of token `row` and of the rank's first head of the group.
+  // The place of token `row` and of the first head of the group in the block of `rank`.
   [[nodiscard]] Place of_tokens(int rank, std::int64_t row) const {
     auto* data = static_cast<std::byte*>(item_.of_tokens.data_ptr());
     const std::int64_t head = rank * rank_heads_ + first_head_;
@@ -112,7 +111,7 @@ class Geometry {
     return {.first = data + row * group_heads_ * head_bytes_, .stride = group_heads_ * head_bytes_};
   }
 
-  // The copies from rows of the rank to rows of the group.
+  // The copies from the rows of `rank` to the rows of the group.
   [[nodiscard]] std::vector<RowCopy> rows_of(int rank) const {
     return copies_of_rank(item_.rows->copies, rank, tokens_);
   }
@@ -123,20 +122,21 @@ class Geometry {
   }
 
   const Item& item_;
-  std::int64_t head_bytes_;  // of a token and head
+  std::int64_t head_bytes_;  // bytes of one head of one token
   std::int64_t heads_;
   std::int64_t rank_heads_;
   std::int64_t group_heads_;
-  std::int64_t first_head_;  // of the group, in a rank's block
+  std::int64_t first_head_;  // the group's first head, counted in a rank's block
   std::int64_t tokens_;
 };
 
-// The number of the block of heads that a rank of the group gets.
+// The index of the block of heads that a rank of the group gets.
 int block_of(int rank, [[maybe_unused]] const Communicator& group) {
   return CP_MUTATE(a2a_head_order, rank, group.size() - 1 - rank);
 }
 
-// Turns a copy into this rank's `target` into a put to the same place of the peer's tensor, which has the same sizes.
+// Turns a copy that writes to this rank's `target` into a put to the same place of the peer's tensor, which has the
+// same sizes.
 PeerWindows::Put put_into(const at::Tensor& target, const BlockCopy& block, int peer, std::size_t window) {
   const auto* begin = static_cast<const std::byte*>(target.const_data_ptr());
   PeerWindows::Put put{.peer = peer, .window = window, .block = block};

@@ -1,7 +1,7 @@
-// Changes a split over tokens into a split over heads inside a group of ranks, and back. In a scatter each rank gives
-// all heads of its tokens and gets all tokens of the group for its block of heads; a gather is the reverse. Several
-// tensors make one trip. Where ranks have windows, each rank puts its rectangles into the others' tensors. Otherwise
-// one launch packs them, one message goes to each rank, and one launch unpacks them.
+// Changes a split over tokens into a split over heads inside a group of ranks, and back. In a scatter each rank sends
+// all heads of its tokens and receives all tokens of the group for its block of heads; a gather is the reverse. Several
+// tensors are exchanged together. Where ranks have windows, each rank puts its rectangles into the others' tensors.
+// Otherwise one launch packs them, one message goes to each rank, and one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -17,17 +17,18 @@
 
 namespace cp_pool {
 
-// In which order the group's tokens lie on each side of the exchange.
+// The order of the group's tokens on each side of the exchange.
 struct GroupRows {
   // The copies from the rows of the group's ranks, rank by rank, to the group's packed order.
   std::vector<RowCopy> copies;
-  std::int64_t of_a_rank = 0;
+  std::int64_t of_a_rank = 0;  // rows of each rank
 };
 
 class HeadExchange {
  public:
-  // A tensor on both sides of the exchange. Contiguous [local tokens, heads, dim] and [tokens of the group, heads of
-  // the group, dim], or, by head, [heads, local tokens] and [heads of the group, tokens of the group].
+  // A tensor on both sides of the exchange, contiguous on each: of_tokens [local tokens, all heads, dim] and of_heads
+  // [tokens of the ranks' group, heads of the head group, dim]. If by_head, the shapes are [all heads, local tokens]
+  // and [heads of the head group, tokens of the ranks' group].
   struct Item {
     at::Tensor of_tokens;
     at::Tensor of_heads;
@@ -37,10 +38,11 @@ class HeadExchange {
 
   using Meanwhile = PeerWindows::Meanwhile;
 
-  // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
+  // An exchange in progress. The targets are complete after finish(). The current stream must be the same as at the
+  // start.
   class Trip {
    public:
-    // One message to each rank and one from it.
+    // The buffers of the messages, one to each rank and one from each, and the copies that unpack the received ones.
     struct Messages {
       at::Tensor sent;
       at::Tensor received;
@@ -51,20 +53,20 @@ class HeadExchange {
     void finish();
 
    private:
-    std::vector<Item> items_;  // kept, as the messages are, until the operation has ended
-    Messages messages_;        // none where ranks have windows
+    std::vector<Item> items_;  // items and messages are kept until the operation has ended
+    Messages messages_;        // empty where ranks have windows
     Communicator::WorkPtr work_;
   };
 
-  // heads: which group of each rank's block of heads travels. The number of heads must be divisible by the number of
-  // ranks times the number of groups.
+  // heads: the group of each rank's block of heads that is exchanged. The number of heads must be divisible by the
+  // number of ranks times the number of groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
   // Allocates `of_heads` of each item.
   void make_targets(std::vector<Item>& items) const;
   // Fills `of_heads` from `of_tokens`.
   [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
-  // Fills in `of_tokens` the columns of each rank's group of heads, from `of_heads`.
+  // Fills in `of_tokens` the heads of each rank's group of heads, from the ranks' `of_heads`.
   [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
 
  private:

@@ -1,4 +1,4 @@
-// Heads divided into groups of equal size: one group can be computed while another travels.
+// Heads divided into groups of equal size, so that one group can be computed while another is transferred.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group)
 
 // The operands with q, k and v narrowed to the group's heads.
 AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group);
-// delta and out may be undefined, and stay so.
+// The same for the operands of the backward. delta and out may be undefined, and stay so.
 AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group);
 
 }  // namespace cp_pool

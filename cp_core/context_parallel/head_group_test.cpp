@@ -23,7 +23,7 @@ TEST(HeadGroup, NarrowsTheHeadsOfEveryOperand) {
   EXPECT_EQ(second.scale, 0.5);
 }
 
-// Backends that work delta out for themselves have no delta, others no out.
+// delta is undefined for backends that compute it themselves, and out may be undefined for others.
 TEST(HeadGroup, LeavesOutWhatABackendDoesNotRead) {
   const AttentionBackwardOperands with_out{
       .dout = numbers({3, 4, 2}), .lse = numbers({4, 3}), .delta = {}, .out = numbers({3, 4, 2}).neg()};

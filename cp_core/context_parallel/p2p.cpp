@@ -15,12 +15,13 @@
 namespace cp_pool {
 namespace {
 
-// Allocates memory for K and V, or gradients, of another rank: `rows` rows like these.
+// Allocates memory for K and V of another rank, or their gradients: `rows` rows with the heads and dims of like_these.
 KeyValues make_inboxes(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
   return {.k = make_inbox(like_these.k, rows, dtype), .v = make_inbox(like_these.v, rows, dtype)};
 }
 
-// The neighbours in the ring. The forward passes K and V to the next rank, the backward to the previous one.
+// The ranks that a rank sends to and receives from. The forward passes K and V to the next rank, the backward to the
+// previous one.
 struct Neighbours {
   Neighbours(const Ring& ring, Pass pass)
       : to(pass == Pass::forward ? ring.next() : ring.previous()),
@@ -30,7 +31,7 @@ struct Neighbours {
   int from;
 };
 
-// One message carries k and v, or their gradients.
+// Sends K and V, or their gradients, as one message.
 Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group, const KeyValues& sent,
                               const KeyValues& inbox, std::string_view what) {
   const std::array sends{sent.k, sent.v};
@@ -39,8 +40,8 @@ Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group,
   return group.exchange_many(sends, neighbours.to, receives, neighbours.from, what);
 }
 
-// K and V on their way around the ring. At each step the held K and V can be read while they are sent on and the next
-// ones arrive. Those of the first step are sent from the caller's tensors, which are not changed.
+// Passes K and V around the ring. At each step the held K and V can be read while they are sent on and the next ones
+// arrive. The first step sends the caller's tensors, which are not changed.
 class TravellingKeyValues {
  public:
   TravellingKeyValues(const Ring& ring, Communicator* group, KeyValues first, Pass pass)
@@ -81,19 +82,19 @@ struct GradientMessage {
   std::vector<RowCopy> rows;
 };
 
-// The gradients of K and V follow them one step later. A rank adds its contribution to those of the ranks that held the
-// same K and V before, and sends the sum on. The last rank before the owner sends them to the owner, which computes its
-// own contribution meanwhile and keeps it.
+// Passes the gradients of K and V around the ring, one step after K and V. A rank adds its contribution to those of the
+// ranks that held the same K and V before, and sends the sum on. The last rank before the owner sends the sum to the
+// owner, which computes its own contribution meanwhile.
 //
-// A message with the contribution of a single rank, as its kernel rounded it, has the dtype of K and V and the rows of
-// the tiles; that loses nothing (docs/numerics.md). All other messages are sums: fp32, all rows. Sender and receiver
-// both derive which one it is from the sender's plan.
+// A contribution of a single rank is sent as its kernel rounded it, in the dtype of K and V and with only the rows of
+// the tiles; that loses nothing (docs/numerics.md). All other messages are fp32 sums of all rows. Sender and receiver
+// both derive the kind of message from the sender's plan.
 class TravellingGradients {
  public:
   TravellingGradients(const Context& context, const Ring& ring, Communicator* group, const AttentionOperands& operands)
       : context_(context), ring_(ring), group_(group), operands_(operands) {}
 
-  // own: of this step.
+  // own: this rank's contribution of this step.
   void pass_on(int step, KeyGradients own) {
     RowSum dk(operands_.k);
     RowSum dv(operands_.v);
@@ -221,7 +222,7 @@ namespace {
 struct SavedRing final : SavedForward {
   explicit SavedRing(KeyValues held_last) : last(std::move(held_last)) {}
 
-  KeyValues last;  // those that the last step held; undefined in a ring of one
+  KeyValues last;  // K and V of the last step; undefined in a ring of one
 };
 
 PackedForward p2p_forward(const Context& context, const PackedInputs& inputs) {

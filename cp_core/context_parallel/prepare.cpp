@@ -7,8 +7,8 @@
 namespace cp_pool {
 namespace {
 
-// Records the calls of get_ready, and asks another backend for the matching preparations. It divides heads into groups
-// as that backend does.
+// Collects the preparations that another backend has for each call of get_ready. It divides heads into groups as that
+// backend does.
 class Listener final : public FastBackend {
  public:
   Listener(const FastBackend& target, bool deterministic) : target_(target), deterministic_(deterministic) {}

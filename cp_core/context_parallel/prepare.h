@@ -1,4 +1,4 @@
-// Works out a rank's calls of the attention backend without the other ranks and without data, so that a backend can
+// Derives a rank's calls of the attention backend without the other ranks and without data, so that the backend can
 // prepare for a case before it starts.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace cp_pool {
 
-// Returns the calls of the forward, and of the backward if training, in the order in which they will come.
+// Returns the preparations for the calls of the forward, and of the backward if training, in the order of the calls.
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
                                       bool training, const FastBackend& backend);
 

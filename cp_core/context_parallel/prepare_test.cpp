@@ -15,7 +15,7 @@
 namespace cp_pool::test {
 namespace {
 
-// What matters of a call to get_ready, as text.
+// The parameters of a call of get_ready that matter, as text.
 std::string describe(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
   std::string text = pass == Pass::forward ? "forward" : "backward";
   for (const at::Tensor& tensor : {like.q, like.k, like.v}) {
@@ -34,7 +34,7 @@ std::string describe(std::span<const TilePlan> plans, const AttentionOperands& l
   return text;
 }
 
-// Computes as the math backend does in place of a library, and takes down what it is told to get ready for.
+// Computes as the math backend does in place of a library, and records the calls of get_ready.
 class ListeningBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
@@ -65,7 +65,7 @@ class ListeningBackend final : public AttentionBackend, public FastBackend {
   }
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override { return math_.pipeline_groups(of); }
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override {
-    // Groups of heads that are alike say the same, one after the other.
+    // Groups of heads of one size make equal calls one after the other, which count once.
     const std::string text = describe(plans, like, pass);
     if (heard.empty() || heard.back() != text) heard.push_back(text);
   }
@@ -144,7 +144,7 @@ TEST(Preparations, AreOfTheForwardAloneWithoutTraining) {
   EXPECT_EQ(preparations(problem, at::kBFloat16, 2, 0, false, backend).size(), 1U);
 }
 
-// The mode is the problem's, whatever case runs meanwhile.
+// The deterministic mode is that of the problem, whatever mode the case has that runs meanwhile.
 TEST(Preparations, TakeTheModeFromTheProblem) {
   const ListeningBackend backend;
   AttentionProblem problem = some_problem(CommType::p2p, Layout::bshd);

@@ -12,7 +12,8 @@
 namespace cp_pool {
 namespace {
 
-// Two unsummed 16-bit tensors take as much memory as the fp32 sum that they would be added to.
+// How many times the rows of the sum may be kept unsummed. Two 16-bit tensors take as much memory as the fp32 sum that
+// they would be added to.
 constexpr std::int64_t kMostKept = 2;
 
 #ifdef CP_POOL_MUTANTS

@@ -10,7 +10,7 @@
 namespace cp_pool {
 namespace {
 
-// 1 + 2^-7 is a bf16 number, half of its last bit is not.
+// The last bit of 1 in bf16: 1 + 2^-7 is a bf16 number, 1 + 2^-8 is not.
 constexpr double kLastBit = 0x1p-7;
 
 at::Tensor rows_of(std::int64_t rows, double value, at::ScalarType dtype) {

@@ -12,9 +12,10 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kMostPieces = 4;  // up to so many pieces of a part are sent unpacked, a message for each
+constexpr std::size_t kMostPieces = 4;  // up to this many pieces of a part are sent unpacked, each as a message
 
-// Returns the copies of those rows of whole sequences that a rank owns, with its own rows as targets.
+// Returns the copies of those `rows` that a rank owns, with the rank's own rows as targets. Targets of `rows` and of
+// `owned` are rows of whole sequences.
 std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::vector<RowCopy>& owned) {
   std::vector<RowCopy> result;
   auto own = owned.begin();
@@ -31,14 +32,14 @@ std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::
   return result;
 }
 
-// The number of rows, which may lie apart: row_count() is for rows without gaps.
+// The number of rows, whose sources may have gaps. (row_count() is for rows without gaps.)
 std::int64_t count_of(const std::vector<RowCopy>& rows) {
   std::int64_t count = 0;
   for (const RowCopy& piece : rows) count += piece.count;
   return count;
 }
 
-// Pieces that lie one after the other from `next` on, instead of where they are.
+// The same pieces with sources that lie one after the other from row `next` on.
 std::vector<RowCopy> moved(std::vector<RowCopy> pieces, std::int64_t next) {
   for (RowCopy& piece : pieces) {
     piece.source = next;
@@ -47,8 +48,8 @@ std::vector<RowCopy> moved(std::vector<RowCopy> pieces, std::int64_t next) {
   return pieces;
 }
 
-// The rows of the sender's tensor that each message carries: one message for each piece; or, if there are many pieces,
-// one message with all of them, packed.
+// Joins pieces that lie one after the other in the sender's tensor. Returns the row ranges to send, each as a message
+// unless must_be_copied().
 std::vector<RowRange> messages_of(const std::vector<RowCopy>& pieces) {
   std::vector<RowRange> messages;
   for (const RowCopy& piece : pieces) {
@@ -65,7 +66,7 @@ bool must_be_copied(const std::vector<RowCopy>& pieces) {
   return messages_of(pieces).size() > kMostPieces;
 }
 
-// rows: of the tensors, dk's and dv's.
+// Appends a message for each of the two tensors, dk and dv. rows: the rows of the tensors that the message carries.
 void append(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& tensors,
             const RowRange& rows, int peer) {
   for (const at::Tensor& tensor : tensors) {
@@ -73,7 +74,7 @@ void append(std::vector<Communicator::Message>& messages, const std::array<at::T
   }
 }
 
-// Messages for pieces that arrive one after the other, from row `next` on.
+// Appends the messages by which pieces arrive in the inbox one after the other, from row `next` on.
 void append_pieces(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& inbox,
                    const std::vector<RowCopy>& pieces, std::int64_t next, int from) {
   if (must_be_copied(pieces)) return append(messages, inbox, {.row = next, .count = count_of(pieces)}, from);
@@ -86,7 +87,7 @@ void append_pieces(std::vector<Communicator::Message>& messages, const std::arra
 // The parts of dk and dv that a rank sends.
 struct SentParts {
   at::ScalarType dtype;
-  std::vector<std::vector<RowCopy>> rows;  // of each part
+  std::vector<std::vector<RowCopy>> rows;  // the rows of each part
 };
 
 SentParts parts_sent_by(int rank, const Context& context, const AttentionOperands& whole) {
@@ -192,7 +193,7 @@ void ScatteredGradients::send(const KeyGradients& part) {
 
 void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
   const SentParts sent = parts_sent_by(from, context_, whole);
-  std::vector<std::vector<RowCopy>> parts;  // each from where it lies at the sender to rows of this rank
+  std::vector<std::vector<RowCopy>> parts;  // each part's copies from the sender's tensor to rows of this rank
   std::int64_t rows = 0;
   for (const std::vector<RowCopy>& part : sent.rows) {
     parts.push_back(rows_of_owner(part, owned_by(cp_.rank())));

@@ -13,8 +13,9 @@
 namespace cp_pool {
 namespace {
 
-// Always the same for a device: libraries keep workspaces, and the allocator memory, for each stream they see. Two, in
-// case that one is the first stream.
+// Returns the second stream for a first one. A device always has the same two candidates, since libraries keep
+// workspaces, and the allocator keeps memory, for each stream they see. There are two in case one of them is the first
+// stream.
 c10::Stream stream_beside(const c10::Stream& first) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, std::pair<c10::Stream, c10::Stream>> known;
@@ -57,7 +58,7 @@ SecondStream::~SecondStream() {
   try {
     join();
   } catch (const c10::Error& error) {
-    // Streams that cannot be joined are those of a device that has failed: its next call says so, too.
+    // Streams cannot be joined if the device has failed. The next call of the device reports that, too.
     TORCH_WARN("the second stream could not be joined: ", error.what_without_backtrace());
   }
 }

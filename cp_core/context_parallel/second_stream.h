@@ -1,16 +1,17 @@
-// A stream beside the current one, for work that does not depend on the current stream's. On the CPU there is none:
-// run() executes its body at once on the calling thread, and waits do nothing.
+// A second stream beside the current one (the first), for work that does not depend on the first stream's. On a CPU
+// there are no streams: run() executes its body at once on the calling thread, and waits do nothing.
 //
 // Memory: the caching allocator returns a freed block to the stream that allocated it. A tensor of the first stream
-// that the second one uses must be kept until join(); whatever reuses its memory later is enqueued after both. Tensors
-// made inside run() are used by the second stream alone, unless they are results. The same holds for workspaces of
-// libraries, which come from the allocator at each call or, in cuBLAS, are kept by stream. These tensors therefore need
-// no record_stream, which would keep their memory from being reused until an event is queried, or a capture ends.
+// that the second one uses must be kept until join(), so that any work that reuses its memory is enqueued after both.
+// Tensors made inside run() are used by the second stream alone, unless they are results. The same holds for workspaces
+// of libraries, which come from the allocator at each call or, in cuBLAS, are kept for each stream. These tensors
+// therefore need no record_stream, which would keep their memory from being reused until an event is queried or a
+// capture ends.
 //
-// A result of run() that the first stream reads needs hand_over(), which calls record_stream. Its block belongs to the
-// second stream, and later work there need not wait for the reads of the first one: the next SecondStream may be beside
-// another first stream. Once freed, the block is kept back until the first stream has read it, and in a capture until
-// the capture ends. Only the results of a step pay this price.
+// A result of run() that the first stream reads needs hand_over(), which calls record_stream. The memory of such a
+// result belongs to the second stream, whose later work need not wait for the reads of the first stream, since the next
+// SecondStream may have another first stream. When the result is freed, its memory is held back until the first stream
+// has read it, and in a capture until the capture ends. Only the results of a step pay this price.
 #pragma once
 
 #include <functional>
@@ -24,19 +25,20 @@ namespace cp_pool {
 
 class SecondStream {
  public:
-  // The first stream is the device's current one. The second begins after all work that the first one has so far.
+  // The first stream is the device's current stream. The second stream starts after all work that the first one has so
+  // far.
   explicit SecondStream(const at::Device& device);
   SecondStream(const SecondStream&) = delete;
   SecondStream& operator=(const SecondStream&) = delete;
-  // Calls join() if that has not been done, as when an exception passes through.
+  // Calls join() if the caller has not, as when an exception passes through.
   ~SecondStream();
 
   // Runs body with the second stream as the current one.
   void run(const std::function<void()>& body);
 
-  // Marks a place in the current stream's work, after all that it has so far.
+  // Marks the end of all work that the current stream has so far.
   void mark();
-  // Makes the current stream wait until the marked stream has come to its mark.
+  // Makes the current stream wait until the stream that was marked has reached its mark.
   void wait_for_mark();
   // Makes the current stream wait for all work that the other one has so far.
   void wait_for_other();
@@ -44,7 +46,8 @@ class SecondStream {
   // Makes the first stream wait for all work of the second.
   void join();
 
-  // Lets the first stream read a tensor made inside run(), once that stream has waited for it.
+  // Lets the first stream read a tensor made inside run(). The first stream must wait for the tensor before it reads
+  // it.
   void hand_over(const at::Tensor& tensor) const;
 
  private:
@@ -61,15 +64,15 @@ class SecondStream {
   bool joined_ = false;
 };
 
-// Alternates between the two streams, beginning with the first. The preparation of a call then overlaps the call before
-// it, and a call starts on the multiprocessors that the call before it no longer uses.
+// Alternates between the two streams, beginning with the first. The preparation of a call then overlaps the previous
+// call, and a call starts on the multiprocessors that the previous call no longer uses.
 class StreamTurns {
  public:
-  // second: null = everything runs on the first stream.
+  // second: if null, everything runs on the current stream.
   explicit StreamTurns(SecondStream* second) : second_(second) {}
 
   void next(const std::function<void()>& body);
-  // Runs body on the stream of the last turn.
+  // Runs body on the stream of the last next().
   void again(const std::function<void()>& body) const;
 
  private:

@@ -1,4 +1,4 @@
-// On the CPU, where there are no streams: gpu_mutants_test shows what the waits are for.
+// Tests on the CPU, where there are no streams. gpu_mutants_test shows that each wait is needed.
 #include "cp_core/context_parallel/second_stream.h"
 
 #include <stdexcept>

@@ -14,17 +14,17 @@ struct KeyGradients {
   SomeRows dv;
 };
 
-// dq and dbias are those of the whole pass; dk and dv are each step's own.
+// dq and dbias are summed over all steps of the pass; each step returns its own dk and dv.
 class StepGradients {
  public:
-  // own_plan: the tiles of the rank's own K and V. They are computed in head_groups groups of heads, a number that the
-  // backend offers. All references must outlive this.
+  // own_plan: the tiles of the rank's own K and V. head_groups: the number of groups of heads in which they are
+  // computed, 1 or FastBackend::head_groups(). All references must outlive this.
   StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
                 const AttentionOperands& operands, const AttentionBackwardOperands& backward);
 
-  // Starts the step with the rank's own K and V. It needs nothing of other ranks, so it can overlap the exchange of K
-  // and V before it or that of gradients after it. With several groups of heads the first one is computed here and the
-  // others in finish_own(), so that the step overlaps both.
+  // Computes the step with the rank's own K and V. It needs nothing from other ranks, so it can overlap the exchange of
+  // K and V or the exchange of gradients. With several groups of heads only the first is computed here and the others
+  // in finish_own(), so that the step overlaps both exchanges.
   void start_own();
   void finish_own();
 
@@ -33,7 +33,7 @@ class StepGradients {
   // Adds a contribution to dq that was computed elsewhere.
   void add_dq(SomeRows dq) { (own_is_sum_ ? dq_ : others_dq_).add(std::move(dq)); }
 
-  // Results, after finish_own().
+  // The results, valid after finish_own().
   RowSum own_dk();
   RowSum own_dv();
   at::Tensor dq();
@@ -52,11 +52,11 @@ class StepGradients {
   std::int64_t head_groups_;
   const AttentionOperands& operands_;
   const AttentionBackwardOperands& backward_;
-  PackedGradients own_;  // with several groups of heads
+  PackedGradients own_;  // only with several groups of heads
   KeyGradients own_kv_;
   RowSum dq_;
-  RowSum others_dq_;         // joins dq_ at the end; an own step that sums adds to it
-  bool own_is_sum_ = false;  // then the others are added to dq_
+  RowSum others_dq_;         // the other steps' contributions to dq, which are added to dq_ at the end
+  bool own_is_sum_ = false;  // dq_ is an fp32 sum already, so the other steps are added to it at once
   at::Tensor dbias_;
 };
 

@@ -18,9 +18,8 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kLine = 64;  // flags and counters of different writers share no cache line
-constexpr std::size_t kMailboxNotes =
-    128;  // usually more than one operation posts, so that ranks need not wait to post
+constexpr std::size_t kLine = 64;           // flags and counters of different writers share no cache line
+constexpr std::size_t kMailboxNotes = 128;  // usually more than an operation posts, so that posting need not wait
 constexpr int kFlagsOfAPair = 2;
 
 class FileDescriptor {

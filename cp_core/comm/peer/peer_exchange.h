@@ -51,8 +51,7 @@ class PeerExchange {
   std::shared_ptr<GpuLink> link_;
   GpuLink::Group group_;
   std::vector<int> members_;
-  std::vector<int>
-      others_;  // the other ranks of the group, the next one first, so that writes do not start at one rank
+  std::vector<int> others_;  // the other ranks of the group, beginning with the next one
   c10::cuda::CUDAStream stream_;
 };
 

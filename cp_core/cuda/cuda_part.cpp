@@ -10,13 +10,13 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kModule = "libcp_core_cuda.so";
-// What the module exports: gives all tables.
+// The function that the module exports. It gives all tables.
 constexpr const char* kEntry = "cp_pool_give_cuda_part";
 
 void load() {
   const std::string path = module_path(kModule);
   const bool exists = path != kModule;
-  // The module finds cp_core's symbols in the program, or in this library if all may see them.
+  // The module resolves cp_core's symbols in the program, or in this library once its symbols are global.
   if (const std::string library = own_library(); !library.empty()) {
     dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   }

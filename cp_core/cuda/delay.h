@@ -1,5 +1,5 @@
-// Deliberate delays on CUDA streams. Work after a delay runs late, so an operation that fails to wait for it reads old
-// data, which a test sees.
+// Deliberate delays on CUDA streams. Work after a delay runs late, so an operation that fails to wait for that work
+// reads old data, which a test notices.
 #pragma once
 
 #include <cstdint>
@@ -8,45 +8,48 @@ struct CUstream_st;  // cudaStream_t points to one
 
 namespace cp_pool::cuda {
 
-// Keeps the current stream busy for this long, on one thread of the device: where a wait is missing, what should have
-// waited overtakes.
+// Keeps the current stream busy for this long, with one thread of the device.
 void delay(std::int64_t nanoseconds);
-// Its launch, apart: LibTorch's headers would cost nvcc ten times what the kernel does.
+// Launches the kernel of delay(). It is a function of its own because LibTorch's headers would take nvcc ten times as
+// long as the kernel does.
 void launch_delay(std::uint64_t nanoseconds, CUstream_st* stream);
 
 struct DelaySettings {
   std::uint64_t seed = 0;
-  std::uint64_t most_microseconds = 0;  // 0: off
+  std::uint64_t most_microseconds = 0;  // the longest delay; 0: no delays
 };
 
-// Pseudo-random delays, the same ones for the same seed. Off unless the environment variable
-// CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] is set; without the second number, 500.
+// Pseudo-random delays, which are the same for the same seed. There are none unless the environment variable
+// CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] is set (500 us without the second number) or
+// set_stream_delays() is called.
 class StreamDelays {
  public:
-  StreamDelays() = default;  // off until set_stream_delays
-  // Reads the variable. Those of different `salt` (ranks, and users in a rank) get different delays. Throws
-  // std::invalid_argument.
+  StreamDelays() = default;  // without delays until set_stream_delays()
+  // Reads the environment variable. Objects with different `salt` (ranks, and several users in a rank) have different
+  // delays. Throws std::invalid_argument.
   static StreamDelays from_environment(std::uint64_t salt);
 
   // Delays the current stream in one call out of four, if delays are on. The device stays free for other streams and
-  // processes; delays of a process that are due at the same time follow each other.
+  // processes. Delays of a process that are due at the same time run one after the other.
   void next();
 
  private:
   void start(const DelaySettings& settings);
 
   std::uint64_t salt_ = 0;
-  std::uint64_t version_ = 0;  // of the process's settings
+  std::uint64_t version_ = 0;  // the version of the process's settings that is in use
   std::uint64_t state_ = 0;
   std::uint64_t most_nanoseconds_ = 0;
 };
 
-// Changes the settings of all StreamDelays of the process, whatever the environment says. Each begins anew.
+// Replaces the settings of all StreamDelays of the process, whatever the environment says, and restarts their
+// sequences.
 void set_stream_delays(const DelaySettings& settings);
 
-// The StreamDelays of what this process enqueues outside its communicators. From any thread.
+// Calls next() of the StreamDelays for work that this process enqueues outside its communicators. Callable from any
+// thread.
 void random_delay();
-// Takes them from the environment, other ones than the communicators of this rank have.
+// Reads the settings of random_delay() from the environment. Its delays differ from those of this rank's communicators.
 void begin_random_delays(int rank);
 
 }  // namespace cp_pool::cuda

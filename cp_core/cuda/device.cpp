@@ -15,7 +15,7 @@ namespace cp_pool::cuda {
 namespace {
 
 [[noreturn]] void unavailable(const std::string& what, cudaError_t error) {
-  (void)cudaGetLastError();  // the next call shall not report it again
+  (void)cudaGetLastError();  // clears the error, so that the next call does not report it again
   throw CudaUnavailable(fmt::format("{}: {}", what, cudaGetErrorString(error)));
 }
 
@@ -35,7 +35,7 @@ void use_device(int index) {
   if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) {
     unavailable(fmt::format("GPU {} cannot be used", index), error);
   }
-  // The context itself.
+  // Creates the context.
   if (const cudaError_t error = cudaFree(nullptr); error != cudaSuccess) {
     unavailable(fmt::format("GPU {} gives no context", index), error);
   }

@@ -1,4 +1,4 @@
-// The GPU of this thread: what the rest of cp_core and the worker ask of it.
+// The functions by which cp_core and the worker use the GPU of the current thread.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,32 @@
 namespace cp_pool {
 
 struct CudaMemory {
-  std::size_t allocated_bytes = 0;  // by tensors
-  std::size_t reserved_bytes = 0;   // by the caching allocator
-  std::size_t device_bytes = 0;     // that the device has
-  std::size_t free_bytes = 0;       // that nobody has; what this process caches is not among it
+  std::size_t allocated_bytes = 0;  // in tensors of this process
+  std::size_t reserved_bytes = 0;   // held by this process's caching allocator
+  std::size_t device_bytes = 0;     // the size of the device's memory
+  std::size_t free_bytes = 0;       // held by no process; memory that an allocator caches is not free
 };
 
-// Functions of the CUDA part. Others reach them by cuda_device().
+// Functions of the CUDA part. Code outside the part calls them through cuda_device().
 namespace cuda {
 
 // Makes device `index` of the visible ones (CUDA_VISIBLE_DEVICES) this thread's, and creates its context. Throws
-// CudaUnavailable: no driver, driver too old, no such device.
+// CudaUnavailable if there is no such device, no driver or only one that is too old.
 void use_device(int index);
 int visible_devices();  // 0 without a driver
-// Device `index` is in exclusive-process mode.
+// Whether device `index` is in exclusive-process mode.
 bool takes_one_process(int index);
-// e.g. "NVIDIA H200, compute capability 9.0, 140 GiB"
+// Returns e.g. "NVIDIA H200, compute capability 9.0, 140 GiB".
 std::string device_name(int index);
-// The versions of CUDA, its driver, cuDNN and NCCL, as loaded.
+// Returns the versions of CUDA, its driver, cuDNN and NCCL as loaded.
 std::string versions();
 CudaMemory memory();
-// Waits for everything on the current device. For measurements: it knows no deadline.
+// Waits for everything on the current device, without a deadline. For measurements only.
 void synchronize();
-// Gives cached memory back and seeds the generators: before every case.
+// Resets the device before a case: seeds its random generator and releases cached memory.
 void reset(std::uint64_t seed);
-// No other rank may have any of it open (Communicator::checked_barrier).
+// Frees the memory that the caching allocator caches. No other rank may have any of it open
+// (Communicator::checked_barrier).
 void release_cached_memory();
 
 }  // namespace cuda
@@ -57,12 +58,13 @@ struct CudaDevice {
   decltype(&cuda::set_stream_delays) set_stream_delays;
 };
 
-// As cuda_part().
+// Returns the table. Throws CudaUnavailable as cuda_part() does.
 inline const CudaDevice& cuda_device() {
   return cuda_part<CudaDevice>();
 }
 
-// Stands between operations on the current stream of a device: a random_delay() on a GPU, nothing on a CPU.
+// Marks a point between operations on the current stream of a device: calls random_delay() on a GPU, and does nothing
+// on a CPU.
 inline void delay_point(const at::Device& device) {
   if (device.is_cuda()) cuda_device().random_delay();
 }

@@ -43,7 +43,7 @@ TEST_F(Device, GivesCachedMemoryBackInAReset) {
   EXPECT_LT(memory().reserved_bytes, std::size_t{1} << 28U);
 }
 
-// On the current stream of the device.
+// The time that the work takes on the device's current stream.
 template <typename Work>
 float milliseconds_of(const Work& work) {
   c10::cuda::CUDAEvent begin(cudaEventDefault);

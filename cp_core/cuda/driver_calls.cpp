@@ -8,7 +8,7 @@
 namespace cp_pool::cuda {
 namespace {
 
-constexpr unsigned kVersion = 12000;  // of CUDA: these functions have been the same since
+constexpr unsigned kVersion = 12000;  // the CUDA version since which these functions are unchanged
 
 template <typename Function>
 Function find(const char* name) {
@@ -72,7 +72,7 @@ StreamOperation wait_for_bits(void* device_address, std::uint32_t bits) {
 
 void enqueue(std::span<StreamOperation> operations, CUstream stream) {
   static const auto batch = find<decltype(&cuStreamBatchMemOp)>("cuStreamBatchMemOp");
-  constexpr std::size_t kMost = 256;  // of one call
+  constexpr std::size_t kMost = 256;  // operations of one call
   while (!operations.empty()) {
     const auto some = operations.first(std::min(kMost, operations.size()));
     operations = operations.subspan(some.size());

@@ -1,8 +1,8 @@
-// A module of its own (libcp_core_early.so) with nothing but the CUDA runtime and NCCL: it is loaded in a few
-// milliseconds, while libcp_core_cuda.so, which brings all of LibTorch's CUDA half, takes most of a second. Both use
-// the same libnccl.so.2: a process loads a library of one name once.
+// A module of its own (libcp_core_early.so) that needs only the CUDA runtime and NCCL. It is loaded in a few
+// milliseconds, while libcp_core_cuda.so, which brings the CUDA half of LibTorch, takes most of a second. Both use the
+// same libnccl.so.2, since a process loads a library of one name only once.
 //
-// No call throws; each returns whether it worked. The CUDA part tries again and reports errors.
+// No function throws; each returns whether it worked. If one fails, the CUDA part tries again and reports the error.
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -11,7 +11,7 @@ static_assert(sizeof(ncclUniqueId) == 128, "as in early_start.cpp");
 
 #define CP_POOL_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Makes the driver's library known to the runtime: what follows loads nothing more.
+// Makes the CUDA runtime load the driver's library, so that later calls load no more libraries.
 CP_POOL_EXPORT bool cp_pool_early_load_driver() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
@@ -31,7 +31,7 @@ CP_POOL_EXPORT bool cp_pool_early_nccl_id(unsigned char* bytes) {
   return true;
 }
 
-// An ncclComm_t on this thread's device that is being connected; null if that could not begin.
+// Returns an ncclComm_t on this thread's device that NCCL is connecting; null if the connection could not be started.
 CP_POOL_EXPORT void* cp_pool_early_nccl_connect(const unsigned char* bytes, int rank, int size) {
   ncclUniqueId id{};
   std::memcpy(&id, bytes, sizeof id);

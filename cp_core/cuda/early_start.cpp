@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using UniqueId = std::array<unsigned char, 128>;
 
-// libcp_core_early.so, as early_module.cpp defines it.
+// The functions of libcp_core_early.so, which early_module.cpp defines.
 class Module {
  public:
   bool load() {
@@ -52,7 +52,7 @@ std::string nccl_id_key(const std::string& prefix) {
 struct EarlyStart::State {
   State(Rank of, Connect how) : rank(std::move(of)), connect(std::move(how)) {}
 
-  // Runs `body` and notes its time under `name`.
+  // Runs `body` and records its time under `name`.
   template <typename Body>
   bool timed(const char* name, Body&& body) {
     const auto start = Clock::now();
@@ -75,7 +75,7 @@ struct EarlyStart::State {
     });
   }
 
-  // Null after any failure. The CUDA part decides whether it is an error.
+  // Returns null after any failure. The CUDA part decides whether the failure is an error.
   void* start_nccl() {
     try {
       c10::intrusive_ptr<c10d::Store> store;

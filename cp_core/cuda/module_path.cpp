@@ -22,7 +22,7 @@ std::string own_library() {
   link_map* object = nullptr;
   const bool found = dladdr1(reinterpret_cast<const void*>(&own_library), &unused, reinterpret_cast<void**>(&object),
                              RTLD_DL_LINKMAP) != 0;
-  return found && object != nullptr ? object->l_name : "";  // the loader does not name the program
+  return found && object != nullptr ? object->l_name : "";  // for the program itself, the loader's name is empty
 }
 
 std::string module_path(const std::string& name) {

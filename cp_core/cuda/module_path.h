@@ -1,17 +1,17 @@
-// Finds the modules that the running program, or a library that has cp_core, loads.
+// Finds the modules that the running program, or a library that contains cp_core, loads.
 #pragma once
 
 #include <string>
 
 namespace cp_pool {
 
-// The library that this code is in, if it is none of the program's own: the extension of an interpreter. Empty: it is
-// the program's.
+// Returns the path of the shared library that contains this code, such as the extension of an interpreter. Empty if
+// this code is part of the program itself.
 std::string own_library();
 
-// Returns the path of the module: beside the program or library that this code is in, as in a build folder; or in
-// ../lib/cp-pool, as in an installation; or in lib/cp-pool, as in a Python package. If it is in none of them, returns
-// its name, which the loader then looks up in the library path.
+// Returns the path of the module. It is looked for in three folders, relative to the program or library that contains
+// this code: beside it, as in a build folder; in ../lib/cp-pool, as in an installation; in lib/cp-pool, as in a Python
+// package. If it is in none of them, returns its name, which the loader then looks up in the library path.
 std::string module_path(const std::string& name);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Dtypes of rows that kernels take, without LibTorch's headers.
+// The dtypes of rows that kernels take, without LibTorch's headers.
 #pragma once
 
 namespace cp_pool::cuda {

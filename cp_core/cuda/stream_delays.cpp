@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kVariable = "CP_POOL_DEBUG_STREAM_DELAYS";
 constexpr std::uint64_t kDefaultMicroseconds = 500;
-constexpr std::uint64_t kOneIn = 4;  // of so many calls of next(), one delays on average
+constexpr std::uint64_t kOneIn = 4;  // one call of next() in this many delays, on average
 constexpr std::uint64_t kGoldenGamma = 0x9E3779B97F4A7C15;
 
 // SplitMix64 (Steele, Lea, Flood 2014).
@@ -38,10 +38,10 @@ std::uint64_t parse(std::string_view text) {
   return value;
 }
 
-// What set_stream_delays said last.
+// The settings of the last set_stream_delays().
 class ProcessSettings {
  public:
-  // 0: nothing yet.
+  // How often the settings have been set.
   [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
   [[nodiscard]] DelaySettings get() const {
     const std::lock_guard lock(mutex_);
@@ -64,13 +64,14 @@ ProcessSettings& process_settings() {
   return settings;
 }
 
-// A host function: a kernel that waits would keep the ranks that share this GPU off it for whole time slices.
+// A stream calls this host function to wait. A kernel that waits would keep other ranks off a shared GPU for whole time
+// slices.
 void CUDART_CB sleep_for_nanoseconds(void* nanoseconds) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(reinterpret_cast<std::intptr_t>(nanoseconds)));
 }
 
 void sleep_in_stream(std::uint64_t nanoseconds) {
-  // The pointer carries the number itself: a graph that is replayed calls the function again.
+  // The pointer value is the number itself, since replays of a graph call the function again.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* argument = reinterpret_cast<void*>(static_cast<std::intptr_t>(nanoseconds));
   C10_CUDA_CHECK(cudaLaunchHostFunc(c10::cuda::getCurrentCUDAStream(), sleep_for_nanoseconds, argument));
@@ -114,8 +115,8 @@ void StreamDelays::next() {
   if (most_nanoseconds_ == 0) return;
   state_ += kGoldenGamma;
   const std::uint64_t random = mix(state_);
-  // Host functions of all streams run one after another. A stream that meets none on its way can overtake a delayed
-  // one.
+  // Host functions of all streams run one after another, so not every call delays: a stream without a delay can then
+  // overtake a delayed one.
   if (random % kOneIn == 0) sleep_in_stream(random / kOneIn % (most_nanoseconds_ + 1));
 }
 

@@ -1,4 +1,4 @@
-// libcp_core_cuda.so: what the folders of cp_core call of CUDA (cuda/cuda_part.h).
+// The entry point of libcp_core_cuda.so, which fills the tables of the CUDA part (cuda/cuda_part.h).
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/comm/gpu_groups.h"
 #include "cp_core/cuda/device.h"

@@ -1,4 +1,4 @@
-// The module as a program loads it: on a machine with GPUs or without.
+// Loads the module as a program does. Runs on machines with and without GPUs.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -37,7 +37,7 @@ TEST(CudaModule, IsLoadedOnce) {
   EXPECT_EQ(&cuda_device(), &device);
 }
 
-// A struct of pointers to functions.
+// True if no pointer of the table, a struct of pointers to functions, is null.
 template <typename Table>
 bool is_complete(const Table& table) {
   std::array<void (*)(), sizeof(Table) / sizeof(void (*)())> functions{};

@@ -1,4 +1,4 @@
-// A step recorded once and enqueued again as one launch, without the host's work for each kernel.
+// A step that was recorded once and can be enqueued again as one launch, without the host's work for each kernel.
 #pragma once
 
 namespace cp_pool {

@@ -39,14 +39,14 @@ class CudaCapturedStep final : public CapturedStep {
     }
   }
 
-  // CUDA refuses to end a capture that holds a stream which has not been joined again; then LibTorch leaves its
-  // allocators in it, for the life of the process.
+  // CUDA refuses to end a capture with a stream that has not been joined again. LibTorch's allocators would then keep
+  // allocating from the capture's pool for the rest of the process.
   void leave_pool() const noexcept {
     const c10::DeviceIndex device = c10::cuda::current_device();
     const auto attempt = [](const std::function<void()>& body) {
       try {
         body();
-      } catch (const std::exception&) {  // LibTorch had come as far by itself
+      } catch (const std::exception&) {  // LibTorch has left the pool already
         return;
       }
     };

@@ -1,4 +1,4 @@
-// Steps on a GPU: recorded as a CUDA graph, and timed by CUDA events.
+// Records steps on a GPU as CUDA graphs, and times them by CUDA events.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@ namespace cp_pool {
 // Functions of the CUDA part.
 namespace cuda {
 
-// What `step` enqueues on the current stream, and on those that it makes wait for it. `step` must have run before; it
-// throws where it waits for the device. Waits for the device itself before.
+// Captures the work that `step` enqueues on the current stream, and on streams that it makes wait for the current one.
+// Waits for the device first. `step` must have run before; a wait for the device inside it throws.
 std::unique_ptr<CapturedStep> capture(const std::function<void()>& step);
-// CUDA events on the current stream.
+// Returns a clock that records CUDA events on the current stream.
 std::unique_ptr<StepClock> make_step_clock();
 
 }  // namespace cuda

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// On a CPU a step is complete when the call returns.
+// The clock for a CPU, where a step is complete when its call returns.
 class HostStepClock final : public StepClock {
  public:
   void begin() override { begin_ = steady_clock::now(); }

@@ -21,8 +21,10 @@ class StepClock {
   virtual void begin() = 0;
   virtual void end() = 0;
 
-  [[nodiscard]] virtual bool complete(std::size_t step) const = 0;        // whether the device has reached its end
-  [[nodiscard]] virtual double milliseconds(std::size_t step) const = 0;  // of a complete step
+  // Whether the device has reached the end of the step.
+  [[nodiscard]] virtual bool complete(std::size_t step) const = 0;
+  // How long a step took; the step must be complete.
+  [[nodiscard]] virtual double milliseconds(std::size_t step) const = 0;
 };
 
 // Makes the clock for ranks on this device: steady_clock on a CPU, CUDA events on a GPU.

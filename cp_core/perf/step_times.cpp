@@ -14,11 +14,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Steps that the host may be ahead of the device: one to work on and one to follow. More would only hold more memory,
-// since what a side stream has used is free again when the device is through with it.
+// How many steps the host may be ahead of the device: the step that the device works on and the next one. More steps
+// would only need more memory, since memory that a side stream has used is free again only when the device has finished
+// with it.
 constexpr std::size_t kQueuedSteps = 2;
 
-// A step that takes long is left to synchronize, which knows the deadline and names what hangs.
+// Polls for the end of a step. If a step takes long, calls synchronize(), which ends at the deadline and names the
+// operation that hangs.
 void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
   constexpr std::chrono::seconds kLong{1};
   auto ask = steady_clock::now() + kLong;

@@ -1,4 +1,4 @@
-// How long a step takes that all ranks take together.
+// Measures how long a step of all ranks takes.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,15 @@ namespace cp_pool {
 struct PerfOptions {
   int warmup = 5;       // steps before the timed ones; not negative
   int iterations = 20;  // timed steps; at least 1
-  bool graph = false;   // on GPUs: the timed steps are replays of a CUDA graph of the step
-  // If set, one more step of all ranks is traced, and one of rank 0 alone, to files <trace>.rank0.* and so on
+  bool graph = false;   // on GPUs: whether the timed steps are replays of a CUDA graph of the step
+  // If set, one more step of all ranks and one of rank 0 alone are traced, to files <trace>.rank0.* and so on
   // (step_trace.h).
   std::optional<std::filesystem::path> trace = std::nullopt;
-  // The deadline of the case. The part of rank 0 alone, for which the others wait, ends earlier.
+  // The deadline of the case. The steps of rank 0 alone, for which the other ranks wait, end earlier.
   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();
 };
 
-// Where the devices of all ranks wait for each other.
+// A point at which the devices of all ranks wait for each other.
 class MeetingPoint {
  public:
   MeetingPoint(Communicator& cp, const at::Device& device);
@@ -36,8 +36,8 @@ class MeetingPoint {
   at::Tensor here_;
 };
 
-// The timing loop. Collective over cp. The ranks begin each timed step together, and the host enqueues it while the
-// device runs the one before, as in training. Gives the milliseconds of each timed step.
+// Runs and times steps. Collective over cp. The ranks begin each step together, and the host enqueues it while the
+// device runs the previous one, as in training. Returns the milliseconds of each timed step.
 std::vector<double> time_steps(Communicator& cp, const at::Device& device, const PerfOptions& options,
                                const std::function<void()>& step);
 

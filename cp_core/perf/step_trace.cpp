@@ -44,7 +44,7 @@ std::vector<Kernel> kernels_of(const profiler::ProfilerResult& result) {
   return kernels;
 }
 
-// How long at least one of them ran. In order of their begin.
+// The time during which at least one of the kernels ran. kernels: in order of their begin.
 std::uint64_t busy_ns(const std::vector<Kernel>& kernels) {
   std::uint64_t busy = 0;
   std::uint64_t end = 0;
@@ -84,8 +84,8 @@ std::string table_of(const std::vector<Kernel>& kernels) {
   throw FileError(fmt::format("cannot write {}: {}", path.string(), why));
 }
 
-// Where the profiler cannot write all, it reports that on stderr alone, without the cause, and leaves its temporary
-// file. Writing one more byte to that file meets the same error, which can then be reported.
+// Writes the trace. If the profiler cannot write all of it, it only prints that on stderr, without the cause, and
+// leaves its temporary file. Writing one more byte to that file fails for the same cause, which can then be reported.
 void save(profiler::ProfilerResult& result, const std::string& trace) {
   const std::string partial = trace + ".tmp";
   result.save(trace);

@@ -5,8 +5,8 @@
 
 namespace cp_pool {
 
-// `rows` rows of `width` bytes; strides in bytes, from one row to the next. Both in memory of one device, aligned to
-// nothing in particular: multiples of 16 everywhere are the fastest.
+// A copy of `rows` rows of `width` bytes. Strides are the bytes from one row to the next. Source and target are in
+// memory of one device and need no alignment; the copy is fastest if everything is a multiple of 16 bytes.
 struct BlockCopy {
   const void* source = nullptr;
   void* target = nullptr;
@@ -20,8 +20,8 @@ inline bool is_empty(const BlockCopy& block) {
   return block.rows == 0 || block.width == 0;
 }
 
-// Whether the block's rows lie within `bytes` bytes, if the first row begins at byte `first` and each next row `stride`
-// bytes later.
+// Whether the block's rows lie within `bytes` bytes if the first row begins at byte `first` and each following row
+// `stride` bytes later.
 inline bool lies_in(std::int64_t bytes, const BlockCopy& block, std::int64_t first, std::int64_t stride) {
   if (is_empty(block)) return true;
   const std::int64_t last = first + (block.rows - 1) * stride;

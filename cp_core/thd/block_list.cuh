@@ -1,5 +1,5 @@
-// Lists of blocks as kernel parameters: no upload, and a CUDA graph keeps them. All blocks together are one line of
-// units, cut in tiles; a block of threads copies a tile at a time.
+// Lists of blocks as kernel parameters, which need no upload and which a CUDA graph keeps. The units of all blocks are
+// numbered through and cut into tiles; a thread block copies one tile at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ inline constexpr int kCopyThreads = 256;
 inline constexpr int kCopyUnroll = 4;
 inline constexpr int kCopyTile = kCopyThreads * kCopyUnroll;
 
-// Capacities of the list of one launch, whose parameters have at most 32 KiB. Short lists, the common ones, get a short
-// type.
+// Capacities of the list of one launch, whose parameters have at most 32 KiB. Short lists are the common ones and have
+// a shorter type.
 inline constexpr int kFewBlocks = 32;
 inline constexpr int kMostBlocks = 480;
 
-// A block, counted in units. A unit is copied at once.
+// A block, counted in units. A thread copies a unit at once.
 struct Block {
   const void* source;
   void* target;
-  std::int64_t end;  // of the units of this block and those before it
+  std::int64_t end;  // the number of units in this block and those before it
   std::int64_t source_stride;
   std::int64_t target_stride;
   unsigned width;
@@ -42,7 +42,7 @@ std::int64_t units_of(const BlockList<kCapacity>& list) {
   return list.size == 0 ? 0 : list.blocks[list.size - 1].end;
 }
 
-// copies: at most kCapacity.
+// Appends copies to the list, which must have room for them.
 template <typename Unit, int kCapacity>
 void append(BlockList<kCapacity>& list, std::span<const BlockCopy> copies) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
@@ -60,7 +60,7 @@ void append(BlockList<kCapacity>& list, std::span<const BlockCopy> copies) {
   }
 }
 
-// The largest power of 2 up to 16 that divides all.
+// The largest power of 2 up to 16 that divides every address, width and stride.
 inline std::int64_t common_unit(std::span<const BlockCopy> copies) {
   std::uint64_t bits = 16;
   for (const BlockCopy& copy : copies) {
@@ -72,7 +72,7 @@ inline std::int64_t common_unit(std::span<const BlockCopy> copies) {
   return static_cast<std::int64_t>(bits & (~bits + 1));
 }
 
-// fn.operator()<Unit>(): with the largest type that divides all.
+// Calls fn.operator()<Unit>() with the type that has this many bytes.
 template <typename Fn>
 void with_unit(std::int64_t bytes, Fn&& fn) {
   switch (bytes) {
@@ -104,7 +104,7 @@ __device__ int find_block(const BlockList<kCapacity>& list, std::int64_t unit) {
   return first;
 }
 
-// The tile that begins at unit `tile`, as far as `end`. All reads go before the writes.
+// Copies the tile that begins at unit `tile`, up to unit `end`. All reads come before the writes.
 template <typename Unit, int kCapacity>
 __device__ void copy_tile(const BlockList<kCapacity>& list, std::int64_t tile, std::int64_t end) {
   Unit values[kCopyUnroll];

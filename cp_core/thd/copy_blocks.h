@@ -1,4 +1,4 @@
-// Copies many rectangles of memory at once, between tensors of any dtype. Packing of messages is made of it.
+// Copies many rectangles of memory at once, between tensors of any dtype, for example to pack messages.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace cp_pool {
 
-// On a GPU: on the current stream, one launch for up to 480 blocks. A target may overlap no source and no other target.
+// On a GPU this runs on the current stream, with one launch for up to 480 blocks. A target must not overlap a source or
+// another target.
 void copy_blocks(std::span<const BlockCopy> blocks, const c10::Device& device);
 
 }  // namespace cp_pool

@@ -9,8 +9,8 @@ constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 constexpr int kTile = kThreads * kUnroll;
 
-// A copy of rows moves consecutive units on both sides. So all copies together are one line of units, cut into tiles,
-// one for each block of threads. Most tiles lie within one copy.
+// A copy of rows moves consecutive units on both sides. The units of all copies are therefore numbered through and cut
+// into tiles, one for each thread block. Most tiles lie within one copy.
 template <typename Unit, int kCapacity>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(const Unit* __restrict__ source, Unit* __restrict__ target,

@@ -1,4 +1,4 @@
-// Reorder of packed tensors: the dual-chunk order of the ranks to sequence order and back.
+// Reorders the rows of packed tensors, from the dual-chunk order of the ranks to sequence order and back.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// Both contiguous [rows, ...], of one dtype, device and row size. Rows of `target` that no copy names are untouched.
+// source, target: contiguous [rows, ...], of one dtype, device and row size. Rows of `target` in no copy are untouched.
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
 
 // The same copies from target to source.

@@ -1,4 +1,4 @@
-// The dtypes of row_types.h as a GPU has them.
+// The dtypes of row_types.h as CUDA types.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,4 +1,4 @@
-// Several elements that a thread moves at once.
+// Several elements that a thread loads or stores at once.
 #pragma once
 
 #include <cstddef>

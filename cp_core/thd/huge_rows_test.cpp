@@ -1,5 +1,5 @@
-// Rows of tensors with more than 2^31 elements: an index of 32 bits would find other rows, or none. On the CPU
-// (huge_rows_test, label long: 9 GiB) and on a GPU (gpu_huge_rows_test, label gpu: 18 GiB there).
+// Tests kernels on tensors with more than 2^31 elements, where a 32-bit index would address other rows, or none. Runs
+// on the CPU (huge_rows_test, label long: 9 GiB) and on a GPU (gpu_huge_rows_test, label gpu: 18 GiB of GPU memory).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -32,19 +32,20 @@ constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kDim = 1024;
 constexpr std::int64_t kRowElements = kHeads * kDim;
 constexpr std::int64_t kRows = (std::int64_t{1} << 31U) / kRowElements + 1000;
-constexpr std::int64_t kShift = 300;  // of the rows of a part against those of the target
+constexpr std::int64_t kShift = 300;  // how far the rows of a part are shifted against those of the target
 static_assert(kRows * kRowElements > std::int64_t{1} << 31U);
 
 at::TensorOptions options(at::ScalarType dtype) {
   return at::TensorOptions(kDevice).dtype(dtype);
 }
 
-// Row r holds r % 251, which every dtype holds exactly; a row that an index of 32 bits would give holds another value.
+// Row r has the value r % 251, which every dtype represents exactly. A row that a 32-bit index would address has
+// another value.
 at::Tensor numbers(std::int64_t first, std::int64_t count) {
   return at::arange(first, first + count, options(at::kLong)).remainder(251).to(at::kFloat);
 }
 
-// Calls visit(first, count) for pieces of all rows, so that nothing but the tensors themselves takes much memory.
+// Calls visit(first, count) for pieces that cover all rows, so that only the tensors themselves take much memory.
 template <typename Visit>
 void for_pieces(std::int64_t rows, const Visit& visit) {
   constexpr std::int64_t kPiece = 8192;
@@ -59,7 +60,7 @@ at::Tensor numbered_rows(std::int64_t rows, at::ScalarType dtype) {
   return tensor;
 }
 
-// How many rows are not factor * (number of the row + shift), from row `begin` on.
+// How many rows from row `begin` on do not have `factor` times the value of row (own number + shift) in numbers().
 std::int64_t wrong_rows(const at::Tensor& tensor, std::int64_t begin, std::int64_t shift, double factor) {
   std::int64_t wrong = 0;
   for_pieces(tensor.size(0) - begin, [&](std::int64_t first, std::int64_t count) {
@@ -85,7 +86,7 @@ TEST_F(HugeRows, AreCopied) {
 TEST_F(HugeRows, AreSummed) {
   const at::Tensor part = numbered_rows(kRows, at::kBFloat16);
   at::Tensor sum = at::empty_like(part);
-  // The last rows of the sum have no part.
+  // No part covers the last rows of the sum.
   sum_rows(sum, std::vector<SomeRows>{{.tensor = part, .rows = kShifted}});
   EXPECT_EQ(wrong_rows(sum.narrow(0, 0, kRows - kShift), 0, kShift, 1), 0);
   EXPECT_FALSE(sum.narrow(0, kRows - kShift, kShift).any().item<bool>());
@@ -93,7 +94,7 @@ TEST_F(HugeRows, AreSummed) {
   EXPECT_EQ(wrong_rows(sum.narrow(0, 0, kRows - kShift), 0, kShift, 2), 0);
 }
 
-// Of two parts with one lse the merge is the mean, and the part that is there is all zeros.
+// Merging two parts with the same lse gives their mean. `out` is all zeros before.
 TEST_F(HugeRows, AreMerged) {
   at::Tensor out = at::zeros({kRows, kHeads, kDim}, options(at::kBFloat16));
   const at::Tensor part = numbered_rows(kRows, at::kBFloat16);
@@ -104,7 +105,7 @@ TEST_F(HugeRows, AreMerged) {
   EXPECT_FALSE(out.narrow(0, kRows - kShift, kShift).any().item<bool>());
 }
 
-// fp32, as a sink is merged; half of each row's softmax is the sink's.
+// Sinks are merged in fp32. The sink takes half of each row's softmax.
 TEST_F(HugeRows, AreMergedWithASink) {
   at::Tensor out = numbered_rows(kRows, at::kFloat);
   at::Tensor lse = at::zeros({kHeads, kRows}, options(at::kFloat));
@@ -115,7 +116,7 @@ TEST_F(HugeRows, AreMergedWithASink) {
   EXPECT_EQ(wrong_rows(out.narrow(0, 0, 100), 5, 0, 1), 0);
 }
 
-// lse of [heads, tokens] with more than 2^31 elements: 16 heads of 2^27 tokens and some more.
+// lse [heads, tokens] has more than 2^31 elements: 16 heads of 2^27 tokens and some more.
 TEST_F(HugeRows, OfStatisticsAreTakenFromTheRightHead) {
   constexpr std::int64_t kManyHeads = 16;
   constexpr std::int64_t kTokens = (std::int64_t{1} << 27U) + 1000;

@@ -59,7 +59,7 @@ void merge_sink_row_cpu(float* out, float& lse, float sink, std::int64_t dim) {
   lse = static_cast<float>(total);
 }
 
-// Adds the terms in the order that merge_math.h fixes. lse, delta: of one head, by token.
+// Adds the terms in the order that merge_math.h fixes. lse, delta: those of one head, by token.
 double sum_sink_terms(float sink, const float* lse, const float* delta, std::span<const RowRange> rows) {
   std::array<double, merge_math::kSinkLanes> lanes{};
   std::size_t row = 0;
@@ -157,7 +157,7 @@ at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at
       const auto some = rows.subspan(first, std::min<std::size_t>(merge_math::kSinkRanges, rows.size() - first));
       sum += sum_sink_terms(sink_data[h], lse_data + h * tokens, delta_data + h * tokens, some);
     }
-    gradient.mutable_data_ptr<float>()[h] = static_cast<float>(0.0 - sum);  // not -0
+    gradient.mutable_data_ptr<float>()[h] = static_cast<float>(0.0 - sum);  // a negation would give -0 without rows
   }
   return gradient;
 }

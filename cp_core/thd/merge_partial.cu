@@ -8,17 +8,17 @@ namespace cp_pool::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 64;  // heads of rows that a block merges
+constexpr int kTile = 64;  // (row, head) pairs that a thread block merges
 
 struct Shape {
   std::int64_t tokens = 0;
   std::int64_t part_tokens = 0;
   std::int64_t heads = 0;
-  std::int64_t units = 0;  // of a head of a row: elements, or several of them at once
-  int lanes = 1;           // threads that share a head of a row, a power of 2, at most a warp
+  std::int64_t units = 0;  // units of one head of a row; a unit is one element or several
+  int lanes = 1;           // threads that share one head of a row: a power of 2, at most a warp
 };
 
-// The factors for one head of one row, and its place.
+// The weights for one head of one row, and the places of its first units in out and in the part.
 struct Scales {
   std::int64_t unit;
   std::int64_t part_unit;
@@ -45,7 +45,7 @@ __device__ void scale_unit(Elements<float, kElements>& out, float keep) {
   out = values;
 }
 
-// Number i of the concatenated runs: the row of the target, and of the part.
+// Finds the target's row and the part's row for number i of the concatenated runs.
 template <int kCapacity>
 __device__ void find_rows(const RangeList<kCapacity>& list, std::int64_t i, std::int64_t& row, std::int64_t& part_row) {
   row = part_row = row_at(list, i);
@@ -57,9 +57,9 @@ __device__ void find_rows(const CopyList<kCapacity>& list, std::int64_t i, std::
   part_row = i + list.source[run];
 }
 
-// The first threads of a block compute the exponentials, once for each row and head; then all threads go over the
-// tile's units. weigh(at, part_at, head, scales) updates the element `at` of lse and returns the scales; change(unit,
-// part unit, scales) writes a unit of out.
+// The first threads of a thread block compute the weights, once for each row and head. Then all threads go over the
+// tile's units. weigh(at, part_at, head, scales) updates element `at` of lse and sets the weights in `scales`.
+// change(unit, part unit, scales) writes a unit of out.
 template <typename List, typename Weigh, typename Change>
 __device__ void for_each_row_and_head(const List& rows, std::int64_t total, const Shape& shape, const Weigh& weigh,
                                       const Change& change) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
       });
 }
 
-// One block a head. `sums` carries the sum from one list of rows to the next.
+// One thread block per head. `sums` holds the sum of the lists of rows so far, each of which is a launch.
 template <int kCapacity>
 __global__ void __launch_bounds__(merge_math::kSinkLanes)
     sink_gradient_kernel(const float* __restrict__ sink, const float* __restrict__ lse, const float* __restrict__ delta,
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(merge_math::kSinkLanes)
   }
   if (threadIdx.x == 0) {
     sums[head] += lanes[0];
-    gradient[head] = static_cast<float>(0.0 - sums[head]);  // not -0
+    gradient[head] = static_cast<float>(0.0 - sums[head]);  // a negation would give -0 without rows
   }
 }
 
@@ -188,7 +188,7 @@ void merge_sink_by(const DeviceRows& out, float* lse, const float* sink, std::sp
 void launch_merge_partial(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,
                           std::span<const RowCopy> rows, cudaStream_t stream) {
   const auto in_units = [&](int elements) { return in_units_of(elements, out) && in_units_of(elements, part_out); };
-  // 16 bytes of what is smaller.
+  // A unit has 16 bytes of the smaller of the two types.
   const bool floats = out.type == RowType::fp32 && part_out.type == RowType::fp32;
   if (!floats && in_units(8)) return merge_partial_by<8>(out, lse, part_out, part_lse, rows, stream);
   if (in_units(4)) return merge_partial_by<4>(out, lse, part_out, part_lse, rows, stream);

@@ -18,7 +18,8 @@ TEST(RowDelta, RoundsNoProduct) {
   EXPECT_TRUE(row_delta(out, dout).to(at::kDouble).allclose(exact, 1e-5, 1e-5));
 }
 
-// The smaller part counts for as long as fp32 can tell, and nothing overflows however large the lse are.
+// The part with the smaller lse counts as long as fp32 can represent its share. Nothing overflows, however large lse
+// is.
 TEST(MergePartial, OfPartsFarApartInLseIsTheDefinition) {
   for (const double larger : {0.0, 5.0, 95.0, 300.0, 2000.0, -100.0, -300.0}) {
     for (const double apart : {0.0, 2.0, 10.0, 15.0, 40.0, 100.0, 800.0}) {
@@ -53,7 +54,7 @@ TEST(SinkGradient, IsOfAllRowsHoweverManyRangesTheyAre) {
   std::vector<RowRange> rows;
   for (std::int64_t i = 0; i < kRanges; ++i) rows.push_back({.row = 2 * i, .count = 1});
   const at::Tensor ones = at::full({1, 2 * kRanges}, 1.0, at::kFloat);
-  // Each row named adds exp(1 - 1) * 1.
+  // Each of the rows contributes -exp(1 - 1) * 1.
   EXPECT_EQ(sink_gradient(at::full({1}, 1.0, at::kFloat), ones, ones, rows).item<float>(), -kRanges);
 }
 

@@ -28,7 +28,7 @@ DeviceRows target_rows(at::Tensor& rows) {
   return device_rows(rows.mutable_data_ptr(), rows);
 }
 
-// Only read.
+// The kernels only read these rows.
 DeviceRows source_rows(const at::Tensor& rows) {
   return device_rows(const_cast<void*>(rows.const_data_ptr()), rows);
 }

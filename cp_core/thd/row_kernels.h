@@ -1,6 +1,6 @@
-// The CUDA versions of copy_rows.h, copy_blocks.h, sum_rows.h and merge_partial.h: one launch each, on the current
-// stream, with the same bits as the CPU's on the same input. The few ranges they need travel as kernel parameters, so
-// nothing is uploaded or read back, and a CUDA graph can capture them.
+// The CUDA versions of copy_rows.h, copy_blocks.h, sum_rows.h and merge_partial.h. They give the same bits as the CPU
+// versions on the same input. Each is usually one launch, on the current stream. Row ranges are passed as kernel
+// parameters, so nothing is uploaded or read back, and a CUDA graph can capture the launches.
 #pragma once
 
 #include <span>
@@ -18,12 +18,13 @@ namespace cp_pool {
 // Functions of the CUDA part.
 namespace cuda {
 
-// Throws c10::Error for other dtypes.
+// Returns the dtype of the rows. Throws c10::Error for dtypes that kernels do not take.
 RowType row_type(const at::Tensor& rows);
 
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
 void copy_blocks(std::span<const BlockCopy> blocks);
-// empty: all rows of the sum are written. segments: of the parts, which are there, and of one dtype.
+// empty: whether the sum is overwritten instead of added to. parts: at least one, all of one dtype. segments: those of
+// the parts' rows.
 void sum_rows(at::Tensor& sum, bool empty, std::span<const SomeRows> parts, std::span<const RowSegment> segments);
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowCopy> rows);

@@ -1,5 +1,5 @@
-// row_kernels_bench: bandwidth of the row kernels beside a plain device copy and ATen's index_select, in one run.
-// Bytes count once read and once written. The goal: 85% of the plain copy from 64 MiB up.
+// Measures the bandwidth of the row kernels beside a plain device copy and ATen's index_select. Bytes count once when
+// read and once when written. The goal is 85% of the plain copy from 64 MiB up.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -48,7 +48,7 @@ double median_milliseconds(const std::function<void()>& action) {
   return times[kRepeats / 2];
 }
 
-// Prints a line; gives the bandwidth.
+// Measures an action, prints a line and returns the bandwidth in GB/s.
 double report(const std::string& name, std::int64_t bytes_moved, double reference,
               const std::function<void()>& action) {
   const double milliseconds = median_milliseconds(action);
@@ -69,7 +69,7 @@ at::Tensor row_indices(const std::vector<RowCopy>& copies, std::int64_t rows) {
   return at::tensor(sources).cuda();
 }
 
-// Every sequence is padded by one row in eight.
+// The copies of the valid rows where one row in eight of every sequence is padding.
 std::vector<RowCopy> valid_copies(std::int64_t rows) {
   const std::int64_t padded = rows / kSequences;
   std::vector<RowCopy> copies;

@@ -32,7 +32,7 @@ std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(random);
 }
 
-// `count` disjoint ranges of a tensor of `rows` rows, in order, some of them empty.
+// Returns `count` disjoint ranges of a tensor of `rows` rows, in order. Some may be empty.
 std::vector<RowRange> random_ranges(Random& random, std::int64_t rows, std::int64_t count) {
   std::vector<std::int64_t> cuts(static_cast<std::size_t>(2 * count));
   for (std::int64_t& cut : cuts) cut = draw(random, 0, rows);
@@ -42,7 +42,7 @@ std::vector<RowRange> random_ranges(Random& random, std::int64_t rows, std::int6
   return ranges;
 }
 
-// Disjoint targets; sources anywhere.
+// Returns copies with disjoint targets and sources anywhere.
 std::vector<RowCopy> random_copies(Random& random, std::int64_t rows, std::int64_t count) {
   std::vector<RowCopy> copies;
   for (const RowRange& range : random_ranges(random, rows, count)) {
@@ -56,7 +56,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.cpu().contiguous().view(at::kByte), b.cpu().contiguous().view(at::kByte));
 }
 
-// How many elements differ, and the first of them: for messages.
+// Says, for a message, how many elements differ and which is the first.
 std::string difference(const at::Tensor& on_gpu, const at::Tensor& on_cpu) {
   const at::Tensor got = on_gpu.cpu().view(-1).to(at::kDouble);
   const at::Tensor want = on_cpu.view(-1).to(at::kDouble);
@@ -139,7 +139,7 @@ TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
 
 class CopyBlocksOnGpu : public GpuTest {};
 
-// Every block a rectangle of bytes of its own in the target.
+// Every block writes to a rectangle of its own in the target.
 TEST_F(CopyBlocksOnGpu, GivesTheBytesOfTheCpuForEveryAlignmentAndNumberOfBlocks) {
   Random random(9);
   for (const std::int64_t unit : {1, 2, 4, 8, 16}) {
@@ -254,7 +254,8 @@ TEST_F(SumRowsOnGpu, TakesPartsAtAnyAddress) {
 
 // --- merging ---------------------------------------------------------------------------------------------------------
 
-// Ordinary values, rows without keys in one part, the other or both, equal ones, and ones far apart.
+// Returns ordinary values mixed with -inf (rows without keys in one part or both), with equal values and with values
+// far apart.
 at::Tensor random_lse(std::int64_t heads, std::int64_t tokens) {
   at::Tensor lse = at::randn({heads, tokens}).mul(8.0);
   const at::Tensor kind = at::randint(8, {heads, tokens});
@@ -354,7 +355,7 @@ TEST_F(MergeOnGpu, OfThePartsOfASinkGradientGivesTheBitsOfTheCpu) {
 }
 
 TEST_F(MergeOnGpu, GivesTheSameBitsForOutputsAtAnyAddress) {
-  // One float off 16 bytes: the path without vectors.
+  // An address one float off a multiple of 16 bytes takes the path without vectors.
   const std::vector<RowRange> rows{{.row = 0, .count = 200}};
   const at::Tensor whole = at::randn({200 * 4 * 64}, at::kCUDA);
   const at::Tensor part_out = at::randn({200, 4, 64}, at::kCUDA);

@@ -1,6 +1,6 @@
-// The launches of row_kernels.h, on plain pointers: LibTorch's headers would cost nvcc ten times what the kernels do.
-// What they are given has been checked; whether a launch failed is for the caller to ask. Each throws std::length_error
-// where the rows are too many for a launch.
+// The launches of row_kernels.h, on plain pointers: LibTorch's headers would take nvcc ten times as long as the kernels
+// do. The caller has checked the arguments, and checks whether a launch failed. Each function throws std::length_error
+// if a launch would have too many rows.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cp_pool::cuda {
 
-// Contiguous [rows, heads, columns].
+// A contiguous tensor [rows, heads, columns].
 struct DeviceRows {
   void* data;
   RowType type;
@@ -30,21 +30,22 @@ void launch_copy_blocks(std::span<const BlockCopy> blocks, cudaStream_t stream);
 // The segments of a sum. All parts have one type, and the heads and columns of the sum.
 struct RowSums {
   DeviceRows sum;
-  bool empty;  // the target is overwritten, not added to
+  bool empty;  // whether the sum is overwritten instead of added to
   RowType part_type;
   std::span<const void* const> parts;
   std::span<const RowSegment> segments;
 };
 void launch_sum_rows(const RowSums& call, cudaStream_t stream);
 
-// lse: [heads, rows] of out, part_lse: of part_out.
+// lse: [heads, rows of out]. part_lse: [heads, rows of part_out].
 void launch_merge_partial(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,
                           std::span<const RowCopy> rows, cudaStream_t stream);
-// out: fp32.
+// out must be fp32.
 void launch_merge_sink(const DeviceRows& out, float* lse, const float* sink, std::span<const RowRange> rows,
                        cudaStream_t stream);
 
-// All of [heads, tokens], or of [heads]. sums and gradient: zeros; sums is what the lists of rows have added so far.
+// lse and delta are [heads, tokens]; sink, sums and gradient are [heads]. sums and gradient must be 0 before; sums
+// holds the sum of the lists of rows so far, each of which is a launch.
 struct SinkGradient {
   const float* sink;
   const float* lse;

@@ -1,5 +1,5 @@
-// Lists of rows as kernel parameters: no upload, and a CUDA graph keeps them. A launch carries at most kMostRanges;
-// longer lists take several.
+// Lists of rows as kernel parameters, which need no upload and which a CUDA graph keeps. A launch takes at most
+// kMostRanges ranges; longer lists take several launches.
 #pragma once
 
 #include <algorithm>
@@ -11,22 +11,22 @@
 
 namespace cp_pool::cuda {
 
-// Parameters are copied at every launch: short lists, the common ones, get a short type.
+// Parameters are copied at every launch, so short lists, which are the common ones, have a shorter type.
 inline constexpr int kFewRanges = 64;
 inline constexpr int kMostRanges = 1024;
 
-// Runs of consecutive numbers: number i of the concatenated runs is in the first run whose end is greater than i.
-// A kernel parameter is at most 32 KiB.
+// Runs of consecutive numbers. Number i of the concatenated runs is in the first run whose end is greater than i. The
+// parameters of a launch have at most 32 KiB.
 template <int kCapacity>
 struct RangeList {
-  std::int64_t end[kCapacity];     // of the run, in the concatenation
-  std::int64_t offset[kCapacity];  // from the concatenation's numbers to the run's own
+  std::int64_t end[kCapacity];     // the end of the run in the concatenation
+  std::int64_t offset[kCapacity];  // what to add to a number of the concatenation to get the row
   int size = 0;
 };
 template <int kCapacity>
 struct CopyList {
   std::int64_t end[kCapacity];
-  std::int64_t source[kCapacity];  // offsets, as above
+  std::int64_t source[kCapacity];  // source and target are offsets, as in RangeList
   std::int64_t target[kCapacity];
   int size = 0;
 };
@@ -47,7 +47,7 @@ __device__ int find_run(const List& list, std::int64_t number) {
   return first;
 }
 
-// The row that number i of the concatenated ranges is.
+// The row of number i of the concatenated ranges.
 template <int kCapacity>
 __device__ std::int64_t row_at(const RangeList<kCapacity>& list, std::int64_t i) {
   return i + list.offset[find_run(list, i)];
@@ -61,7 +61,7 @@ std::int64_t append(RangeList<kCapacity>& list, std::int64_t total, const RowRan
   return total + range.count;
 }
 
-// units: in a row.
+// units: the number of units in a row.
 template <int kCapacity>
 std::int64_t append(CopyList<kCapacity>& list, std::int64_t total, const RowCopy& copy, std::int64_t units) {
   list.end[list.size] = total + copy.count * units;
@@ -71,7 +71,8 @@ std::int64_t append(CopyList<kCapacity>& list, std::int64_t total, const RowCopy
   return total + copy.count * units;
 }
 
-// Calls launch(list, total) with the ranges, in as many lists as they need; total: of the list. Not for an empty list.
+// Calls launch(list, total) for the ranges, in as many lists as they need. total: the count of numbers in the list.
+// Lists without rows are skipped.
 template <template <int> typename List, int kCapacity, typename Range, typename Launch, typename... Units>
 void in_lists_of(std::span<const Range> ranges, const Launch& launch, Units... units) {
   while (!ranges.empty()) {

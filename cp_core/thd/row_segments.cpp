@@ -6,7 +6,7 @@
 namespace cp_pool {
 namespace {
 
-// The ranges of a part in order, met one after the other.
+// The ranges of a part, in order of target rows.
 class PartRows {
  public:
   explicit PartRows(std::span<const RowCopy> rows) : rows_(rows.begin(), rows.end()) {
@@ -21,7 +21,7 @@ class PartRows {
     }
   }
 
-  // The range that has this row, or null. Rows are asked for in ascending order.
+  // Returns the range that has this target row, or null. Rows must be asked for in ascending order.
   const RowCopy* find(std::int64_t row) {
     while (next_ < rows_.size() && rows_[next_].target + rows_[next_].count <= row) ++next_;
     return next_ < rows_.size() && rows_[next_].target <= row ? &rows_[next_] : nullptr;
@@ -32,7 +32,7 @@ class PartRows {
   std::size_t next_ = 0;
 };
 
-// Between each two of the cuts; without those that have no term, unless `bare`.
+// Returns the segments between the cuts and the ends of all ranges. Segments without a term are left out unless `bare`.
 std::vector<RowSegment> segments_between(std::vector<std::int64_t> cuts, std::vector<PartRows> parts, bool bare) {
   for (const PartRows& part : parts) part.append_cuts(cuts);
   std::ranges::sort(cuts);

@@ -1,4 +1,4 @@
-// The target rows of several lists of rows, cut into segments that have the same terms.
+// Cuts the target rows of several lists of rows into segments whose rows are sums of the same parts.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,21 @@ namespace cp_pool {
 
 struct RowTerm {
   std::size_t part = 0;
-  std::int64_t source = 0;  // the row that belongs to the segment's first
+  std::int64_t source = 0;  // the part's row for the first row of the segment
 };
 
-// Rows [target, target + count), all with the same terms: in order of parts.
+// Rows [target, target + count), which all have the same terms. Terms are in order of parts.
 struct RowSegment {
   std::int64_t target = 0;
   std::int64_t count = 0;
   std::vector<RowTerm> terms;
 };
 
-// The target rows of all parts, each row in one segment, in order. The targets of a part are disjoint.
+// Returns segments of the rows that are a target of some part, in order, each row in one segment. The targets of a part
+// must be disjoint.
 std::vector<RowSegment> named_segments(const std::vector<std::span<const RowCopy>>& parts);
 
-// The same for all rows [0, count), including those without a part. Targets must lie within them.
+// Returns segments of all rows [0, count), including rows that are no target. All targets must be among these rows.
 std::vector<RowSegment> all_segments(const std::vector<std::span<const RowCopy>>& parts, std::int64_t count);
 
 }  // namespace cp_pool

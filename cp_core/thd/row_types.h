@@ -1,4 +1,5 @@
-// Dtypes of rows that are added to rows: fp32, or 16 bits; the target is fp32, or of 16 bits too.
+// Dispatches on the dtypes of a target and a part that is added to it. Each is fp32 or 16-bit; if both are 16-bit, they
+// have the same dtype.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +23,7 @@ void with_low_row_types(const at::Tensor& target, const at::Tensor& part, Body b
   }
 }
 
-// Both contiguous [rows, ...] with rows of one size, on one device, of dtypes as above.
+// Throws c10::Error unless both are contiguous [rows, ...], with rows of one size, on one device and of such dtypes.
 inline void check_row_types(const at::Tensor& target, const at::Tensor& part) {
   TORCH_CHECK(target.is_contiguous() && part.is_contiguous() && target.device() == part.device() &&
                   target.sizes().slice(1) == part.sizes().slice(1),

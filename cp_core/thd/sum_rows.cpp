@@ -11,7 +11,7 @@
 namespace cp_pool {
 namespace {
 
-// Sums one row of a segment: its row number `index`.
+// Sums rows of segments. index: the number of the row in its segment.
 template <typename Sum, typename Part>
 class RowAdder {
  public:

@@ -11,18 +11,19 @@ constexpr int kUnroll = 2;
 constexpr int kTile = kThreads * kUnroll;
 constexpr int kVector = 8;  // elements that a thread adds at once: 16 bytes of bf16
 
-// Segments as parameters of a launch, at most 32 KiB. Short lists, the common ones, get a short type.
+// Capacities of the list of one launch, whose parameters have at most 32 KiB. Short lists are the common ones and have
+// a shorter type.
 constexpr int kFewSegments = 32;
 constexpr int kFewTerms = 128;
 constexpr int kMostSegments = 640;
 constexpr int kMostTerms = 2048;
 
-// Segments, counted in units. A thread adds one unit at once. All segments together are one line of units.
+// Segments, counted in units, of which a thread adds one at a time. The units of all segments are numbered through.
 template <int kSegments, int kTerms>
 struct SegmentList {
-  std::int64_t end[kSegments];     // of the segment, in the line
-  std::int64_t target[kSegments];  // offset from numbers in the line to those in the sum
-  std::uintptr_t terms[kTerms];    // address that number 0 of the line would have in the part
+  std::int64_t end[kSegments];     // the number of units in this segment and those before it
+  std::int64_t target[kSegments];  // what to add to a unit's number to get its place in the sum
+  std::uintptr_t terms[kTerms];    // the address that unit number 0 would have in the part
   int first_term[kSegments + 1];
   int size = 0;
 };
@@ -30,7 +31,7 @@ using ShortList = SegmentList<kFewSegments, kFewTerms>;
 using LongList = SegmentList<kMostSegments, kMostTerms>;
 static_assert(sizeof(LongList) < 32000);
 
-// Reads all terms before it adds the first.
+// Adds kCount terms. All are read before the first is added.
 template <int kCount, typename Part, int kElements>
 __device__ void add_terms(float (&totals)[kElements], const std::uintptr_t* terms, std::int64_t unit) {
   using Unit = Elements<Part, kElements>;
@@ -78,7 +79,7 @@ __device__ void sum_unit(Elements<Sum, kElements>& sum, bool empty, const std::u
   sum = result;
 }
 
-// The line of units is cut into tiles, one for each block of threads, as in copy_rows.cu.
+// The units are cut into tiles, one for each thread block, as in copy_rows.cu.
 template <typename Sum, typename Part, int kElements, typename List>
 __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Elements<Sum, kElements>* __restrict__ sum, bool empty,
                                                             const __grid_constant__ List list, std::int64_t total) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Elements<Sum, kEleme
   }
 }
 
-// Where rows lie in the parts, in units.
+// The parts, the units of a row, and the bytes of a unit in a part.
 struct Units {
   std::span<const void* const> parts;
   std::int64_t of_row;
@@ -111,7 +112,7 @@ std::int64_t append(SegmentList<kSegments, kTerms>& list, std::int64_t total, co
                     const Units& units) {
   int term = list.first_term[list.size];
   for (const auto& [part, source] : segment.terms) {
-    // Unsigned, so that addresses before the first may wrap around and come back.
+    // Unsigned, since an address before the part's first may wrap around; adding the unit's number wraps it back.
     list.terms[term++] = reinterpret_cast<std::uintptr_t>(units.parts[part]) +
                          static_cast<std::uintptr_t>(source * units.of_row - total) * units.bytes;
   }

@@ -1,4 +1,4 @@
-// Sums of rows.
+// Adds up rows of several tensors.
 #pragma once
 
 #include <span>
@@ -10,22 +10,23 @@
 
 namespace cp_pool {
 
-// Some rows of a packed tensor whose other rows are 0: row `source` of `tensor` is row `target` of the packed tensor.
-// Targets are disjoint.
+// A packed tensor of which only some rows are stored and the others are 0: row `source` of `tensor` is row `target` of
+// the packed tensor. Targets must be disjoint.
 struct SomeRows {
   at::Tensor tensor;
   std::vector<RowCopy> rows;
 };
 
-// sum, parts: contiguous [rows, ...] with rows of one size, on one device; fp32 or one 16-bit dtype, the same for all
-// parts. Parts are added one after the other in fp32, and the result is rounded once, to the dtype of the sum; the
-// tensors of the parts must not overlap the sum. On a GPU: on the current stream, one launch for up to 640 ranges of
-// rows that have the same parts.
+// Both functions take contiguous tensors [rows, ...] with rows of one size, on one device. Each of the sum and the
+// parts is fp32 or 16-bit; all parts have one dtype, and if the sum and the parts are 16-bit, they have the same dtype.
+// Parts are added one after the other in fp32, and the result is rounded once, to the dtype of the sum. The parts must
+// not overlap the sum. On a GPU the work is on the current stream, with one launch for up to 640 segments
+// (row_segments.h).
 
-// Adds to the sum. Rows that no part has are untouched.
+// Adds the parts to the sum. Rows that are in no part are untouched.
 void add_rows(at::Tensor& sum, std::span<const SomeRows> parts);
 
-// The sum of the parts alone, whatever its memory held: all its rows are written.
+// Overwrites all rows of the sum with the sum of the parts.
 void sum_rows(at::Tensor& sum, std::span<const SomeRows> parts);
 
 }  // namespace cp_pool

@@ -21,7 +21,7 @@ std::int64_t draw_row(std::mt19937_64& random, std::int64_t low, std::int64_t hi
   return std::uniform_int_distribution<std::int64_t>(low, high)(random);
 }
 
-// Disjoint targets in any order, some ranges empty; sources anywhere.
+// Returns a part with disjoint targets in any order and sources anywhere. Some ranges may be empty.
 SomeRows random_part(std::mt19937_64& random, at::ScalarType dtype) {
   std::vector<std::int64_t> cuts(8);
   for (std::int64_t& cut : cuts) cut = draw_row(random, 0, kSumRows);
@@ -35,7 +35,7 @@ SomeRows random_part(std::mt19937_64& random, at::ScalarType dtype) {
   return part;
 }
 
-// Part by part over whole tensors.
+// Computes the expected sum part by part, on whole tensors.
 at::Tensor expected_sum(const at::Tensor& start, const std::vector<SomeRows>& parts) {
   const at::Tensor total = start.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   for (const SomeRows& part : parts) {
@@ -94,7 +94,7 @@ TEST(SumRowsOfSeveralDtypes, AreRefused) {
   EXPECT_THROW(add_rows(sum, parts), c10::Error);
 }
 
-// Of each segment: target, count, and the source row in each part that has it.
+// Lists for each segment its target, its count, and for each of its terms the part and the source row.
 std::vector<std::vector<std::int64_t>> as_numbers(const std::vector<RowSegment>& segments) {
   std::vector<std::vector<std::int64_t>> result;
   for (const RowSegment& segment : segments) {

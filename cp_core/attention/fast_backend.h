@@ -4,9 +4,8 @@
 //   whole        forward_whole, backward_whole: compute a whole plan in one call, whose results need no sums
 //   calls        forward_calls, called_gradients: return the results of a kernel call as it rounded them, not added to
 //                fp32 sums
-//   head groups  head_groups, gradients_of_heads, pipeline_groups: compute by groups of heads, so that the computation
-//   of
-//                one group overlaps the exchange of another
+//   head groups  head_groups, gradients_of_heads, pipeline_groups: compute by groups of heads, so that the
+//                computation of one group overlaps the exchange of another
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The time between the runs of one process.
+// Signals in the time between the runs of one process.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,9 @@
 
 namespace cp_pool {
 
-// While one lives, SIGINT, SIGTERM and SIGHUP (unless it is ignored) do not end the process: a run that they reach is
-// stopped by them as ever, and all are remembered here. Of the main thread, as runs are.
+// While an object of this class exists, SIGINT, SIGTERM and SIGHUP (unless it is ignored) do not end the process. A run
+// that they arrive in is stopped by them as usual, and this class remembers all of them. To be used on the main thread,
+// as runs are.
 class BetweenRuns {
  public:
   BetweenRuns();  // throws std::system_error
@@ -15,8 +16,8 @@ class BetweenRuns {
   BetweenRuns& operator=(const BetweenRuns&) = delete;
   ~BetweenRuns();
 
-  // Waits until a signal has come (since this was made, so also during a run), the descriptor can be read, or the time
-  // is over. fd: not owned; -1: none. Returns whether a signal has come. Not while a run goes on.
+  // Waits until a signal has arrived since construction (a run included), fd can be read, or `limit` is over. fd: not
+  // owned; -1: none. Returns whether a signal has arrived. Must not be called during a run.
   [[nodiscard]] bool wait(int fd, std::chrono::milliseconds limit);
   [[nodiscard]] bool signalled() { return wait(-1, std::chrono::milliseconds{0}); }
 

@@ -9,7 +9,7 @@ namespace cp_pool {
 
 namespace {
 
-// Positions a block: the padded length and its chunks divide into whole blocks.
+// Positions per block. The padded length and its chunks are multiples of it.
 std::int64_t block_size(std::int64_t padded, int ranks, std::int64_t most_blocks) {
   const std::int64_t chunk = padded / (2 * ranks);
   for (std::int64_t size = 1; size < chunk; ++size) {
@@ -20,7 +20,7 @@ std::int64_t block_size(std::int64_t padded, int ranks, std::int64_t most_blocks
 
 // One side of a drawing.
 struct Blocks {
-  std::int64_t size = 1;  // positions a block, but for the one of replicated tokens
+  std::int64_t size = 1;  // positions per block, except for the block of replicated tokens
   std::vector<Interval> positions;
   std::vector<int> ranks;
   std::vector<std::int64_t> begins;

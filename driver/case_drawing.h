@@ -1,4 +1,4 @@
-// The mask of one sequence in blocks, and who owns them: what `cp-pool explain` draws.
+// A drawing of one sequence's mask in blocks, with the ranks that own them, for `cp-pool explain`.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ struct CaseDrawing {
 
   std::int64_t q_per_block = 1;
   std::int64_t kv_per_block = 1;
-  // Queries downwards, keys to the right, with their padding. A block is '#': all pairs are visible, '+': some, '.':
-  // none, ' ': padding alone.
+  // One string a row of blocks: queries run downwards, keys to the right, padding included. The character of a block
+  // says which of its pairs are visible: '#' all, '+' some, '.' none; ' ' is a block of padding alone.
   std::vector<std::string> rows;
-  std::vector<int> q_ranks;   // the rank that owns each row; kEveryRank: replicated tokens, which are one block
-  std::vector<int> kv_ranks;  // and each column
-  std::vector<std::int64_t> q_begins;  // the position at which each row begins
+  std::vector<int> q_ranks;            // rank that owns each row; kEveryRank: replicated tokens, which form one block
+  std::vector<int> kv_ranks;           // rank that owns each column
+  std::vector<std::int64_t> q_begins;  // position of the first query of each row
   std::vector<std::int64_t> kv_begins;
 };
 
-// Blocks are small enough for borders of chunks to fall between them, and no more than most_blocks a side, unless there
-// are more chunks. A sequence without queries or without keys has no block.
+// Draws a sequence of the case. Borders of chunks fall between blocks, and a side has no more than most_blocks blocks
+// unless it has more chunks. A sequence without queries or without keys gives an empty drawing.
 CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t sequence, std::int64_t most_blocks);
 
 }  // namespace cp_pool

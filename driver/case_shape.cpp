@@ -29,7 +29,7 @@ void add_tile(const Case& c, const Interval& queries, const Interval& keys, std:
   }
 }
 
-// The rows of a rank's shard, padding included.
+// Number of rows in a rank's shard, padding included.
 std::int64_t rows_of_rank(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
                           std::int64_t replicated, int ranks) {
   std::int64_t rows = 0;
@@ -121,7 +121,7 @@ Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   const RankBytes whole = rank_bytes_of(c, lengths);
   Traffic traffic = facts_of(c.comm).traffic(whole, c.cp_size);
   if (c.replicated > 0) {
-    // Every rank gathers the rows of all: shards before a pass, results behind it.
+    // Every rank gathers the rows of all ranks: the shards before a pass, and the results after it.
     const RankBytes shard = bytes_of_rank(c, lengths);
     traffic.forward += (c.cp_size - 1) * (shard.q + shard.kv + whole.out + whole.statistic);
     traffic.backward += (c.cp_size - 1) * (shard.out + whole.q + whole.kv);

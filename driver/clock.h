@@ -1,12 +1,13 @@
-// The driver's own time. Deadlines, intervals and durations of a run are in it.
+// The driver's own clock. Deadlines, intervals and durations of a run are measured with it.
 #pragma once
 
 #include <chrono>
 
 namespace cp_pool {
 
-// Steady, and it stands still while the driver is stopped (Ctrl-Z, SIGSTOP), so that no deadline passes and no duration
-// grows meanwhile. One thread reads it, which blocks SIGCONT (driver/pool/job_control.h); elsewhere it is steady_clock.
+// A steady clock that stands still while the driver is stopped (Ctrl-Z, SIGSTOP), so that no deadline passes and no
+// duration grows meanwhile. It may be read on one thread only, and that thread blocks SIGCONT during a run
+// (driver/pool/job_control.h); a process that does not block SIGCONT gets the times of steady_clock.
 class Clock {
   // NOLINTBEGIN(readability-identifier-naming): the standard's names
  public:
@@ -17,17 +18,19 @@ class Clock {
   static constexpr bool is_steady = true;
   // NOLINTEND(readability-identifier-naming)
 
-  // A SIGCONT that is pending, and has not been handled, means that the driver was stopped since the last call: that
-  // time is left out, if it is longer than kNoticed.
+  // Returns the time. If a SIGCONT is pending and more than kNoticed has passed since the last call, the driver was
+  // stopped in between, and the time since the last call is left out.
   static time_point now() noexcept;
 
-  // Leaves out the time since the last call of now().
+  // Leaves out the time since the last call of now(), however short.
   static void leave_out_since_last_now() noexcept;
 
-  // All that was left out so far.
+  // The sum of all time that was left out so far.
   static duration left_out() noexcept;
 
-  // How exactly the beginning of a stop is known that the driver could not foresee, if it calls now() twice as often.
+  // The shortest gap between two calls of now() that can be taken for a stop. While a run goes on, the driver calls
+  // now() at least every kNoticed / 2, so the beginning of a stop that it could not foresee (SIGSTOP) is known that
+  // exactly.
   static constexpr std::chrono::milliseconds kNoticed{200};
 };
 

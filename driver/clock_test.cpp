@@ -16,14 +16,14 @@ namespace {
 using namespace std::chrono_literals;
 using Steady = std::chrono::steady_clock;
 
-// Returns after that much time, as a process does that was stopped.
+// Busy-waits for `time` without reading Clock, as if the process had been stopped.
 void let_pass(Clock::duration time) {
   const auto end = Steady::now() + time;
   while (Steady::now() < end) {
   }
 }
 
-// As while a run goes on.
+// Blocks SIGCONT, as a run does.
 class BlockedContinue {
  public:
   BlockedContinue() {
@@ -74,7 +74,7 @@ TEST(Clock, LeavesOutALongSilenceThatEndedWithSigcont) {
 }
 
 TEST(Clock, ASigcontWithoutASilenceLeavesOutNothing) {
-  // A machine that has other things to do may make a silence of its own: then once more.
+  // A busy machine may itself cause a gap of kNoticed. Then the test is repeated.
   for (Clock::duration silence = Clock::kNoticed; silence >= Clock::kNoticed;) {
     const BlockedContinue blocked;
     const auto start = Steady::now();
@@ -100,7 +100,7 @@ TEST(Wakeup, ItsDeadlineIsThatMuchLater) {
         while (Clock::now() < deadline) co_await wakeup.wait_until(deadline);
       },
       asio::detached);
-  io.poll();  // it waits
+  io.poll();  // the coroutine now waits
   (void)Clock::now();
   let_pass(50ms);
   Clock::leave_out_since_last_now();

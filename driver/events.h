@@ -1,9 +1,9 @@
-// Everything that happens in a run, in one ordered stream. The JSONL file is this stream; terminal, JUnit and summary
-// are views of it: none of them sees anything else. What a line of the file holds is said in the fields() of its event
-// alone, in the order in which they are written.
+// Everything that happens in a run, as one ordered stream of events. The JSONL file is this stream. The terminal, JUnit
+// and the summary are views of the stream and see nothing else. The fields() of an event alone define what its line in
+// the JSONL file holds; they are written in that order.
 //
-// at_ms, where an event has it: when it happened, on the run's clock, since run_started. None in events of earlier
-// versions.
+// at_ms, where an event has it, is the time of the event in ms since run_started, on the run's clock. Files of earlier
+// versions do not have it.
 #pragma once
 
 #include <array>
@@ -32,10 +32,10 @@
 
 namespace cp_pool {
 
-// Which pool, of those of a world size and device.
+// Identifies a pool among all pools of its world size and device.
 struct PoolId {
   std::string key;     // "cpu/2": device and world size
-  int generation = 0;  // counts the pools started under this key, from 1
+  int generation = 0;  // number of the pool among those started under this key, from 1
 
   static constexpr auto fields() {
     return std::tuple{field("key", &PoolId::key, Presence::required),
@@ -44,17 +44,17 @@ struct PoolId {
 };
 
 struct RunStarted {
-  std::string title;  // of the matrices
+  std::string title;  // titles of the matrices
   std::string size;   // full | small
   std::string device;
-  int shared_gpus = 0;    // this machine's GPUs, if ranks of some cases will share them; else 0
-  std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
+  int shared_gpus = 0;    // number of this machine's GPUs if ranks of some cases will share them, else 0
+  std::size_t cases = 0;  // number of cases expanded and selected; the ledger must add up to it
   std::string version;
-  std::vector<std::string> ids;                            // of the cases, each once; empty for a stream
-  std::optional<std::string> baseline = std::nullopt;      // the file that times are compared with
-  std::optional<std::string> rerun_failed = std::nullopt;  // the command that reruns all that fails, if there is one
-  std::optional<std::uint64_t> seed = std::nullopt;        // of a search: its cases are decided while it goes on
-  std::chrono::system_clock::time_point started;           // set by the run itself; "ts" of its line
+  std::vector<std::string> ids;                            // IDs of the cases, each once; empty for a stream
+  std::optional<std::string> baseline = std::nullopt;      // file with the times that this run is compared with
+  std::optional<std::string> rerun_failed = std::nullopt;  // command that reruns all failures, if there is one
+  std::optional<std::uint64_t> seed = std::nullopt;        // seed of a search, whose cases are chosen while it runs
+  std::chrono::system_clock::time_point started;           // set by the run itself; "ts" in the JSONL line
 
   static constexpr const char* kName = "run_started";
   static constexpr auto fields() {
@@ -74,10 +74,10 @@ struct RunStarted {
 struct PoolSpawned {
   PoolId pool;
   int world_size = 0;
-  std::vector<int> pids;  // by rank
+  std::vector<int> pids;  // process IDs, by rank
   std::optional<double> at_ms = std::nullopt;
-  std::vector<int> slots = {};         // that it holds, by number; empty: slots are not counted
-  std::vector<std::string> gpus = {};  // that its ranks see, as CUDA_VISIBLE_DEVICES has them; empty: all
+  std::vector<int> slots = {};         // numbers of the slots that it holds; empty if slots are not counted
+  std::vector<std::string> gpus = {};  // GPUs that its ranks see, as in CUDA_VISIBLE_DEVICES; empty: all
 
   static constexpr const char* kName = "pool_spawned";
   static constexpr auto fields() {
@@ -123,17 +123,17 @@ inline std::string to_string(const PoolId& id) {
 
 // Why a pool was given up.
 enum class RetireReason {
-  finished,           // nothing left for it to do
-  start_failed,       // never ready: exit, timeout or a bad first line
-  timeout,            // a case, or the diagnosis of one, ran into the driver's deadline
-  crash,              // died during a case, or idle
-  died_after_result,  // died after its result was in
+  finished,           // no case was left for it
+  start_failed,       // it never got ready: an exit, a timeout or a bad first line
+  timeout,            // a case or its diagnosis exceeded the driver's deadline
+  crash,              // a rank died during a case or while the pool was idle
+  died_after_result,  // a rank died after the result was in
   unhealthy,          // a result with healthy:false
   protocol_break,     // a sentinel line that is not a valid message
-  stdin_broken,       // its stdin pipe broke or stayed full
+  stdin_broken,       // the pipe to rank 0's stdin broke or stayed full
   max_cases,          // --pool-max-cases
   hygiene,            // its memory, descriptors or threads grew past a limit
-  paused,             // its ranks were stopped (Ctrl-Z) while they started or ran a case, or do not answer since
+  paused,             // its ranks were stopped (Ctrl-Z) during the start or a case, or have not answered since
   interrupted,        // Ctrl-C
 };
 template <>
@@ -153,7 +153,7 @@ inline constexpr std::array<std::pair<RetireReason, std::string_view>, 12> kName
 constexpr std::string_view to_string(RetireReason reason) {
   return name_of(reason);
 }
-// Whether nothing was wrong with the pool.
+// Whether the pool ended without anything being wrong with it.
 constexpr bool is_expected(RetireReason reason) {
   return reason == RetireReason::finished || reason == RetireReason::interrupted || reason == RetireReason::max_cases ||
          reason == RetireReason::paused;
@@ -163,7 +163,7 @@ struct RankExit {
   int rank = 0;
   int pid = 0;
   std::string status;     // "exit 3", "signal 11 (SIGSEGV)", "signal 9 (SIGKILL), by the driver"
-  std::string host = {};  // another than the driver's
+  std::string host = {};  // the rank's host, if it is not the driver's
 
   static constexpr auto fields() {
     return std::tuple{
@@ -172,11 +172,12 @@ struct RankExit {
   }
 };
 
-struct Leftover {  // a process that could not be killed, or on another host not be proved to be gone
+// A process that could not be killed, or that runs on another host and could not be proved to be gone.
+struct Leftover {
   int pid = 0;
-  std::string state;  // /proc/PID/stat; by its lifeline "connected" or "silent"
+  std::string state;  // its state in /proc/PID/stat; on another host that of its lifeline, "connected" or "silent"
   std::string wchan;
-  std::string host = {};  // of a launched rank
+  std::string host = {};  // host of a rank that a launcher started
 
   static constexpr auto fields() {
     return std::tuple{
@@ -188,8 +189,8 @@ struct Leftover {  // a process that could not be killed, or on another host not
 struct PoolRetired {
   PoolId pool;
   RetireReason reason = RetireReason::finished;
-  std::string detail;  // one sentence
-  int cases = 0;       // it ran
+  std::string detail;  // one sentence that explains the reason
+  int cases = 0;       // number of cases that it ran
   std::vector<RankExit> exits;
   std::vector<Leftover> leftovers;
   std::optional<double> at_ms = std::nullopt;
@@ -207,13 +208,13 @@ struct PoolRetired {
 };
 
 struct CaseStarted {
-  std::size_t index = 0;  // in the expanded list
+  std::size_t index = 0;  // position in the expanded list of cases
   std::string id;
   std::int64_t seq = 0;
   PoolId pool;
   int attempt = 1;
   std::optional<std::size_t> number = std::nullopt;  // as in CaseFinished
-  std::optional<Case> c = std::nullopt;              // of a stream, whose cases are nowhere else if the driver dies
+  std::optional<Case> c = std::nullopt;              // only of a stream: no other file has its cases if the driver dies
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_started";
@@ -229,14 +230,14 @@ struct CaseStarted {
   }
 };
 
-// Where a rank of a running case stands, as its worker says.
+// Where a rank of a running case stands, according to its worker.
 struct RankStanding {
   int rank = 0;
-  bool silent = false;      // it does not answer
-  std::string phase;        // empty: its worker does not tell
-  double ms = 0;            // since it reached the phase
-  std::string operation;    // the communication that it waits in; empty: none
-  double operation_ms = 0;  // since it began
+  bool silent = false;      // the rank does not answer
+  std::string phase;        // empty if its worker does not tell
+  double ms = 0;            // time since the rank reached the phase
+  std::string operation;    // communication that the rank waits in; empty: none
+  double operation_ms = 0;  // time since the operation began
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankStanding::rank, Presence::required),
@@ -248,18 +249,18 @@ struct RankStanding {
   }
 };
 
-// A case that goes on: its phase is another one than was last told (at most one such event a second), it is slow, or
-// somebody has asked where its ranks stand.
+// A case is still running, and its phase has changed (at most one such event a second), it is slow, or somebody has
+// asked where its ranks stand.
 struct CaseProgress {
   std::size_t index = 0;
   std::string id;
   std::int64_t seq = 0;
   PoolId pool;
-  std::string phase;                     // that its worker reported last; empty: none
-  double running_ms = 0;                 // since it was sent
+  std::string phase;                     // last phase that its worker reported; empty: none
+  double running_ms = 0;                 // time since it was sent
   double timeout_ms = 0;                 // how long it may run
-  bool slow = false;                     // it has been running for --slow-after, or for twice, four times, .. as long
-  std::vector<RankStanding> ranks = {};  // if asked, those that could be asked
+  bool slow = false;                     // it has been running for --slow-after, or for 2, 4, 8, .. times as long
+  std::vector<RankStanding> ranks = {};  // if somebody has asked: the ranks that could be asked
 
   static constexpr const char* kName = "case_progress";
   static constexpr auto fields() {
@@ -275,17 +276,17 @@ struct CaseProgress {
   }
 };
 
-// The run is being stopped: running cases are cancelled, and pools end. It waits for the cases and pools that earlier
-// events have started.
+// The run is being stopped: running cases are cancelled, and pools end. The run waits for the cases and pools that
+// earlier events have started.
 struct RunStopping {
   enum class Reason {
     interrupted,     // Ctrl-C, SIGTERM or SIGHUP
-    killed,          // a second one: no grace for anybody
+    killed,          // a second signal: every process is killed at once
     global_timeout,  // --global-timeout
-    outdated,        // what the ranks run has changed (cp-pool watch)
+    outdated,        // the files that the ranks were started from have changed (cp-pool watch)
   };
   Reason reason = Reason::interrupted;
-  double limit_ms = 0;  // after which whatever still runs will have been killed
+  double limit_ms = 0;  // time after which every process that still runs will have been killed
 
   static constexpr const char* kName = "run_stopping";
   static constexpr auto fields() {
@@ -302,9 +303,10 @@ inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 4>
 
 struct StderrTail {
   int rank = 0;
-  std::string text;     // the last 4 KiB of this case, cleaned
-  bool fenced = true;   // false: the fence was missing, so lines of this case may be missing or foreign
-  std::string of = {};  // not of a rank (rank is -1): of this launcher, and of the ranks that write to it
+  std::string text;    // the last 4 KiB that it wrote in this case, cleaned
+  bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or lines of others present
+  // Name of the launcher if rank is -1: the text is of the launcher and of all ranks that write to its stderr.
+  std::string of = {};
 
   static constexpr auto fields() {
     return std::tuple{
@@ -315,11 +317,11 @@ struct StderrTail {
 
 // Why a search ran a case (driver/search/search.h).
 enum class SearchStep {
-  drawn,     // at random
+  drawn,     // it was drawn at random
   kept,      // an earlier search had found it
-  again,     // does it fail again?
-  smaller,   // does a simpler one fail in the same way?
-  smallest,  // of these the simplest that failed, once more
+  again,     // to see whether it fails again
+  smaller,   // it is simpler, to see whether it fails in the same way
+  smallest,  // it is the simplest that failed in the same way, run once more
 };
 template <>
 inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<SearchStep>{
@@ -329,27 +331,27 @@ inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<S
      {SearchStep::smaller, "smaller"},
      {SearchStep::smallest, "smallest"}}};
 
-// Whether the case, or one like it, is known to fail, and runs to learn more.
+// Whether the case was run to learn more about a known failure of it or of a case like it.
 constexpr bool is_try(std::optional<SearchStep> step) {
   return step == SearchStep::again || step == SearchStep::smaller || step == SearchStep::smallest;
 }
 
-// Whether reports show the smallest case in place of this one.
+// Whether reports show the smallest failing case instead of this one.
 constexpr bool is_shown_by_smallest(std::optional<SearchStep> step) {
   return is_try(step) && step != SearchStep::smallest;
 }
 
-// What came of a case the first time.
+// How the first run of a case ended.
 struct FirstRun {
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;
 };
 
-// What an override of cp-pool.toml expects of a case (docs/configuration.md).
+// The end that an override of cp-pool.toml expects of a case (docs/configuration.md).
 struct Expected {
-  CaseOutcome outcome = CaseOutcome::fail;  // fail: that it does not pass; skip: no worker gets it
+  CaseOutcome outcome = CaseOutcome::fail;  // fail: it is expected not to pass; skip: it is not sent to a worker
   std::string reason;
-  bool strict = false;  // with fail: a pass is then a failure of the run
+  bool strict = false;  // if it is expected to fail: a pass counts as a failure of the run
 
   bool operator==(const Expected&) const = default;
 
@@ -360,10 +362,10 @@ struct Expected {
   }
 };
 
-// What came of a case in a recorded run before (docs/records.md).
+// How a case ended in an earlier recorded run (docs/records.md).
 struct EarlierRun {
   std::string run;                             // the ID of the run
-  CaseOutcome outcome = CaseOutcome::not_run;  // of one that ran several times the worst
+  CaseOutcome outcome = CaseOutcome::not_run;  // the worst one if the case ran several times
   double duration_ms = 0;
 
   static constexpr auto fields() {
@@ -379,36 +381,38 @@ bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
 struct CaseFinished {
   std::size_t index = 0;
   std::string id;
-  std::optional<std::size_t> number = std::nullopt;  // the line of the stream that it is, if it is of one
-  int run = 1;                                       // of `runs` of this case in one run (--repeat): which it is
+  // Number of its line in a stream, or its place in the order of a search; else none.
+  std::optional<std::size_t> number = std::nullopt;
+  int run = 1;  // which of the `runs` runs of this case in one run (--repeat) it is, from 1
   int runs = 1;
-  std::optional<SearchStep> search = std::nullopt;  // none: the run is no search
-  // Of a case that an earlier run had run, too, in the report of both. No event has it.
+  std::optional<SearchStep> search = std::nullopt;  // why a search ran it; none if the run is no search
+  // How the case ended in the first of several runs that one report combines. No event has it.
   std::optional<FirstRun> first_run;
-  std::vector<EarlierRun> earlier = {};  // of this case, the oldest first, where a report asks for it
+  std::vector<EarlierRun> earlier = {};  // earlier runs of this case, the oldest first, if a report asks for them
   Case c;
   std::int64_t seq = 0;        // 0 if it was never sent
   std::optional<PoolId> pool;  // none if it was never sent
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::optional<Expected> expected = std::nullopt;  // none: that it passes
-  bool flaky = false;                               // it passed, and not on its first try (--retries)
+  std::optional<Expected> expected = std::nullopt;  // none: it is expected to pass
+  bool flaky = false;                               // it passed, but not on its first try (--retries)
   std::string reason;                               // empty for a pass
-  double duration_ms = 0;                           // line sent to outcome known
+  double duration_ms = 0;                           // from sending its line to knowing its outcome
   std::vector<protocol::RankResult> ranks;
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
-  int shared_gpus = 0;       // how many GPUs the ranks of its pool shared; 0: each rank had a device of its own
-  std::string backend_note;  // what of the case another backend computed, and why; mostly empty
-  // By which every bound of the checks was multiplied (--bound-factor, or the worker's own); none = 1.
+  int shared_gpus = 0;       // number of GPUs that the ranks of its pool shared; 0: each rank had a device of its own
+  std::string backend_note;  // which part of the case another backend computed, and why; mostly empty
+  // Factor of all bounds of the checks (--bound-factor, or the worker's own); none = 1.
   std::optional<double> bound_factor = std::nullopt;
-  // In a run that runs cases several times: of another run of a case, the ranks whose outputs have other bits than in
-  // the first. None: it is the first, did not pass, or nothing is known.
+  // The ranks whose outputs have other bits than in the first run of this case, in a run that runs cases several times.
+  // None if this is the first run, if it did not pass, or if the worker tells no hash of its outputs.
   std::optional<std::vector<int>> other_bits;
-  std::optional<PerfFigures> perf;       // of a pass in a run that takes times, and of a fail for its time
-  std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for one
+  // Of a pass in a run that takes times, and of a case that failed because it was slow.
+  std::optional<PerfFigures> perf;
+  std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for a diagnosis
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
   std::optional<double> at_ms = std::nullopt;
@@ -461,34 +465,35 @@ inline bool failed_as_expected(const CaseFinished& event) {
 inline bool passed_unexpectedly(const CaseFinished& event) {
   return is_to_fail(event.expected) && event.outcome == CaseOutcome::pass;
 }
-// Whether the run counts it as a failure: it was not expected to fail, or had to and did not.
+// Whether the run counts it as a failure: a failure that was not expected, or a pass of a case that was strictly
+// expected to fail.
 inline bool is_failure(const CaseFinished& event) {
   if (passed_unexpectedly(event)) return event.expected->strict;
   return is_failure(event.outcome) && !failed_as_expected(event);
 }
-// Whether a rerun of failures leaves it out.
+// Whether a rerun of failures leaves the case out.
 inline bool went_well(const CaseFinished& event) {
   return failed_as_expected(event) || (went_well(event.outcome) && !is_failure(event));
 }
 
-// A try of a case that is not the last (--retries): what would have been its end. A case_finished of the same index
-// follows.
+// A try of a case that will be tried again (--retries), described as if it were the last. A case_finished of the same
+// index follows.
 struct CaseTried : CaseFinished {
   static constexpr const char* kName = "case_tried";
 };
 
-// A failed case was run again after the run's last case, to learn why it had failed (--triage).
+// A failed case was run again after the run's last case, to learn why it failed (--triage).
 struct CaseReplayed {
-  std::size_t index = 0;  // of the case
+  std::size_t index = 0;  // index of the failed case
   std::string id;
-  int replay = 1;              // of this run: which it is
-  std::size_t before = 0;      // how many cases of its pool's history the fresh pool was sent before it
-  std::string first;           // the ID of the first of these; empty: there was none
-  std::optional<PoolId> pool;  // none: there was none
+  int replay = 1;              // number of this replay in the run, from 1
+  std::size_t before = 0;      // how many cases of the failed pool's history the fresh pool ran before it
+  std::string first;           // ID of the first of these cases; empty if there were none
+  std::optional<PoolId> pool;  // none if no pool ran it
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;      // empty for a pass
-  std::string machine;     // what the machine did to it, as a sentence; mostly empty
-  double duration_ms = 0;  // of the case itself
+  std::string machine;     // sign that the machine disturbed it, as a sentence; mostly empty
+  double duration_ms = 0;  // duration of the failed case alone
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_replayed";
@@ -507,7 +512,7 @@ struct CaseReplayed {
   }
 };
 
-// Why a case has failed, as replays tell.
+// Why a case failed, as its replays show.
 struct CaseVerdict {
   std::size_t index = 0;
   std::string id;
@@ -527,10 +532,11 @@ struct CaseVerdict {
   }
 };
 
-// The driver was stopped for a while (Ctrl-Z), and goes on. No time of the run has this time in it.
+// The driver was stopped for a while (Ctrl-Z) and goes on. No duration or deadline of the run includes that time.
 struct RunPaused {
   double paused_ms = 0;
-  bool ranks_stopped = false;  // with it; false: SIGSTOP and the like, which the driver cannot catch
+  // The ranks were stopped with it; false after SIGSTOP and the like, which the driver cannot catch.
+  bool ranks_stopped = false;
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "run_paused";
@@ -540,9 +546,9 @@ struct RunPaused {
   }
 };
 
-// An output of the run that its pools write cannot be written. The run goes on; once for each output.
+// An output that the pools write cannot be written. The run goes on. There is one such event for each output.
 struct OutputLost {
-  std::string output;   // the option: "--run-dir"
+  std::string output;   // option that asks for the output: "--run-dir"
   std::string message;  // one line that names the file and the cause
 
   static constexpr const char* kName = "output_lost";
@@ -551,12 +557,12 @@ struct OutputLost {
   }
 };
 
-// The process that an adapter's ranks are forked from is ready; or it is of no use, and ranks are started one by one.
+// The process that an adapter's ranks are forked from is ready, or it cannot be used and ranks are started one by one.
 struct ForkServerTold {
   bool ready = false;
   int pid = 0;
-  double start_ms = 0;  // until it said so
-  std::string reason;   // why it is of no use, as a sentence; empty if it is ready
+  double start_ms = 0;  // time until it was ready or given up
+  std::string reason;   // why it cannot be used, as a sentence; empty if it is ready
 
   static constexpr const char* kName = "fork_server";
   static constexpr auto fields() {
@@ -565,20 +571,20 @@ struct ForkServerTold {
   }
 };
 
-// A failure that a search has found, and what became of making it smaller.
+// A failure that a search has found, and the smallest case that it was reduced to.
 struct SearchFound {
   std::string id;   // the case that failed first
-  std::string how;  // what every case that fails in the same way has in common (driver/failure_kind.h)
+  std::string how;  // text that is equal for all failures of this kind (driver/failure_kind.h)
   CaseOutcome outcome = CaseOutcome::fail;
   bool kept = false;       // an earlier search had found it
-  std::string smallest;    // the ID of the last run of the smallest case that fails in the same way
-  Case c;                  // that case
-  std::size_t tries = 0;   // cases that were run to make it smaller
-  double ms = 0;           // that all of this took
-  std::size_t asked = 0;   // how often the smallest case was run ..
-  std::size_t failed = 0;  // .. and failed in the same way; fewer: it is flaky
+  std::string smallest;    // ID of the last run of the smallest case that fails in the same way
+  Case c;                  // the smallest case
+  std::size_t tries = 0;   // number of cases that were run to make it smaller
+  double ms = 0;           // time from finding the failure to this event
+  std::size_t asked = 0;   // number of runs of the smallest case
+  std::size_t failed = 0;  // how many of these failed in the same way; fewer than `asked`: the case is flaky
   std::string note;        // why it may not be the smallest, as a sentence; mostly empty
-  std::string command;     // that runs it alone
+  std::string command;     // command that runs the smallest case alone
 
   static constexpr const char* kName = "search_found";
   static constexpr auto fields() {
@@ -597,11 +603,11 @@ struct SearchFound {
   }
 };
 
-// A part of a case that no case had which was judged: the worker skipped all that had it.
+// A trait that no judged case had, because the worker skipped all cases that had it.
 struct NeverJudged {
   std::string what;
   std::size_t cases = 0;
-  std::string reason;  // of one of them
+  std::string reason;  // why the worker skipped one of them
 
   static constexpr auto fields() {
     return std::tuple{field("what", &NeverJudged::what, Presence::required), field("cases", &NeverJudged::cases),
@@ -609,7 +615,7 @@ struct NeverJudged {
   }
 };
 
-// How many of the cases that were judged had something.
+// How many of the judged cases had a trait or an edge.
 struct CasesWith {
   std::string what;
   std::size_t cases = 0;
@@ -619,21 +625,21 @@ struct CasesWith {
   }
 };
 
-// The end of a search: what it has tried. It comes before run_finished.
+// The end of a search, with a summary of what it tried. It comes before run_finished.
 struct SearchFinished {
-  std::string why;                        // it ended, as a sentence
-  std::size_t judged = 0;                 // of the cases that were drawn; skips do not count
-  std::size_t skipped = 0;                // likewise
-  std::size_t found = 0;                  // failures of different kinds
-  std::size_t repeated = 0;               // failures that were like one of these
-  double ms = 0;                          // that drawing took, without making failures smaller
-  std::vector<std::string> fixed;         // "comm=p2p", by --set
-  std::vector<CasesWith> tried;           // traits (cases/search/traits.h), of the cases that were judged
-  std::vector<CasesWith> edges;           // likewise (cases/search/edges.h)
-  std::vector<NeverJudged> never_judged;  // traits
-  std::size_t kept = 0;                   // cases that earlier searches had found, and that were run
-  std::vector<std::string> kept_passing;  // the IDs of those that pass now
-  std::string file;                       // that keeps what is found; empty: none
+  std::string why;                        // why the search ended, as a sentence
+  std::size_t judged = 0;                 // number of drawn cases that were judged; skipped cases do not count
+  std::size_t skipped = 0;                // number of drawn cases that the worker skipped
+  std::size_t found = 0;                  // number of kinds of failure
+  std::size_t repeated = 0;               // number of failures of a kind that had been found before
+  double ms = 0;                          // time spent on drawn cases, without that for making failures smaller
+  std::vector<std::string> fixed;         // values fixed by --set, such as "comm=p2p"
+  std::vector<CasesWith> tried;           // traits of the judged cases (cases/search/traits.h)
+  std::vector<CasesWith> edges;           // edges of the judged cases (cases/search/edges.h)
+  std::vector<NeverJudged> never_judged;  // traits that only skipped cases had
+  std::size_t kept = 0;                   // number of cases run because earlier searches had found them
+  std::vector<std::string> kept_passing;  // IDs of those that pass now
+  std::string file;                       // file that keeps what is found; empty: none
 
   static constexpr const char* kName = "search_finished";
   static constexpr auto fields() {
@@ -649,13 +655,13 @@ struct SearchFinished {
 };
 
 struct RunFinished {
-  OutcomeCounts counts{};  // the ledger
+  OutcomeCounts counts{};  // number of cases by outcome
   std::size_t expanded = 0;
-  std::size_t flaky = 0;              // of the passes: on a later try
-  std::size_t expected_failures = 0;  // of the failures
-  std::size_t unexpected_passes = 0;  // of the passes: the case was expected to fail
-  std::size_t strict_passes = 0;      // of these: failures of the run
-  std::size_t expected_skips = 0;     // of the skips: no worker was to get the case
+  std::size_t flaky = 0;              // passes on a later try
+  std::size_t expected_failures = 0;  // failures that were expected
+  std::size_t unexpected_passes = 0;  // passes of cases that were expected to fail
+  std::size_t strict_passes = 0;      // unexpected passes that count as failures of the run
+  std::size_t expected_skips = 0;     // skips of cases that were not to be sent to a worker
   double duration_ms = 0;
   double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
@@ -699,7 +705,7 @@ class Event : public AnyEvent {
   ~Event();
 };
 
-// A view of the stream. Called on one thread, in order.
+// A view of the stream. All calls come from one thread, in the order of the events.
 class EventSink {
  public:
   EventSink() = default;
@@ -707,7 +713,8 @@ class EventSink {
   EventSink& operator=(const EventSink&) = delete;
   virtual ~EventSink() = default;
   virtual void on_event(const Event& event) = 0;
-  // Now and then while a run goes on, whether anything happens or not (RunConfig::tick): for what shows time passing.
+  // Called every RunConfig::tick while a run goes on, whether anything happened or not, so that a view can show time
+  // passing.
   virtual void on_tick() {}
 };
 

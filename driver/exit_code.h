@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// The exit codes in order of precedence: the first that applies is used.
+// In order of precedence: the process ends with the first that applies.
 enum class ExitCode {
   interrupted = 130,
   internal_error = 70,
@@ -28,12 +28,13 @@ struct ExitCodeMeaning {
   std::string_view meaning;
 };
 
-// In the order of precedence. Help, man page and docs/command_line.md show this table.
+// All exit codes, in order of precedence. --help, the man page and docs/command_line.md show this table.
 std::span<const ExitCodeMeaning> exit_codes();
-// The table as it stands below every --help. Lines.
+// The table as lines of text, as it stands at the end of every --help.
 std::string exit_code_help();
 
-// The one that comes first in the table. A code that the table does not hold counts as an internal error.
+// Returns the one of the two that comes first in the table. A `code` that the table does not hold counts as an internal
+// error.
 int first_that_applies(int code, ExitCode other);
 
 }  // namespace cp_pool

@@ -11,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostBytes = 200;  // of a worker's text
+constexpr std::size_t kMostBytes = 200;  // length to which a worker's text is cut
 
 // "rank 1: wrote 0x7faa to 3" becomes "rank: wrote to".
 std::string without_numbers(std::string_view text) {
@@ -34,7 +34,7 @@ std::string without_numbers(std::string_view text) {
   return out.substr(begin, kMostBytes);
 }
 
-// The first tensor of which some rank's check failed. Each rank lists its tensors in the same order.
+// The first tensor that a check of any rank found wrong. Each rank lists its tensors in the same order.
 std::string first_wrong_tensor(const CaseFinished& event) {
   for (const Check& check : event.checks) {
     const bool wrong = std::ranges::any_of(
@@ -44,7 +44,7 @@ std::string first_wrong_tensor(const CaseFinished& event) {
   return {};
 }
 
-// "; the last phase was forward" and the like, which follow the deadline; empty if there is none.
+// The part of the reason that follows the deadline, such as "the last phase was forward"; empty if there is none.
 std::string_view place_of_timeout(std::string_view reason) {
   const std::size_t at = reason.find("; ");
   return at == std::string_view::npos ? "" : reason.substr(at + 2);

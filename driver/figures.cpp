@@ -22,14 +22,14 @@ bool can_be(double figure) {
   return std::isfinite(figure) && figure >= 0;
 }
 
-// The figure that shows a check to be wrong, in words; empty if none does, and for a check without figures.
+// The figure that shows the check to be wrong, in words. Empty if none does, and for a check without figures.
 std::string fault_of(const Check& check) {
   if (!check.measured) return {};
   for (const auto& [name, value] :
        {std::pair{"error", check.error}, {"bound", check.bound}, {"max_abs", check.max_abs}, {"rms", check.rms}}) {
     if (!can_be(value)) return fmt::format("{} {:.3g}", name, value);
   }
-  // All digits: an error a little above its bound would else look like one within it.
+  // All digits are shown. Rounded, an error just above its bound would look as if it were within the bound.
   return check.error > check.bound ? fmt::format("error {} > bound {}", check.error, check.bound) : std::string{};
 }
 

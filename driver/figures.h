@@ -1,4 +1,4 @@
-// Judges the figures of a worker's checks independently of the worker's own verdict.
+// Judges the figures in a worker's checks independently of the worker's own verdict.
 #pragma once
 
 #include <optional>
@@ -9,29 +9,31 @@
 
 namespace cp_pool {
 
-// error / bound of the worst row; above 1 the tensor is wrong. None where there is no such ratio: without figures, for
-// a NaN, for a bound that is infinite or negative. Never NaN; infinite for an error where the bound is 0.
+// Returns error / bound of the worst row; above 1 the tensor is wrong. nullopt if there is no such ratio: without
+// figures, for a NaN or negative error, and for a bound that is NaN, infinite or negative. Never NaN; infinite if the
+// bound is 0 and the error is not.
 std::optional<double> error_over_bound(const Check& check);
 
-// The ratio as reports show it: "0.43"; "-" if there is none.
+// Returns the ratio as reports show it: "0.43"; "-" if there is none.
 std::string ratio_text(const Check& check);
 
-// What in a result is not of this group or case: ranks that it does not have, one twice, "cancelled" though nothing
-// was; empty: nothing.
+// Returns what in a result cannot be true of this worker group or case: a rank that does not exist, a rank that is
+// listed twice, or "cancelled" though nothing was cancelled. Empty if nothing is wrong.
 std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled);
 
-// Why a result "pass" of world_size ranks is none by its own account: a sentence that names rank, tensor and figures;
-// empty if nothing speaks against it. figures_promised: the worker lists `figures` in its capabilities, so that it owes
-// figures of every rank and in every check.
+// Returns why a result "pass" of world_size ranks contradicts itself: a sentence that names rank, tensor and figures.
+// Empty if it does not. figures_promised: the worker's capabilities have `figures`, so it has to give figures for every
+// rank and in every check.
 std::string refutation_of_pass(const protocol::ResultEvent& result, int world_size, bool figures_promised);
 
-// Marks the checks as wrong that the worker calls ok and whose figures say otherwise.
+// Marks as wrong all checks that the worker calls ok although their figures say otherwise.
 void correct_checks(protocol::ResultEvent& result);
 
-// A pass that rests on the worker's word alone: some rank gave no check with error and bound.
+// Whether the event is a pass that only the worker's word confirms: at least one rank gave no check with error and
+// bound.
 bool is_unverified_by_figures(const CaseFinished& event);
 
-// The words for it in every report.
+// The words of every report for such a pass.
 inline constexpr const char* kUnverifiedByFigures = "unverified by figures";
 
 }  // namespace cp_pool

@@ -41,7 +41,7 @@ ResultEvent good_pass() {
 struct Flaw {
   const char* name;
   void (*add)(ResultEvent& result);
-  const char* reason;  // part of it
+  const char* reason;  // part of the expected reason
 };
 // NOLINTNEXTLINE(readability-identifier-naming): found by its name
 void PrintTo(const Flaw& flaw, std::ostream* out) {
@@ -99,7 +99,7 @@ TEST(Figures, ThatWerePromisedAreOwedInEveryCheck) {
   EXPECT_THAT(refutation_of_pass(result, kRanks, true), HasSubstr("without error and bound of dk of rank 2"));
 }
 
-TEST(Figures, ThatAreZeroSpeakAgainstNothing) {  // a rank without rows of a tensor
+TEST(Figures, ThatAreZeroSpeakAgainstNothing) {  // as for a rank that has no rows of a tensor
   ResultEvent result = good_pass();
   for (Check& check : result.checks) check.error = check.bound = 0;
   EXPECT_THAT(refutation_of_pass(result, kRanks, true), IsEmpty());

@@ -1,4 +1,4 @@
-// The books of a run: every case ends in exactly one outcome, or the run says that its books are wrong.
+// The books of a run: every case has to end in exactly one outcome, else the run reports that its books are wrong.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,28 @@
 
 namespace cp_pool {
 
-// What of a run beside its failures is no success.
+// What besides failures makes a run unsuccessful.
 struct Demands {
-  bool no_skip = false;      // a case that was skipped, and was not to be: nobody judged it
-  bool some_judged = false;  // that every case was skipped
-  bool flaky_fails = false;  // a case that passed on a later try: it is then a failure
+  bool no_skip = false;      // a skip that was not expected counts as a case that nobody judged
+  bool some_judged = false;  // at least one case must be judged: a run that skipped every case is unsuccessful
+  bool flaky_fails = false;  // a pass on a later try counts as a failure
 };
 
 class Ledger {
  public:
-  // A case that has to end in an outcome; returns its index.
+  // Adds a case, which has to end in an outcome. Returns its index.
   std::size_t expect();
   void record(std::size_t index, CaseOutcome outcome, bool flaky = false);
-  // Of a case that is recorded: what was expected of it.
+  // Counts whether a case that was recorded ended as expected.
   void note_expected(const CaseFinished& finished);
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
   [[nodiscard]] std::size_t count(CaseOutcome outcome) const;
-  // Counts and exit code; interrupted as given.
+  // Returns run_finished with counts and exit code, and with `interrupted` as given.
   [[nodiscard]] RunFinished close(bool interrupted, const Demands& demands = {}) const;
 
  private:
-  std::vector<int> outcomes_;  // how many each case has got
+  std::vector<int> outcomes_;  // number of outcomes that each case has got
   OutcomeCounts counts_{};
   std::size_t flaky_ = 0;
   std::size_t expected_failures_ = 0;
@@ -40,14 +40,15 @@ class Ledger {
   bool unknown_case_ = false;
 };
 
-// The first that applies: interrupted, internal_error for wrong books, failed for a failure that was not expected, a
-// case that had to fail and did not, or one that was not run (and for what the demands say), infra (likewise), ok.
+// Returns the first that applies: interrupted; internal_error if the books are wrong; failed for an unexpected failure,
+// for an unexpected pass that is strict, for a case that was not run, and for a flaky pass if demands.flaky_fails;
+// infra for a case that was not judged, and for skips as demands.no_skip and demands.some_judged say; ok.
 int exit_code(const RunFinished& finished, const Demands& demands);
 
-// Skips that cp-pool.toml does not ask for.
+// Number of skips that cp-pool.toml does not ask for.
 std::size_t unexpected_skips(const RunFinished& finished);
 
-// Whether there were cases, and every one was skipped.
+// Whether there were cases and every one was skipped.
 bool all_skipped(const RunFinished& finished);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Whether the runs of a case gave the same bits (cp-pool run --repeat).
+// Compares the output bits of several runs of a case (cp-pool run --repeat).
 #pragma once
 
 #include <map>
@@ -10,17 +10,18 @@
 
 namespace cp_pool {
 
-// promises_bits (cases/backend_facts.h) on the pool that ran it.
+// Whether the backend promises the same bits in every run of the case on the pool that ran it (cases/backend_facts.h).
 bool promises_bits(const CaseFinished& event);
 
 class OutputBits {
  public:
-  // The ranks whose outputs have other bits than in the first run of this ID; nullopt: this is the first, or a rank
-  // gives no hash of its outputs.
+  // Returns the ranks whose outputs have other bits than in the first run of this ID. nullopt if this is the first run,
+  // or if a rank gives no hash of its outputs.
   std::optional<std::vector<int>> other_ranks(const CaseFinished& event);
 
  private:
-  std::map<std::string, std::map<int, std::string>> first_;  // by ID, then rank: a worker may list them in any order
+  // Hashes of the first run by ID and rank; a worker may list ranks in any order.
+  std::map<std::string, std::map<int, std::string>> first_;
 };
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Rates and efficiency of a step, from its times and its case.
+// Rates and efficiency of a step, worked out from its times and its case.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace cp_pool {
 
 struct PerfFigures {
   protocol::PerfResult measured;
-  double tflops = 0;                  // 1e12 floating point operations of a rank per second: visible pairs alone
-  std::int64_t bytes_sent = 0;        // in a step, by the rank that sends most
-  double gbytes_per_s = 0;            // 1e9 of them per second
-  std::optional<double> efficiency;   // one rank's time / (ranks * ms); none without one rank's time
-  std::optional<double> baseline_ms;  // ms of the same problem in the run that this one is compared with
+  double tflops = 0;            // 1e12 floating point operations per second of one rank, counting visible pairs only
+  std::int64_t bytes_sent = 0;  // in one step, by the rank that sends most
+  double gbytes_per_s = 0;      // bytes_sent in 1e9 bytes per second
+  std::optional<double> efficiency;   // one_rank_ms / (ranks * ms); none if one_rank_ms was not measured
+  std::optional<double> baseline_ms;  // ms() of the same problem in the run that this one is compared with
 
-  // Median over the timed steps of the slowest rank's time.
+  // Median over the timed steps of the time of the slowest rank.
   [[nodiscard]] double ms() const { return measured.step_ms.median; }
   [[nodiscard]] std::optional<double> ratio() const;  // ms / baseline_ms
 
@@ -41,11 +41,11 @@ struct PerfFigures {
                       field("ranks", [](auto& of) -> auto& { return of.measured.ranks; })};
   }
 };
-// As those of protocol/messages.h.
+// Like the overloads in worker/protocol/messages.h.
 void expect_valid(const PerfFigures& figures);
 
-// Operations are those that `cp-pool explain` names (case_shape.h); so are the bytes where the worker did not count
-// them.
+// Counts the operations that `cp-pool explain` names (case_shape.h). Bytes are those that the worker counted, or those
+// that `cp-pool explain` names if it did not count them.
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured);
 
 }  // namespace cp_pool

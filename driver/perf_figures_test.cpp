@@ -46,7 +46,7 @@ TEST(PerfFigures, HaveTheBytesThatTheWorkerCounted) {
 }
 
 TEST(PerfFigures, ExpectTheBytesThatAWorkerDoesNotCount) {
-  // K and V of 8 tokens forward; the other rank's gradients of them back in fp32.
+  // Forward: K and V of 8 tokens. Backward: the other rank's gradients of them, in fp32.
   constexpr std::int64_t kNumbers = 2 * 8 * 4 * 16;
   const PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
   EXPECT_EQ(figures.bytes_sent, kNumbers * 2 + kNumbers * 4);

@@ -1,5 +1,5 @@
-// Which cases share expected results: a pool keeps those that it has computed (cp_core/verify/expected_cache.h), so
-// that such cases are better run by one pool, one after another.
+// Which cases share expected results. A pool keeps those that it has computed (cp_core/verify/expected_cache.h), so
+// such cases are better run by one pool, one after another.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace cp_pool {
 
-// The same text for cases of one suite, model and dtype, most of which differ in layout and communication alone.
+// Returns the same text for all cases of one suite, model and dtype. Most of these differ in layout and communication
+// type alone.
 inline std::string problem_group(const Case& c) {
   return c.suite + '/' + c.model + '/' + std::string(to_string(c.dtype));
 }

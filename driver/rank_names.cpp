@@ -13,7 +13,7 @@ std::string name_ranks(std::vector<int> ranks) {
   for (std::size_t first = 0; first < ranks.size();) {
     std::size_t last = first;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last == first + 1) last = first;  // two are named each
+    if (last == first + 1) last = first;  // two in a row are listed one by one
     out += fmt::format("{}{}", first == 0 ? " " : ", ", ranks[first]);
     if (last > first) out += fmt::format("-{}", ranks[last]);
     first = last + 1;

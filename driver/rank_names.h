@@ -1,4 +1,4 @@
-// Ranks in a sentence.
+// Writes lists of ranks for messages.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// "rank 3", "ranks 0, 1", "ranks 0-6, 9": in the order of their numbers.
+// Returns "rank 3", "ranks 0, 1", "ranks 0-6, 9" and the like, in ascending order.
 std::string name_ranks(std::vector<int> ranks);
 
 }  // namespace cp_pool

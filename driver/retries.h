@@ -8,11 +8,12 @@
 namespace cp_pool {
 
 struct Retries {
-  int most = 0;  // of a case
-  // Never fail unless it is named: a wrong answer is one, however often it comes.
+  int most = 0;  // retries of one case
+  // Outcomes that are retried. `fail` is among them only if the user names it: one wrong answer is enough, however
+  // often others are right.
   std::set<CaseOutcome> on{CaseOutcome::crash, CaseOutcome::timeout, CaseOutcome::infra, CaseOutcome::error};
 
-  // made: how many the case has had.
+  // made: number of retries that the case has had.
   [[nodiscard]] bool allow(CaseOutcome outcome, int made) const { return made < most && on.contains(outcome); }
 };
 

@@ -1,4 +1,4 @@
-// Runs a list of cases on warm pools. All of the driver's work behind the command line.
+// Runs cases on warm pools: all of the driver's work behind the command line.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,14 @@
 
 namespace cp_pool {
 
-// What the ranks of a case are started with, where it is not what RunConfig says (docs/configuration.md).
+// What the ranks of one case are started with, where it differs from RunConfig (docs/configuration.md).
 struct OwnRanks {
-  std::vector<std::string> worker_command = {};  // empty: that of the run
-  std::vector<std::string> fork_server = {};     // of this command, as in RunConfig
-  bool start_timeout_grows = false;              // likewise
-  std::vector<std::string> environment = {};     // "NAME=VALUE", sorted; beside what they have
-  int slots = 0;                                 // that their pool holds; 0 = one a rank
+  std::vector<std::string> worker_command = {};  // empty: RunConfig::worker_command
+  std::vector<std::string> fork_server = {};     // that belongs to this worker_command, as in RunConfig
+  bool start_timeout_grows = false;              // for this worker_command, as in RunConfig
+  // "NAME=VALUE", sorted; set in addition to the environment of the run's ranks.
+  std::vector<std::string> environment = {};
+  int slots = 0;  // number of slots that the pool holds; 0 = one for each rank
 
   auto operator<=>(const OwnRanks&) const = default;
 
@@ -45,16 +46,17 @@ struct NamedCase {
   std::string id;
   Case c;
   std::string rerun;                                 // the exact command that reruns this case alone
-  std::optional<double> baseline_ms = std::nullopt;  // of a step, in the run that this one is compared with
-  int run = 1;                                       // of `runs` of this case: which it is (--repeat)
+  std::optional<double> baseline_ms = std::nullopt;  // median step time in the run that this one is compared with
+  int run = 1;                                       // which of the `runs` runs of this case it is, from 1 (--repeat)
   int runs = 1;
-  // The line of the stream that it is, if it is of one; of a search, how many cases began before it, and one.
+  // The number of its line in a stream; in a search, its place in the order in which cases begin, from 1.
   std::optional<std::size_t> number = std::nullopt;
   std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
-  bool replay = false;  // of a failure: its worker looks for no cause, and writes neither dump nor trace
-  std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // its own deadline; none = RunConfig::timeout
-  std::optional<int> retries = std::nullopt;                        // likewise: RunConfig::retries.most
-  std::optional<Expected> expected = std::nullopt;  // as in CaseFinished; what is to be skipped gets no worker
+  bool replay = false;  // it replays a failure: its worker writes no diagnosis, dump or trace
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // none = RunConfig::timeout
+  std::optional<int> retries = std::nullopt;                        // none = RunConfig::retries.most
+  // As in CaseFinished; a case that is to be skipped is not sent to a worker.
+  std::optional<Expected> expected = std::nullopt;
   std::optional<OwnRanks> ranks = std::nullopt;
 };
 
@@ -66,118 +68,124 @@ struct HygieneLimits {
 };
 
 struct RunConfig {
-  std::vector<std::string> worker_command;  // argv; the binary is looked up like execvp does
-  Launcher launcher = {};                   // that starts the ranks
-  // The hosts of the allocation that the launcher works in, with their slots; empty: one host, or not known.
+  std::vector<std::string> worker_command;  // argv; the program is looked up in PATH as execvp does
+  Launcher launcher = {};                   // starts the ranks
+  // The hosts of the launcher's allocation, with their slots; empty: there is one host, or the hosts are not known.
   std::vector<HostShare> hosts = {};
-  // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started by itself.
+  // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started on its own.
   std::vector<std::string> fork_server = {};
-  std::chrono::milliseconds fork_patience{10000};  // for its answer when a rank is wanted
-  // Of the ranks; none: those of this process.
+  std::chrono::milliseconds fork_patience{10000};  // how long it may take to answer a request for a rank
+  // Working directory and environment of the ranks; none: those of this process.
   std::optional<Surroundings> surroundings = {};
   std::string device = "cpu";
-  bool share_gpus = true;                           // ranks may share a GPU where there are fewer than ranks
-  std::chrono::milliseconds timeout{90000};         // per case, from the line sent
-  std::chrono::milliseconds start_timeout{60000};   // spawn to ready
-  bool start_timeout_grows = false;                 // with ranks a core (start_timeout_of)
-  std::chrono::milliseconds diagnosis_grace{2000};  // beyond a diagnosis' own time: to free ranks, connect them anew
-  std::chrono::milliseconds stack_wait{500};        // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
-  std::chrono::milliseconds grace{5000};            // SIGTERM to SIGKILL; shutdown request to SIGTERM
-  std::chrono::milliseconds global_timeout{0};      // of the whole run; 0 = none
-  std::chrono::milliseconds slow_after{10000};      // a case that runs for longer is told of (CaseProgress); 0 = none
+  bool share_gpus = true;                          // ranks may share a GPU if there are fewer GPUs than ranks
+  std::chrono::milliseconds timeout{90000};        // of a case, from sending its line
+  std::chrono::milliseconds start_timeout{60000};  // of a pool, from spawning its ranks until it is ready
+  bool start_timeout_grows = false;                // with the number of ranks per core (start_timeout_of)
+  // Added to diagnosis_time, so that a worker can free and reconnect its ranks.
+  std::chrono::milliseconds diagnosis_grace{2000};
+  std::chrono::milliseconds stack_wait{500};    // after a timeout: from SIGUSR2 (write your stack) to SIGTERM
+  std::chrono::milliseconds grace{5000};        // from SIGTERM to SIGKILL, and from the shutdown request to SIGTERM
+  std::chrono::milliseconds global_timeout{0};  // for the whole run; 0 = none
+  // A case that runs for longer is reported as slow (CaseProgress); 0 = never.
+  std::chrono::milliseconds slow_after{10000};
   int max_consecutive_timeouts = 3;
-  int max_failed_starts = 3;  // running, of one pool: then its cases cannot be judged
-  int pool_max_cases = 0;     // 0 = never
-  int max_failures = 0;       // so many failures make the remaining cases not_run; 0 = no limit
-  bool triage = false;        // run failures again afterwards, to learn why they failed
+  int max_failed_starts = 3;  // in a row, of the pools of one key; then its cases become infra
+  int pool_max_cases = 0;     // a pool that has run so many is retired; 0 = never
+  int max_failures = 0;       // after so many failures the remaining cases are not_run; 0 = no limit
+  bool triage = false;        // replay failures after the last case, to learn why they failed
   TriageLimits triage_limits;
-  std::optional<std::filesystem::path> capsules;  // a folder for each failure in it; none = not kept
-  Retries retries;                                // of a case that did not pass
-  bool flaky_fails = false;            // a case that passed on a later try makes the exit code that of a failure
-  bool compare_runs = false;           // a pass with other output bits than the first of its ID is a failure
-  bool no_skip = false;                // a skip makes the exit code that of a case that nobody judged
-  bool expect_judged = false;          // the same if every case was skipped
-  std::optional<double> bound_factor;  // by which the worker multiplies every bound; none = 1
-  std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
-  std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
-  bool reference_cache = true;                    // likewise
-  std::optional<protocol::PerfRequest> perf;      // take times of every case that passes
-  bool diagnosis = true;                          // ask workers that can tell why a case failed
-  std::chrono::milliseconds diagnosis_time{0};    // that it may take; 0 = as the timeout has it (diagnosis_time_of)
-  std::optional<double> max_ratio;                // a pass that took more than so many baseline_ms is a failure
+  std::optional<std::filesystem::path> capsules;  // folder that gets a folder for each failure; none = none are written
+  Retries retries;                                // of cases that did not pass
+  bool flaky_fails = false;                       // a pass on a later try gives the exit code of a failure
+  bool compare_runs = false;   // a pass whose outputs have other bits than the first pass of its ID is a failure
+  bool no_skip = false;        // a skip gives the exit code of a case that nobody judged
+  bool expect_judged = false;  // if every case is skipped, the run has that exit code, too
+  std::optional<double> bound_factor;             // the worker multiplies every bound by it; none = 1
+  std::optional<std::filesystem::path> run_dir;   // folder for the full stderr and stdout of each pool; none = not kept
+  std::optional<std::filesystem::path> dump_dir;  // sent to the worker with each case; none = no dumps
+  bool reference_cache = true;                    // sent to the worker with each case
+  std::optional<protocol::PerfRequest> perf;      // how to time every case that passes; none = no times
+  bool diagnosis = true;                          // ask workers that offer it why a case failed
+  std::chrono::milliseconds diagnosis_time{0};    // how long that may take; 0 = as `timeout` allows (diagnosis_time_of)
+  std::optional<double> max_ratio;                // a pass that took more than max_ratio * baseline_ms is a failure
   HygieneLimits hygiene;
-  std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
-  // Ranks that may work at the same time, over all pools (driver/fleet/scheduler.h; a larger pool counts as this many).
-  // 0 = a slot for each of `gpus`; without any, the CPU's cores for device cpu, and one pool at a time for any other.
+  std::chrono::milliseconds tick{1000};  // interval of EventSink::on_tick; 0 = never called
+  // How many ranks may work at the same time, over all pools (driver/fleet/scheduler.h; a larger pool counts as this
+  // many). 0 = one for each of `gpus`; if `gpus` is empty, the number of CPU cores for device cpu, and one pool at a
+  // time for any other device.
   int slots = 0;
   bool spare = false;  // FleetSettings::spare
-  // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them: where there is a slot for each, a pool sees those of
-  // its slots, else every pool sees all. Empty: those that are visible, all to every pool.
+  // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. If there is a slot for each, a pool sees the GPUs of
+  // its slots, else every pool sees all of them. Empty: every pool sees all visible GPUs.
   std::vector<std::string> gpus = {};
-  // Asked ten times a second while cases run: whether what the ranks were started from is no longer what there is. Then
-  // the run is stopped as by SIGINT, but counts as not interrupted. Empty: nobody asks. It must not throw.
+  // Called ten times a second while cases run. Returns whether the files that the ranks were started from have changed.
+  // Then the run is stopped as by SIGINT, but does not count as interrupted. Empty: never called. It must not throw.
   std::function<bool()> outdated = nullptr;
-  // Asked after each tick: how often somebody has wanted to know so far where the ranks of running cases stand. Where
-  // the number has grown, their workers are asked, and each answer is an event (CaseProgress::ranks). Empty: nobody
-  // asks.
+  // Called after each tick. Returns how often somebody has asked so far where the ranks of running cases stand. When
+  // the number has grown, the workers are asked, and each answer becomes an event (CaseProgress::ranks). Empty: never
+  // called.
   std::function<std::uint64_t()> status_requests = nullptr;
 };
 
-// What ranks of the case are started with.
+// Returns `config` with the values that `ranks` sets for one case in their place.
 RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks);
 inline Retries retries_of(const NamedCase& named, const RunConfig& config) {
   return {.most = named.retries.value_or(config.retries.most), .on = config.retries.on};
 }
 
-// How long a pool of `ranks` may take to get ready. Ranks that share a core get ready one after another where they
-// import a large library each, so a deadline that grows is multiplied by ranks / cores.
+// How long a pool of `ranks` may take to get ready. If every rank imports a large library, ranks that share a core get
+// ready one after another; so a deadline that grows is multiplied by ranks / cores, where that is more than 1.
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
 
-// How long the diagnosis of a fail may take: what the config says, else 5 s, or 20 % of the time of a case if that is
+// How long the diagnosis of a fail may take: config.diagnosis_time, else 5 s, or 20 % of config.timeout if that is
 // less.
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
 
-// What of the run is no success beside its failures.
+// What besides failures makes the run unsuccessful.
 inline Demands demands_of(const RunConfig& config) {
   return {.no_skip = config.no_skip, .some_judged = config.expect_judged, .flaky_fails = config.flaky_fails};
 }
 
 struct RunResult {
   RunFinished finished;        // also the last event
-  bool input_was_cut = false;  // a stream of cases was not read to its end: the run was stopped
-  std::string input_error;     // why it could not be read to its end, as a sentence; mostly empty
+  bool input_was_cut = false;  // a stream of cases was not read to its end because the run was stopped
+  std::string input_error;     // why the stream could not be read to its end, as a sentence; mostly empty
 };
 
-// Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every
-// child of the process is theirs. They emit every event of the run, run_started first and run_finished last, and never
-// throw for anything that a worker does: SIGINT, SIGTERM and SIGHUP stop the run, first cleanly, then at once. What a
-// sink throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process
-// cannot be set up.
+// run_cases, run_stream and run_source must be called on the main thread, because parent-death signals follow the
+// spawning thread. While one of them runs, it reaps every child of the process. Each emits every event of the run,
+// run_started first and run_finished last, and throws for nothing that a worker does. SIGINT, SIGTERM and SIGHUP stop
+// the run: the first one cleanly, a second one at once. An exception of a sink ends the run, leaves no process behind,
+// and is rethrown. They throw std::system_error if the process cannot be set up.
 
-// Pools work side by side as far as the slots let them, several of one world size too. Cases of a world size begin in
-// list order, but for those that stay with a pool that has computed what they share (driver/fleet/case_queue.h).
+// Pools work side by side as far as the slots allow, several of one world size too. Cases of a world size begin in list
+// order, except that a case may be brought forward to a pool that has already computed what it needs
+// (driver/fleet/case_queue.h).
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink);
 
-// Reads one line of a stream and gives its case, or nullopt for a line to pass over (an empty one, or one whose error
-// the function has shown itself). Called in order, each time when there is room for a case.
+// Returns the case of one line of a stream. Returns nullopt for a line to pass over: an empty one, or one whose error
+// the function has reported itself. Called for the lines in order, each when there is room for a case.
 using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& line)>;
 
-// Runs the cases of fd (a pipe, terminal, file or socket; not closed here) as they arrive, `jobs` of them at once,
-// until its end; pools stay warm between them. They begin in their order. header.cases is not known and stays as it is;
-// run_finished counts what was read. Throws CaseError, after that, if the end was an error of reading.
+// Runs the cases of fd (a pipe, terminal, file or socket; not closed here) as they arrive, up to `jobs` of them at
+// once, until the end of the input. Pools stay warm between cases, which begin in their order. header.cases is not
+// known in advance and is left as it is; run_finished counts the cases that were read. If reading failed, throws
+// CaseError after run_finished.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink, int jobs = 1);
 
-// Which cases may begin beside those that run: one of each number of ranks, and as many ranks as may work at once.
+// Which cases may begin beside those that run: at most one case of each number of ranks runs at a time, and no more
+// ranks than may work at once.
 class Room {
  public:
   explicit Room(int ranks) : all_(ranks), free_(ranks) {}
 
-  // Whether a case of so many ranks runs.
+  // Whether a case of so many ranks is running.
   [[nodiscard]] bool is_taken(int ranks) const { return taken_.contains(ranks); }
-  // Whether one could begin. More ranks than there may be count as all of them.
+  // Whether a case of so many ranks could begin. A number above the limit counts as the limit.
   [[nodiscard]] bool has(int ranks) const { return !is_taken(ranks) && std::min(ranks, all_) <= free_; }
 
   void take(int ranks) {
@@ -195,7 +203,7 @@ class Room {
   std::set<int> taken_;
 };
 
-// Cases of which each is decided when it can begin, by what came of those before.
+// A source of cases that chooses each case when it can begin, knowing how earlier ones ended.
 class CaseSource {
  public:
   CaseSource() = default;
@@ -203,18 +211,19 @@ class CaseSource {
   CaseSource& operator=(const CaseSource&) = delete;
   virtual ~CaseSource() = default;
 
-  // The next case, for which there has to be room; nullopt: none before one that runs has ended, and if none runs,
-  // none at all.
+  // Returns the next case, which must fit into `room`. nullopt: there is none until a running case ends; if no case is
+  // running, there are no more cases.
   virtual std::optional<NamedCase> next(const Room& room) = 0;
-  // A case has ended; its event was emitted. Returns events to emit behind it.
+  // Called when a case has ended and its event was emitted. Returns events to emit after it.
   virtual std::vector<Event> ended(const CaseFinished& finished) = 0;
-  // The run is stopped, and next() is not called again. What still ends says nothing about the cases.
+  // Called when the run is stopped. next() is not called again, and cases that end from now on say nothing about
+  // themselves.
   virtual void abandoned() = 0;
-  // Nothing runs any more, and next() is not called again. Returns the last events before run_finished.
+  // Called when no case is running any more; next() is not called again. Returns the last events before run_finished.
   virtual std::vector<Event> end() = 0;
 };
 
-// Runs the cases of the source, on pools that stay warm, until it has no more, or the run is stopped.
+// Runs the cases of the source on pools that stay warm, until it has no more or the run is stopped.
 RunResult run_source(CaseSource& source, const RunConfig& config, const RunStarted& header, EventSink& sink);
 
 }  // namespace cp_pool

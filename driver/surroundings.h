@@ -1,4 +1,4 @@
-// Where a process runs, and what it sees of its user's environment.
+// A process's working directory and environment.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 namespace cp_pool {
 
 struct Surroundings {
-  std::filesystem::path folder;                                  // its working directory
-  std::vector<std::pair<std::string, std::string>> environment;  // all of it
+  std::filesystem::path folder;                                  // working directory
+  std::vector<std::pair<std::string, std::string>> environment;  // all variables
 
   bool operator==(const Surroundings&) const = default;
 };

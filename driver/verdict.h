@@ -1,4 +1,4 @@
-// What reruns of a failure have told of its kind (driver/triage/).
+// The kind of a failure, as replays of it show (driver/triage/).
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ namespace cp_pool {
 
 enum class VerdictKind {
   real,         // it fails alone on a fresh pool
-  state_leak,   // it fails after one other case, the culprit
-  warm_only,    // it fails after several cases of its pool, and after no single one
-  flaky,        // it fails now and then
+  state_leak,   // it fails after one other case (the culprit) on the same pool
+  warm_only,    // it fails after several cases of its pool, but after none of them alone
+  flaky,        // it fails in some replays and passes in others
   infra,        // the machine failed
-  unknown,      // what the reruns told contradicts itself
-  not_triaged,  // the budget was spent before
+  unknown,      // the replays contradict each other
+  not_triaged,  // the budget was spent before it could be decided
 };
 template <>
 inline constexpr std::array<std::pair<VerdictKind, std::string_view>, 7> kNames<VerdictKind>{
@@ -36,10 +36,10 @@ inline constexpr std::array<std::pair<VerdictKind, std::string_view>, 7> kNames<
 
 struct Verdict {
   VerdictKind kind = VerdictKind::not_triaged;
-  std::optional<std::string> culprit;  // the ID of a case, of a state leak
-  int k = 0;                           // of n replays that decide it: how many failed
+  std::optional<std::string> culprit;  // ID of the case that leaks state; only of a state leak
+  int k = 0;                           // how many of the n deciding replays failed
   int n = 0;
-  std::vector<std::string> evidence;  // sentences, in the order in which it came
+  std::vector<std::string> evidence;  // sentences, in the order of the replays
 
   static constexpr auto fields() {
     return std::tuple{field("kind", &Verdict::kind, Presence::required), field("culprit", &Verdict::culprit),
@@ -47,7 +47,7 @@ struct Verdict {
   }
 };
 
-// Of the triage of a run, whichever comes first.
+// The budget for all replays of a run: triage ends at the limit that is reached first.
 struct TriageLimits {
   int replays = 20;
   std::chrono::milliseconds time{600'000};

@@ -37,7 +37,7 @@ void write_whole(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
-// The dumps of the case: groups of ranks have one each.
+// Copies the dumps of the case. Every group of ranks has a file of its own.
 void copy_dumps(const std::filesystem::path& from, const std::string& id, const std::filesystem::path& to) {
   const std::string name = case_file_name(id) + '.';
   const std::string of_groups = case_file_name(id) + ".group";
@@ -69,7 +69,7 @@ void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, 
       write_whole(folder / fmt::format("rank{}.stderr.txt", tail.rank), tail.text);
     }
   }
-  write_whole(folder / kCapsuleFile, json_text(capsule));  // the last: where it stands, the others do
+  write_whole(folder / kCapsuleFile, json_text(capsule));  // written last: if it exists, the other files do too
 }
 
 Capsule read_capsule(const std::filesystem::path& folder) {

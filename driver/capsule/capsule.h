@@ -1,9 +1,9 @@
-// A failure in a folder, so that it can be run again elsewhere (docs/verdicts.md#capsules):
-//   capsule.json    what is needed for that
+// A capsule is a folder that holds a failure, so that it can be run again elsewhere (docs/verdicts.md#capsules):
+//   capsule.json    what is needed to run it again
 //   requests.jsonl  the bytes that were written to rank 0's stdin for its cases
-//   result.json     the failure's case_finished
+//   result.json     the case_finished event of the failure
 //   rank0.stderr.txt ..
-//   dump/           with --dump: what it wrote of the case
+//   dump/           with --dump: the dumps of the failed case
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace cp_pool {
 struct CapsuleCase {
   std::string id;
   Case c;
-  std::optional<double> timeout_ms;  // its own deadline; none: that of the capsule
+  std::optional<double> timeout_ms;  // deadline of the case; none: Capsule::timeout_ms
 
   static constexpr auto fields() {
     return std::tuple{field("id", &CapsuleCase::id, Presence::required),
@@ -36,15 +36,15 @@ struct CapsuleCase {
 
 struct Capsule {
   int capsule = 1;      // version of this format
-  std::string version;  // of cp-pool
-  std::string id;       // of the case that failed
+  std::string version;  // version of cp-pool
+  std::string id;       // ID of the case that failed
   CaseOutcome outcome = CaseOutcome::fail;
   std::string reason;
-  std::string rerun;  // the command that reruns the case alone
+  std::string rerun;  // command that reruns the case alone
   std::optional<Verdict> verdict;
   std::vector<std::string> worker;       // argv
   std::vector<std::string> fork_server;  // argv; empty: none
-  std::string folder;                    // in which they were started
+  std::string folder;                    // working directory of the ranks
   std::vector<std::string> environment;  // "NAME=VALUE"
   std::string device;
   bool share_gpus = true;
@@ -53,9 +53,9 @@ struct Capsule {
   std::optional<double> bound_factor;
   bool reference_cache = true;
   std::optional<protocol::PerfRequest> perf;
-  std::string worker_name;         // as it said
-  nlohmann::json versions;         // likewise
-  std::size_t left_out = 0;        // cases of the history, of its beginning, that are not kept
+  std::string worker_name;         // as in the worker's ready event
+  nlohmann::json versions;         // as in the worker's ready event
+  std::size_t left_out = 0;        // number of cases at the beginning of the pool's history that are not kept
   std::vector<CapsuleCase> cases;  // in the order in which the pool got them; the last is the one that failed
 
   static constexpr auto fields() {
@@ -84,18 +84,18 @@ struct Capsule {
   }
 };
 
-// What stands beside capsule.json.
+// The contents of the files beside capsule.json.
 struct CapsuleFiles {
   std::string requests;
   const CaseFinished* result = nullptr;
-  std::optional<std::filesystem::path> dump_dir;  // where the worker has written its dumps
+  std::optional<std::filesystem::path> dump_dir;  // folder of the worker's dumps; those of the case are copied
 };
 
-// The folder is made, and what it holds of an earlier capsule replaced. Throws std::runtime_error, which names the file
-// and the cause.
+// Creates the folder and replaces the files of an earlier capsule in it. Throws std::runtime_error, which names the
+// file and the cause.
 void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files);
 
-// folder: or its capsule.json. Throws CaseError, which names file, field and value.
+// Reads a capsule from its folder or from its capsule.json. Throws CaseError, which names file, field and value.
 Capsule read_capsule(const std::filesystem::path& folder);
 
 }  // namespace cp_pool

@@ -1,4 +1,5 @@
-// The rules in their order, and those of a worker that is well: how it starts, answers a ping, writes and ends.
+// The order of all rules, and those rules that need no case and no fault: how a worker starts, answers a ping, writes
+// to stdout and ends.
 #include "driver/conformance/conformance.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 constexpr milliseconds kHelperLimit{500};
 constexpr milliseconds kStackLimit{2000};
 
-// Descriptors that are the pipe of the protocol: (process, number).
+// The file descriptors that refer to the protocol's pipe, as (process ID, descriptor number).
 std::vector<std::pair<pid_t, int>> holders_of(const std::string& pipe, const std::vector<ProcessInfo>& processes) {
   std::vector<std::pair<pid_t, int>> out;
   for (const ProcessInfo& process : processes) {
@@ -137,7 +138,7 @@ void Conformance::check_start() {
     return tell(Verdict::broken, "ready", why, kHint);
   }
   tally_.started = true;
-  // Lines before the pong were not asked for.
+  // All messages before the pong, other than `ready`, came unasked.
   ping_ms_ = session->ping();
   const protocol::ReadyEvent ready = session->ready();
   std::string surplus;
@@ -158,7 +159,8 @@ void Conformance::check_start() {
   warm_ = std::move(session);
 }
 
-// Chatter between answers is no error, but a print that does not end its line swallows the answer behind it.
+// Chatter between messages does not break the protocol, but a print without a newline would swallow the message after
+// it. So a worker has to keep stray prints away from the pipe.
 void Conformance::check_stdout() {
   constexpr const char* kRule = "stdout";
   constexpr const char* kHint =
@@ -176,7 +178,8 @@ void Conformance::check_stdout() {
     return tell(Verdict::untested, kRule, "this machine does not show who holds the pipe of the protocol",
                 "look whether rank 0 points fd 1 at stderr");
   }
-  // A shell that started the worker may have it as its fd 1, too.
+  // A shell that started the worker may hold the pipe as its fd 1, too. So a process counts only if it also holds the
+  // pipe under another number.
   const bool set_apart = std::ranges::any_of(holders, [](const auto& holder) { return holder.second > 2; });
   const bool still_fd1 = std::ranges::any_of(holders, [&](const auto& holder) {
     return holder.second == 1 && std::ranges::any_of(holders, [&](const auto& other) {
@@ -200,7 +203,7 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   for (std::size_t rank = 0; rank < session->group().ranks().size(); ++rank) {
     if (!session->group().ranks()[rank].exit) alive.push_back(static_cast<int>(rank));
   }
-  // Helpers that end with the ranks may take a moment longer.
+  // Helper processes that end with the ranks may take a moment longer than the ranks.
   std::vector<ProcessInfo> left = session->processes();
   for (const auto limit = Clock::now() + kHelperLimit; ended && !left.empty() && Clock::now() < limit;) {
     session->wait([] { return false; }, milliseconds{10});

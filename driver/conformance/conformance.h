@@ -1,4 +1,4 @@
-// Tries whether a worker keeps to the protocol (docs/protocol.md): a verdict for each rule.
+// Tests whether a worker follows the protocol (docs/protocol.md) and gives a verdict for each rule.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@ namespace cp_pool::conformance {
 
 enum class Verdict {
   ok,
-  broken,    // the protocol asks for it
-  absent,    // the worker may leave it out
-  untested,  // this worker gives no way to try it
+  broken,    // the worker violates a rule that the protocol requires
+  absent,    // the worker lacks something optional
+  untested,  // the rule could not be tested with this worker
 };
-std::string_view to_string(Verdict verdict);  // "BROKEN" for broken
+std::string_view to_string(Verdict verdict);  // as the report shows it: "BROKEN" for broken
 
 struct Finding {
   Verdict verdict = Verdict::ok;
   std::string rule;
-  std::string text;  // what was seen
-  std::string hint;  // what to do about it; empty if it is ok
+  std::string text;  // what was observed
+  std::string hint;  // how to mend it; empty if the verdict is ok
 };
 
 struct Tally {
@@ -37,8 +37,8 @@ struct Tally {
   bool started = false;  // the worker got ready at least once
 };
 
-// Runs through all rules; tell is called with each verdict as it is known. Call it on the main thread; while it runs,
-// every child of the process is its own. Throws Interrupted.
+// Tests all rules and calls `tell` with each verdict as soon as it is known. run() must be called on the main thread,
+// and reaps every child of the process meanwhile. It throws Interrupted.
 class Conformance {
  public:
   Conformance(Config config, std::function<void(const Finding&)> tell);
@@ -63,7 +63,8 @@ class Conformance {
   void check_unknown_op();
   void check_deep_line();
   void check_long_line();
-  // True if the case has its answer with what was `sent` too.
+  // Asks for `request`, the known case with an addition that `sent` describes. Returns false if the case does not have
+  // the same outcome as without the addition.
   bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
                           const std::string& hint);
 
@@ -74,18 +75,19 @@ class Conformance {
   void check_throw(int rank);
   void check_kill(int rank);
 
-  // One whose ranks have this fault; null, and each rule is told as untested, if it does not get ready or no case
-  // passes without.
+  // Returns a session whose ranks have this fault. If no case passes without the fault, or the worker does not get
+  // ready with it, returns null and tells each of `rules` as untested.
   std::unique_ptr<Session> with_fault(const std::string& fault, const std::vector<std::string>& rules);
 
-  // A session that works: the last one, or a fresh one; null, and the rule is told as untested, if none gets ready.
+  // Returns a session that works: the last one, or a new one. If none gets ready, returns null and tells the rule as
+  // untested.
   Session* warm_for(const std::string& rule);
-  // Else the rule is told as untested.
+  // Whether a case with an answer is known. If not, tells the rule as untested.
   bool has_case(const std::string& rule);
-  // Like run(request), on a warm session; nullopt, and the rule is told, if there is none or the answer is not as it
-  // must be.
+  // Runs the request on a warm session. If there is none, or the answer is not a proper result, returns nullopt and
+  // tells the rule.
   std::optional<protocol::ResultEvent> ask(const char* rule, const nlohmann::json& request, const std::string& hint);
-  // What to do about the trouble: of a number that JSON does not have, how to write it.
+  // Returns a hint for the trouble: how to write NaN and Infinity if they caused it, else `otherwise`.
   static std::string hint_for(const std::string& trouble, const std::string& otherwise);
   void tell(Verdict verdict, std::string rule, std::string text, std::string hint = "");
 
@@ -95,9 +97,9 @@ class Conformance {
   std::function<void(const Finding&)> tell_;
   Stage stage_;
   std::unique_ptr<Session> warm_;
-  nlohmann::json case_request_;  // `run` of a case that the worker answers; null: there is none
+  nlohmann::json case_request_;  // `run` request of a case that the worker answers; null: there is none
   CaseOutcome case_outcome_ = CaseOutcome::pass;
-  std::optional<double> ping_ms_;  // of the first ping; none: no pong
+  std::optional<double> ping_ms_;  // time of the first pong; none: no pong came
   bool takes_unknown_fields_ = true;
   Tally tally_;
 };

@@ -37,7 +37,7 @@ std::vector<Case> candidates(int ranks) {
     small.seqlen_q = small.seqlen_kv = 16;
     small.heads = small.kv_heads = 2;
     small.head_dim_qk = small.head_dim_v = 8;
-    Case common = small;  // for kernels that know no other shape
+    Case common = small;  // for kernels that support only common shapes
     common.model = "common";
     common.dtype = DType::bf16;
     common.causal = true;

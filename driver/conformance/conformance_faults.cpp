@@ -1,4 +1,4 @@
-// The rules for a worker with faults, which it injects itself through CP_POOL_INJECT.
+// The rules for a worker with a fault. The worker injects the fault into itself when CP_POOL_INJECT asks for it.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -26,7 +26,7 @@ std::string not_obeyed(const std::string& fault) {
   return fmt::format("the worker does not obey CP_POOL_INJECT={}", fault);
 }
 
-// The rank that the answer blames is this one.
+// Whether the answer blames this rank.
 bool blames(const protocol::ResultEvent& result, int rank) {
   const auto entry = std::ranges::find(result.ranks, rank, &protocol::RankResult::rank);
   const bool listed = entry != result.ranks.end() && !entry->ok && !entry->aborted;
@@ -47,7 +47,7 @@ std::unique_ptr<Session> Conformance::with_fault(const std::string& fault, const
   return session;
 }
 
-// A case whose rank hangs, as long as it takes: does rank 0 still answer, and can it be cancelled?
+// Runs a case in which a rank hangs. Tests whether rank 0 still answers a ping, and whether the case can be cancelled.
 void Conformance::check_busy_worker() {
   const auto session = with_fault(fmt::format("hang@{}:inside", config_.ranks - 1), {kPingUnderLoad, kCancel});
   if (!session) return;
@@ -83,7 +83,7 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
   if (session.lost()) return tell(Verdict::untested, kCancel, session.why_lost(), "see ping under load");
   session.say({{"op", "cancel"}, {"seq", seq}});
   if (over) {
-    // After its result, nothing more may come of a case.
+    // No message may follow the result of a case.
     const Answer answer = session.conclude(seq, milliseconds{0});
     if (!answer.trouble.empty())
       return tell(Verdict::broken, kCancel, answer.trouble, "a case that is over has no other result");
@@ -119,7 +119,8 @@ void Conformance::check_throw(int rank) {
   if (!session) return;
   const Answer answer = session->run(case_request_);
   if (!answer.result) {
-    // A rank that dies of its exception, and says so first, is told as a crash with its last words.
+    // A run reports a rank that dies of its exception as a crash with its last words. That is enough if the rank says
+    // why it dies.
     const bool died = session->group().ranks()[static_cast<std::size_t>(rank)].exit.has_value();
     if (died && !session->group().last_stderr_line(rank).empty()) {
       return tell(Verdict::ok, rule, answer.trouble);
@@ -142,7 +143,7 @@ void Conformance::check_throw(int rank) {
     return tell(Verdict::ok, rule,
                 fmt::format("error after {}, and a new pool is asked for: {}", format_duration(answer.ms), reason));
   }
-  // It says that every rank is back.
+  // "healthy":true claims that every rank is usable again.
   const Answer next = session->run(case_request_);
   if (!next.answered()) {
     return tell(Verdict::broken, rule, fmt::format("the next case on a pool that is \"healthy\": {}", next.trouble),

@@ -1,4 +1,4 @@
-// The rules for requests that a worker may not know, or finds large.
+// The rules for requests that a worker may not know, or that are large.
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@ namespace cp_pool::conformance {
 
 namespace {
 
-constexpr int kDepth = 60;  // with the request around it at most 64
+constexpr int kDepth = 60;  // so that the whole request is nested at most 64 deep
 constexpr std::size_t kLongField = protocol::kMaxLineBytes - (std::size_t{64} << 10U);
 constexpr const char* kNoUnknownFields = "it would take a field that the worker does not know";
 

@@ -16,9 +16,9 @@ namespace cp_pool::conformance {
 
 namespace {
 
-constexpr milliseconds kSurplusLimit{100};  // for what a worker that answers no ping may add to its answer
-constexpr milliseconds kExitLimit{5000};    // SIGKILL to gone
-constexpr milliseconds kLastWords{200};     // after an exit, for what is still in the pipes
+constexpr milliseconds kSurplusLimit{100};  // wait for surplus messages of a worker that answers no ping
+constexpr milliseconds kExitLimit{5000};    // from SIGKILL until all processes are gone
+constexpr milliseconds kLastWords{200};     // after an exit, for reading what is still in the pipes
 constexpr std::size_t kMostWords = 300;
 
 std::string random_tag() {
@@ -68,10 +68,11 @@ Session::Session(Stage& stage, const Config& config, const std::string& fault)
 }
 
 Session::~Session() {
-  processes_.find();  // while parents still live: a child with another environment is known through them
+  // While parents still live, because a child that cleared its environment is found only through them.
+  processes_.find();
   group_->kill();
   const auto limit = Clock::now() + kExitLimit;
-  // Two looks: a process may fork while /proc is read.
+  // Two passes must find nothing, because a process may fork while /proc is being read.
   for (int clean = 0; clean < 2 && Clock::now() < limit;) clean = processes_.kill_all() == 0 ? clean + 1 : 0;
   group_.reset();
   reap_adopted([](pid_t) { return false; });
@@ -135,7 +136,7 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   const auto began = Clock::now();
   wait([&] { return heard_result(seq) || heard_refusal(seq) || heard_other_result(seq) || lost(); }, limit);
   answer.ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
-  // What comes before the pong that follows the answer came unasked.
+  // A message between the answer and the pong to this ping came unasked.
   if (!lost() && (heard_result(seq) || heard_refusal(seq))) ping();
   find_trouble(first_unread_, answer);
   if (!answer.answered() && answer.trouble.empty()) {
@@ -146,7 +147,7 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   return answer;
 }
 
-// Goes once over the messages since the request, for the answer and for the first message that is not part of it.
+// Looks through the messages since the request for the answer and for the first message that does not belong to it.
 void Session::find_trouble(std::size_t from, Answer& answer) const {
   const auto note = [&](std::string text) {
     if (answer.trouble.empty()) answer.trouble = std::move(text);
@@ -244,14 +245,15 @@ bool Session::lost() const {
 
 std::string Session::why_lost() {
   if (!broken_.empty()) return broken_;
-  // A rank that loses a peer may be seen to end before the peer is, and a pipe to close before its rank ends.
+  // A rank that has lost a peer may be seen to end before the peer is, and a pipe may close before its rank ends.
   wait([this] { return group_->all_exited() && group_->drained(); }, kLastWords);
   if (!broken_.empty()) return broken_;
   if (group_->any_exited()) return describe_end();
   return group_->stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
 }
 
-// "rank 1 died: signal 9 (SIGKILL); its last words: ..", of the first that did not end well; else of the first.
+// "rank 1 died: signal 9 (SIGKILL); its last words: ..", for the first rank that did not exit with 0; if all did, for
+// the first that ended.
 std::string Session::describe_end() {
   const auto ended_well = [](const WorkerGroup::End& end) {
     return end.status == ExitStatus{.signaled = false, .code = 0};

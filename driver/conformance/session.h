@@ -1,5 +1,5 @@
-// Starts, talks to and ends one worker group for `cp-pool conformance`, without the rules by which a run judges a
-// worker.
+// Starts one worker group for `cp-pool conformance`, talks to it and ends it, without the checks by which a run judges
+// a worker.
 #pragma once
 
 #include <algorithm>
@@ -28,26 +28,27 @@ struct Config {
   std::vector<std::string> command;
   std::string device;  // cpu | cuda
   int ranks = 2;
-  milliseconds timeout{20000};        // for the answer to a case, and at most for any other
-  milliseconds start_timeout{60000};  // to be ready
+  milliseconds timeout{20000};        // for the answer to a case; upper limit for any other answer
+  milliseconds start_timeout{60000};  // for the worker to become ready
 
   // The limit for answers that need no computation: a pong, the end of the ranks.
   [[nodiscard]] milliseconds prompt() const { return std::min(timeout, milliseconds{5000}); }
 };
 
-// Ctrl-C, SIGTERM or SIGHUP.
+// Thrown after Ctrl-C, SIGTERM or SIGHUP.
 struct Interrupted {};
 
-// What all sessions share. Sessions live on the main thread, one at a time.
+// The state that all sessions share. Sessions live on the main thread, one at a time.
 class Stage {
  public:
   Stage();
-  // Handles what happens until `done` or the limit; true: done. Throws Interrupted.
+  // Handles events until `done` returns true or the limit is reached. Returns whether `done` returned true. Throws
+  // Interrupted.
   bool wait(const std::function<bool()>& done, Clock::time_point limit);
 
   asio::io_context io;
-  std::int64_t last_seq = 0;  // never repeats, as in a run
-  bool answers_ping = true;   // the worker has answered each so far
+  std::int64_t last_seq = 0;  // a seq is never used twice, as in a run
+  bool answers_ping = true;   // the worker has answered every ping so far
 
  private:
   ProcessSettings settings_;
@@ -60,47 +61,47 @@ struct Answer {
   std::int64_t seq = 0;
   std::optional<protocol::ResultEvent> result;
   std::optional<std::string> refusal;  // the message of a protocol_error that came instead
-  bool started = false;                // before the result
-  std::string trouble;                 // why there is no answer, or which message was wrong; empty: all is well
-  double ms = 0;                       // until the answer was there
+  bool started = false;                // the worker said `started` before the result
+  std::string trouble;                 // why there is no answer, or which message was wrong; empty if all is well
+  double ms = 0;                       // time until the answer came
 
   [[nodiscard]] bool answered() const { return result || refusal; }
 };
 
 class Session {
  public:
-  // fault: of CP_POOL_INJECT in the ranks' environment; empty: none.
+  // fault: value of CP_POOL_INJECT in the ranks' environment; empty: none.
   Session(Stage& stage, const Config& config, const std::string& fault);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session();  // leaves no process
+  ~Session();  // kills every process of the session
 
-  // Why the worker is not ready; empty: it is.
+  // Starts the worker and waits until it is ready. Returns why it is not; empty if it is.
   std::string start();
   [[nodiscard]] const protocol::ReadyEvent& ready() const { return ready_; }
   [[nodiscard]] double start_ms() const { return start_ms_; }
-  [[nodiscard]] bool offers(const char* request) const;  // in capabilities.requests
+  [[nodiscard]] bool offers(const char* request) const;  // whether capabilities.requests lists it
 
   std::int64_t next_seq() { return ++stage_.last_seq; }
   void say(const nlohmann::json& request);
-  // Sends `request` with a seq of its own and waits for the answer.
+  // Sends `request` with a new seq and waits for the answer.
   Answer run(nlohmann::json request);
-  // Sends `request` and returns its seq: conclude() waits for the answer.
+  // Sends `request` with a new seq and returns the seq. conclude() waits for the answer.
   std::int64_t begin(nlohmann::json request);
   Answer conclude(std::int64_t seq, milliseconds limit);
-  // How long the pong took; none: it did not come.
+  // Returns the time until the pong in ms; nullopt if none came.
   std::optional<double> ping(bool all = false);
 
   bool wait(const std::function<bool()>& done, milliseconds limit);
-  // All messages of rank 0 since ready.
+  // All messages of rank 0 after its ready.
   [[nodiscard]] const std::vector<Incoming>& heard() const { return heard_; }
   [[nodiscard]] bool heard_started(std::int64_t seq) const;
   [[nodiscard]] bool heard_result(std::int64_t seq) const;
-  [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the request
+  [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the last request
   [[nodiscard]] bool heard_pong(std::int64_t seq) const;
   [[nodiscard]] bool heard_refusal(std::optional<std::int64_t> seq) const;
 
-  // Nothing more can come of it: a rank has exited, a pipe is closed, or a line was no message.
+  // Whether the session is of no more use: a rank has exited, a pipe is closed, or a line was not a valid message.
   [[nodiscard]] bool lost() const;
   [[nodiscard]] std::string why_lost();
   [[nodiscard]] std::vector<ProcessInfo> processes() { return processes_.find(); }
@@ -120,9 +121,9 @@ class Session {
   protocol::ReadyEvent ready_;
   bool is_ready_ = false;
   double start_ms_ = 0;
-  std::size_t first_unread_ = 0;  // of heard_: before it belongs to earlier cases
+  std::size_t first_unread_ = 0;  // index in heard_; messages before it belong to earlier cases
   std::vector<Incoming> heard_;
-  std::string broken_;  // the first line that was no message
+  std::string broken_;  // why the first line that was not a valid message was refused
 };
 
 }  // namespace cp_pool::conformance

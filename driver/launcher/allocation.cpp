@@ -21,7 +21,7 @@ int to_number(std::string_view text) {
   return value;
 }
 
-// Split at commas that are in no brackets.
+// Splits the list at commas outside of brackets.
 std::vector<std::string_view> split_list(std::string_view list) {
   std::vector<std::string_view> out;
   std::size_t begin = 0;
@@ -41,7 +41,7 @@ std::vector<std::string_view> split_list(std::string_view list) {
   return out;
 }
 
-// "1-3,07": numbers keep the leading zeros that they are written with.
+// Expands "1-3,07". Numbers keep their leading zeros.
 std::vector<std::string> expand_range(std::string_view range) {
   std::vector<std::string> out;
   for (const std::string_view part : split_list(range)) {
@@ -57,7 +57,7 @@ std::vector<std::string> expand_range(std::string_view range) {
   return out;
 }
 
-// A name may have several brackets: rack[1-2]n[1-4].
+// Appends every name that prefix + rest stands for. A name may have several brackets: rack[1-2]n[1-4].
 void expand_name(const std::string& prefix, std::string_view rest, std::vector<std::string>& out) {
   const std::size_t open = rest.find('[');
   if (open == std::string_view::npos) {
@@ -72,7 +72,7 @@ void expand_name(const std::string& prefix, std::string_view rest, std::vector<s
   }
 }
 
-// What `expand` makes of the variable. Throws AllocationError.
+// Returns expand(value). Throws AllocationError with the variable's name if `expand` fails.
 template <typename Expand>
 auto read_variable(const char* name, const std::string& value, Expand expand) {
   try {
@@ -118,7 +118,7 @@ std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std:
   if (device == "cuda") {
     if (const auto gpus = lookup(kGpus)) std::ranges::fill(slots, read_variable(kGpus, *gpus, to_number));
   } else {
-    // The number of tasks is told without having been asked for, too, and then it is 1 a host.
+    // Slurm sets the number of tasks even if nobody asked for it, and then it is 1 a host.
     const bool asked = lookup("SLURM_NTASKS").has_value() || lookup("SLURM_NTASKS_PER_NODE").has_value();
     const char* const name = asked && lookup(kTasks) ? kTasks : kCpus;
     if (const auto counts = lookup(name)) {

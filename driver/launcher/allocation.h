@@ -1,4 +1,4 @@
-// Which hosts a launcher may use, as the environment of its allocation says it.
+// Reads from the environment of a Slurm job, or from a hostfile, which hosts a launcher may use.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace cp_pool {
 
-// A variable that cannot be read; the text names it and its value.
+// A variable has a value that cannot be parsed; what() names the variable and its value.
 class AllocationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,17 +20,17 @@ class AllocationError : public std::runtime_error {
 
 using VariableLookup = std::function<std::optional<std::string>(const char* name)>;
 
-// The hosts of the Slurm job that this process is in, each with its slots: GPUs for device cuda, else the tasks that
-// were asked for, else CPUs. Empty: it is in none. Throws AllocationError.
+// Returns the hosts of the Slurm job that this process runs in, each with its number of slots in HostShare::ranks: GPUs
+// for device cuda, else the tasks that were asked for, else CPUs. Empty if it runs in no job. Throws AllocationError.
 std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std::string& device);
 
-// The hosts of a hostfile of Open MPI, "node1 slots=4" on a line. Throws std::invalid_argument.
+// Returns the hosts of an Open MPI hostfile, which has lines such as "node1 slots=4". Throws std::invalid_argument.
 std::vector<HostShare> hosts_of_hostfile(std::string_view text);
 
-// "n[1-3,07],gpu-a" as Slurm writes lists of hosts: the names in order. Throws std::invalid_argument.
+// Expands a Slurm list of hosts such as "n[1-3,07],gpu-a": returns the names in order. Throws std::invalid_argument.
 std::vector<std::string> expand_hosts(std::string_view list);
 
-// "2(x3),1" as Slurm writes a number for each host: 2, 2, 2, 1. Throws std::invalid_argument.
+// Expands Slurm's notation for one number a host: "2(x3),1" gives 2, 2, 2, 1. Throws std::invalid_argument.
 std::vector<int> expand_counts(std::string_view list);
 
 }  // namespace cp_pool

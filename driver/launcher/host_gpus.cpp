@@ -10,8 +10,8 @@ namespace cp_pool {
 
 namespace {
 
-// Names of hosts are letters, digits, dots, hyphens, and colons of an address: none that a shell reads as something
-// else.
+// Whether the name is safe in a shell script: letters, digits, dots, hyphens, underscores, and the colons of an
+// address.
 bool is_plain(const std::string& name) {
   return std::ranges::all_of(name, [](unsigned char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
@@ -26,7 +26,7 @@ std::vector<std::string> on_gpus_of_slots(const std::vector<HostShare>& hosts, s
   std::string names;
   for (const HostShare& host : hosts) {
     if (host.slots.empty() || !is_plain(host.host)) return worker;
-    std::vector<int> fields;  // as cut counts them
+    std::vector<int> fields;  // field numbers of cut, from 1
     fields.reserve(host.slots.size());
     for (const int slot : host.slots) fields.push_back(slot + 1);
     const std::string short_name = host.host.substr(0, host.host.find('.'));

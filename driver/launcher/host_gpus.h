@@ -1,4 +1,4 @@
-// On hosts whose GPUs several pools share, the ranks of a pool see those of its slots alone.
+// Restricts the ranks of a pool to the GPUs of the pool's slots, on hosts whose GPUs several pools share.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace cp_pool {
 
-// The worker's command line with words of a shell before it that set CUDA_VISIBLE_DEVICES as the host's slots say: slot
-// k is the k-th GPU of those that are visible there. Hosts know themselves by SLURMD_NODENAME, their name or one of
-// their addresses; on one that is not in the list the worker is not started. As it is without hosts, or without slots.
+// Returns the worker's command line with a shell script in front that sets CUDA_VISIBLE_DEVICES from the host's slots:
+// slot k is the k-th GPU that is visible on the host. A host finds itself in `hosts` by SLURMD_NODENAME, its name or
+// one of its addresses; on a host that is not listed the script fails without starting the worker. Returns `worker`
+// unchanged if there are no hosts or no slots.
 std::vector<std::string> on_gpus_of_slots(const std::vector<HostShare>& hosts, std::vector<std::string> worker);
 
 }  // namespace cp_pool

@@ -20,7 +20,7 @@ std::string own_host() {
   return name.data();
 }
 
-// What a worker that prints its GPUs writes on this host, errors included.
+// Returns what a worker that prints its GPUs writes on this host, errors included.
 std::string seen_gpus(const std::vector<HostShare>& hosts, const std::string& setting) {
   std::string line = setting;
   for (const std::string& word : on_gpus_of_slots(hosts, {"sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES"})) {

@@ -37,7 +37,7 @@ void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// Ranks are not bound to cores: pools side by side would all be bound to the first ones.
+// Ranks are not bound to cores, because mpirun would bind the ranks of every pool to the same first cores.
 Words mpirun_words(const Launch& launch) {
   Words out{"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(launch.world_size)};
   if (launch.as_root) out.emplace_back("--allow-run-as-root");
@@ -53,8 +53,9 @@ Words mpirun_words(const Launch& launch) {
   return out;
 }
 
-// --overlap: pools of one allocation share it, as the driver has placed them. --output=0: only rank 0 speaks on stdout,
-// and a line of another rank could fall into one of its own. --kill-on-bad-exit: a step whose rank has died is over.
+// --overlap: pools share the allocation as the driver has placed them. --output=0: only rank 0 writes messages to
+// stdout, and output of another rank could end up inside one of its lines. --kill-on-bad-exit: the step ends when one
+// of its ranks has died.
 Words srun_words(const Launch& launch) {
   Words out{"srun",
             fmt::format("--ntasks={}", launch.world_size),
@@ -82,8 +83,8 @@ Words torchrun_words(const Launch& launch) {
   return out;
 }
 
-// --- A template
-// --------------------------------------------------------------------------------------------------------
+// --- Template of a custom launcher
+// -------------------------------------------------------------------------------------
 constexpr std::string_view kWorker = "{worker}";
 
 struct Placeholder {
@@ -95,7 +96,8 @@ const std::array kPlaceholders{
     Placeholder{"nodes", [](const Launch& launch) { return std::to_string(nodes_of(launch)); }},
     Placeholder{"ranks_per_node", [](const Launch& launch) { return std::to_string(ranks_per_node(launch)); }},
     Placeholder{"hosts", join_hosts}, Placeholder{"rendezvous", [](const Launch& launch) { return launch.rendezvous; }},
-    // As words of its own where it is one; within a word as a shell reads it.
+    // A word that is only {worker} becomes the words of the command line (custom_words). Within a longer word it
+    // becomes the command line as quoted for a shell.
     Placeholder{"worker", [](const Launch& launch) {
                   std::string out;
                   for (const std::string& word : launch.worker) {
@@ -111,7 +113,7 @@ struct Filled {
   std::string wrong;  // empty: nothing
 };
 
-// The word with every {NAME} replaced; {{ and }} stand for a brace.
+// Replaces every {NAME} in the word; {{ and }} stand for a brace.
 Filled fill(std::string_view word, const Launch& launch) {
   Filled out;
   for (std::size_t i = 0; i < word.size(); ++i) {

@@ -1,5 +1,5 @@
-// A launcher starts the ranks of a pool, on this host or on others: mpirun, srun, torchrun, or what the user names.
-// Here is which command line that is. It starts nothing and asks nothing.
+// A launcher starts the ranks of a pool, on this host or on others: mpirun, srun, torchrun, or a command of the user's.
+// This file builds its command line. It starts no process and reads no environment.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace cp_pool {
 
 enum class LauncherKind {
-  local,     // none: the driver starts the ranks as its own processes
-  torchrun,  // ranks of this host
+  local,     // no launcher: the driver starts the ranks as its own processes
+  torchrun,  // on this host only
   mpirun,
   srun,
   custom,  // a command line of the user's own
@@ -18,39 +18,40 @@ enum class LauncherKind {
 
 struct Launcher {
   LauncherKind kind = LauncherKind::local;
-  std::vector<std::string> words = {};  // of a custom one, with placeholders
+  std::vector<std::string> words = {};  // command line of a custom launcher, with placeholders
   bool operator==(const Launcher&) const = default;
 };
 
-// What to call it in messages: "mpirun", or the program of a custom one.
+// Returns its name in messages: "mpirun" and the like, or the program of a custom launcher.
 std::string name_of(const Launcher& launcher);
 
-// The ranks of a pool that one host has. Ranks are numbered from host to host.
+// The share that one host has of a pool's ranks. Ranks are numbered from host to host.
 struct HostShare {
   std::string host;
   int ranks = 0;
-  std::vector<int> slots = {};  // that they hold, counted on the host; empty: slots are not counted
+  std::vector<int> slots = {};  // slots that they hold, numbered from 0 on the host; empty: slots are not counted
   bool operator==(const HostShare&) const = default;
 };
 
 // One start of a pool.
 struct Launch {
   int world_size = 1;
-  std::vector<HostShare> hosts = {};  // empty: those that the launcher takes by itself
+  std::vector<HostShare> hosts = {};  // empty: the launcher chooses the hosts
   std::string rendezvous = {};        // HOST:PORT
   std::vector<std::string> worker = {};
-  std::vector<std::string> variables = {};  // names, of what ranks on other hosts must see too
-  std::string name = {};                    // of the start, where the launcher can call it something
-  bool as_root = false;                     // this process
+  std::vector<std::string> variables = {};  // names of environment variables that ranks on other hosts must get
+  std::string name = {};                    // name of this start, for launchers that can name their job
+  bool as_root = false;                     // this process runs as root
 };
 
-// The command line of one start. The launcher is not local.
+// Returns the command line of one start.
 std::vector<std::string> launch_words(const Launcher& launcher, const Launch& launch);
 
-// Why these words cannot be a custom launcher, for its user; empty: they can.
+// Returns why these words cannot be a custom launcher, as a message for the user; empty if they can.
 std::string wrong_with_template(const std::vector<std::string>& words);
 
-// Variables by which launchers and the driver tell a rank who it is: one that starts others must not pass on its own.
+// Environment variables by which launchers and the driver tell a rank its place. A process that starts other ranks must
+// not pass them on.
 const std::vector<std::string>& rank_variables();
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Which hosts the ranks of a pool are on.
+// Decides on which hosts the ranks of a pool run.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace cp_pool {
 
-// How many slots each host has, in order.
+// Returns the number of slots of each host, in order.
 std::vector<int> slots_of(const std::vector<HostShare>& hosts);
 
-// The hosts of a pool that holds these slots, each with its ranks; slots are numbered from host to host. Without slots,
-// and where all hosts together have fewer slots than there are ranks, hosts are filled in order, and what is left over
-// is dealt out evenly.
+// Returns the hosts of a pool that holds these slots, each with its number of ranks. Slots are numbered from host to
+// host. Without slots, and if all hosts together have fewer slots than there are ranks, the hosts are filled in order
+// and the remaining ranks are spread evenly over them.
 std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std::vector<HostShare>& hosts);
 
 }  // namespace cp_pool

@@ -5,7 +5,8 @@
 
 namespace cp_pool {
 
-// The client, which gets a case more. If it has none here yet, its turn comes after everybody else's.
+// Counts one more case of the client and returns the client. If it had no cases here, its turn comes after everybody
+// else's.
 CaseQueue::Client& CaseQueue::enter(int number) {
   Client& client = clients_[number];
   ++client.size;

@@ -1,7 +1,7 @@
-// The cases of one key that wait for a pool, shared by its pools and by all clients. Clients take turns: one case each,
-// over those that have cases here and are not held. The cases of a client leave in the order in which they came, except
-// that pools side by side take cases of different groups where there are several: cases of a group share expected
-// results, which each pool would have to compute again.
+// The cases of one key that wait for a pool. All pools of the key and all clients share the queue. Clients take turns,
+// one case each; a client that has no cases here or is held has no turn. The cases of a client leave in the order in
+// which they were added, with one exception: pools that work side by side take cases of different groups if there are
+// several. Cases of a group share expected results, and each pool has to compute these anew.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace cp_pool {
 
-// A case that is to run: its index in the ledger, which cases it shares expected results with, and whose it is. A run
-// of one's own has client 0 alone.
+// A waiting case: its index in the ledger, the group of cases that it shares expected results with, and its client. A
+// run without a service has client 0 alone.
 struct QueuedCase {
   std::size_t index = 0;
   std::size_t group = 0;
@@ -27,38 +27,40 @@ struct QueuedCase {
 class CaseQueue {
  public:
   void add(QueuedCase waiting);
-  // A case whose pool was lost before it had started: it is the next one of its client, and the client is next.
+  // Puts back a case whose pool was lost before the case started. It becomes the next case of its client, and the
+  // client is next in turn.
   void put_back(QueuedCase waiting);
 
-  // The case that take() would give this pool now.
+  // Returns the case that take() would give this pool now.
   [[nodiscard]] std::optional<QueuedCase> peek(int pool) const;
-  // Of the client whose turn it is, the first case of a group that no other pool takes its cases from; if there is
-  // none, the first case. The group is then this pool's, whichever client's case comes next. nullopt: no case may
-  // leave.
+  // Takes a case of the client whose turn it is: its first case of a group that no other pool takes cases from, or its
+  // first case if there is none. From then on the group belongs to this pool, for the cases of all clients. nullopt: no
+  // case may leave.
   std::optional<QueuedCase> take(int pool);
-  // The pool takes no more cases.
+  // Called when the pool takes no more cases. Its group belongs to no pool then.
   void forget(int pool);
 
-  // The client's cases, those that come later too, stay here until it is called with false.
+  // Holds the client's cases, later ones included, until it is called with false. A held case cannot be taken.
   void hold(int client, bool held);
 
-  // Empties the queue, held cases too. Returns the indices in order.
+  // Empties the queue, held cases included. Returns their indices in order.
   std::vector<std::size_t> take_all();
-  // The same for one client, at the cost of its own cases. It is no longer held.
+  // Does the same for one client. The time depends on the number of its own cases only. The client is no longer held.
   std::vector<std::size_t> take_all_of(int client);
 
-  // How many cases may leave.
+  // Number of cases that may leave.
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] bool empty() const { return size_ == 0; }
-  // How many may not, since their clients are held.
+  // Number of cases that may not leave because their clients are held.
   [[nodiscard]] std::size_t held_size() const { return held_size_; }
 
-  // How many clients have cases that may leave, and whose turn it is; the queue must not be empty.
+  // The number of clients with cases that may leave, and the client whose turn it is; for the latter the queue must not
+  // be empty.
   [[nodiscard]] std::size_t clients_in_turn() const { return turns_.size(); }
   [[nodiscard]] int next_client() const { return turns_.front(); }
-  // Of how many clients anything is kept: those with cases, and those that are held.
+  // Number of clients that anything is stored for: those with cases and those that are held.
   [[nodiscard]] std::size_t known_clients() const;
-  // How many pools have a group.
+  // Number of pools that a group belongs to.
   [[nodiscard]] std::size_t known_owners() const { return owners_.size(); }
 
  private:
@@ -67,12 +69,12 @@ class CaseQueue {
     std::size_t index;
   };
   using Places = std::vector<Place>;
-  using Heads = std::map<std::int64_t, std::size_t>;  // the order of a group's first case, and the group
-  struct Client {                                     // that has cases here
-    std::map<std::size_t, std::deque<Place>> groups;  // those that have cases
+  using Heads = std::map<std::int64_t, std::size_t>;  // order of a group's first case -> the group
+  struct Client {                                     // a client with cases here
+    std::map<std::size_t, std::deque<Place>> groups;  // groups with cases
     Heads heads;
     std::size_t size = 0;
-    std::optional<std::list<int>::iterator> turn;  // its place in turns_, unless it is held
+    std::optional<std::list<int>::iterator> turn;  // place in turns_; none if the client is held
   };
 
   Client& enter(int number);
@@ -82,9 +84,9 @@ class CaseQueue {
   static std::vector<std::size_t> indices_in_order(Places places);
 
   std::map<int, Client> clients_;
-  std::list<int> turns_;  // the clients whose cases may leave, the next one first
+  std::list<int> turns_;  // clients whose cases may leave, the next one first
   std::set<int> held_;
-  std::map<std::size_t, int> owners_;  // of a group: the pool that took its last case, which owns no other group
+  std::map<std::size_t, int> owners_;  // group -> the pool that took its last case; a pool owns at most one group
   std::int64_t first_ = 0;
   std::int64_t next_ = 1;
   std::size_t size_ = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Cases of these groups, numbered from 0.
+// A queue of cases of these groups, numbered from 0.
 CaseQueue queue_of(const std::vector<std::size_t>& groups) {
   CaseQueue out;
   for (std::size_t i = 0; i < groups.size(); ++i) out.add({i, groups[i]});
@@ -77,7 +77,7 @@ TEST(CaseQueue, IsEmptiedInOrder) {
   EXPECT_THAT(queue.take_all(), ElementsAre(4));
 }
 
-// What one client's order is: the first case of a group that no other pool has, else the first.
+// A simple model of the order for one client: the first case of a group that no other pool has, else the first case.
 class OneClientsOrder {
  public:
   void add(QueuedCase waiting) { waiting_.push_back(waiting); }
@@ -143,7 +143,7 @@ TEST(CaseQueue, GivesOneClientItsCasesByGroupAndInOrderUnderAnyUse) {
   }
 }
 
-// Cases of these clients, numbered from 0, each of a group of its own.
+// A queue of cases of these clients, numbered from 0, each in a group of its own.
 CaseQueue queue_of_clients(const std::vector<int>& clients) {
   CaseQueue out;
   for (std::size_t i = 0; i < clients.size(); ++i) out.add({i, i, clients[i]});

@@ -1,4 +1,4 @@
-// Many clients on one fleet, under any load.
+// Many clients on one fleet, under random loads.
 #include <algorithm>
 #include <random>
 
@@ -92,9 +92,9 @@ Load random_load(unsigned seed) {
   return out;
 }
 
-// Whatever the sizes, the durations, the losses and the clients: every case of a client that stays ends, and is sent
-// once, unless its pool is lost before it starts. The virtual fleet sees to it that no slot is given twice, no pool
-// gets two cases, no held case is sent, nobody is stuck, and no pool is left.
+// For all sizes, durations, losses and clients: every case of a client that stays ends, and is sent once, unless its
+// pool is lost before it starts. The virtual fleet checks that no slot is given twice, no pool gets two cases, no held
+// case is sent, nobody is stuck, and no pool is left.
 TEST(Clients, AllTheirCasesEndUnderAnyLoad) {
   int dropped = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

@@ -1,4 +1,4 @@
-// How long clients wait for each other, under a virtual clock.
+// Tests how long clients wait for each other, under a virtual clock.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::Each;
 
-// So many cases of a client, of so many ranks and a second each, that come at once.
+// Adds `count` cases of a client, each of so many ranks and one second, that are added at the same time.
 void add_cases(std::vector<VirtualCase>& cases, int client, int ranks, std::size_t count, Seconds comes = Seconds{0}) {
   cases.insert(cases.end(), count, {.ranks = ranks, .time = Seconds{1}, .client = client, .comes = comes});
 }
@@ -28,7 +28,7 @@ VirtualRun serve(int slots, const std::vector<VirtualCase>& cases) {
   return run;
 }
 
-// When the client's last case has ended.
+// The time at which the client's last case ends.
 Seconds end_of(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
   Seconds out{0};
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -37,7 +37,8 @@ Seconds end_of(int client, const std::vector<VirtualCase>& cases, const VirtualR
   return out;
 }
 
-// The longest that the client has waited from the end of one case to the beginning of the next; it has one at a time.
+// The longest time between the end of one case of the client and the beginning of its next. The client runs one case at
+// a time.
 Seconds longest_wait(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
   std::vector<Seconds> sent;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -61,7 +62,8 @@ TEST(Fairness, AClientOfTenCasesEndsInTwiceItsOwnTimeBesideOneOfAThousandOfTheSa
   }
 }
 
-// A visit of a key to the slots: its pool starts (1 s), runs for a turn (2 s), and ends the case that runs (1 s).
+// The longest time for which a key has the slots: its pool starts (1 s), runs for a turn (2 s), and ends the case that
+// runs (1 s).
 constexpr Seconds kLongestVisit{1 + 2 + 1};
 
 TEST(Fairness, ASmallClientOfAnotherKeyGetsATurnForEachTurnOfTheLargeOne) {
@@ -72,7 +74,7 @@ TEST(Fairness, ASmallClientOfAnotherKeyGetsATurnForEachTurnOfTheLargeOne) {
   const Seconds took = end_of(2, cases, run) - Seconds{50.5};
   fmt::print("the small client took {:.1f} s for 10 s of work, with {} starts of its pool\n", took.count(),
              run.starts_by_ranks.at(3));
-  // Each visit of its own is for two cases at least, and follows one of the other's.
+  // Whenever its key gets the slots it runs two cases at least, and the other key has the slots once in between.
   EXPECT_LE(took, 5 * 2 * kLongestVisit);
   EXPECT_LE(run.starts_by_ranks.at(3), 5);
 }
@@ -99,8 +101,8 @@ TEST(Fairness, AClientWithSeveralKeysDoesNotKeepAnotherFromItsTurn) {
   EXPECT_LE(longest_wait(2, cases, run), 3 * kLongestVisit + Seconds{1});
 }
 
-// The longest time that a key has cases and runs none, by ranks; each key has a client of its own, all cases wait at
-// first.
+// The longest time for which a key has cases and runs none, by number of ranks. Each key has a client of its own, and
+// all cases wait from the beginning.
 std::map<int, Seconds> longest_pauses(const std::vector<VirtualCase>& cases, const VirtualRun& run) {
   std::map<int, Seconds> over_until;
   std::map<int, Seconds> out;
@@ -133,7 +135,8 @@ TEST(Fairness, NoKeyPausesForLongerThanTheOthersTurnsWhateverCasesTakeAndPoolsAr
     fleet.fate = [losses](std::size_t index) { return index % losses == 0 ? Fate::loses_its_pool : Fate::ends; };
     const VirtualRun run = run_virtually(cases, fleet);
     ASSERT_EQ(run.error, "");
-    // The other key's pool may be lost just before it has to yield: then its next one runs a case as well.
+    // The pool of the other key may be lost just before it has to yield. Then the pool that replaces it runs a case as
+    // well.
     const Seconds longest_visit = fleet.settings.turn + 2 * (kStart + kEnd + kLongestCase);
     for (const auto& [ranks, pause] : longest_pauses(cases, run)) {
       EXPECT_LE(pause, (keys - 1) * longest_visit + fleet.settings.turn + kStart + kEnd) << "seed " << seed;

@@ -1,4 +1,4 @@
-// Pools without a case: how long they stay, which are kept in reserve, and which must run no further case.
+// Tests of pools without a case: how long they stay, which of them are kept as spares, and which may run no more cases.
 #include <optional>
 
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ using testing::IsEmpty;
 using testing::Optional;
 using testing::SizeIs;
 
-// A fleet of one key of two ranks whose pool, number 1, was ready after a second and has run a case until 2 s. A spare,
-// if one is wanted, is pool 2, and still starting.
+// A fleet with one key of two ranks. Its pool, number 1, was ready after 1 s and ran a case until 2 s. If a spare is
+// wanted, it is pool 2 and still starting.
 class IdlePools : public testing::Test {
  protected:
   void begin(const FleetSettings& settings) {
@@ -33,7 +33,7 @@ class IdlePools : public testing::Test {
 
   void add_case(int key = 0) { scheduler_->case_added(key, {cases_++, 0}); }
   std::vector<Decision> decide(double now) { return scheduler_->decide(Seconds{now}); }
-  // The pools that are started then.
+  // The pools that decide() starts at that time.
   std::vector<int> started(double now) {
     std::vector<int> out;
     for (const StartPool& start : all<StartPool>(decide(now))) out.push_back(start.pool);
@@ -121,7 +121,7 @@ TEST_F(IdlePools, APoolThatIsOutdatedWhileItWorksEndsItsCaseAndIsReplacedMeanwhi
   begin({.slots = 4});
   add_case();
   decide(2);
-  scheduler_->case_ended(1, Seconds{2});  // cases are short: a second pool would not pay
+  scheduler_->case_ended(1, Seconds{2});  // cases turn out to be short, so that a second pool would not pay
   add_case();
   decide(2);
   scheduler_->outdate_pool(1);
@@ -203,7 +203,7 @@ TEST_F(IdlePools, ASpareRunsTheNextCaseAfterACrash) {
   EXPECT_THAT(started(7), ElementsAre(3)) << "there is a spare again";
 }
 
-// What starts, with so many slots, while the only pool of a key of two ranks runs a case.
+// Number of pools that start while the only pool of a key of two ranks runs a case.
 std::size_t spares_beside_a_working_pool(const FleetSettings& settings, int ranks_that_wait, std::size_t cases,
                                          bool closed) {
   Scheduler scheduler(settings);

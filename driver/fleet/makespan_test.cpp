@@ -1,4 +1,4 @@
-// How full the scheduler keeps the slots, under a virtual clock.
+// Tests how well the scheduler uses the slots, under a virtual clock.
 #include <algorithm>
 #include <random>
 
@@ -13,7 +13,8 @@ namespace {
 
 constexpr Seconds kStartOfARank{1.5};
 
-// Of 1, 2, 4 and 8 ranks, as often, in any order; each takes as long as some case of so many ranks did.
+// Draws cases of 1, 2, 4 and 8 ranks with equal probability. Each takes as long as some case of so many ranks did in a
+// real run.
 std::vector<VirtualCase> draw_cases(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<VirtualCase> out;
@@ -27,7 +28,8 @@ std::vector<VirtualCase> draw_cases(std::size_t count, unsigned seed) {
   return out;
 }
 
-// No schedule is shorter: the longest case, or all work spread evenly over the slots, each of which starts a rank once.
+// A lower bound for every schedule: the longest case, or all work spread evenly over the slots, on each of which one
+// rank starts.
 Seconds least_makespan(const std::vector<VirtualCase>& cases, int slots) {
   Seconds longest{0};
   Seconds work = slots * kStartOfARank;

@@ -45,7 +45,7 @@ void Scheduler::case_added(int key, QueuedCase added) {
 void Scheduler::pool_ready(int pool, Seconds now) {
   Pool& ready = pools_.at(pool);
   proven_ = true;
-  if (ready.state != State::starting) return;  // it is being retired
+  if (ready.state != State::starting) return;  // the pool is being retired
   const Seconds took = now - ready.since;
   Key& key = key_of(ready);
   key.start_time.add(took);
@@ -184,7 +184,8 @@ void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
   }
 }
 
-// Those that no case can come for any more. A case that runs may come back, but then another pool is started.
+// Retires pools that no case can come for any more. A running case may still come back, but then another pool is
+// started.
 void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
   if (!closed_) return;
   for (const auto& [number, pool] : pools_) {
@@ -194,7 +195,7 @@ void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
   }
 }
 
-// Those that have been idle for too long.
+// Retires pools that have been idle for too long.
 void Scheduler::retire_unused(std::vector<Decision>& out, Seconds now) {
   if (settings_.idle_time <= Seconds{0}) return;
   for (const auto& [number, pool] : pools_) {
@@ -203,7 +204,7 @@ void Scheduler::retire_unused(std::vector<Decision>& out, Seconds now) {
   }
 }
 
-// A key's only idle pool, while others of its work.
+// Whether the pool is its key's only idle one while other pools of the key work.
 bool Scheduler::is_spare(const Pool& pool) const {
   return settings_.spare && count(pool.key, State::busy) > 0 && count(pool.key, State::idle) == 1;
 }
@@ -233,7 +234,7 @@ int Scheduler::count(int key, State state) const {
       pools_, [&](const auto& pool) { return pool.second.key == key && pool.second.state == state; }));
 }
 
-// Those that run its cases, or will.
+// Number of the key's pools that run its cases or will run them.
 int Scheduler::pools_for_cases(int key) const {
   return static_cast<int>(std::ranges::count_if(pools_, [&](const auto& entry) {
     const Pool& pool = entry.second;

@@ -1,4 +1,5 @@
-// The part of the scheduler that says which pools start, and which idle ones go for them: see scheduler.h.
+// The part of the scheduler that decides which pools start, and which idle ones are retired to make room for them: see
+// scheduler.h.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -10,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// Until something was measured.
+// Used until times have been measured.
 constexpr Seconds kGuessedCase{0.1};
 constexpr Seconds kGuessedStart{1.0};
 
@@ -47,11 +48,13 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
     }
     const bool starts = needed <= room.free;
     if (starts) start(*key);
-    // What the idle pools held beyond that may be all that a key lacked which was passed over.
+    // The idle pools may have held more slots than this key needed, and the surplus may be all that a passed-over key
+    // lacked. So begin again.
     if (given > 0 && !passed_over.empty()) return start_pools(out, now);
     if (starts) continue;
     passed_over.insert(*key);
-    // While busy pools hold what it needs, others may use what is free.
+    // Free and coming slots are kept for the key if they suffice. If busy pools hold what it needs, others may use the
+    // free slots meanwhile.
     if (needed <= room.free + room.coming) room.keep(needed);
   }
   if (passed_over.empty()) start_spares(out, now);
@@ -78,10 +81,10 @@ void Scheduler::start_spares(std::vector<Decision>& out, Seconds now) {
   }
 }
 
-// Of the keys that should get a pool, that which would end last.
+// Returns the key that would end last, among those that should get a pool.
 std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seconds now) const {
   std::optional<int> best;
-  std::pair<Seconds, int> best_rank;  // the time that it needs, the slots of a pool
+  std::pair<Seconds, int> best_rank;  // time that the key still needs, slots of its pool
   for (int key = 0; key < static_cast<int>(keys_.size()); ++key) {
     if (passed_over.contains(key)) continue;
     const std::optional<Seconds> left = time_left(key, now);
@@ -94,13 +97,14 @@ std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seco
   return best;
 }
 
-// How long the key's pools need for its waiting cases, for ever without a pool; nullopt: another pool does not pay.
+// Returns how long the key's pools need for its waiting cases: infinite without a pool. nullopt: another pool does not
+// pay.
 std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
   const Key& key = keys_[static_cast<std::size_t>(number)];
   if (key.queue.empty()) return std::nullopt;
   const int pools = pools_for_cases(number);
   if (pools == 0) return Seconds{std::numeric_limits<double>::infinity()};
-  // A worker that cannot start is found out by one pool of a key.
+  // Until some pool has become ready, a key gets one pool only, so that a worker that cannot start fails once.
   if (!slots_.limited() || !proven_) return std::nullopt;
   const auto waiting = static_cast<double>(key.queue.size());
   if (waiting <= count(number, State::starting)) return std::nullopt;
@@ -118,7 +122,7 @@ Seconds Scheduler::start_time(const Key& key) const {
   return key.start_time.value().value_or(start_time_.value().value_or(kGuessedStart));
 }
 
-// Since when each pool of the key has been busy with one case; nullopt: not each is.
+// Returns since when all pools of the key have been busy with their current cases; nullopt if one of them is not busy.
 std::optional<Seconds> Scheduler::held_up_since(int key) const {
   std::optional<Seconds> out;
   for (const auto& [number, pool] : pools_) {
@@ -129,8 +133,9 @@ std::optional<Seconds> Scheduler::held_up_since(int key) const {
   return out;
 }
 
-// Gives up idle pools that hold at least so many slots, and as few more as it can: first those that no case waits for;
-// of equal ones those that have been idle for longest. Returns how many slots they hold.
+// Retires idle pools that together hold at least `wanted` slots, and as few more as possible, or all that may yield if
+// they do not suffice. Pools that no case waits for go first, then those that have been idle for longest. Returns how
+// many slots they held.
 int Scheduler::retire_idle(int wanted, std::vector<Decision>& out, Seconds now) {
   int given = 0;
   while (given < wanted) {

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// `count` cases of so many ranks, of a second each.
+// `count` cases of so many ranks and one second each.
 std::vector<VirtualCase> cases_of(int ranks, std::size_t count) {
   return std::vector<VirtualCase>(count, {.ranks = ranks, .time = Seconds{1}});
 }
@@ -113,7 +113,7 @@ TEST(Scheduler, StartsAnotherPoolBesideOneThatIsHeldUp) {
 
 TEST(Scheduler, KeepsIdlePoolsWhileNobodyNeedsTheirSlots) {
   VirtualFleet fleet;
-  fleet.known_at_first = 1;  // each of the others comes when the one before has ended
+  fleet.known_at_first = 1;  // each further case is added when the one before it has ended
   const std::vector<VirtualCase> cases = joined(joined(cases_of(1, 1), cases_of(2, 1)), cases_of(1, 1));
   const VirtualRun run = run_on(3, cases, fleet);
   EXPECT_EQ(run.starts, 2);
@@ -234,7 +234,7 @@ TEST(Scheduler, KeepsGroupsOnAPoolEach) {
   EXPECT_LE(moved, 8);
 }
 
-// Whatever the sizes, the durations and the losses: every case ends, no slot is given twice, nothing is stuck.
+// For all sizes, durations and losses: every case ends, no slot is given twice, and nothing is stuck.
 TEST(Scheduler, EndsEveryCaseUnderAnyLoad) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     std::mt19937 random(seed);

@@ -1,4 +1,4 @@
-// The part of the scheduler that divides slots among keys of several clients: see scheduler.h.
+// The part of the scheduler that lets keys of several clients take turns on the slots: see scheduler.h.
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// Before cases are sent: retires pools that would get another case, as few as the overdue keys need.
+// Called before cases are sent. Retires pools that would get another case, as few as the overdue keys need.
 void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
   int room = slots_.free();
   const std::vector<int> overdue = overdue_keys(now);
@@ -18,7 +18,7 @@ void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
   }
 }
 
-// The one that has waited longest first.
+// Returns the overdue keys, the one that has waited longest first.
 std::vector<int> Scheduler::overdue_keys(Seconds now) const {
   std::vector<std::pair<Seconds, int>> waiting;
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
@@ -39,8 +39,8 @@ bool Scheduler::may_yield(const Pool& pool, Seconds now) const {
   return pool.has_worked && (!key.turn_since || now >= *key.turn_since + settings_.turn);
 }
 
-// A key begins to wait when pools of others hold slots, and goes on while others have cases: those whose pools have
-// just been retired for it must not come before it.
+// A key begins to wait when pools of other keys hold slots. It goes on waiting while those keys have cases, even if
+// their pools have just been retired for it, so that they do not come before it.
 void Scheduler::note_who_waits(Seconds now) {
   if (!slots_.limited()) return;
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
@@ -59,7 +59,7 @@ void Scheduler::note_who_waits(Seconds now) {
   }
 }
 
-// Whether some other key has cases of another client than one that waits in this key. with_pools: and pools.
+// Whether another key (with_pools: another key with pools) has cases of a client other than one that waits in this key.
 bool Scheduler::others_compete(int number, bool with_pools) const {
   const Key& key = keys_[static_cast<std::size_t>(number)];
   for (int other = 0; other < static_cast<int>(keys_.size()); ++other) {
@@ -69,7 +69,7 @@ bool Scheduler::others_compete(int number, bool with_pools) const {
   return false;
 }
 
-// Whether this key has a case, waiting or on a pool, of another client than one that waits in that key.
+// Whether key `number` has a case, waiting or on a pool, of a client other than one that waits in key `than`.
 bool Scheduler::works_for_others(int number, const Key& than) const {
   const int client = than.queue.next_client();
   const bool has_several = than.queue.clients_in_turn() > 1;

@@ -10,7 +10,7 @@ namespace cp_pool {
 
 namespace {
 
-// Then they tell nothing.
+// Distances that are all equal give no reason to prefer one slot.
 bool all_equal(const SlotDistances& distances) {
   for (std::size_t i = 0; i < distances.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -70,7 +70,7 @@ std::vector<int> SlotTable::by_host(int wanted) const {
   }
   std::vector<Host> by_room = hosts_;
   std::ranges::stable_sort(by_room, std::ranges::greater{}, [this](const Host& host) { return free_of(host); });
-  // One that has room enough is taken alone: the one that it leaves least of.
+  // If hosts have enough room, only one is used: that on which fewest slots stay free.
   const auto enough =
       std::ranges::find_if(by_room.rbegin(), by_room.rend(), [&](const Host& host) { return free_of(host) >= wanted; });
   if (enough != by_room.rend()) std::swap(*enough, by_room.front());
@@ -105,10 +105,11 @@ void SlotTable::add_first(const Host& host, int wanted, std::vector<int>& out) c
   }
 }
 
-// Of the sets that grow from each free slot, that with the smallest sum of distances.
+// Grows a set of slots from each free slot and returns the set with the smallest sum of distances within it.
 std::vector<int> SlotTable::nearest(int wanted) const {
   std::vector<int> best;
-  std::pair<int, int> best_rank;  // distances among its slots; distances to those that stay, the other way round
+  // Sum of distances within the set, and minus the sum of distances to the free slots outside.
+  std::pair<int, int> best_rank;
   for (int first = 0; first < size(); ++first) {
     if (!is_free(first)) continue;
     std::vector<int> set = grown_from(first, wanted);
@@ -128,11 +129,11 @@ std::vector<int> SlotTable::nearest(int wanted) const {
   return best;
 }
 
-// Each slot that comes is the nearest to those that are there.
+// Adds to `first` one slot after another, each time the free slot nearest to those already in the set.
 std::vector<int> SlotTable::grown_from(int first, int wanted) const {
   std::vector<int> out{first};
   while (static_cast<int>(out.size()) < wanted) {
-    std::optional<std::pair<int, int>> next;  // the sum of its distances, its number
+    std::optional<std::pair<int, int>> next;  // sum of its distances, its number
     for (int slot = 0; slot < size(); ++slot) {
       if (!is_free(slot) || std::ranges::find(out, slot) != out.end()) continue;
       int sum = 0;

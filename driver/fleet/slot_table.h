@@ -1,4 +1,4 @@
-// Which slots are free.
+// Keeps account of free slots and chooses those of a new pool.
 #pragma once
 
 #include <optional>
@@ -7,37 +7,40 @@
 
 namespace cp_pool {
 
-// How far two slots are from each other, by their numbers: 0 is next to each other, and the larger the farther. Empty:
+// Distance between two slots, indexed by their numbers: 0 for direct neighbours, larger for farther ones. Empty:
 // unknown.
 using SlotDistances = std::vector<std::vector<int>>;
 
 class SlotTable {
  public:
-  // slots: nullopt: they are not counted; there is always room, and nobody gets a number. distances: of all slots, or
-  // empty. of_hosts: how many each host has, in order; empty: all are on one.
+  // slots: their number; nullopt: slots are not counted, there is always room, and pools get no numbers. distances:
+  // between all slots, or empty. of_hosts: number of slots of each host, in order; empty: all are on one host.
   explicit SlotTable(std::optional<int> slots, SlotDistances distances = {}, const std::vector<int>& of_hosts = {});
 
   [[nodiscard]] bool limited() const { return limited_; }
-  // How many slots a pool of so many ranks holds: all, if there are fewer.
+  // Number of slots that a pool of so many ranks holds: one for each rank, or all if there are fewer.
   [[nodiscard]] int held_by(int ranks) const;
   [[nodiscard]] int free() const { return free_; }
 
-  // The numbers of `wanted` slots, which must be free, in order. Where distances are known and differ, those that are
-  // nearest to each other; of equal ones, those that leave fewest near ones behind. Else slots of one host, if one has
-  // so many free: neighbours by number, where there are so many (the shortest row of free slots that is long enough),
-  // else the host's first free ones. Over several hosts those with most free slots, so that they are few.
+  // Takes `wanted` slots, of which there must be enough free ones, and returns their numbers in order.
+  // If distances are known and differ, the slots are nearest to each other; among equal choices, those that are
+  // farthest from the slots that stay free.
+  // Otherwise the slots are on one host, if one has enough free: slots with consecutive numbers from the shortest such
+  // row of free slots, or else the first free slots of the host. If no host has enough, the hosts with most free slots
+  // are used, so that there are few of them.
   std::vector<int> take(int wanted);
-  // Empties the list.
+  // Frees the slots and empties the list.
   void give_back(std::vector<int>& slots);
 
  private:
   struct Host {
-    int begin = 0;  // its slots
+    int begin = 0;  // range of its slot numbers
     int end = 0;
   };
   [[nodiscard]] std::vector<int> by_host(int wanted) const;
   [[nodiscard]] int free_of(const Host& host) const;
-  // Where the shortest row of free slots begins that is long enough, and how long it is; nullopt: there is none.
+  // Returns the beginning and length of the shortest row of consecutive free slots that is long enough; nullopt if
+  // there is none.
   [[nodiscard]] std::optional<std::pair<int, int>> shortest_row(const Host& host, int wanted) const;
   void add_first(const Host& host, int wanted, std::vector<int>& out) const;
   [[nodiscard]] std::vector<int> nearest(int wanted) const;

@@ -11,7 +11,7 @@ namespace {
 using testing::AnyOf;
 using testing::ElementsAre;
 
-// Slots that are next to each other if they have the same name, and one apart otherwise.
+// Distances of slots: 0 if they have the same name, 1 otherwise.
 SlotDistances islands(const std::string& names) {
   SlotDistances out(names.size(), std::vector<int>(names.size(), 0));
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -61,7 +61,7 @@ TEST(SlotTable, BreaksTheIslandThatIsBrokenAlready) {
   EXPECT_THAT(slots.take(4), ElementsAre(4, 5, 6, 7));
 }
 
-// Rows of numbers are no neighbours here.
+// Slots with consecutive numbers are not neighbours here.
 TEST(SlotTable, FindsPairsThatBridgesJoin) {
   SlotTable slots = table(islands("abcdabcd"));
   EXPECT_THAT(slots.take(2), ElementsAre(0, 4));
@@ -76,7 +76,7 @@ TEST(SlotTable, OfMoreThanAnIslandHasTakesWholeOnes) {
   EXPECT_THAT(all.take(4), ElementsAre(0, 1, 2, 3));
 }
 
-// Pairs by NVLink, on two sockets: what NVLink does not join is near on the same socket.
+// NVLink joins pairs of GPUs on two sockets. GPUs without NVLink between them are nearer on the same socket.
 TEST(SlotTable, PrefersTheNearerOfTwoIslands) {
   SlotDistances distances(8, std::vector<int>(8, 5));
   const std::vector<std::vector<int>> sockets{{0, 2, 4, 6}, {1, 3, 5, 7}};

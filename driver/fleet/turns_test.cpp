@@ -1,4 +1,4 @@
-// What keys of several clients owe each other when slots are short.
+// Tests how keys of several clients take turns when slots are short.
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using testing::IsEmpty;
 using testing::Optional;
 using testing::SizeIs;
 
-// Two slots, both held by a pool of client 1, which has many cases; key 1, of client 2, needs both.
+// Two slots, both held by a pool of key 0 for client 1, which has many cases. Key 1, of client 2, needs both.
 class TurnsOfTwo : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ TEST_F(TurnsOfTwo, AKeyKeepsItsSlotsForATurnAfterItsPoolIsReady) {
   scheduler_.case_added(1, {102, 0, 2});
   decide(20);
   end_case(1, 26);
-  decide(26);  // pool 2, of key 1; key 0 waits from now on
+  decide(26);  // starts pool 2, of key 1; key 0 waits from now on
   scheduler_.pool_gone(1);
   scheduler_.pool_ready(2, Seconds{40});
   EXPECT_THAT(all<SendCase>(decide(40)), SizeIs(1)) << "key 0 is overdue, but this is the turn of key 1";
@@ -129,7 +129,8 @@ TEST_F(TurnsOfTwo, NothingIsOwedByAClientThatHasGone) {
   EXPECT_EQ(all<StartPool>(decide(21)).at(0).key, 1);
 }
 
-// Four slots. Client 1 has pools of one slot and of two, client 2 wants a pool of so many.
+// Returns the pools that yield on four slots, where client 1 has two pools of one slot and one of two, and client 2
+// wants a pool of so many ranks.
 std::vector<int> pools_that_yield(int ranks) {
   Scheduler scheduler({.slots = 4, .turn = Seconds{5}});
   const std::vector<int> keys{scheduler.add_key(1), scheduler.add_key(1), scheduler.add_key(2)};

@@ -83,8 +83,7 @@ Words torchrun_words(const Launch& launch) {
   return out;
 }
 
-// --- Template of a custom launcher
-// -------------------------------------------------------------------------------------
+// --- Template of a custom launcher ---------------------------------------------------------------------------------
 constexpr std::string_view kWorker = "{worker}";
 
 struct Placeholder {

@@ -1,4 +1,4 @@
-// What a scheduler has decided, by kind.
+// Picks the decisions of one kind out of those of a scheduler.
 #pragma once
 
 #include <variant>

@@ -1,5 +1,5 @@
-// How long cases of a real run took, by number of ranks, in milliseconds: `cp-pool run --matrix quick --events FILE` on
-// two cores of a server's CPU, 2026-11-24; duration_ms of every case_finished of 1, 2, 4 and 8 ranks.
+// Durations of the cases of a real run in milliseconds, by number of ranks: duration_ms of every case_finished with 1,
+// 2, 4 or 8 ranks of `cp-pool run --matrix quick --events FILE`, on two cores of a server CPU, 2026-11-24.
 #pragma once
 
 #include <map>

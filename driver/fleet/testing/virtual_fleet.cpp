@@ -52,15 +52,15 @@ class Simulation {
   enum class What { ready, case_over, gone, look, case_comes, event };
   struct Coming {
     Seconds at;
-    int order;   // of those at one time
-    int number;  // of a pool; of a case that comes; of an event
+    int order;   // order among events of the same time
+    int number;  // number of the pool, case or event, as `what` says
     What what;
     bool operator<(const Coming& other) const { return std::tie(other.at, other.order) < std::tie(at, order); }
   };
   struct Pool {
     int key = 0;
     std::vector<int> slots;
-    std::size_t index = 0;  // of its case
+    std::size_t index = 0;  // index of its case
     bool ready = false;
     bool busy = false;
     bool ending = false;
@@ -68,7 +68,7 @@ class Simulation {
     int cases = 0;
   };
 
-  // The next case that does not come at a time of its own.
+  // Adds the next case that has no time of its own.
   void add_next() {
     while (next_ < cases_.size() && cases_[next_].comes > Seconds{0}) ++next_;
     if (next_ < cases_.size()) add(next_++);
@@ -142,7 +142,7 @@ class Simulation {
     if (event.what == What::case_comes) return add(static_cast<std::size_t>(event.number));
     if (event.what == What::event) return happen(fleet_.events[static_cast<std::size_t>(event.number)]);
     const auto found = pools_.find(event.number);
-    if (found == pools_.end()) return;  // it was retired before it was ready
+    if (found == pools_.end()) return;  // the pool was retired before it was ready
     Pool& pool = found->second;
     if (event.what == What::gone) {
       scheduler_.pool_gone(event.number);
@@ -246,14 +246,14 @@ class Simulation {
   Seconds now_{0};
   Seconds last_gone_{0};
   int order_ = 0;
-  std::size_t next_ = 0;  // of those that come by themselves
+  std::size_t next_ = 0;  // next index to look at for cases without a time of their own
   std::size_t added_ = 0;
   std::size_t ended_ = 0;
   std::map<int, int> keys_;  // by ranks
   std::map<int, Pool> pools_;
-  std::set<int> held_;  // slots
+  std::set<int> held_;  // slots that pools hold
   std::set<int> held_clients_;
-  std::set<int> gone_;      // clients
+  std::set<int> gone_;      // clients that have gone
   std::vector<bool> over_;  // by case
   std::optional<Seconds> look_at_;
   std::priority_queue<Coming> coming_;

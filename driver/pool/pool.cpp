@@ -28,22 +28,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A lack of descriptors is explained by the limit, which the user can raise.
+// If file descriptors ran out, the text names the limit, which the user can raise.
 std::string why_not_started(int error, const char* what) {
   const std::error_code code(error, std::generic_category());
   return code == std::errc::too_many_files_open ? error_reason(code) : what;
 }
 
-constexpr milliseconds kPong{2000};       // a worker answers within 1 s with the ranks that have answered it
-constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
+constexpr milliseconds kPong{2000};       // a worker answers within 1 s, naming the ranks that have answered
+constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last output
 constexpr milliseconds kDeathOfPipes{200};
 constexpr std::size_t kMostLastWords = 400;
-constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
-// After which another start cannot help.
+constexpr int kExitCommandNotFound = 127;  // exit code of a shell, env or a launcher
+// Exit codes after which another start cannot help.
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
                                      protocol::kExitTooFewDevices, kExitCommandNotFound};
 
-// A function, because g++ 12 warns of uninitialised members of a braced object in a coroutine.
+// This is a function because g++ 12 warns of uninitialised members of a braced object in a coroutine.
 StartFailure start_failure(RetireReason reason, std::string detail) {
   StartFailure out;
   out.retirement.reason = reason;
@@ -117,7 +117,7 @@ std::optional<StartFailure> Pool::try_spawn(bool forks) {
   return failure;
 }
 
-// Whether ranks can be forked, once that is known.
+// Waits until the fork server is ready or given up. Returns whether it can fork ranks.
 asio::awaitable<bool> Pool::await_fork_server() {
   ForkServer* const server = start_.fork_server;
   if (server == nullptr) co_return false;
@@ -133,12 +133,12 @@ asio::awaitable<bool> Pool::await_fork_server() {
   co_return server->ready();
 }
 
-// After try_spawn with the fork server: waits until it has forked every rank. If it is lost meanwhile, all ranks are
-// started anew, one by one.
+// Called after try_spawn with the fork server. Waits until the server has forked every rank. If the server is lost
+// meanwhile, all ranks are started anew, one by one.
 asio::awaitable<std::optional<StartFailure>> Pool::await_forks() {
   while (group_->forking()) {
     if (held_ || start_is_given_up()) group_->stop_forking();
-    co_await wakeup_.wait();  // the server answers, or is given up after a while
+    co_await wakeup_.wait();  // ends at the latest when the server is given up
   }
   if (!group_->fork_failed()) co_return std::nullopt;
   co_await kill();
@@ -181,7 +181,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
 
   const milliseconds patience = start_timeout_of(*start_.config, world_size_);
   const auto deadline = Clock::now() + patience;
-  std::string said;  // by a worker that cannot go on
+  std::string said;  // the worker's reason why it cannot start
   for (;;) {
     if (held_) co_return start_failure(RetireReason::paused, "the run was paused while it started");
     while (const auto incoming = group_->take()) {
@@ -195,7 +195,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       if (ready == nullptr) continue;
       if (const auto problem = refuse(*ready)) {
         StartFailure refused = co_await failed_start(*problem);
-        // What it speaks and knows will be the same next time.
+        // The worker's protocol version and capabilities will be the same next time. A wrong number of ranks may not
+        // be.
         refused.permanent =
             refused.permanent || ready->protocol != protocol::kVersion || ready->world_size == world_size_;
         co_return refused;
@@ -221,10 +222,11 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   }
 }
 
-// why: empty, or what is known beside the deaths.
+// why: what is known besides the exits of ranks; may be empty.
 asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   const auto limit = Clock::now() + kStartDrain;
-  // A rank that has lost a peer may end before the peer has: the peer's end counts. Rank 0 speaks for all.
+  // A rank that has lost a peer may end before the peer does, although the peer's exit is the cause. So wait for all
+  // exits, or for a permanent failure and the exit of rank 0, which reports for all ranks.
   const auto all_known = [this] {
     return group_->drained() && (group_->all_exited() || (permanently_failed() && group_->rank0_has_ended()));
   };
@@ -284,7 +286,7 @@ bool Pool::too_few_devices() const {
 asio::awaitable<std::optional<Retirement>> Pool::check_idle() {
   Outstanding none;
   take_messages(none);
-  // The pipes of a rank that ends are seen to close a moment before its exit, which explains them.
+  // The pipes of a rank that ends close a moment before its exit is seen, and the exit is the better explanation.
   const auto limit = Clock::now() + kDeathOfPipes;
   while (lost() && !group_->any_exited() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
   take_messages(none);
@@ -312,7 +314,7 @@ void Pool::let_ranks_go_on() {
 }
 
 void Pool::go_on_after_pause() {
-  if (!group_) return;  // it waits for the fork server
+  if (!group_) return;  // it still waits for the fork server
   held_ = held_ || has_own_deadlines_;
   unproven_ = !held_;
   let_ranks_go_on();
@@ -329,7 +331,7 @@ asio::awaitable<std::optional<Retirement>> Pool::prove() {
     while (!none.pong && !run_->stop.abandon_running() && Clock::now() < limit) {
       take_messages(none);
       if (none.protocol_break) co_return Retirement{RetireReason::protocol_break, *none.protocol_break};
-      if (none.pong || lost()) break;  // of what, check_idle says
+      if (none.pong || lost()) break;  // check_idle says why it was lost
       co_await wakeup_.wait_until(limit);
     }
   } while (unproven_);
@@ -354,7 +356,7 @@ std::string Pool::describe_deaths() {
   return out;
 }
 
-// For a pool that did not become ready: the worker may have answered in a form that is not the protocol's.
+// Used for a pool that did not become ready: the worker may have answered in a form that is not the protocol's.
 std::string Pool::describe_silence() const {
   const std::string& line = group_->last_chatter();
   if (line.empty()) return "";
@@ -362,7 +364,7 @@ std::string Pool::describe_silence() const {
                      protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
 }
 
-// For a worker that may have answered, but not on a line of its own.
+// Used for a worker that may have answered, but not at the beginning of a line.
 std::string Pool::describe_misplaced_sentinel() const {
   const std::string& line = group_->misplaced_sentinel();
   if (line.empty()) return "";
@@ -370,7 +372,7 @@ std::string Pool::describe_misplaced_sentinel() const {
                      protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
 }
 
-// The last words of the first rank that died with any, in the order of the deaths; empty if none had.
+// The last words of the first rank that died and left any; empty if none did.
 std::string Pool::describe_last_words() {
   for (const WorkerGroup::End& end : group_->ends()) {
     const std::string line = group_->last_words(end);

@@ -1,5 +1,5 @@
-// One worker group from spawn to retirement. What the end of a case means for the pool is decided here; what comes
-// after it (respawn, giving up a key) in lane.h.
+// One worker group from spawn to retirement. This class decides what the end of a case means for the pool. Lane
+// (lane.h) and Fleet (fleet.h) decide what follows for others: a respawn, or giving up a key.
 #pragma once
 
 #include <algorithm>
@@ -25,120 +25,124 @@
 
 namespace cp_pool {
 
-// Where a pool is at home: what PoolSpawned says of it, and for a launcher the hosts.
+// Where a pool runs: its slots and GPUs as in PoolSpawned, and its hosts if a launcher starts it.
 struct PoolPlace {
   std::vector<int> slots;
   std::vector<std::string> gpus;
-  std::vector<HostShare> hosts;  // empty: this one, or those that the launcher chooses
+  std::vector<HostShare> hosts;  // empty: this host, or hosts that the launcher chooses
 };
 
 // What the ranks of a pool are started with.
 struct RankStart {
-  const RunConfig* config = nullptr;  // worker, environment, device and deadline of the start; it stays for the pool
-  ForkServer* fork_server = nullptr;  // that they are forked from; nullptr: each is started by itself
+  const RunConfig* config = nullptr;  // worker, environment, device and start deadline; not owned, outlives the pool
+  ForkServer* fork_server = nullptr;  // forks the ranks; nullptr: each rank is started on its own
 };
 
 struct Retirement {
   RetireReason reason = RetireReason::finished;
   std::string detail;
-  bool at_once = false;  // without grace, whatever the reason
+  bool at_once = false;  // kill the ranks without grace, whatever the reason
 };
 
 // Why a pool never became ready.
 struct StartFailure {
   Retirement retirement;
-  bool permanent = false;  // another try cannot help
-  bool skip = false;       // this machine has too few devices: no fault of anybody's
+  bool permanent = false;  // another start cannot help
+  bool skip = false;       // the cases are skipped: this machine has too few devices
   std::vector<StderrTail> stderr_tails;
 };
 
-// What came of sending one case to the pool.
+// The result of sending one case to the pool.
 struct Attempt {
-  bool charged = true;  // false: the pool was lost before the case had started, or the run was paused
+  // False: the pool was lost before the case started, or the run was paused, so the case may be sent again.
+  bool charged = true;
   bool paused = false;
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
-  protocol::ResultEvent result;  // of the worker; empty if it never came
+  protocol::ResultEvent result;  // the worker's result; default-constructed if none came
   std::optional<Diagnosis> diagnosis;
-  bool counted = false;                  // as a failure: RunContext::count_failure
+  bool counted = false;                  // RunContext::count_failure() was called for it
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::optional<Retirement> retirement;  // set: the pool must not be used again
 };
 
 class Pool {
  public:
-  // home: the run that the pool is started, kept and ended for; its config says how.
-  // wakeup is notified of every change, and waited on by start, run_case and retire.
+  // home: the run that the pool is started, kept and ended for; its config applies to these steps.
+  // wakeup: is notified of every change, and is waited on by start, run_case and retire. Not owned.
   Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool();  // kills what was not retired
+  ~Pool();  // kills the ranks if they were not retired
 
-  // Spawns the ranks and waits until they are ready. nullopt: they are. After a failure the pool has still to be
-  // retired.
+  // Spawns the ranks and waits until they are ready. Returns nullopt if they are. After a failure the pool must still
+  // be retired.
   asio::awaitable<std::optional<StartFailure>> start();
 
-  // Nobody needs the pool any more: start() ends soon, if it has not ended.
+  // Called when nobody needs the pool any more. If start() is still running, it ends soon.
   void give_up_start();
 
-  // Sends a case of this run, of which `started` has been emitted, and waits for its end. next: the case that this pool
-  // is to run afterwards, if that is known: a worker that offers it may prepare for it meanwhile.
+  // Sends a case of this run, whose `started` event has been emitted, and waits for its end. next: the case that this
+  // pool is to run afterwards, or nullptr if it is not known; a worker that offers it may prepare for that case
+  // meanwhile.
   asio::awaitable<Attempt> run_case(RunContext& run, const NamedCase& named, const CaseStarted& started,
                                     const NamedCase* next);
 
-  // What was written to rank 0's stdin for the case that was run last.
+  // The lines that were written to rank 0's stdin for the last case.
   [[nodiscard]] const std::string& sent_lines() const { return sent_lines_; }
 
-  // Between cases: why the pool cannot be used any more; nullopt: it can.
+  // Called between cases. Returns why the pool cannot be used any more; nullopt if it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
 
-  // The run is stopped as a whole, and goes on (job_control.h).
+  // Stop and continue the ranks when the run is paused as a whole (job_control.h).
   void stop_ranks();
   void let_ranks_go_on();
-  // Ranks that were starting or running a case stay stopped: start or run_case gives them up, as their own deadlines
-  // went on. Others go on, and have to prove themselves before they are used again.
+  // Called after a pause. Ranks that were starting or running a case stay stopped, and start or run_case gives them up:
+  // the deadlines of their own went on during the pause. Other ranks go on, and have to answer a ping before they are
+  // used again.
   void go_on_after_pause();
   [[nodiscard]] bool unproven() const { return unproven_; }
-  // Pings every rank. nullopt: all have answered, or the run was stopped meanwhile.
+  // Pings every rank. Returns nullopt if all answered, if the pool was lost (check_idle says why), or if the run was
+  // stopped meanwhile.
   asio::awaitable<std::optional<Retirement>> prove();
 
-  // Ends every process of the pool and emits pool_retired. Reasons that are no fault of the worker's ask it to shut
-  // down first.
+  // Ends every process of the pool and emits pool_retired. If the reason is not the worker's fault, the worker is asked
+  // to shut down first.
   asio::awaitable<void> retire(Retirement retirement);
 
   [[nodiscard]] const PoolId& id() const { return id_; }
-  // By rank; empty before they are started and once they are gone.
+  // Process IDs by rank; empty before the ranks are started and after they are gone.
   [[nodiscard]] std::vector<int> pids() const;
-  // As in CaseFinished; known once the pool is ready.
+  // As in CaseFinished::shared_gpus; known once the pool is ready.
   [[nodiscard]] int shared_gpus() const { return shared_gpus_; }
 
  private:
-  struct Outstanding {  // the case that has been sent; seq 0: none
+  struct Outstanding {  // the case that has been sent; seq 0: there is none
     std::int64_t seq = 0;
     bool started = false;
-    bool cancelled = false;  // the worker was asked to end it
+    bool cancelled = false;  // the worker was asked to end the case
     std::optional<double> baseline_ms;
-    bool asks_why = false;  // the worker was asked for a diagnosis, should the case fail
+    bool asks_why = false;  // the worker is asked for a diagnosis if the case fails
     std::optional<protocol::ResultEvent> result;
     std::optional<protocol::DiagnosisEvent> diagnosis;
     std::optional<std::string> protocol_break;
-    std::int64_t ping = 0;  // seq of one that was sent
+    std::int64_t ping = 0;  // seq of the last ping that was sent
     std::optional<protocol::PongEvent> pong;
-    std::uint64_t status_requests = 0;                        // RunContext's, those that are answered
-    Clock::time_point pong_limit = Clock::time_point::max();  // of the answer to one, if that is awaited
+    std::uint64_t status_requests = 0;                        // how many of RunContext::status_requests are answered
+    Clock::time_point pong_limit = Clock::time_point::max();  // deadline of the pong, if one is awaited
     Clock::time_point sent;
     std::chrono::milliseconds timeout{0};
-    bool own_timeout = false;         // the case's, not that of the run
-    bool may_be_tried_again = false;  // if it fails (--retries)
+    bool own_timeout = false;         // the deadline is the case's own, not that of the run
+    bool may_be_tried_again = false;  // it is retried if it fails (--retries)
     Clock::time_point deadline;
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
 
-    // When something may have to be told of it.
+    // When an event about the case may be due next.
     [[nodiscard]] Clock::time_point next() const { return std::min(progress.next(), pong_limit); }
   };
 
-  // Sets it for as long as it lives.
+  // Sets the flag for as long as the object lives.
   class OwnDeadlines {
    public:
     explicit OwnDeadlines(bool& flag) : flag_(flag) { flag_ = true; }
@@ -212,7 +216,7 @@ class Pool {
 
   PoolHost& host_;
   RunContext& home_;
-  RunContext* run_;  // whose case it runs; between cases: home_
+  RunContext* run_;  // the run whose case it runs; between cases home_
   RankStart start_;
   PoolId id_;
   int world_size_;
@@ -224,16 +228,16 @@ class Pool {
   nlohmann::json capabilities_;
   int shared_gpus_ = 0;
   bool unneeded_ = false;           // see give_up_start
-  bool idle_ = false;               // ready, and no case is outstanding
-  bool has_own_deadlines_ = false;  // the ranks: they start, or run a case
-  bool held_ = false;               // the ranks, stopped since a pause: what becomes of them is not decided
-  bool unproven_ = false;           // stopped in a pause, and going on
+  bool idle_ = false;               // it is ready, and no case is outstanding
+  bool has_own_deadlines_ = false;  // the ranks start or run a case, so deadlines of their own are running
+  bool held_ = false;      // the ranks are still stopped after a pause, and start() or run_case() has to give them up
+  bool unproven_ = false;  // the ranks were stopped in a pause, go on, and have answered no ping since
   Clock::time_point spawned_;
-  std::optional<std::int64_t> oom_kills_before_;  // the pool
+  std::optional<std::int64_t> oom_kills_before_;  // oom_kills() when the pool was created
   Clock::time_point last_result_;
   std::string sent_lines_;
   int cases_ = 0;
-  std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after the pool's first case
+  std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after its first case
 };
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// One case on a pool, from the line sent to the verdict on case and pool.
+// One case on a pool, from sending its request to the decision on case and pool.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -19,21 +19,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kDrain{200};      // after an exit, for what is still in the pipes
-constexpr milliseconds kAnswer{50};      // of that, for a rank 0 that lives and may have its result on the way
-constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stderr
+constexpr milliseconds kDrain{200};      // after an exit, for reading what is still in the pipes
+constexpr milliseconds kAnswer{50};      // part of it, for a result of a living rank 0 that may be on its way
+constexpr milliseconds kFenceWait{250};  // after a result, for the fences in the ranks' stderr
 constexpr milliseconds kDeathAfterResult{200};
-constexpr milliseconds kStandings{1200};       // a worker answers within 1 s with the ranks that have answered it
-constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not say that it acts on cancel
+constexpr milliseconds kStandings{1200};       // a worker answers within 1 s, naming the ranks that have answered
+constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not list cancel
 
-constexpr std::int64_t kMaxToldLengths = 65536;  // sequences; with more a request could outgrow kMaxLineBytes
+// Number of sequences; with more the request could exceed kMaxLineBytes.
+constexpr std::int64_t kMaxToldLengths = 65536;
 
 nlohmann::json told_lengths(const Case& c) {
   if (c.batch > kMaxToldLengths) return nlohmann::json::object();
   return to_json(resolve_lengths(c));
 }
 
-// The answer to a request that the worker cannot read stands for the result that will not come.
+// Makes a result of a protocol_error: a worker that cannot read a request sends no result for it.
 protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std::int64_t seq) {
   protocol::ResultEvent out;
   out.seq = seq;
@@ -48,13 +49,13 @@ double ms_since(Clock::time_point start) {
 
 }  // namespace
 
-// capabilities.requests lists the requests that a worker may ignore but does not.
+// Whether the worker acts on this optional request: capabilities.requests lists those that it does not ignore.
 bool Pool::offers(const char* request) const {
   return lists(capabilities_, "requests", request);
 }
 
-// Turns a pass that its own figures deny into an error. The pool is retired, since its next results cannot be trusted
-// either.
+// Turns a pass into an error if its own figures contradict it. Then the pool is retired, since its next results cannot
+// be trusted either.
 std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attempt) const {
   if (attempt.outcome != CaseOutcome::pass) return std::nullopt;
   const bool promised = capabilities_.value("figures", nlohmann::json()) == true;
@@ -84,7 +85,7 @@ void Pool::send_case(const NamedCase& named, const Outstanding& current, const N
   group_->send(request);
   const bool kept = run_->history.has_value();
   sent_lines_ = kept ? protocol::encode(request) + '\n' : "";
-  // A preparation that runs beside a timed step would slow it down.
+  // No preparation in a run that takes times: running beside a timed step, it would slow the step down.
   if (next != nullptr && offers("prepare") && !run_->config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
     const protocol::PrepareRequest prepare{++host_.last_seq, case_for_worker(next->c, capabilities_),
                                            told_lengths(next->c)};
@@ -142,7 +143,8 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
   if (is_failure(attempt.outcome)) {
-    const std::string silent = group_->any_exited() ? "" : group_->silent_ranks();  // of deaths it is said
+    // If a rank has exited, the description of the exits says it.
+    const std::string silent = group_->any_exited() ? "" : group_->silent_ranks();
     if (!silent.empty()) attempt.reason += "; " + silent;
     attempt.reason += group_->hosts_of_ranks_in(attempt.reason);
     const std::string trouble = clock_trouble(clocks, MachineClocks::now());
@@ -154,7 +156,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   co_return attempt;
 }
 
-// No result can come any more.
+// Whether no result can come any more.
 bool Pool::lost() const {
   return group_->any_exited() || group_->stdin_broken() || group_->stdout_closed();
 }
@@ -176,7 +178,7 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted
   }
 }
 
-// The ranks stay stopped, but the result may be among what is in the pipe already.
+// The ranks stay stopped, but the result may be in the pipe already.
 asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
   for (const auto limit = Clock::now() + kAnswer; Clock::now() < limit && !ended(current);) {
     take_messages(current);
@@ -203,7 +205,8 @@ CaseProgress Pool::progress_of(const Outstanding& current, const CaseStarted& st
           .timeout_ms = static_cast<double>(current.timeout.count())};
 }
 
-// If somebody has asked. Requests that come until the answer is there have the same answer.
+// Asks the worker if somebody wants to know, and emits the answer. Requests that arrive before the answer is there get
+// the same answer.
 void Pool::tell_where_ranks_stand(Outstanding& current, const CaseStarted& started) {
   const auto now = Clock::now();
   const bool open = current.pong_limit != Clock::time_point::max();
@@ -223,8 +226,8 @@ void Pool::tell_where_ranks_stand(Outstanding& current, const CaseStarted& start
   if (!event.ranks.empty()) run_->emit(std::move(event));
 }
 
-// The run is over and the case is not: a worker that ends it in order keeps its answer for those who read the report,
-// and can be shut down in order.
+// Called when the run is stopped while the case still runs. If the worker ends the case in order, its tensors' checks
+// are kept for the report, and the worker can be shut down in order.
 asio::awaitable<void> Pool::cancel(Outstanding& current) {
   if (run_->stop.internal_error) co_return;
   current.cancelled = true;
@@ -240,7 +243,7 @@ asio::awaitable<void> Pool::cancel(Outstanding& current) {
   }
 }
 
-// Never waits for the end of a pipe alone: a grandchild may hold it open.
+// Does not wait for the end of a pipe without a limit, since a grandchild may hold the pipe open.
 asio::awaitable<void> Pool::drain(Outstanding& current) {
   const auto start = Clock::now();
   for (auto now = start; now < start + kDrain; now = Clock::now()) {
@@ -297,7 +300,8 @@ asio::awaitable<void> Pool::wait_for_fences() {
   while (!group_->tails_complete() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
-// In a run that takes times, a pass must have them, and may have to be as fast as an earlier run.
+// In a run that takes times, a pass without times becomes an error, and a pass that is slower than --max-ratio allows
+// becomes a fail.
 void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
   if (!run_->config.perf || attempt.outcome != CaseOutcome::pass) return;
   auto& perf = current.result->perf;
@@ -349,7 +353,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const 
   co_return out;
 }
 
-// Whether the pool must be retired after a case that has its result.
+// Returns why the pool must be retired after a case that has a result; nullopt: it need not be.
 std::optional<Retirement> Pool::judge(const Outstanding& current) {
   if (group_->any_exited()) return Retirement{RetireReason::died_after_result, describe_deaths()};
   if (current.protocol_break) return Retirement{RetireReason::protocol_break, *current.protocol_break};
@@ -377,13 +381,14 @@ std::optional<std::string> Pool::growth_past_limit(const protocol::ResultEvent& 
   return std::nullopt;
 }
 
-// A pool that has died right after its last result, before it took up the next case, died of the last one.
+// If the pool died right after its last result and before it started the next case, the last case is taken for the
+// cause.
 RetireReason Pool::reason_of_death(const Outstanding& current) const {
   const bool after_result = cases_ > 0 && !current.started && Clock::now() - last_result_ < kDeathAfterResult;
   return after_result ? RetireReason::died_after_result : RetireReason::crash;
 }
 
-// The pool broke before there was a result.
+// The attempt of a case whose pool was lost before there was a result.
 Attempt Pool::conclude_lost(const Outstanding& current) {
   Attempt out;
   out.charged = current.started;
@@ -403,7 +408,8 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
   return out;
 }
 
-// Nobody can say how long the case would have taken, or whether its ranks still wait for each other.
+// The attempt of a case that was interrupted by a pause. Nobody can say how long it would have taken, or whether its
+// ranks still wait for each other, so it is run again.
 Attempt Pool::conclude_paused(const Outstanding& current) {
   Attempt out;
   out.charged = false;
@@ -415,8 +421,8 @@ Attempt Pool::conclude_paused(const Outstanding& current) {
   return out;
 }
 
-// Our worker's ranks answer SIGUSR2 with a stack trace on stderr, which belongs to the case's tail. A worker that does
-// not know the signal dies of it, which it would do a moment later anyway.
+// The ranks of our worker answer SIGUSR2 with a stack trace on stderr, which becomes part of the case's tail. A worker
+// that does not handle the signal dies of it; it would be killed a moment later anyway.
 asio::awaitable<void> Pool::ask_for_stacks() {
   group_->reopen_tails();
   group_->ask_for_stacks();
@@ -424,7 +430,7 @@ asio::awaitable<void> Pool::ask_for_stacks() {
   while (!group_->all_exited() && !run_->stop.cancels() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
-// The case was still running when the run was stopped.
+// Sets outcome and reason of a case that was still running when the run was stopped.
 void Pool::blame_end_of_run(Attempt& attempt) const {
   const bool out_of_time = !run_->stop.cancels();
   attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
@@ -433,13 +439,13 @@ void Pool::blame_end_of_run(Attempt& attempt) const {
                                : run_->stop.why_cancelled();
 }
 
-// The run or the deadline ends a case that still runs.
+// The attempt of a case that is still running when the run is stopped or the deadline is reached.
 asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   Attempt out;
   if (run_->stop.cancels()) {
     blame_end_of_run(out);
     out.retirement = {RetireReason::interrupted, out.reason, run_->stop.kill_at_once};
-    // Some workers die when they are asked to cancel.
+    // Some workers die when they are asked to cancel a case.
     if (group_->any_exited()) out.retirement->detail += fmt::format("; {}", describe_deaths());
     out.stderr_tails = group_->tails();
     co_return out;
@@ -451,7 +457,8 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
     out.reason = fmt::format("no result within {} ms ({})", current.timeout.count(),
                              current.own_timeout ? "the deadline of this case" : "--timeout");
   }
-  // Its request comes before that to prepare: a case that has started has been read.
+  // If the case has started, its request has been read; bytes left in the pipe are then those of the request to
+  // prepare.
   const bool unread = !current.started && group_->stdin_pending();
   if (!current.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
   if (!current.progress.phase().empty()) out.reason += fmt::format("; the last phase was {}", current.progress.phase());

@@ -1,5 +1,5 @@
-// The diagnosis of a case that has failed: the worker looks for it when the result is out. Whatever becomes of it, the
-// outcome stands.
+// The diagnosis of a failed case. The worker looks for the cause after it has sent the result. Whatever comes of the
+// diagnosis, the outcome stays.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,34 +17,36 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pipe
+constexpr milliseconds kSaidInTime{50};  // for a message that was sent before a pause and is still in the pipe
 
 }  // namespace
 
-// A case that runs several times is asked about once. Not asked are cases that several groups of ranks run, each a
-// problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
-// to the smallest case, which is asked.
+// Whether the worker is asked why the case failed. A case that runs several times is asked about once. The worker is
+// not asked about cases that several groups of ranks run, each of which solves its own problem; about cases with
+// replicated tokens, whose rows have several owners; and about the cases that a search tries on its way to the smallest
+// one. It is asked about the smallest one.
 bool Pool::asks_why(const NamedCase& named) const {
   return run_->config.diagnosis && !named.replay && !is_to_fail(named.expected) && named.c.group == 1 &&
          named.c.replicated == 0 && named.search != SearchStep::smaller &&
          lists(capabilities_, "options", "diagnosis_ms") && (named.runs == 1 || !run_->diagnosed.contains(named.id));
 }
 
-// One that nobody waits for is passed over: it says nothing against the worker's results.
+// Whether somebody waits for this diagnosis. Others are ignored: they say nothing against the worker's results.
 bool Pool::takes_diagnosis(const Outstanding& current, const protocol::DiagnosisEvent& event) {
   return current.asks_why && current.result && current.result->diagnosing && event.seq == current.seq &&
          !current.diagnosis;
 }
 
-// Why the pool cannot be used again; nullopt: it can, as far as the diagnosis tells.
+// Waits for the diagnosis and puts it into `attempt`. Returns why the pool cannot be used again; nullopt if the
+// diagnosis gives no reason.
 asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, const CaseStarted& started,
                                                           Attempt& attempt) {
-  // Whether a case that may be run again has failed is known when it is not.
+  // A case that may be retried counts as a failure only when it is not retried.
   if (!current.may_be_tried_again) {
     run_->count_failure();
     attempt.counted = true;
   }
-  group_->reopen_tails();  // for the last words of a rank that the diagnosis kills
+  group_->reopen_tails();  // the stderr tail then includes the last words of a rank that dies during the diagnosis
   current.progress.reach(case_phase::kDiagnosis);
   co_await wait_for_diagnosis(current, started);
   if (current.diagnosis && std::exchange(held_, false)) go_on_after_pause();

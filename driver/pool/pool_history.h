@@ -1,4 +1,5 @@
-// What each pool of a run was sent, in order, and which cases failed on it: what a triage replays and a capsule keeps.
+// The history of each pool of a run: the cases that were sent to it, in order, and which of them failed. Triage replays
+// it, and capsules keep it.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +19,33 @@ namespace cp_pool {
 
 struct SentCase {
   NamedCase named;
-  std::optional<NamedCase> next;  // that the worker was told to prepare for
+  std::optional<NamedCase> next;  // the case that the worker was asked to prepare for
   std::int64_t seq = 0;
-  std::string lines;  // the bytes that were written to rank 0's stdin for it
+  std::string lines;  // the bytes that were written to rank 0's stdin for the case
 };
 
 struct HistoryOfFailure {
   CaseFinished event;
-  std::size_t place = 0;  // of the failed case among those of its pool
+  std::size_t place = 0;  // index of the failed case among the cases of its pool
 };
 
-// By the place of the failure among those of a history.
+// Verdicts by the index of the failure in PoolHistory::failures().
 using Verdicts = std::map<std::size_t, Verdict>;
 
 class PoolHistory {
  public:
   void add(const PoolId& pool, SentCase sent);
-  // The lines of the case that was added last.
+  // Sets SentCase::lines of the case that was added last.
   void note_lines(const PoolId& pool, std::string lines);
-  // What the pool's worker said of itself.
+  // Remembers the ready event of the pool's worker.
   void note_ready(const PoolReady& event) { ready_.insert_or_assign(key_of(event.pool), event.ready); }
-  // A case that was sent to a pool has failed, and is not run again.
+  // Remembers a case that has failed on a pool and is not retried.
   void note_failure(const CaseFinished& event);
-  // The pool gets no further case; forgets it unless a case failed on it.
+  // Called when the pool gets no more cases. Forgets the pool unless a case failed on it.
   void close(const PoolId& pool);
 
   [[nodiscard]] const std::vector<HistoryOfFailure>& failures() const { return failures_; }
-  // What the pool of a failure was sent, up to the case that failed, which is the last.
+  // Returns the cases that were sent to the pool of a failure, up to the failed case, which is the last.
   [[nodiscard]] std::span<const SentCase> until(const HistoryOfFailure& failure) const;
   [[nodiscard]] const protocol::ReadyEvent& worker_of(const HistoryOfFailure& failure) const {
     return ready_.at(key_of(*failure.event.pool));

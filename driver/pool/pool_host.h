@@ -1,4 +1,4 @@
-// What all pools of this process share, whoever's cases they run.
+// State that all pools of this process share, whichever run's cases they work on.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct PoolHost {
   explicit PoolHost(asio::io_context& io_context) : io(io_context) {}
 
   asio::io_context& io;
-  std::vector<Wakeup*> wakeups;        // of every coroutine that must see that a run is stopped
-  std::int64_t last_seq = 0;           // never repeats
-  std::set<pid_t> ranks;               // of living pools: children that only their pool may reap
-  std::set<Pool*> pools;               // those that live
-  std::set<ForkServer*> fork_servers;  // that ranks are forked from
+  std::vector<Wakeup*> wakeups;        // of all coroutines that must notice when a run is stopped
+  std::int64_t last_seq = 0;           // a seq is never used twice
+  std::set<pid_t> ranks;               // processes of living pools, which only their pool may reap
+  std::set<Pool*> pools;               // pools that exist
+  std::set<ForkServer*> fork_servers;  // servers that fork ranks
 
-  // Takes away the zombies that no pool waits for.
+  // Reaps exited children that no pool waits for.
   void reap_strangers() const;
   void notify_all() {
     for (Wakeup* wakeup : wakeups) wakeup->notify();

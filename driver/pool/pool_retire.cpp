@@ -1,4 +1,4 @@
-// The end of a pool: no process of it is left when pool_retired is emitted, or the event names it.
+// The end of a pool. When pool_retired is emitted, no process of the pool is left, or the event names it.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -13,25 +13,26 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kKillLimit{5};  // SIGKILL to gone; what is left then is stuck in the kernel
+// From SIGKILL until gone; a process that is left after it is stuck in the kernel.
+constexpr std::chrono::seconds kKillLimit{5};
 constexpr milliseconds kBetweenPasses{5};
 constexpr int kMaxBlockingPasses = 20;
 constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
 
-// Whether the worker is asked to shut down, since the reason is no fault of its own.
+// Whether the worker is asked to shut down, because the reason is not its fault.
 bool is_graceful(RetireReason reason) {
   return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene ||
          reason == RetireReason::interrupted;
 }
 
-// Whether ranks are killed without being asked: those that are left wait for one that is gone.
+// Whether ranks are killed without SIGTERM before: after the loss of a rank the others only wait for it.
 bool kill_at_once(RetireReason reason) {
   return reason == RetireReason::crash || reason == RetireReason::died_after_result;
 }
 
 }  // namespace
 
-// Only when an exception ends the run: no time for grace, and nobody to report to.
+// Kills ranks only if an exception ends the run: then there is no time for grace, and nobody to report to.
 Pool::~Pool() {
   host_.pools.erase(this);
   if (!group_) return;
@@ -60,7 +61,7 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
                          std::move(leftovers)});
 }
 
-// Once its ranks have exited.
+// Called after all ranks have exited.
 void Pool::forget_group() {
   for (const int pid : group_->children()) host_.ranks.erase(pid);
   group_->reap();
@@ -108,7 +109,7 @@ std::vector<RankExit> Pool::exits() const {
   std::vector<RankExit> out;
   for (std::size_t rank = 0; rank < group_->ranks().size(); ++rank) {
     const WorkerGroup::Rank& r = group_->ranks()[rank];
-    if (r.pid <= 0) continue;  // the launcher alone knows it
+    if (r.pid <= 0) continue;  // only the launcher knows this rank's process
     const auto end = std::ranges::find(group_->ends(), static_cast<int>(rank), &WorkerGroup::End::rank);
     std::string status = end != group_->ends().end() ? end->how : "still there after SIGKILL";
     if (r.killed_by_driver) status += ", by the driver";

@@ -21,7 +21,7 @@ std::string excerpt(std::string_view text) {
 
 WorkerGroup::WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change)
     : io_(io), logs_(std::move(logs)), on_change_(std::move(on_change)) {
-  ranks_.reserve(static_cast<std::size_t>(world_size));  // pipes keep references to them
+  ranks_.reserve(static_cast<std::size_t>(world_size));  // the pipes keep references to the elements
 }
 
 WorkerGroup::~WorkerGroup() {
@@ -52,7 +52,7 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdin_ = std::make_shared<PipeWriter>(io_, std::move(stdin_end), on_change_);
   stdin_->start();
   stdout_closed_ = false;
-  std::error_code unknown;  // without /proc it has no name
+  std::error_code unknown;  // without /proc the name stays empty
   stdout_name_ = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", stdout_end.get()), unknown).string();
   stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
                                          PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },

@@ -1,6 +1,7 @@
-// The ranks of one pool, and what is said to rank 0, as facts: what has been read, who has ended. It decides nothing;
-// the pool's coroutine looks at it after each on_change. Ranks that are processes of the driver are a LocalGroup
-// (local_group.h), ranks that a launcher has started a LaunchedGroup (launched_group.h).
+// The ranks of one pool and the pipes to rank 0. It reports facts, such as messages that were read and ranks that
+// ended, and decides nothing; the pool's coroutine looks at these facts after each on_change. If the ranks are
+// processes of the driver, the group is a LocalGroup (local_group.h); if a launcher starts them, a LaunchedGroup
+// (launched_group.h).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@
 
 namespace cp_pool {
 
-// A sentinel line of rank 0 that is not a message.
+// A line of rank 0 that begins with the sentinel but is not a valid message.
 struct ProtocolBreak {
   std::string detail;
 };
@@ -38,38 +39,39 @@ using Incoming = std::variant<protocol::Event, ProtocolBreak>;
 class WorkerGroup {
  public:
   struct Logs {
-    std::optional<std::filesystem::path> dir;  // full stdout and stderr, a file a rank
-    LogFile::OnError on_error;                 // for each that cannot be written
+    std::optional<std::filesystem::path> dir;  // folder of the log files: rank 0's stdout and each rank's stderr
+    LogFile::OnError on_error;                 // called for each log file that cannot be written
   };
 
-  // What every kind of group is started with.
+  // The settings that all kinds of group have.
   struct Config {
-    std::vector<std::string> command;  // the worker's
+    std::vector<std::string> command;  // the worker's argv
     std::string device;
     bool share_gpus = true;
     int world_size = 1;
-    std::string tag;  // CP_POOL_TAG
+    std::string tag;  // value of CP_POOL_TAG, by which processes of the pool are found
     Logs logs;
-    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
-    std::optional<Surroundings> surroundings;                    // of the ranks; none: those of this process
+    std::vector<std::pair<std::string, std::string>> variables;  // added to the ranks' environment
+    // The ranks' working directory and environment; none: those of this process.
+    std::optional<Surroundings> surroundings;
   };
 
   struct Rank {
     explicit Rank(int rank) : tail(rank) {}
-    pid_t pid = -1;                  // on its host; -1: not known
-    std::string host;                // empty: this one
-    std::optional<ExitStatus> exit;  // how it ended, if that is known
-    bool killed_by_driver = false;   // it died of a signal that the driver had sent it
+    pid_t pid = -1;                  // process ID on the rank's host; -1: unknown
+    std::string host;                // empty: this host
+    std::optional<ExitStatus> exit;  // how the rank ended, if that is known
+    bool killed_by_driver = false;   // it died of a signal that the driver sent
     StderrRing tail;
     LogFile log;
   };
 
-  // Of a rank, or of the launcher that has started the ranks.
+  // The end of a rank, or of the launcher that started the ranks.
   struct End {
     std::optional<int> rank;           // nullopt: the launcher
     std::string who;                   // "rank 1", "rank 1 on node2", "mpirun"
     std::string how;                   // "exit 3"
-    std::optional<ExitStatus> status;  // if it is known
+    std::optional<ExitStatus> status;  // none: unknown
   };
 
   WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change);
@@ -77,76 +79,78 @@ class WorkerGroup {
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   virtual ~WorkerGroup();
 
-  // Starts the ranks, on the main thread. Throws SpawnError or std::system_error; what was started until then stays.
+  // Starts the ranks. To be called on the main thread. Throws SpawnError or std::system_error; ranks that were started
+  // before the error stay.
   virtual void spawn() = 0;
-  // Ranks are still being started, one after another.
+  // Whether ranks are still being forked, one after another.
   [[nodiscard]] virtual bool forking() const { return false; }
   virtual void stop_forking() {}
-  // Ranks cannot be forked any more: those that were are there.
+  // Whether forking failed before all ranks were forked. The ranks that were forked still exist.
   [[nodiscard]] virtual bool fork_failed() const { return false; }
 
   void send(const protocol::Request& request);
-  void send_line(std::string json);  // one that need be no request, without its newline
+  void send_line(std::string json);  // any line, valid or not, without its newline
   void close_stdin_when_written();
   [[nodiscard]] bool stdin_broken() const { return stdin_ && stdin_->broken(); }
   [[nodiscard]] bool stdin_pending() const { return stdin_ && stdin_->pending(); }
 
-  // What rank 0 said, oldest first; nullopt: nothing more so far.
+  // Returns rank 0's next message, oldest first; nullopt if there is none yet.
   std::optional<Incoming> take();
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
   // The pipe that was rank 0's stdout, as /proc/PID/fd names it: "pipe:[123]".
   [[nodiscard]] const std::string& stdout_name() const { return stdout_name_; }
-  // The last line of rank 0's stdout that is no message; empty if there was none.
+  // The last non-blank line of rank 0's stdout that is not a message; empty if there was none.
   [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
-  // The last of these during the case that has the sentinel all the same, within it or without its blank; empty if
-  // there was none.
+  // The last such line during the current case that has the sentinel elsewhere than at its beginning, or without the
+  // blank after it; empty if there was none.
   [[nodiscard]] const std::string& misplaced_sentinel() const { return misplaced_sentinel_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
-  // Of the ranks, as far as they are processes of this host and known.
+  // Process IDs of the ranks, as far as they run on this host and are known.
   [[nodiscard]] std::vector<int> pids() const;
-  // Processes that the driver has started for the group, and that it alone may reap.
+  // Children of the driver that belong to the group. Only the group may reap them.
   [[nodiscard]] virtual std::vector<int> children() const = 0;
-  // First to end first.
+  // In the order in which they ended.
   [[nodiscard]] const std::vector<End>& ends() const { return ends_; }
   [[nodiscard]] bool any_exited() const { return !ends_.empty(); }
-  // No rank is left, and no launcher, as far as the driver can see.
+  // Whether no rank and no launcher is left, as far as the driver can see.
   [[nodiscard]] virtual bool all_exited() const = 0;
   [[nodiscard]] virtual bool rank0_has_ended() const = 0;
-  // Nothing more can come from those that have ended: their pipes are at their end.
+  // Whether the pipes of all that have ended are at their end, so that nothing more can come from them.
   [[nodiscard]] virtual bool drained() const = 0;
 
-  // The ranks of which nothing has been heard for too long, and for how long, as a text: a host that is lost, or cut
-  // off. Empty: none.
+  // A text that names the ranks that have been silent for too long, and for how long: their host may be down or cut
+  // off. Empty if there are none.
   [[nodiscard]] virtual std::string silent_ranks() const { return ""; }
-  // Once a rank or the launcher has ended: what is known of the ranks that have not ended for the driver, where that
-  // may explain it. "nothing has been heard of rank 1 on node2 for 2.3 s". Empty: nothing.
+  // After a rank or the launcher has ended: a text about the ranks that have not, if it may explain the end, such as
+  // "nothing has been heard of rank 1 on node2 for 2.3 s". Empty if there is nothing to say.
   [[nodiscard]] virtual std::string ranks_left() const { return ""; }
-  // "; rank 1 is on node2" for each rank on another host that the text names without it; empty: for none.
+  // Returns "; rank 1 is on node2" for each rank on another host that the text mentions without its host; empty if
+  // there is none.
   [[nodiscard]] std::string hosts_of_ranks_in(std::string_view text) const;
-  // At the end: ranks that cannot be proved to be gone.
+  // When the group has been ended: the ranks that could not be proved to be gone.
   [[nodiscard]] virtual std::vector<Leftover> unproven() const { return {}; }
 
   void begin_case(std::int64_t seq);
   virtual void reopen_tails();  // StderrRing::reopen of every rank
   [[nodiscard]] virtual bool tails_complete() const;
   virtual std::vector<StderrTail> tails();
-  // Of one that has ended; empty: it had none.
+  // The last words of a rank or launcher that has ended; empty if it had none.
   virtual std::string last_words(const End& end);
   std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
 
-  // Every rank is asked to write to stderr where it stands.
+  // Asks every rank to write to stderr where it stands.
   virtual void ask_for_stacks() = 0;
-  // A pause, as far as the group can be stopped.
+  // Stop and continue the ranks, as far as the kind of group can.
   virtual void stop() = 0;
   virtual void go_on() = 0;
-  // Whether kill() and the end of the driver's processes are the end of the ranks: else terminate() comes first.
+  // Whether the ranks end when kill() has ended the driver's own processes. If not, terminate() must come first.
   [[nodiscard]] virtual bool dies_with_its_processes() const { return true; }
-  // The steps of an end that is not the worker's own: asked to end, and ended.
+  // Two steps that end ranks which do not end by themselves: terminate() asks them to end, kill() ends them.
   virtual void terminate() = 0;
   virtual void kill() = 0;
 
-  // Takes away the children that have exited, and closes the pipes. Until then no pid of theirs can be reused.
+  // Reaps the children that have exited and closes the pipes. Until then none of their process IDs can be reused.
   virtual void reap();
 
  protected:

@@ -1,4 +1,4 @@
-// A fleet under a virtual clock: pools that take the time that a test says, and nothing else.
+// A fleet under a virtual clock. Its pools take the time that a test says, and run no process.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@ struct VirtualCase {
   Seconds time{1};
   std::size_t group = 0;
   int client = 0;
-  Seconds comes{0};  // 0: as VirtualFleet::known_at_first says
+  Seconds comes{0};  // when the case is added; 0: as VirtualFleet::known_at_first says
 };
 
 // What a case does to its pool.
 enum class Fate {
   ends,
-  loses_its_pool,     // and has its outcome
-  returns_unstarted,  // since its pool was lost before
+  loses_its_pool,     // the case ends with an outcome, and its pool is lost
+  returns_unstarted,  // the pool is lost before the case has started
 };
 
-// What happens at a time.
+// An event at a given time.
 struct VirtualEvent {
   enum class What {
-    client_goes,  // with its cases, those that come later too
+    client_goes,  // the client's cases are dropped, later ones included
     client_is_held,
     client_is_released,
-    pools_are_outdated,  // all that there are
+    pools_are_outdated,  // all pools that exist
     idle_pools_retire,
   };
   Seconds at{0};
@@ -43,31 +43,32 @@ struct VirtualEvent {
 
 struct VirtualFleet {
   FleetSettings settings;
-  // Of a pool of so many ranks that holds so many slots, from its start until it is ready.
+  // Time from the start of a pool of so many ranks, holding so many slots, until it is ready.
   std::function<Seconds(int ranks, int slots)> start_time = [](int, int) { return Seconds{1}; };
-  Seconds end_time{0};  // of a pool that is retired or lost
+  Seconds end_time{0};  // time until a pool that is retired or lost is gone
   std::function<Fate(std::size_t index)> fate = [](std::size_t) { return Fate::ends; };
-  // How many cases are known from the beginning; another one comes whenever one has ended.
+  // How many cases are added at the beginning; another one is added whenever a case has ended.
   std::size_t known_at_first = static_cast<std::size_t>(-1);
   std::vector<VirtualEvent> events;
-  // No more cases are announced when all have come; or when all are over, as a service is ended.
+  // Whether the scheduler is told that no more cases come when all have been added. If not, it is told when all are
+  // over, as a service that ends does.
   bool closes_when_all_have_come = true;
 };
 
 struct VirtualRun {
-  Seconds makespan{0};             // until the last pool is gone
-  std::vector<std::size_t> order;  // in which cases were sent
+  Seconds makespan{0};             // time at which the last pool is gone
+  std::vector<std::size_t> order;  // order in which cases were sent
   std::vector<int> times_sent;     // by case
-  std::vector<Seconds> sent_at;    // by case: the last time
+  std::vector<Seconds> sent_at;    // by case: the last time that it was sent
   std::vector<Seconds> ended_at;   // by case; dropped ones: when they were dropped
   std::vector<bool> dropped;       // by case
-  int starts = 0;                  // of pools
+  int starts = 0;                  // number of pools started
   std::map<int, int> starts_by_ranks;
-  int most_slots = 0;                   // that were held at once
-  int most_pools_of_a_key = 0;          // at once
-  std::map<std::size_t, int> pool_of;   // by case: that ran it last
-  std::vector<std::vector<int>> slots;  // of each pool, in the order of their starts
-  std::string error;                    // what the scheduler did that it must not do; empty: nothing
+  int most_slots = 0;                   // largest number of slots held at once
+  int most_pools_of_a_key = 0;          // largest number of pools of one key at once
+  std::map<std::size_t, int> pool_of;   // by case: the pool that ran it last
+  std::vector<std::vector<int>> slots;  // slots of each pool, in the order of their starts
+  std::string error;                    // violation of a rule by the scheduler; empty: none
 };
 
 VirtualRun run_virtually(const std::vector<VirtualCase>& cases, const VirtualFleet& fleet);

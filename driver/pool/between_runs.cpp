@@ -11,7 +11,7 @@
 
 namespace cp_pool {
 
-// Of Asio's signal sets each gets every signal, so those of a Runner take none away from this one.
+// Every signal set of Asio gets every signal, so those of a Runner take no signal away from this one.
 struct BetweenRuns::Loop {
   asio::io_context io{1};
   asio::signal_set signals{io, SIGINT, SIGTERM};
@@ -30,7 +30,7 @@ BetweenRuns::~BetweenRuns() = default;
 bool BetweenRuns::wait(int fd, std::chrono::milliseconds limit) {
   asio::io_context& io = loop_->io;
   io.restart();
-  io.poll();  // what has come
+  io.poll();  // signals that have arrived
   if (loop_->signalled) return true;
   bool over = false;
   const auto end = [&over](asio::error_code /*error*/) { over = true; };
@@ -44,7 +44,7 @@ bool BetweenRuns::wait(int fd, std::chrono::milliseconds limit) {
   while (!over && !loop_->signalled) io.run_one();
   timer.cancel();
   if (fd >= 0) readable.release();
-  io.poll();  // the handlers, which refer to this call
+  io.poll();  // runs the cancelled handlers, which refer to local variables
   return loop_->signalled;
 }
 

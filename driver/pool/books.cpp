@@ -80,7 +80,8 @@ CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reaso
   return out;
 }
 
-// A case that runs again has to give the bits of its first run, unless its kernels do not promise them.
+// Turns a repeated pass into a fail if its outputs do not have the bits of the first pass, unless the case's kernels do
+// not promise equal bits.
 void Books::judge_bits(CaseFinished& finished) {
   if (!run_.config.compare_runs || finished.outcome != CaseOutcome::pass) return;
   finished.other_bits = run_.output_bits.other_ranks(finished);

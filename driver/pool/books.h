@@ -1,5 +1,5 @@
-// How a case of the run gets its outcome: the one place where a case is entered in the ledger and case_finished is
-// emitted.
+// Gives the cases of a run their outcomes. This is the one place where a case is entered in the ledger and
+// case_finished is emitted.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +16,31 @@ namespace cp_pool {
 
 struct FleetClient;
 
-// A case from the time that it is added until it has its outcome.
+// A case, from being added until it has an outcome.
 struct Job {
-  std::size_t index = 0;  // in the ledger of its run
+  std::size_t index = 0;  // index in the ledger of its run
   FleetClient* client = nullptr;
-  int key = 0;  // of the scheduler
+  int key = 0;  // the scheduler's number of its key
   const NamedCase* named = nullptr;
-  int attempts = 0;  // how often it was sent to a pool
-  int lost = 0;      // pools, before it had started
-  int tried = 0;     // how often it came to an outcome that was no reason to end it
+  int attempts = 0;  // number of times that it was sent to a pool
+  int lost = 0;      // number of pools that were lost before the case had started
+  int tried = 0;     // number of tries that ended but were followed by another try (--retries)
 };
 
-// What is known of the end of a case that no pool has told of.
+// Returns the event of a case with the fields that do not depend on a pool.
 CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason);
 
 class Books {
  public:
   Books(RunContext& run, Ledger& ledger) : run_(run), ledger_(ledger) {}
 
-  std::function<void(const CaseFinished&)> on_finished;  // after the event was emitted
+  std::function<void(const CaseFinished&)> on_finished;  // called after the event was emitted
 
-  // Of a case that was sent to this pool.
+  // Finishes a case that was run on this pool.
   void finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
-  // The same of a case that is run once more: it stays out of the ledger.
+  // Emits the end of a try that is followed by another one. The ledger does not count it.
   void note_try(Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
-  // Of a case that no pool ran to an end.
+  // Finishes a case that no pool has run.
   void finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
   void note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
 
@@ -48,7 +48,7 @@ class Books {
   static CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason);
   [[nodiscard]] static CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
   void judge_bits(CaseFinished& finished);
-  // counted: the run knows of its failure.
+  // counted: RunContext::count_failure() was already called for it.
   void enter(CaseFinished finished, bool counted);
 
   RunContext& run_;

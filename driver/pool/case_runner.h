@@ -1,5 +1,5 @@
-// Who runs cases: pools of this process (runner.h), or a service (driver/service/). What gives it cases, a list, a
-// stream or a search, need not know which.
+// The interface of whoever runs cases: pools of this process (runner.h) or a service (driver/service/). The list,
+// stream or search that provides the cases need not know which of them it is.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,23 @@ class CaseRunner {
   CaseRunner& operator=(const CaseRunner&) = delete;
   virtual ~CaseRunner() = default;
 
-  // The case must stay alive until it has finished. Returns its index in the events.
+  // Adds a case, which must stay alive until it has finished. Returns its index in the events.
   virtual std::size_t add(const NamedCase& named) = 0;
-  // The run ends when what was added is done.
+  // After this call the run ends when all cases that were added have ended.
   virtual void no_more_cases() = 0;
 
-  std::function<void(const CaseFinished&)> on_case_finished;  // after its event was emitted
-  std::function<void()> on_abandon;  // the run was stopped: what is added from now on ends as not run
+  std::function<void(const CaseFinished&)> on_case_finished;  // called after the event was emitted
+  std::function<void()> on_abandon;  // called when the run is stopped; cases added from now on end as not run
 
-  // Runs until everything has ended; emits run_started and run_finished. Throws what a sink has thrown.
+  // Runs until every case and pool has ended, and emits run_started and run_finished. Rethrows an exception of a sink.
   virtual RunResult run(const RunStarted& header) = 0;
 
   [[nodiscard]] virtual asio::io_context& io() = 0;
-  // Nothing can be added any more.
+  // Whether an error has ended the run, so that no case can be added any more.
   [[nodiscard]] virtual bool failed() const = 0;
 };
 
-// As run_cases and run_stream of run.h. jobs: so many cases of the stream may run at once.
+// Like run_cases and run_stream of run.h, on a given runner. jobs: number of cases of the stream that may run at once.
 RunResult run_cases(CaseRunner& runner, const std::vector<NamedCase>& cases, const RunStarted& header);
 RunResult run_stream(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
 

@@ -29,7 +29,7 @@ std::size_t group_of(const Case& c) {
   return std::hash<std::string>{}(problem_group(c));
 }
 
-// Of two GPUs both are each other's neighbours; loading NVIDIA's library takes time.
+// With two GPUs there is nothing to choose, and loading NVIDIA's library takes time.
 constexpr std::size_t kFewestToChooseFrom = 3;
 
 FleetSettings with_distances(FleetSettings settings, const std::vector<std::string>& gpus) {
@@ -111,7 +111,7 @@ void Fleet::forget_launch(int launch) {
   });
 }
 
-// Once for all that happens in a handler.
+// Posts one call of decide() for everything that happens in the current handler.
 void Fleet::decide_soon() {
   if (std::exchange(will_decide_, true)) return;
   asio::post(host_.io, [this] { decide(); });
@@ -138,7 +138,7 @@ void Fleet::watch_clock() {
   });
 }
 
-// The waiting cases of a run that is stopped, and of keys that a run has given up.
+// Ends the waiting cases of runs that are stopped, of keys that a run has given up, and those that are to be skipped.
 void Fleet::end_what_cannot_run() {
   std::vector<std::size_t> stopped;
   std::vector<std::size_t> given_up;
@@ -181,7 +181,7 @@ void Fleet::end_what_cannot_run() {
   }
 }
 
-// Of the cases of keys that were given up, those that may be run once more wait again, and pools are started for them.
+// Some cases of a key that was given up may be retried. They wait again, and pools are started for them.
 void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
   std::vector<Job*> again;
   std::erase_if(given_up, [&](std::size_t number) {
@@ -203,7 +203,7 @@ void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
   }
 }
 
-// Idle pools that are about to get a case, and whose worker has changed.
+// Outdates idle pools that are about to get a case but whose worker has changed.
 void Fleet::outdate_pools() {
   for (const int pool : scheduler_.idle_pools()) {
     if (scheduler_.next_of(pool) && owner_.is_outdated(pool)) scheduler_.outdate_pool(pool);
@@ -275,7 +275,7 @@ Lane::Functions Fleet::functions_of(int pool, int key) {
           .next = [this, pool] { return next_of(pool); }};
 }
 
-// It is in the books already.
+// Called when the case has been entered in the books.
 void Fleet::end_case(int pool, const Job& job, CaseOutcome outcome) {
   FleetClient& client = *job.client;
   client.patience.at(job.key).note_outcome(outcome);
@@ -306,7 +306,7 @@ void Fleet::note_failed_start(int key, const StartFailure& failure) {
 }
 
 void Fleet::forget(int pool, const std::exception_ptr& error) {
-  // A case that it still has was lost to an error.
+  // If the pool still has a case, an exception has ended it.
   if (const auto sent = pools_.at(pool).sent) jobs_.erase(*sent);
   pools_.erase(pool);
   scheduler_.pool_gone(pool);
@@ -320,7 +320,7 @@ const NamedCase* Fleet::next_of(int pool) const {
   return next ? jobs_.at(*next).named : nullptr;
 }
 
-// Which GPUs the pool's ranks see: those of its slots, or all where slots are no devices.
+// The GPUs that the pool's ranks see: those of its slots, or all if slots do not stand for GPUs.
 std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
   if (slots_ != static_cast<int>(gpus_.size())) return gpus_;
   std::vector<std::string> out;

@@ -1,4 +1,5 @@
-// All pools of the process: carries out what the scheduler (driver/fleet/) decides, and tells it what has happened.
+// All pools of the process. The fleet carries out what the scheduler (driver/fleet/) decides, and tells it what has
+// happened.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,11 @@
 
 namespace cp_pool {
 
-// FleetSettings::slots for a list of cases.
+// Returns FleetSettings::slots for a list of cases.
 int slot_count(const RunConfig& config);
 
-// Who owns the pools: a local run, or a service. A launch is a number of the owner's, for all that a worker's ranks are
-// started with.
+// The owner of the pools: a local run or a service. A launch is a number by which the owner knows what a worker's ranks
+// are started with.
 class PoolOwner {
  public:
   PoolOwner() = default;
@@ -35,14 +36,14 @@ class PoolOwner {
   PoolOwner& operator=(const PoolOwner&) = delete;
   virtual ~PoolOwner() = default;
 
-  // What the pool is started, kept and ended for; it stays valid until the pool is gone. wanted_by: whose case waits
-  // for it; nullptr: it is a spare.
+  // Returns the run that the pool is started, kept and ended for. It stays valid until the pool is gone. wanted_by: the
+  // client whose case waits for the pool; nullptr: the pool is a spare.
   virtual RunContext& home(int pool, int launch, const FleetClient* wanted_by) = 0;
-  // What the ranks of this pool, which has a home, are started with.
+  // Returns what the ranks of this pool are started with. Called after home().
   virtual RankStart start_of(int pool, int launch) = 0;
-  // The pool is about to get a case of this client.
+  // Called when the pool is about to get a case of this client.
   virtual void works_for(int /*pool*/, FleetClient& /*client*/) {}
-  // Whether the worker has changed since the pool was started: then it gets no further case.
+  // Whether the worker has changed since the pool was started. If so, the pool gets no more cases.
   virtual bool is_outdated(int /*pool*/) { return false; }
   virtual void gone(int /*pool*/) {}
 };
@@ -51,10 +52,10 @@ class Fleet {
  public:
   struct Config {
     FleetSettings scheduling;
-    // A pool sees the GPUs of its slots, if one is named for each slot; else all of them. Empty: those that are
-    // visible.
+    // If one GPU is named for each slot, a pool sees the GPUs of its slots, else all of them. Empty: it sees all
+    // visible GPUs.
     std::vector<std::string> gpus;
-    // With their slots, as in the scheduling; empty: one host, or not known.
+    // Hosts with their slots, as in `scheduling`; empty: there is one host, or the hosts are not known.
     std::vector<HostShare> hosts = {};
   };
   Fleet(PoolHost& host, PoolOwner& owner, Config config);
@@ -62,31 +63,32 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
   ~Fleet() = default;
 
-  // A client must stay alive until remove(), which must not be called while a case of it is unfinished.
+  // Adds a client, which must stay alive until remove(). remove() must not be called while a case of the client is
+  // unfinished.
   void add_client(FleetClient& client) { clients_.emplace(client.number, &client); }
   void remove(const FleetClient& client) { clients_.erase(client.number); }
-  // The case must stay alive until it has finished. Returns its index in the client's events.
+  // Adds a case, which must stay alive until it has finished. Returns its index in the client's events.
   std::size_t add(FleetClient& client, const NamedCase& named, int launch = 0);
-  // Nobody takes the client's events at the moment: its waiting cases stay where they are.
+  // Holds the client's waiting cases while nobody takes its events, until it is called with false.
   void hold(const FleetClient& client, bool held);
-  // Every pool ends when nothing is left for it.
+  // After this call every pool ends when no case is left for it.
   void no_more_cases();
-  // Idle pools end now.
+  // Ends the idle pools now.
   void retire_idle_pools();
-  // No case of this launch is unfinished, none comes, and no pool of it is left.
+  // Forgets a launch. It must have no unfinished cases and no pools, and get no more cases.
   void forget_launch(int launch);
-  // A run is stopped (RunContext::stop): what waits of it ends as not run.
+  // Called when RunContext::stop of a run has changed: waiting cases of a stopped run end as not run.
   void look_at_stop() { decide_soon(); }
 
-  // Of a pool that is started for nobody's queue, when done(): its name, and what a Pool wants to know.
+  // Name and place of a pool that the fleet does not manage. For use when done().
   PoolId next_pool_id(const RunConfig& config, int world_size);
   [[nodiscard]] PoolPlace place_of(int ranks, int slots) const;
 
   [[nodiscard]] bool closed() const { return closed_; }
-  // No case can come any more, and no pool is left.
+  // Whether no case can come any more and no pool is left.
   [[nodiscard]] bool done() const { return closed_ && pools_.empty() && jobs_.empty(); }
 
-  // A pool that is there, and what it does.
+  // An existing pool and its state.
   enum class PoolState { starting, idle, busy, ending };
   struct LivingPool {
     std::unique_ptr<Lane> lane;
@@ -94,22 +96,23 @@ class Fleet {
     int world_size = 0;
     std::vector<int> slots;
     PoolState state = PoolState::starting;
-    Clock::time_point since;          // it does so
-    std::optional<std::size_t> sent;  // while busy: the number of its case
-    int cases = 0;                    // that it has run
+    Clock::time_point since;          // when the state began
+    std::optional<std::size_t> sent;  // number of its case, while busy
+    int cases = 0;                    // number of cases that it has run
   };
   [[nodiscard]] const std::map<int, LivingPool>& pools() const { return pools_; }
-  // That the pool runs; nullptr: none.
+  // The case that the pool runs; nullptr: none.
   [[nodiscard]] const Job* job_of(const LivingPool& pool) const { return pool.sent ? &jobs_.at(*pool.sent) : nullptr; }
 
-  std::function<void(const std::exception_ptr&)> on_error;  // of a pool's coroutine: what a sink has thrown
+  // Called with an exception of a sink that came out of a pool's coroutine.
+  std::function<void(const std::exception_ptr&)> on_error;
   std::function<void()> on_done;
 
  private:
   struct Key {
     int launch = 0;
     int world_size = 0;
-    int slots = 0;  // that a pool of it holds; 0 = one a rank
+    int slots = 0;  // number of slots that a pool holds; 0 = one for each rank
 
     auto operator<=>(const Key&) const = default;
   };
@@ -142,11 +145,11 @@ class Fleet {
   std::optional<int> slots_;
   Scheduler scheduler_;
   std::map<int, FleetClient*> clients_;     // by number
-  std::map<Key, int> keys_;                 // the scheduler's number
-  std::map<int, Key> by_number_;            // the same
-  std::map<std::string, int> generations_;  // of pools, by the name of their key
-  std::vector<std::size_t> skipped_;        // numbers of jobs that no pool gets
-  std::map<std::size_t, Job> jobs_;         // that have no outcome, by the number of the case
+  std::map<Key, int> keys_;                 // key -> the scheduler's number
+  std::map<int, Key> by_number_;            // the scheduler's number -> key
+  std::map<std::string, int> generations_;  // number of pools started, by name of the key
+  std::vector<std::size_t> skipped_;        // numbers of the jobs that are skipped without a pool
+  std::map<std::size_t, Job> jobs_;         // jobs without an outcome, by number
   std::map<int, LivingPool> pools_;         // by the scheduler's number of the pool
   std::size_t last_job_ = 0;
   bool closed_ = false;

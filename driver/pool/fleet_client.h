@@ -1,5 +1,5 @@
-// A run, as the fleet sees it: its books, and what it makes of each key. A local run is the fleet's only client; a
-// service has one for each run of each of its clients.
+// A run as the fleet sees it: its books, and its patience with each key. A local run is the only client of its fleet; a
+// service has one client for each run of each of its users.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace cp_pool {
 
 struct FleetClient {
-  // number: no other client of the fleet has it.
+  // client_number: unique in the fleet.
   FleetClient(int client_number, RunContext& context) : number(client_number), run(context) {}
   FleetClient(const FleetClient&) = delete;
   FleetClient& operator=(const FleetClient&) = delete;
@@ -24,9 +24,9 @@ struct FleetClient {
   RunContext& run;
   Ledger ledger;
   Books books{run, ledger};
-  std::size_t unfinished = 0;             // cases that were added and have no outcome
-  std::map<int, KeyPatience> patience;    // by number of the key
-  std::function<void()> on_all_finished;  // no case of it is unfinished any more
+  std::size_t unfinished = 0;             // number of cases that were added and have no outcome
+  std::map<int, KeyPatience> patience;    // by the scheduler's number of the key
+  std::function<void()> on_all_finished;  // called when its last unfinished case has finished
 };
 
 }  // namespace cp_pool

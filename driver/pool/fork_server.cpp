@@ -28,9 +28,9 @@ namespace {
 
 constexpr std::size_t kMostWords = 400;
 constexpr std::size_t kMostStderr = 4096;
-constexpr std::size_t kMostMessageBytes = 65536;  // of the server's
-constexpr std::chrono::milliseconds kGone{1000};  // SIGKILL to gone
-constexpr int kMaxPasses = 20;                    // over the processes that it left
+constexpr std::size_t kMostMessageBytes = 65536;  // of a message of the server
+constexpr std::chrono::milliseconds kGone{1000};  // from SIGKILL until it is gone
+constexpr int kMaxPasses = 20;                    // passes over the processes that it left
 constexpr std::size_t kMostDescriptors = 4;
 
 std::pair<UniqueFd, UniqueFd> make_sockets() {
@@ -46,7 +46,7 @@ std::string last_line(std::string_view text) {
   return std::string{text.substr(text.rfind('\n') + 1)};
 }
 
-// One datagram with the descriptors that the order has. Throws std::system_error.
+// Sends an order as one datagram, with the descriptors that it has. Throws std::system_error.
 void send_order(int socket, const ForkServer::Order& order) {
   nlohmann::json message{
       {"argv", order.argv}, {"env", nlohmann::json::object()}, {"descriptors", nlohmann::json::array()}};
@@ -76,7 +76,7 @@ void send_order(int socket, const ForkServer::Order& order) {
     rights->cmsg_len = CMSG_LEN(count * sizeof(int));
     std::memcpy(CMSG_DATA(rights), fds.data(), count * sizeof(int));
   }
-  // One order at a time: the socket has room for it.
+  // Does not block: only one order is sent at a time, and the socket has room for it.
   if (::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     throw std::system_error(errno, std::generic_category(), "sendmsg");
   }
@@ -107,7 +107,7 @@ void ForkServer::start() {
     spawn();
     listen();
   } catch (const SpawnError&) {
-    state_ = State::useless;  // the ranks are started with the same interpreter, and say so
+    state_ = State::useless;  // the ranks are started with the same interpreter and report the error
   } catch (const std::system_error& error) {
     become_useless(error.what());
   }
@@ -171,7 +171,7 @@ void ForkServer::take(const std::string& text) {
     config_.tell({.ready = true, .pid = pid_, .start_ms = took.count(), .reason = ""});
     config_.on_change();
     send_next();
-  } catch (const std::exception& error) {  // of JSON
+  } catch (const std::exception& error) {  // bad JSON or a missing field
     become_useless(fmt::format("the fork server said what is no message: {}", error.what()));
   }
 }
@@ -230,10 +230,10 @@ void ForkServer::become_useless(const std::string& reason) {
   config_.on_change();
 }
 
-// After its socket was closed by the other side.
+// Describes the end of the server, after the server's side of the socket was closed.
 std::string ForkServer::how_it_ended() const {
   std::optional<ExitStatus> exit;
-  // The sockets of a process that ends are closed a moment before its exit can be seen.
+  // The sockets of a process that ends close a moment before its exit can be seen.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   while (!(exit = peek_exit(pid_)) && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -253,7 +253,7 @@ void ForkServer::end_process() {
   if (socket_.is_open()) socket_.close(ignored);
   if (stderr_) stderr_->close();
   if (pid_ < 0) return;
-  // A rank that was just being forked has the server's tag, too, or is its child.
+  // A rank that is just being forked still has the server's tag, or is its child.
   for (int pass = 0; pass < kMaxPasses && processes_.kill_all() > 0; ++pass) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

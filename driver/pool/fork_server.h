@@ -1,9 +1,9 @@
-// The process that the ranks of an adapter are forked from: it has imported Python, torch and what else they need, so
-// that a rank starts in milliseconds instead of seconds. python/cp_pool/server.py is its other side.
+// The process that an adapter's ranks are forked from. It has already imported Python, torch and the other modules that
+// ranks need, so a rank starts in milliseconds instead of seconds. python/cp_pool/server.py is the other side.
 //
-// The two speak over a pair of sockets, a message a datagram. The server says once that it is ready, or why it is of no
-// use. Then each order is answered by the pid of a rank, which by then is a child of this process: the server forks
-// twice, and this process is a child subreaper. One order is under way at a time.
+// Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready, or
+// why it cannot be used. It then answers each order with the pid of a rank. By then the rank is a child of this
+// process, because the server forks twice and this process is a child subreaper. Only one order is sent at a time.
 #pragma once
 
 #include <deque>
@@ -34,26 +34,26 @@ namespace cp_pool {
 class ForkServer {
  public:
   struct Config {
-    std::vector<std::string> command;           // argv; how it reaches this process is added
-    std::optional<Surroundings> surroundings;   // none: those of this process
-    std::chrono::milliseconds patience{10000};  // for the answer to an order
+    std::vector<std::string> command;           // argv; options that name the socket and this process are appended
+    std::optional<Surroundings> surroundings;   // working directory and environment; none: those of this process
+    std::chrono::milliseconds patience{10000};  // limit for the answer to an order
     std::function<void(const ForkServerTold&)> tell;
-    std::function<void()> on_change;  // it is ready, or of no use
+    std::function<void()> on_change;  // called when it has become ready or useless
   };
-  // The server is one of the host's children while it lives.
+  // While the server lives, it is one of the host's children (PoolHost::ranks).
   ForkServer(PoolHost& host, Config config);
   ForkServer(const ForkServer&) = delete;
   ForkServer& operator=(const ForkServer&) = delete;
   ~ForkServer();
 
-  // The first time; on the main thread.
+  // Starts the server at the first call. To be called on the main thread.
   void start();
   [[nodiscard]] bool starting() const { return state_ == State::starting; }
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
-  // Kills it and tells why. Orders that are not answered end without a rank.
+  // Kills the server and tells why. Orders without an answer end without a rank.
   void give_up(const std::string& reason);
 
-  // What a rank is started with, as SpawnRequest.
+  // What a rank is started with, like SpawnRequest.
   struct Order {
     std::vector<std::string> argv;
     std::vector<std::pair<std::string, std::string>> env;
@@ -62,14 +62,14 @@ class ForkServer {
     UniqueFd err;
     UniqueFd master;  // CP_POOL_MASTER_FD names it in the rank
   };
-  // done: called with the pid, of a child in a process group of its own; or with none: the server is of no use any
-  // more.
+  // done: is called with the pid of the rank, a child in a process group of its own; or with nullopt if the server
+  // cannot be used any more.
   using Done = std::function<void(std::optional<pid_t>)>;
   void fork(Order order, Done done);
-  // A rank may have been born whose pid is not known yet: children must not be reaped.
+  // Whether a rank may exist whose pid is not known yet. Then unknown children must not be reaped.
   [[nodiscard]] bool busy() const { return sent_; }
 
-  // Ends it. Nothing more is called.
+  // Ends the server. No function is called any more.
   void close();
 
  private:
@@ -92,8 +92,8 @@ class ForkServer {
   PoolHost& host_;
   Config config_;
   State state_ = State::unused;
-  std::string tag_;          // CP_POOL_TAG of the server, and of a rank that has not taken its pool's yet
-  PoolProcesses processes_;  // of that tag
+  std::string tag_;          // CP_POOL_TAG of the server, and of a forked rank until it sets its pool's tag
+  PoolProcesses processes_;  // processes with that tag
   pid_t pid_ = -1;
   Clock::time_point started_;
   asio::posix::stream_descriptor socket_;
@@ -101,8 +101,9 @@ class ForkServer {
   std::shared_ptr<PipeReader> stderr_;
   std::string last_words_;
   std::deque<Pending> queue_;
-  bool sent_ = false;                                           // the first of the queue
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // handlers look whether it is gone
+  bool sent_ = false;  // the first order of the queue has been sent
+  // Expired for handlers that run after this object is gone.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace cp_pool

@@ -19,7 +19,7 @@ namespace cp_pool {
 
 namespace {
 
-// The helper writes "INDEX\tCALL\tCALL..\n" for each frame that it has found.
+// Run by the helper process: writes "INDEX\tCALL\tCALL..\n" for each frame that it has found.
 void write_names(const std::vector<FrameAddress>& frames, int output) {
   look_up_frames(frames, [&](const FrameAddress& frame, const std::vector<std::string>& calls) {
     std::string line = fmt::format("{}", std::ranges::find(frames, frame) - frames.begin());

@@ -1,4 +1,4 @@
-// Gives the stacks in ranks' stderr their names, without holding up the event loop.
+// Adds function names to the stacks in the ranks' stderr without blocking the event loop.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace cp_pool {
 
-// Frames that cannot be named within kNamingLimit stay as the rank wrote them.
+// Frames that cannot be named within kNamingLimit are left as the rank wrote them.
 inline constexpr std::chrono::seconds kNamingLimit{3};
 asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<StderrTail>& tails);
 

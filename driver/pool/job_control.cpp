@@ -21,7 +21,7 @@ sigset_t set_of(int signal) {
 sigset_t signals_to_take() {
   sigset_t out = set_of(SIGCONT);
   struct sigaction now = {};
-  // A shell without job control starts its children so.
+  // A shell without job control starts its children with SIGTSTP ignored.
   if (sigaction(SIGTSTP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&out, SIGTSTP);
   return out;
 }
@@ -31,12 +31,13 @@ bool is_pending(int signal) {
   return sigpending(&pending) == 0 && sigismember(&pending, signal) == 1;
 }
 
-// True once the process goes on; false: the kernel did not stop it, as nobody could continue it (an orphaned process
-// group: no shell has the job). SIGCONT, which is blocked, tells the two apart: a stop signal takes away an old one.
+// Stops this process. Returns true when the process goes on again, false if the kernel did not stop it: nobody could
+// continue a process in an orphaned process group, as no shell has the job. A pending SIGCONT, which is blocked, tells
+// the two apart, because a stop signal discards an earlier SIGCONT.
 bool stop_this_process() {
   const sigset_t stop = set_of(SIGTSTP);
   raise(SIGTSTP);
-  pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);  // its default action, here
+  pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);  // the default action, the stop, happens here
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   return is_pending(SIGCONT);
 }
@@ -65,7 +66,7 @@ void JobControl::start() {
 }
 
 void JobControl::close() {
-  asio::error_code ignored;  // it is only read
+  asio::error_code ignored;  // the descriptor is only read
   signal_fd_.close(ignored);
   beat_.cancel();
 }
@@ -73,7 +74,7 @@ void JobControl::close() {
 void JobControl::wait_for_signal() {
   signal_fd_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code error) {
     if (error || !signal_fd_.is_open()) return;
-    wait_for_signal();  // first, so that an exception of the run ends no watch
+    wait_for_signal();  // first, so that an exception of the run does not end the watch
     take_signals();
   });
 }
@@ -103,7 +104,7 @@ void JobControl::tell_if_stopped(bool ranks_stopped) {
   if (paused > Clock::duration::zero()) functions_.on_continued(paused, ranks_stopped);
 }
 
-// So often the clock is read, that the beginning of a stop is known.
+// Reads the clock often enough to know when a stop began (Clock::kNoticed).
 void JobControl::beat() {
   beat_.expires_after(Clock::kNoticed / 2);
   beat_.async_wait([this](asio::error_code error) {

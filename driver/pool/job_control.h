@@ -1,6 +1,6 @@
-// Ctrl-Z (SIGTSTP) stops a run as a whole: first the ranks, which are in process groups of their own and which a
-// terminal's signal does not reach, then the driver itself. Stops that the driver cannot catch (SIGSTOP, SIGTTIN,
-// SIGTTOU) leave the ranks alone; they are noticed when it goes on.
+// Stops a run as a whole at Ctrl-Z (SIGTSTP): first the ranks, then the driver itself. The ranks are in process groups
+// of their own, which the terminal's signal does not reach. Stops that the driver cannot catch (SIGSTOP, SIGTTIN,
+// SIGTTOU) leave the ranks running; the driver notices them when it goes on.
 #pragma once
 
 #include <functional>
@@ -18,19 +18,21 @@ class JobControl {
  public:
   struct Functions {
     std::function<void()> stop_ranks;
-    std::function<void()> let_ranks_go_on;  // the driver was not stopped after all
-    // The driver was stopped for so long, and goes on. Those ranks that it has stopped are still stopped.
+    std::function<void()> let_ranks_go_on;  // called when the driver was not stopped after all
+    // Called when the driver goes on after a stop of `paused`. ranks_stopped: it had stopped the ranks, and they still
+    // are.
     std::function<void(Clock::duration paused, bool ranks_stopped)> on_continued;
   };
 
-  // Blocks SIGTSTP (unless it is ignored) and SIGCONT in this thread for as long as it lives. Throws std::system_error.
+  // Blocks SIGTSTP (unless it is ignored) and SIGCONT in this thread as long as the object lives. Throws
+  // std::system_error.
   JobControl(asio::io_context& io, Functions functions);
   JobControl(const JobControl&) = delete;
   JobControl& operator=(const JobControl&) = delete;
   ~JobControl();
 
   void start();
-  void close();  // nothing of it keeps the io_context running
+  void close();  // cancels all waits, so that they do not keep the io_context running
 
  private:
   void wait_for_signal();
@@ -44,7 +46,7 @@ class JobControl {
   sigset_t blocked_before_{};
   asio::posix::stream_descriptor signal_fd_;
   Timer beat_;
-  Clock::duration told_;  // of Clock::left_out()
+  Clock::duration told_;  // the part of Clock::left_out() that was reported
 };
 
 }  // namespace cp_pool

@@ -10,7 +10,7 @@ void KeyPatience::note_start() {
 }
 
 void KeyPatience::note_failed_start(const StartFailure& failure) {
-  if (given_up_) return;  // pools that were starting side by side fail for one reason
+  if (given_up_) return;  // several pools that start at the same time fail for one reason
   ++failed_starts_;
   last_start_tails_ = failure.stderr_tails;
   if (failure.skip) {

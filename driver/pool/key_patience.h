@@ -1,4 +1,4 @@
-// How much longer a run waits for pools of one key: whether starting one for its cases still makes sense.
+// Decides when a run gives up a key, because starting more pools for its cases makes no sense.
 #pragma once
 
 #include <optional>
@@ -19,18 +19,18 @@ class KeyPatience {
   void note_failed_start(const StartFailure& failure);
   void note_outcome(CaseOutcome outcome);
 
-  // Why no pool of this key is started for this run any more, as a sentence; nullopt: pools are.
+  // Why no more pools of this key are started for this run, as a sentence; nullopt: pools are started.
   [[nodiscard]] const std::optional<std::string>& given_up() const { return given_up_; }
-  // Then: whether starting pools anew makes sense all the same, if somebody asks for it (--retries).
+  // If the key is given up: whether starting pools anew may still help cases that are retried (--retries).
   [[nodiscard]] bool another_start_may_help() const { return another_start_may_help_; }
-  // What becomes of its cases, and what the ranks of the last start have said.
+  // If the key is given up: the outcome of its cases, and the stderr of the ranks of the last start.
   [[nodiscard]] CaseOutcome given_up_outcome() const { return given_up_outcome_; }
   [[nodiscard]] const std::vector<StderrTail>& last_start_tails() const { return last_start_tails_; }
 
  private:
   const RunConfig& config_;
-  int failed_starts_ = 0;  // running
-  int timeouts_ = 0;       // running
+  int failed_starts_ = 0;  // in a row
+  int timeouts_ = 0;       // in a row
   std::optional<std::string> given_up_;
   CaseOutcome given_up_outcome_ = CaseOutcome::infra;
   bool another_start_may_help_ = false;

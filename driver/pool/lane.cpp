@@ -8,7 +8,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is sent once more
+constexpr int kMaxLost = 2;  // a case whose pool dies before the case has started is sent once more
 
 }  // namespace
 
@@ -72,7 +72,7 @@ asio::awaitable<std::optional<Retirement>> Lane::lost_while_idle() {
   co_return lost;
 }
 
-// Returns why the pool cannot be used any more.
+// Runs the current case. Returns why the pool cannot be used any more; nullopt if it can.
 asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   Job& job = *job_;
   RunContext& run = job.client->run;

@@ -1,5 +1,5 @@
-// The coroutine of one pool, from its start to its end: runs the cases that the fleet sends it, one after another, and
-// says when the pool can take the next, and when it is of no more use.
+// The coroutine of one pool, from its start to its end. It runs the cases that the fleet sends, one after another, and
+// says when the pool can take the next case and when it is of no more use.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,32 @@ namespace cp_pool {
 
 class Lane {
  public:
-  // What the lane tells; none of them may end it.
+  // What the lane calls. None of the functions may destroy the lane.
   struct Functions {
-    std::function<void()> ready;  // it can take a case
+    std::function<void()> ready;  // the pool can take a case
     std::function<void(const StartFailure& failure)> cannot_start;
-    std::function<void(const Job& job, CaseOutcome outcome)> case_ended;  // it is in the books, and the job may go
-    std::function<void()> case_returned;                                  // it had not started: it has to be run again
-    std::function<void()> case_tried;  // it is to be run once more, here or elsewhere
-    std::function<void()> ends;        // the pool takes no further case
-    // The case that this pool is to run after the one that it runs; nullptr if none is known.
+    // The case is in the books, and the job may be destroyed.
+    std::function<void(const Job& job, CaseOutcome outcome)> case_ended;
+    std::function<void()> case_returned;  // the case had not started and has to be run again
+    std::function<void()> case_tried;     // the case is retried, on this pool or another
+    std::function<void()> ends;           // the pool takes no more cases
+    // Returns the case that this pool is to run after the current one; nullptr if it is not known.
     std::function<const NamedCase*()> next;
   };
 
-  // All but the functions: as of the Pool.
+  // All arguments but the last are those of Pool.
   Lane(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
-  ~Lane();  // kills a pool that serve() has left behind when it threw
+  ~Lane();  // kills the pool if serve() has ended by an exception
 
-  // Returns when the pool is gone. What a sink throws comes out here.
+  // Returns when the pool is gone. Rethrows an exception of a sink.
   asio::awaitable<void> serve();
 
-  // Lets the pool, which has no case, run this one. The job must stay alive until it has ended or has come back.
+  // Runs this case on the pool, which must have no case. The job must stay alive until case_ended, case_returned or
+  // case_tried is called.
   void send(Job& job);
-  // Ends the pool, which has no case; or gives up its start.
+  // Ends the pool, which must have no case, or gives up its start.
   void retire();
 
   [[nodiscard]] const Pool& pool() const { return pool_; }
@@ -60,8 +62,8 @@ class Lane {
   Wakeup wakeup_;
   Pool pool_;
   Job* job_ = nullptr;
-  bool retired_ = false;  // by the fleet
-  int cases_ = 0;         // that the pool has run
+  bool retired_ = false;  // the fleet has called retire()
+  int cases_ = 0;         // number of cases that the pool has run
 };
 
 }  // namespace cp_pool

@@ -24,28 +24,31 @@ namespace cp_pool {
 
 namespace {
 
-// Where rank 0 may listen for the others: below the ports that Linux gives to connections.
+// Range of the port on which rank 0 listens for the other ranks. It is below the ports that Linux assigns to outgoing
+// connections.
 constexpr int kFirstPort = 20000;
 constexpr int kLastPort = 29999;
 
-// What has not been heard of for so long has been ended by its own kernel, if that runs (worker/lifeline.h).
+// A rank that has been silent for this long is taken for dead. By then its own host has ended it, if that host still
+// runs (worker/lifeline.h).
 constexpr std::chrono::seconds kTakenForDead{10};
 
-// Ranks send a beat a second.
+// A rank whose last beat is older than this is late. Ranks send one beat per second.
 constexpr std::chrono::milliseconds kLateBeat{1500};
 
-// A pool whose port is taken fails to start, and its successor draws another one.
+// Draws a port. If the port is in use, the pool fails to start, and the next pool draws another one.
 int random_port() {
   std::random_device random;
   return std::uniform_int_distribution{kFirstPort, kLastPort}(random);
 }
 
-// Of a Slurm step, by which it is found again.
+// The name of the Slurm step, by which cancel_step() finds it.
 std::string step_name(const std::string& tag) {
   return "cp-pool-" + tag;
 }
 
-// What only frames or separates the text of a launcher: mpirun draws lines of dashes, torchrun of '='.
+// Whether the line has no letters or digits, like the rules that mpirun ('-') and torchrun ('=') draw around their
+// messages.
 bool is_ornament(std::string_view line) {
   return std::ranges::none_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
 }
@@ -89,7 +92,7 @@ std::vector<std::pair<std::string, std::string>> LaunchedGroup::variables(const 
   const std::vector<std::string>& of_a_rank = rank_variables();
   std::erase_if(out, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
   add_wait_policy(out, config_.surroundings ? &*config_.surroundings : nullptr);
-  // Rank 0 is to serve the control plane at the port that it is told, not torchrun.
+  // Makes rank 0, and not torchrun, serve the control plane at the given port.
   if (config_.launcher.kind == LauncherKind::torchrun) out.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
   out.insert(out.end(), config_.variables.begin(), config_.variables.end());
   return out;
@@ -118,7 +121,7 @@ void LaunchedGroup::spawn() {
     if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
   }
   std::vector<std::string> words = launch_words(config_.launcher, launch);
-  // Not always: a step that overcommits may be kept to one core of each node.
+  // Only when needed, because Slurm may restrict a step that overcommits to one core of each node.
   if (config_.launcher.kind == LauncherKind::srun && config_.crowded) words.insert(words.begin() + 1, "--overcommit");
 
   Pipe in = make_pipe();
@@ -174,7 +177,8 @@ void LaunchedGroup::give_up_later(int rank, Clock::time_point last_heard) {
     if (error || alive.expired() || !lifelines_) return;
     const LifelineServer::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
     if (!known.connected || !known.silent) return;
-    if (Clock::now() < last_heard + kTakenForDead) return give_up_later(rank, last_heard);  // the run was paused
+    // The run was paused meanwhile.
+    if (Clock::now() < last_heard + kTakenForDead) return give_up_later(rank, last_heard);
     note_end_once({rank, name_of_rank(rank),
                    fmt::format("nothing has been heard of it for {} s", kTakenForDead.count()), std::nullopt});
   });
@@ -185,7 +189,7 @@ void LaunchedGroup::note_end_once(End end) {
   note_end(std::move(end));
 }
 
-// A rank that ends by itself has said how. Of one that was killed the launcher may know more.
+// A rank that ends by itself has sent its exit code before. About a rank that was killed, the launcher may know more.
 void LaunchedGroup::on_closed(int rank, const std::string& why) {
   const bool closed = why == "it closed the connection";
   End end{rank, name_of_rank(rank),
@@ -231,7 +235,7 @@ std::string LaunchedGroup::silent_ranks() const {
   return out.empty() ? out : fmt::format("nothing has been heard of {} for more than 5 s", out);
 }
 
-// Where a host is cut off, the launcher may see it before the driver takes its ranks for silent.
+// If a host is cut off, the launcher may notice before the driver takes the host's ranks for silent.
 std::string LaunchedGroup::ranks_left() const {
   if (ends().empty()) return "";
   std::vector<int> quiet;
@@ -247,7 +251,7 @@ std::string LaunchedGroup::ranks_left() const {
     out = fmt::format("nothing has been heard of {} for {:.1f} s", names_of_ranks(quiet),
                       std::chrono::duration<double>(shortest).count());
   }
-  // A rank's end, which is known, needs no word of those that go on.
+  // If the end of a rank is known, the ranks that go on are not mentioned.
   const bool launcher_alone = std::ranges::none_of(ends(), [](const End& end) { return end.rank.has_value(); });
   if (launcher_alone && !talking.empty()) {
     out += fmt::format("{}{} {} still connected", out.empty() ? "" : "; ", names_of_ranks(talking),
@@ -257,7 +261,7 @@ std::string LaunchedGroup::ranks_left() const {
 }
 
 std::string LaunchedGroup::names_of_ranks(const std::vector<int>& numbers) const {
-  std::vector<std::pair<std::string, std::vector<int>>> hosts;  // in the order of their first rank
+  std::vector<std::pair<std::string, std::vector<int>>> hosts;  // host and its ranks, in the order of their first rank
   for (const int rank : numbers) {
     const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
     auto known = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
@@ -305,7 +309,8 @@ void LaunchedGroup::on_exit() {
   note_end({std::nullopt, name_of(config_.launcher), describe(*exit_), exit_});
 }
 
-// Where workers without a lifeline meet. Without an allocation rank 0 is taken to be on this host.
+// The host on which workers without lifelines connect to rank 0. Without an allocation, rank 0 is assumed to run on
+// this host.
 std::string LaunchedGroup::master_host() const {
   if (!config_.hosts.empty()) return config_.hosts.front().host;
   const std::vector<std::string> addresses = protocol::own_addresses();
@@ -317,7 +322,7 @@ std::vector<int> LaunchedGroup::children() const {
   return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
 }
 
-// The launcher may say how a rank has ended.
+// Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
 bool LaunchedGroup::drained() const {
   if (!exit_) return ends().empty();
   return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const End& end) {
@@ -360,7 +365,8 @@ void LaunchedGroup::signal_launcher(int signal) const {
   if (launcher_ > 0 && !exit_) ::kill(launcher_, signal);
 }
 
-// mpirun and srun pass the signal on to every rank; torchrun would end by it.
+// Without lifelines the launcher is signalled: mpirun and srun pass the signal on to every rank, but torchrun would die
+// of it.
 void LaunchedGroup::ask_for_stacks() {
   if (has_lifelines()) {
     for (const int rank : connected_ranks()) lifelines_->show_stack(rank);
@@ -382,7 +388,7 @@ void LaunchedGroup::terminate() {
   signal_launcher(SIGCONT);
 }
 
-// Ranks whose launcher is killed go on, so they are ended first.
+// Ends the ranks before the launcher, because ranks go on when their launcher is killed.
 void LaunchedGroup::kill() {
   if (launcher_ <= 0) return;
   if (!all_exited() && config_.launcher.kind == LauncherKind::srun) cancel_step();
@@ -390,7 +396,7 @@ void LaunchedGroup::kill() {
   ::kill(-launcher_, SIGKILL);
 }
 
-// Slurm ends ranks that do not act on anything else, and that no srun waits for any more.
+// Lets Slurm kill the ranks. It reaches ranks that react to nothing else and that no srun waits for any more.
 void LaunchedGroup::cancel_step() const {
   const std::string command = fmt::format(
       "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
@@ -398,7 +404,7 @@ void LaunchedGroup::cancel_step() const {
     cp_pool::spawn({.argv = {"sh", "-c", command},
                     .env = {},
                     .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
-  } catch (const SpawnError&) {  // then the ranks that are left are named
+  } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
     return;
   }
 }

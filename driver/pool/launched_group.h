@@ -1,7 +1,7 @@
-// Ranks that a launcher has started (driver/launcher/launcher.h), on this host or on others. The launcher is the only
-// process of the driver's: its stdin and stdout are those of rank 0. What the ranks themselves do is known by their
-// lifelines (driver/lifeline/lifeline_server.h). Of a worker that holds none the launcher's exit is all that is known,
-// and the launcher's stderr has what its ranks write.
+// Ranks that a launcher has started (driver/launcher/launcher.h), on this host or on others. The launcher is the
+// driver's only process; its stdin and stdout are those of rank 0. The ranks report to the driver through their
+// lifelines (driver/lifeline/lifeline_server.h). If a worker's ranks have no lifelines, the driver knows only the
+// launcher's exit status, and the launcher's stderr has the output of all ranks.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,14 @@ class LaunchedGroup : public WorkerGroup {
  public:
   struct Config : WorkerGroup::Config {
     Launcher launcher = {};
-    std::vector<HostShare> hosts = {};  // empty: those that the launcher takes by itself
-    bool crowded = false;               // they have fewer slots than the pool has ranks
+    std::vector<HostShare> hosts = {};  // empty: the launcher chooses the hosts
+    bool crowded = false;               // the hosts have fewer slots than the pool has ranks
   };
 
   LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change);
   LaunchedGroup(const LaunchedGroup&) = delete;
   LaunchedGroup& operator=(const LaunchedGroup&) = delete;
-  ~LaunchedGroup() override;  // kills and reaps the launcher, waiting a second at most
+  ~LaunchedGroup() override;  // kills and reaps the launcher, waiting 1 s at most
 
   void spawn() override;
 
@@ -52,7 +52,7 @@ class LaunchedGroup : public WorkerGroup {
   std::string last_words(const End& end) override;
 
   void ask_for_stacks() override;
-  // Ranks are not stopped: they are told not to mind the driver's silence.
+  // Does not stop the ranks. It tells them to ignore the driver's silence.
   void stop() override;
   void go_on() override;
   void terminate() override;
@@ -68,13 +68,13 @@ class LaunchedGroup : public WorkerGroup {
   void open_lifelines();
   void on_hello(int rank, const lifeline::Hello& hello);
   void on_closed(int rank, const std::string& why);
-  // A rank that is silent ends for the driver, unless it is heard of again.
+  // Takes a silent rank for dead kTakenForDead after last_heard, unless it is heard of before.
   void give_up_later(int rank, Clock::time_point last_heard);
   void note_end_once(End end);
   [[nodiscard]] bool has_lifelines() const;
   [[nodiscard]] std::vector<int> connected_ranks() const;
   [[nodiscard]] std::string name_of_rank(int rank) const;
-  // "ranks 0-3 and ranks 4-7 on node2".
+  // Returns "ranks 0-3 and ranks 4-7 on node2" and the like.
   [[nodiscard]] std::string names_of_ranks(const std::vector<int>& numbers) const;
   void cancel_step() const;
   void watch(UniqueFd stderr_end, UniqueFd pidfd);
@@ -85,12 +85,13 @@ class LaunchedGroup : public WorkerGroup {
   std::unique_ptr<LifelineServer> lifelines_;
   std::string own_host_;
   pid_t launcher_ = -1;
-  std::optional<ExitStatus> exit_;  // of the launcher
+  std::optional<ExitStatus> exit_;  // of the launcher; none while it runs
   StderrRing launcher_tail_;
   LogFile launcher_log_;
   std::shared_ptr<PipeReader> stderr_pipe_;
   std::shared_ptr<ExitWatcher> watcher_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers look whether it is gone
+  // Expired for timers that fire after this object is gone.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace cp_pool

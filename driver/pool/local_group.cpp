@@ -23,7 +23,7 @@ LocalGroup::~LocalGroup() {
   signal_groups(SIGKILL);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   for (const Rank& rank : ranks()) {
-    // Reached with living ranks only when the run ends by an exception.
+    // Ranks still live here only if an exception ends the run.
     while (rank.pid > 0 && !reap_if_exited(rank.pid) && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -114,7 +114,7 @@ void LocalGroup::take_forked(Start& start, pid_t pid) {
   if (pidfd) {
     config_.on_forked(pid);
     connect(pid, start, std::move(pidfd));
-  } else {  // no descriptor is left, and then none for a rank that is started by itself
+  } else {  // no file descriptor is left, so a spawned rank would not get one either
     ::kill(-pid, SIGKILL);
     fork_failed_ = true;
     stop_forking();
@@ -150,7 +150,7 @@ void LocalGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
 void LocalGroup::on_exit(Rank& rank) {
   const auto index = static_cast<int>(&rank - ranks().data());
   rank.exit = peek_exit(rank.pid);
-  if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so nobody can say how it ended
+  if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so its status is lost
   const std::vector<int>& sent = processes_[static_cast<std::size_t>(index)].signals_sent;
   rank.killed_by_driver = rank.exit->signaled && std::ranges::count(sent, rank.exit->code) > 0;
   note_end({index, fmt::format("rank {}", index), describe(*rank.exit), rank.exit});
@@ -169,7 +169,7 @@ void LocalGroup::signal_groups(int signal) {
   }
 }
 
-// The ranks themselves, and not what they have started.
+// Signals the ranks themselves, not the processes that they have started.
 void LocalGroup::ask_for_stacks() {
   for (std::size_t i = 0; i < ranks().size(); ++i) {
     if (ranks()[i].pid <= 0 || ranks()[i].exit) continue;
@@ -188,7 +188,7 @@ void LocalGroup::go_on() {
 
 void LocalGroup::terminate() {
   signal_groups(SIGTERM);
-  signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only once it goes on
+  signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only when it is continued
 }
 
 void LocalGroup::kill() {

@@ -1,5 +1,5 @@
-// Ranks that are processes of the driver: spawned one by one, or forked from a fork server; each with a stderr pipe and
-// a process group of its own.
+// Ranks that are processes of the driver: spawned one by one, or forked by a fork server. Each has a stderr pipe and a
+// process group of its own.
 #pragma once
 
 #include <deque>
@@ -24,19 +24,19 @@ class ForkServer;
 class LocalGroup : public WorkerGroup {
  public:
   struct Config : WorkerGroup::Config {
-    ForkServer* fork_server = nullptr;          // that forks the ranks, instead of starting each by itself
-    std::function<void(pid_t)> on_forked = {};  // for each of these, before anybody may reap it
+    ForkServer* fork_server = nullptr;          // forks the ranks; nullptr: each rank is spawned on its own
+    std::function<void(pid_t)> on_forked = {};  // called for each forked rank before anybody may reap it
   };
 
   LocalGroup(asio::io_context& io, Config config, std::function<void()> on_change);
   LocalGroup(const LocalGroup&) = delete;
   LocalGroup& operator=(const LocalGroup&) = delete;
-  ~LocalGroup() override;  // kills and reaps what is left, waiting a second at most
+  ~LocalGroup() override;  // kills and reaps the ranks that are left, waiting 1 s at most
 
-  // With a fork server it returns at once, and forking() tells while ranks are still being forked.
+  // With a fork server this returns at once, and forking() is true while ranks are still being forked.
   void spawn() override;
   [[nodiscard]] bool forking() const override { return forking_; }
-  // No further rank is forked. One may be on its way.
+  // Forks no more ranks. The rank that was ordered last may still come.
   void stop_forking() override { to_fork_.clear(); }
   [[nodiscard]] bool fork_failed() const override { return fork_failed_; }
 
@@ -53,7 +53,7 @@ class LocalGroup : public WorkerGroup {
   void reap() override;
 
  private:
-  // What the driver holds of a rank.
+  // The driver's state for one rank.
   struct Process {
     std::vector<int> signals_sent;
     std::shared_ptr<PipeReader> stderr_pipe;
@@ -65,7 +65,7 @@ class LocalGroup : public WorkerGroup {
     Pipe in;
     Pipe out;
     Pipe err;
-    UniqueFd master;  // of rank 0: the socket that it is to listen on
+    UniqueFd master;  // only for rank 0: the socket that it listens on for the other ranks
   };
   [[nodiscard]] Start prepare(int index, ListeningSocket& master) const;
   void spawn_rank(Start start);
@@ -74,14 +74,15 @@ class LocalGroup : public WorkerGroup {
   void connect(pid_t pid, Start& start, UniqueFd pidfd);
   void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
   void on_exit(Rank& rank);
-  void signal_groups(int signal);  // the process groups; those of ranks that have exited too
+  void signal_groups(int signal);  // signals every rank's process group, even if the rank has exited
 
   Config config_;
   std::vector<Process> processes_;  // by rank
   std::deque<Start> to_fork_;       // by rank
   bool forking_ = false;
   bool fork_failed_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers of the fork server look whether it is gone
+  // Expired for answers of the fork server after this object is gone.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace cp_pool

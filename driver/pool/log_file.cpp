@@ -13,7 +13,7 @@ namespace cp_pool {
 
 LogFile::LogFile(const std::filesystem::path& path, OnError on_error)
     : name_(path.string()), on_error_(std::move(on_error)) {
-  constexpr mode_t kMode = 0666;  // less the umask
+  constexpr mode_t kMode = 0666;  // reduced by the umask
   fd_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
   if (!fd_) fail(std::generic_category().message(errno));
 }

@@ -1,5 +1,5 @@
-// The log of one stream of a rank, in the folder of --run-dir. One that cannot be written ends, and says why once; its
-// run goes on.
+// The log file of one stream of a rank, in the folder of --run-dir. A file that cannot be written reports it once and
+// is closed; the run goes on.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +13,14 @@ namespace cp_pool {
 
 class LogFile {
  public:
-  using OnError = std::function<void(std::string)>;  // one line that names the file and the cause
+  using OnError = std::function<void(std::string)>;  // gets one line that names the file and the cause
 
-  LogFile() = default;  // keeps nothing
-  // Creates the file, or empties one that exists.
+  LogFile() = default;  // discards everything
+  // Creates the file, or truncates an existing one.
   LogFile(const std::filesystem::path& path, OnError on_error);
 
   void write(std::string_view bytes);
-  // Nothing more comes. Says if the file has been removed meanwhile.
+  // Closes the file. Calls on_error if the file has been removed meanwhile.
   void close();
 
  private:

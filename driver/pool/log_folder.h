@@ -1,4 +1,4 @@
-// Where --run-dir keeps the logs of the pools.
+// The folders below --run-dir that hold the logs of pools.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace cp_pool {
 
-// RUN_DIR/pools/cpu-2-gen1.
+// Returns RUN_DIR/pools/cpu-2-gen1 and the like.
 std::filesystem::path log_folder(const std::filesystem::path& run_dir, const PoolId& pool);
 
-// Removes the logs that an earlier run has left there; what has another name stays. Throws
+// Removes the logs that an earlier run has left there. Files with other names are kept. Throws
 // std::filesystem::filesystem_error.
 void remove_old_logs(const std::filesystem::path& run_dir);
 

@@ -21,7 +21,7 @@ void PipeReader::start() {
 }
 
 void PipeReader::close() {
-  asio::error_code ignored;  // there is nothing to lose in a pipe that is only read
+  asio::error_code ignored;  // closing a pipe that is only read loses nothing
   pipe_.close(ignored);
 }
 
@@ -54,7 +54,8 @@ void PipeReader::read_next() {
 PipeWriter::PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> on_change)
     : pipe_(io, fd.release()), on_change_(std::move(on_change)) {}
 
-// What was written can be lost without an error of write(): the reader may close while it is still in the pipe.
+// Watches for the reader's end, because written bytes can be lost without an error of write(): the reader may close
+// while they are in the pipe.
 void PipeWriter::start() {
   wait_until_ready(pipe_, asio::posix::stream_descriptor::wait_error,
                    [self = shared_from_this()](asio::error_code error) {
@@ -80,7 +81,7 @@ void PipeWriter::close_when_written() {
 }
 
 void PipeWriter::close() {
-  asio::error_code ignored;  // an unwritten request of a pool that is given up
+  asio::error_code ignored;  // unwritten requests do not matter when the pool is given up
   pipe_.close(ignored);
 }
 

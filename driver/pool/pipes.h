@@ -1,4 +1,4 @@
-// The driver's ends of a worker's pipes: read and written in the background, never blocking.
+// The driver's ends of a worker's pipes. They are read and written in the background and never block.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@
 
 namespace cp_pool {
 
-// Kept alive by its pending read; after close() no function is called any more.
+// A pending read keeps the object alive. After close() no function is called any more.
 class PipeReader : public std::enable_shared_from_this<PipeReader> {
  public:
   struct Functions {
     std::function<void(std::string_view)> on_data;
-    std::function<void(std::error_code)> on_end;  // end of file (no error) or a read error; once
+    std::function<void(std::error_code)> on_end;  // called once, at end of file (no error) or at a read error
   };
   PipeReader(asio::io_context& io, UniqueFd fd, Functions functions);
   void start();
-  // Between the two nothing more is read than what is being read already.
+  // Between pause() and resume(), only a read that has already begun is finished.
   void pause() { paused_ = true; }
   void resume();
-  // What is in the pipe now and nobody was told of, at most some KiB: for the last words of a process that has ended.
+  // Returns the bytes that are in the pipe now and were not passed to on_data, at most 64 KiB: the last words of a
+  // process that has ended.
   std::string take_available();
   void close();
 
@@ -45,7 +46,7 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
 
 class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
  public:
-  // on_change: a write has ended, well or not, or the reader has closed its end.
+  // on_change: is called when a write has ended or failed, and when the reader has closed its end.
   PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> on_change);
   void start();
   void write(std::string bytes);
@@ -53,7 +54,7 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
   void close();
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] bool pending() const { return !queue_.empty(); }
-  [[nodiscard]] std::size_t unwritten() const { return unwritten_; }  // bytes, as whole writes
+  [[nodiscard]] std::size_t unwritten() const { return unwritten_; }  // in bytes; a write counts whole until it is done
 
  private:
   void write_next();
@@ -67,7 +68,7 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
   bool closing_ = false;
 };
 
-// Tells once that a process has exited, through its pidfd.
+// Calls on_exit once when a process has exited, which it sees through the pidfd.
 class ExitWatcher : public std::enable_shared_from_this<ExitWatcher> {
  public:
   ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<void()> on_exit);

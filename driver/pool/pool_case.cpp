@@ -226,8 +226,8 @@ void Pool::tell_where_ranks_stand(Outstanding& current, const CaseStarted& start
   if (!event.ranks.empty()) run_->emit(std::move(event));
 }
 
-// Called when the run is stopped while the case still runs. If the worker ends the case in order, its tensors' checks
-// are kept for the report, and the worker can be shut down in order.
+// Called when the run is stopped while the case still runs. If the worker ends the case in order, the report has the
+// worker's answer, and the worker can be shut down in order.
 asio::awaitable<void> Pool::cancel(Outstanding& current) {
   if (run_->stop.internal_error) co_return;
   current.cancelled = true;

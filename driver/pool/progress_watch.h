@@ -1,4 +1,4 @@
-// Decides when a running case is reported (CaseProgress): when its phase changes, and while it is slow.
+// Decides when a running case is reported (CaseProgress): when its phase has changed, and when it is slow.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// Reads no clock: its user passes time points, so that a test can let hours pass.
+// It reads no clock. The caller passes time points, so that a test can let hours pass.
 class ProgressWatch {
  public:
   // slow_after: 0 = the case is never slow.
@@ -21,14 +21,14 @@ class ProgressWatch {
   [[nodiscard]] const std::string& phase() const { return phase_; }
 
   struct Due {
-    bool slow = false;  // because it is slow, whatever its phase
+    bool slow = false;  // the case is slow, whether its phase has changed or not
   };
-  // What is to be told now, which then counts as told; nullopt: nothing. A case is slow slow_after after it was sent,
-  // and told so again at twice, four times, .. that time. A new phase is told a second after what was told before, so
-  // that nothing is said of short cases.
+  // Returns what is to be reported now and counts it as reported; nullopt: nothing. A case is slow slow_after after it
+  // was sent, and again after 2, 4, 8, .. times that time. A new phase is reported at the earliest one second after the
+  // last report, or after the case was sent, so that short cases are not reported.
   std::optional<Due> take(Clock::time_point now);
 
-  // When to call take() next, as far as is known now; max() = nothing is to come.
+  // When to call take() next; max(): nothing is due before a new phase is reached.
   [[nodiscard]] Clock::time_point next() const;
 
  private:
@@ -36,7 +36,7 @@ class ProgressWatch {
 
   Clock::time_point sent_;
   Clock::time_point told_;
-  std::chrono::milliseconds slow_after_;  // of the next time
+  std::chrono::milliseconds slow_after_;  // when the case is reported as slow next
   std::string phase_;
   std::string told_phase_;
 };

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 
 constexpr Clock::time_point kSent{std::chrono::hours(7)};
 
-// The seconds after the start at which a case that runs until `end` is told slow.
+// The times, in seconds after the start, at which a case that runs until `end` is reported as slow.
 std::vector<double> slow_at(ProgressWatch& watch, seconds end) {
   std::vector<double> out;
   for (Clock::time_point now = watch.next(); now < kSent + end; now = watch.next()) {
@@ -36,7 +36,7 @@ TEST(ProgressWatch, NothingIsDueBeforeItsTimeAndNothingTwice) {
   EXPECT_FALSE(watch.take(kSent + seconds(10)));
 }
 
-// The driver was stopped, say.
+// As when the driver was stopped for a while.
 TEST(ProgressWatch, WhatWasMissedIsToldOnce) {
   ProgressWatch watch{kSent, seconds(10)};
   EXPECT_TRUE(watch.take(kSent + seconds(90)));

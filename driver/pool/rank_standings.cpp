@@ -9,7 +9,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostBytes = 400;  // of a text of a worker
+constexpr std::size_t kMostBytes = 400;  // to which a worker's text is cut
 
 double plausible(double ms) {
   return std::isfinite(ms) && ms > 0 ? ms : 0;

@@ -1,4 +1,4 @@
-// Where the ranks of a case stand, from the answer of their worker to a ping.
+// Works out from the worker's answer to a ping where the ranks of a case stand.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace cp_pool {
 
-// By rank, each of the group once at most; empty: nobody knows. pong: nullopt if none came in time. A worker that tells
-// phases tells them of every rank that answers; without phases it may name rank 0 alone. reads_during_cases: it would
-// have answered, were its rank 0 able to.
+// Returns the standings in the order of ranks, each rank at most once; empty if nothing is known. pong: nullopt if none
+// came in time. A worker that reports phases does so for every rank that answers; a worker that does not may name rank
+// 0 alone. reads_during_cases: rank 0 reads requests while a case runs, so without a pong it counts as silent.
 std::vector<RankStanding> rank_standings(const std::optional<protocol::PongEvent>& pong, int world_size,
                                          bool reads_during_cases);
 

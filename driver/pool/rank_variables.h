@@ -1,4 +1,4 @@
-// What every rank of a pool has in its environment, whoever starts it.
+// Environment variables that every rank of a pool gets, whoever starts it.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace cp_pool {
 
-// A value of CP_POOL_TAG that no other pool has; all are equally long.
+// Returns a value for CP_POOL_TAG that no other pool has. All values have the same length.
 std::string random_tag();
 
-// Threads of OpenMP that wait for work spin: ranks, and pools, side by side would take the cores from each other. Adds
-// the variable that says otherwise, unless the ranks' surroundings have it; nullptr: those of this process.
+// Adds OMP_WAIT_POLICY=passive, unless the surroundings of the ranks set the variable; nullptr: the environment of this
+// process. By default OpenMP threads that wait for work spin, so ranks and pools that run side by side would take the
+// cores from each other.
 void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables, const Surroundings* surroundings);
 
-// Names of the variables in the ranks' surroundings that ranks on other hosts must have as well; nullptr: those of this
-// process.
+// Returns the names of the variables in the ranks' surroundings that ranks on other hosts must get as well; nullptr:
+// those of this process.
 std::vector<std::string> inherited_variables(const Surroundings* surroundings);
 
 }  // namespace cp_pool

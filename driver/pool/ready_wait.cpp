@@ -11,7 +11,7 @@ using WaitType = asio::posix::descriptor_base::wait_type;
 
 bool is_ready(int fd, WaitType what) {
   const auto events = what == WaitType::wait_read ? POLLIN : what == WaitType::wait_write ? POLLOUT : POLLPRI;
-  // POLLERR and POLLHUP are told for every kind.
+  // poll() reports POLLERR and POLLHUP whatever the events.
   pollfd now{.fd = fd, .events = static_cast<short>(events), .revents = 0};
   return ::poll(&now, 1, 0) != 0;
 }

@@ -1,4 +1,4 @@
-// Waits for a descriptor without being woken for another one.
+// Waits for a file descriptor without false wake-ups.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace cp_pool {
 
-// Calls `done` once `descriptor` is ready for `what`, or with the error of a wait that was cancelled. Asio's own
-// async_wait may end early: a descriptor that is registered while the events of a batch are being handled can take the
-// place of one that was closed in the same batch, and is then told that one's events
-// (asio/detail/impl/epoll_reactor.ipp). Reads and writes find nothing and wait on; a wait would be believed. `done`
-// keeps the owner of `descriptor` alive.
+// Calls `done` when `descriptor` is ready for `what`, or with the error of a wait that was cancelled. Asio's own
+// async_wait may end too early: while Asio handles a batch of events, a newly registered descriptor can take the place
+// of one that was closed in the same batch, and then gets the events of that one (asio/detail/impl/epoll_reactor.ipp).
+// A read or write then finds nothing and waits on, but a wait would be taken for real. `done` must keep the owner of
+// `descriptor` alive.
 void wait_until_ready(asio::posix::stream_descriptor& descriptor, asio::posix::descriptor_base::wait_type what,
                       std::function<void(asio::error_code)> done);
 

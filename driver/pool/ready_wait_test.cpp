@@ -27,8 +27,8 @@ struct BarePipe {
   UniqueFd write;
 };
 
-// Two pipes end at once. Whoever is told first closes both and opens a third one, which gets the place of the second;
-// that one's end is still to be told. A wait on the third pipe is not over.
+// Two pipes end at the same time. The handler that runs first closes both and opens a third pipe, which takes the place
+// of the second in Asio, whose event is still to be handled. The third pipe has no event of its own.
 class PlaceThatIsTakenAgain : public ::testing::Test {
  protected:
   template <typename Wait>
@@ -36,7 +36,7 @@ class PlaceThatIsTakenAgain : public ::testing::Test {
     for (std::unique_ptr<Descriptor>& end : ends_) {
       BarePipe pipe;
       end = std::make_unique<Descriptor>(io_, pipe.read.release());
-    }  // nobody can write any more
+    }  // the write end is closed
     for (std::unique_ptr<Descriptor>& end : ends_) {
       end->async_wait(Descriptor::wait_read, [&](asio::error_code error) {
         if (error || third_) return;
@@ -56,7 +56,7 @@ class PlaceThatIsTakenAgain : public ::testing::Test {
   bool over_ = false;
 };
 
-// If this fails, Asio has changed, and wait_until_ready can go.
+// If this test fails, Asio has changed and wait_until_ready is no longer needed.
 TEST_F(PlaceThatIsTakenAgain, EndsAWaitOfAsioEarly) {
   run([&](Descriptor& third) {
     third.async_wait(Descriptor::wait_read, [&](asio::error_code error) { over_ = !error; });

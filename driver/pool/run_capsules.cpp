@@ -18,9 +18,9 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostCases = 1000;  // of a history, the last ones
+constexpr std::size_t kMostCases = 1000;  // only the last cases of a longer history are kept
 
-// The cases that a pool has to get for the failure to come again, as far as its verdict tells.
+// The cases that a pool has to run for the failure to come again, as far as the verdict tells.
 std::vector<const SentCase*> needed(std::span<const SentCase> sent, const Verdict* verdict) {
   std::vector<const SentCase*> out;
   const bool alone = verdict != nullptr && (verdict->kind == VerdictKind::real || verdict->kind == VerdictKind::infra);
@@ -35,7 +35,7 @@ std::vector<const SentCase*> needed(std::span<const SentCase> sent, const Verdic
   return out;
 }
 
-// own: what an override adds; secrets are left out of it, too.
+// own: variables that an override adds; secrets among them are left out, too.
 std::vector<std::string> environment_of(const std::vector<std::string>& own) {
   std::vector<std::string> out = environment_to_keep();
   for (const std::string& entry : own) {

@@ -1,17 +1,17 @@
-// A capsule of each failure of a run: written at once, so that it is there when the driver is killed later, and again
-// when a verdict has come.
+// Writes a capsule for each failure of a run: at once, so that it exists if the driver is killed later, and again when
+// triage has a verdict.
 #pragma once
 
 #include "driver/pool/run_context.h"
 
 namespace cp_pool {
 
-// run: with a history. Both tell of a capsule that cannot be written as of a lost output.
+// run: must have a history. If a capsule cannot be written, both functions report a lost output.
 
-// Of the failure that the history has noted last, with all that its pool had got before.
+// Writes the capsule of the latest failure in the history, with all cases that its pool got before.
 void write_last_capsule(RunContext& run);
 
-// Of each failure that has a verdict, with the cases that it needs by that.
+// Writes a capsule for each failure that has a verdict, with only those cases that the verdict shows to be needed.
 void write_capsules(RunContext& run, const Verdicts& verdicts);
 
 }  // namespace cp_pool

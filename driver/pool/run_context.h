@@ -1,4 +1,5 @@
-// A run as those see it that run its cases: what it wants, where its events go, and whether it is stopped.
+// The state of a run that is needed for running its cases: its settings, the sink of its events, and whether it is
+// stopped.
 #pragma once
 
 #include <chrono>
@@ -17,25 +18,25 @@
 
 namespace cp_pool {
 
-// What is said of cases of a run that is stopped.
+// Reasons of cases that did not end because the run was stopped.
 inline constexpr const char* kInterrupted = "the run was interrupted";
 inline std::string out_of_time(const RunConfig& config) {
   return "the run's " + std::to_string(config.global_timeout.count()) + " ms were over (--global-timeout)";
 }
 
-// Why no further case may start. What is set stays set.
+// Why no more cases may start. A flag that is set stays set.
 struct StopState {
-  bool interrupted = false;      // SIGINT or SIGTERM: running cases end as cancelled
-  bool kill_at_once = false;     // a second one: no grace for anybody
+  bool interrupted = false;      // SIGINT, SIGTERM or SIGHUP: running cases end as cancelled
+  bool kill_at_once = false;     // a second signal: ranks are killed without grace
   bool global_timeout = false;   // running cases end as timeout
   bool enough_failures = false;  // --max-fail: running cases go on
-  bool service_ends = false;     // that runs the cases: likewise
-  bool internal_error = false;   // an exception in the driver: as interrupted
-  bool outdated = false;         // what the ranks run has changed: as interrupted
+  bool service_ends = false;     // the service that runs the cases ends: running cases go on
+  bool internal_error = false;   // an exception in the driver: running cases end as cancelled
+  bool outdated = false;         // the files that the ranks run have changed: running cases end as cancelled
 
   [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures || service_ends; }
   [[nodiscard]] bool abandon_running() const { return cancels() || global_timeout; }
-  // Whether cases that run end as cancelled.
+  // Whether running cases end as cancelled.
   [[nodiscard]] bool cancels() const { return interrupted || internal_error || outdated; }
   [[nodiscard]] const char* why_cancelled() const {
     return outdated && !interrupted ? "what the ranks run has changed" : kInterrupted;
@@ -53,15 +54,15 @@ struct RunContext {
   EventSink& sink;
   StopState stop;
   Clock::time_point start = Clock::now();
-  int failures = 0;                    // cases that ended as one
-  std::uint64_t status_requests = 0;   // RunConfig::status_requests as pools have to answer it
-  OutputBits output_bits;              // of the cases that passed, with config.compare_runs
-  std::set<std::string> lost_outputs;  // options whose loss has been told
-  std::set<std::string> diagnosed;     // IDs of cases that run several times, and whose failure has a diagnosis
+  int failures = 0;                    // number of cases that count as failures
+  std::uint64_t status_requests = 0;   // the last value of RunConfig::status_requests, which pools have to answer
+  OutputBits output_bits;              // outputs of passed cases, if config.compare_runs
+  std::set<std::string> lost_outputs;  // options whose loss has been reported
+  std::set<std::string> diagnosed;     // IDs of cases that run several times and already have a diagnosis
 
-  std::optional<PoolHistory> history;  // if somebody wants to know
+  std::optional<PoolHistory> history;  // only if triage or capsules need it
 
-  // Says when the event happened, if its type has at_ms.
+  // Emits the event, after setting its at_ms if its type has it.
   void emit(Event event) {
     const double now = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     std::visit(
@@ -72,11 +73,11 @@ struct RunContext {
     if (history && std::holds_alternative<PoolReady>(event)) history->note_ready(std::get<PoolReady>(event));
     sink.on_event(event);
   }
-  // option: whose file cannot be written; message: one line that names it and the cause.
+  // Reports once for each option that its file cannot be written. message: one line that names the file and the cause.
   void lose_output(const std::string& option, std::string message) {
     if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});
   }
-  // Of a case, as soon as it is known.
+  // Called for each case as soon as it is known to be a failure.
   void count_failure() {
     ++failures;
     if (config.max_failures <= 0 || failures < config.max_failures || stop.enough_failures) return;

@@ -1,4 +1,4 @@
-// The signals that stop what this process does.
+// Signals that stop a run or a service.
 #pragma once
 
 #include <chrono>
@@ -7,10 +7,10 @@
 
 namespace cp_pool {
 
-// timeout(1) and a terminal's hang-up send two at once, which are one.
+// Two signals within this time count as one: timeout(1) and a terminal's hang-up send two at once.
 inline constexpr std::chrono::milliseconds kSameSignal{100};
 
-// Adds SIGHUP, unless the process ignores it, as under nohup.
+// Adds SIGHUP to the set, unless the process ignores it, as under nohup.
 void watch_for_hangup(asio::signal_set& signals);
 
 }  // namespace cp_pool

@@ -26,7 +26,7 @@ class Supply {
       if (!std::exchange(abandoned_, true)) source_.abandoned();
       feed();
     };
-    // The first case begins after run_started.
+    // Posted, so that the first case begins after run_started.
     asio::post(runner_.io(), [this] { feed(); });
   }
   Supply(const Supply&) = delete;
@@ -54,7 +54,7 @@ class Supply {
   void stop() {
     stopped_ = true;
     runner_.no_more_cases();
-    // The sink may be what has failed.
+    // After a failure nothing is emitted, since it may be the sink that failed.
     if (!runner_.failed()) emit(source_.end());
   }
 
@@ -70,7 +70,8 @@ class Supply {
 }  // namespace
 
 RunResult run_source(CaseSource& source, const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  // Every pool may stay: the room is what limits how many ranks work. Pools on GPUs have no GPUs of their own then.
+  // No limit on slots, so that every pool may stay: the room limits how many ranks work. So pools on GPUs do not get
+  // GPUs of their own.
   Runner runner(config, sink, std::nullopt);
   const Supply supply(runner, source, sink, config.device == "cpu" ? slot_count(config) : 1);
   return runner.run(header);

@@ -24,11 +24,11 @@ namespace cp_pool {
 
 namespace {
 
-// Opens the stream again where the kernel allows it: reading without blocking must not change the mode of a terminal
-// or pipe that is shared with the caller's shell. (Sockets cannot be opened again.)
+// Opens the stream anew if the kernel allows it, because reading without blocking must not change the mode of a
+// terminal or pipe that is shared with the caller's shell. (Sockets cannot be opened anew.)
 UniqueFd reopen(int fd) {
   struct stat status{};
-  // A file would begin anew, and its reader never blocks.
+  // A file would be read from its beginning again; and reading it never blocks.
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   UniqueFd out;
   if (!is_file)
@@ -38,9 +38,9 @@ UniqueFd reopen(int fd) {
   return out;
 }
 
-constexpr std::chrono::seconds kPatience{1};  // a pipe that has nothing for so long is worth a word
+constexpr std::chrono::seconds kPatience{1};  // after so long without data the user is told what is awaited
 
-// Gives the runner the next case when fewer than `jobs` of those before run.
+// Gives the runner the next case whenever fewer than `jobs` cases are running.
 class Feeder {
  public:
   Feeder(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs)
@@ -63,13 +63,14 @@ class Feeder {
   Feeder& operator=(const Feeder&) = delete;
   ~Feeder() { reader_->close(); }
 
-  // Why the stream could not be read to its end, as a sentence; empty if it was.
+  // Why the stream could not be read to its end, as a sentence; empty if it could.
   [[nodiscard]] const std::string& error() const { return error_; }
-  // The run was stopped before the stream's end: nobody knows how many cases there would have been.
+  // Whether the run was stopped before the end of the stream, so that nobody knows how many cases there would have
+  // been.
   [[nodiscard]] bool was_cut() const { return cut_; }
 
  private:
-  // Tells the user after a moment without data, at a terminal at once.
+  // Tells the user what is awaited: at once at a terminal, otherwise after kPatience without data.
   void say_what_it_waits_for(bool terminal) {
     silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
     silence_.async_wait([terminal](asio::error_code cancelled) {
@@ -89,11 +90,11 @@ class Feeder {
       reader_->close();
     }
     feed();
-    // A client that writes faster than cases run has to wait.
+    // Makes a writer wait that is faster than the cases run.
     if (!lines_.empty()) reader_->pause();
   }
 
-  // The last line may lack its newline.
+  // Adds a newline, which the last line may lack.
   void on_end(std::error_code error) {
     if (error) error_ = fmt::format("cannot read the stream of cases: {}", error.message());
     ended_ = true;
@@ -125,7 +126,7 @@ class Feeder {
     runner_.no_more_cases();
   }
 
-  // What has been read ends as not run; nothing more is read.
+  // Lines that have been read end as not run; nothing more is read.
   void cut() {
     cut_ |= !ended_;
     ended_ = true;
@@ -153,7 +154,7 @@ class Feeder {
 
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink, int jobs) {
-  // One case at a time: every pool may stay.
+  // With one case at a time every pool may stay.
   Runner runner(config, sink, jobs == 1 ? std::nullopt : std::optional(slot_count(config)));
   return run_stream(runner, fd, read_case, jobs, header);
 }

@@ -86,7 +86,7 @@ RunResult Runner::run(const RunStarted& header) {
   context_.start = Clock::now();
   const double cpu_before = own_cpu_ms();
   RunStarted started = header;
-  started.title = protocol::clean_text(started.title);  // files as the command line has them
+  started.title = protocol::clean_text(started.title);  // file names in it are as the user typed them
   if (started.baseline) started.baseline = protocol::clean_text(*started.baseline);
   started.started = std::chrono::system_clock::now();
   context_.emit(started);
@@ -135,7 +135,7 @@ void Runner::abandon() {
   if (on_abandon) on_abandon();
 }
 
-// Of the failures, once; not of a run that is stopped. Returns whether it goes on.
+// Starts the triage of the failures, once, unless the run is stopped. Returns whether it was started.
 bool Runner::begin_triage() {
   if (!context_.config.triage || triage_ || error_ || context_.stop.abandon_running()) return false;
   if (context_.history->failures().empty()) return false;
@@ -152,7 +152,7 @@ bool Runner::begin_triage() {
   return true;
 }
 
-// Nothing else may keep the loop running.
+// When the run is done, cancels everything that would keep the event loop running.
 void Runner::stop_watching_if_done() {
   if (!done() || begin_triage()) return;
   for (const auto& launch : launches_) {
@@ -169,7 +169,7 @@ void Runner::watch_signals() {
   signals_.async_wait([this](asio::error_code error, int /*signal*/) {
     if (error) return;
     const auto now = std::chrono::steady_clock::now();
-    // timeout(1) and a terminal's hang-up send two at once, which are one.
+    // Signals within kSameSignal count as one.
     const bool second = context_.stop.interrupted && now - first_signal_ > kSameSignal;
     const bool news = !context_.stop.interrupted || (second && !context_.stop.kill_at_once);
     context_.stop.kill_at_once |= second;
@@ -182,9 +182,10 @@ void Runner::watch_signals() {
   });
 }
 
-// Last in a handler: a sink that throws leaves nothing undone.
+// Called last in a handler, so that a sink that throws leaves nothing undone.
 void Runner::tell_stopping(RunStopping::Reason reason) {
-  // A case has the grace to answer its cancellation, its pool to shut down, and again after SIGTERM.
+  // The grace applies three times: to the answer of a cancelled case, to the shutdown of its pool, and from SIGTERM to
+  // SIGKILL.
   constexpr int kGraces = 3;
   const auto limit =
       reason == RunStopping::Reason::killed ? std::chrono::milliseconds{0} : kGraces * context_.config.grace;
@@ -219,7 +220,7 @@ void Runner::watch_clock() {
   clock_.expires_after(context_.config.tick);
   clock_.async_wait([this](asio::error_code error) {
     if (error || done()) return;
-    watch_clock();  // first, so that a sink that throws stops no clock
+    watch_clock();  // first, so that a sink that throws does not stop the clock
     context_.sink.on_tick();
     const auto& asked = context_.config.status_requests;
     const std::uint64_t number = asked ? asked() : 0;

@@ -1,4 +1,4 @@
-// A local run: its fleet, and what can stop it.
+// A local run: its fleet, and everything that can stop it.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ namespace cp_pool {
 
 class Runner : public CaseRunner, private PoolOwner {
  public:
-  // slots: as FleetSettings.
+  // slots: FleetSettings::slots.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
   std::size_t add(const NamedCase& named) override { return fleet_.add(client_, named, launch_of(named)); }
@@ -69,8 +69,8 @@ class Runner : public CaseRunner, private PoolOwner {
   asio::io_context io_{1};
   PoolHost host_;
   RunContext context_;
-  std::vector<std::unique_ptr<Launch>> launches_;  // by number: 0 is that of the run
-  std::map<OwnRanks, int> launch_numbers_;         // of others; their slots are left out
+  std::vector<std::unique_ptr<Launch>> launches_;  // by number; 0 is the launch of the run itself
+  std::map<OwnRanks, int> launch_numbers_;  // numbers of the other launches; OwnRanks::slots is set to 0 in the keys
   FleetClient client_;
   Fleet fleet_;
   asio::signal_set signals_;
@@ -79,7 +79,7 @@ class Runner : public CaseRunner, private PoolOwner {
   asio::steady_timer files_;
   asio::steady_timer clock_;
   std::chrono::steady_clock::time_point first_signal_;
-  std::exception_ptr error_;  // the first
+  std::exception_ptr error_;  // the first error
   std::optional<TriageRun> triage_;
   bool triaging_ = false;
 };

@@ -10,7 +10,7 @@ namespace cp_pool {
 
 namespace {
 
-// The last max_bytes, not starting in the middle of a UTF-8 sequence.
+// The last max_bytes of the text, without a partial UTF-8 sequence at the beginning.
 std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   text.remove_prefix(text.size() - max_bytes);
@@ -20,7 +20,7 @@ std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
   return text;
 }
 
-// Whether the line belongs to a stack as LibTorch, glibc and our worker write it, after the message.
+// Whether the line belongs to a stack trace as LibTorch, glibc and our worker write it after the message.
 bool is_of_a_stack(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   if (line.starts_with("frame #") || line.starts_with("Exception raised from ")) return true;

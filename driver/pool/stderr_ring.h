@@ -1,5 +1,5 @@
-// Keeps the last lines that one rank wrote to stderr. The fences that the rank writes after each case separate the
-// lines of cases.
+// Keeps the last lines that one rank wrote to stderr. Fences, which the rank writes after each case, separate the lines
+// of different cases.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr std::size_t kTailBytes = 4096;
 
 class StderrRing {
  public:
-  // writers: how many ranks write to it, of which each ends a case with a fence of its own.
+  // writers: number of ranks that write to the stream; each of them ends a case with a fence of its own.
   explicit StderrRing(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
 
   void feed(std::string_view bytes);
@@ -28,17 +28,18 @@ class StderrRing {
   // Starts a case: later lines belong to it.
   void begin_case(std::int64_t seq);
 
-  // What comes after the fence belongs to the case, too, until the next one begins: the rank is asked where it stands,
-  // or why the case failed. That includes what it has already written.
+  // Called when the rank is asked where it stands or why the case failed: lines after the fence then belong to the
+  // case, too, until the next case begins. That includes lines after the fence that have already been read.
   void reopen();
 
-  // All lines of the case are in: its fence was read, or the stream has ended.
+  // Whether all lines of the case have been read: its fence was read, or the stream has ended.
   [[nodiscard]] bool complete() const { return fence_seen_ || closed_; }
 
-  // The lines of the current case, or of the start before the first case. A line without its newline counts as a line.
+  // Returns the lines of the current case, or those of the start before the first case. A last line without a newline
+  // counts as a line.
   StderrTail tail();
 
-  // The last line written at all that is none of a stack and not empty, cleaned; empty if there is none.
+  // Returns the last non-empty line of all, cleaned, that does not belong to a stack; empty if there is none.
   std::string last_line();
 
  private:
@@ -49,15 +50,16 @@ class StderrRing {
 
   int rank_;
   int writers_;
-  int fences_ = 0;  // of the current case
+  int fences_ = 0;  // fences of the current case
   protocol::LineFramer framer_{protocol::LineFramer::Stream::log};
-  std::deque<std::string> lines_;        // of the current case, kTailLines at most, each kTailBytes at most
-  std::deque<std::string> later_lines_;  // written after the fence, likewise; they belong to no case unless reopened_
+  std::deque<std::string> lines_;  // lines of the current case: at most kTailLines, of at most kTailBytes each
+  // Lines after the fence, with the same limits; they belong to no case unless reopened_.
+  std::deque<std::string> later_lines_;
   std::string last_line_;
-  std::int64_t seq_ = 0;  // of the current case
+  std::int64_t seq_ = 0;  // seq of the current case
   bool fence_seen_ = false;
   bool reopened_ = false;
-  bool foreign_ = false;  // lines_ may start with some of an earlier case, whose fence has not come
+  bool foreign_ = false;  // lines_ may begin with lines of an earlier case, whose fence was not read
   bool closed_ = false;
 };
 

@@ -33,7 +33,7 @@ TEST(StderrRing, KeepsTheLinesOfACaseUpToItsFence) {
 TEST(StderrRing, GivesNoCaseWhatWasWrittenBetweenCases) {
   StderrRing ring(0);
   ring.feed("loading\n");
-  EXPECT_EQ(ring.tail().text, "loading\n");  // of the start
+  EXPECT_EQ(ring.tail().text, "loading\n");  // lines from before the first case
   ring.begin_case(1);
   ring.feed(std::string("first\n") + kFence1 + "idle\n");
   EXPECT_EQ(ring.tail().text, "first\n");

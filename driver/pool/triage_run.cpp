@@ -37,7 +37,7 @@ std::vector<FailureToTriage> all_to_triage(const PoolHistory& history) {
   return out;
 }
 
-// A pool of a replay is one of those that wake up when the run is stopped.
+// Registers the wakeup of a replay's pool among those that are notified when the run is stopped.
 class AmongWakeups {
  public:
   AmongWakeups(PoolHost& host, Wakeup& wakeup) : host_(host), wakeup_(wakeup) { host_.wakeups.push_back(&wakeup_); }
@@ -71,7 +71,7 @@ asio::awaitable<void> TriageRun::serve() {
       break;
     }
     if (spent() >= plan_.limits().time && replayed.outcome != CaseOutcome::pass) {
-      // Its end may be that of the budget.
+      // The replay may have failed only because the budget ended.
       plan_.stop(fmt::format("the {} s of a triage were spent", plan_.limits().time.count() / 1000));
       break;
     }
@@ -104,7 +104,7 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   out.pool = pool.id();
   Timer budget(run_.host.io);
   budget.expires_at(start_ + plan_.limits().time);
-  // A handler that is due already may come after the pool has gone.
+  // A handler that is already due may run after the pool is gone.
   const auto alive = std::make_shared<bool>(true);
   budget.async_wait([&pool, there = std::weak_ptr<bool>(alive)](asio::error_code cancelled) {
     if (!cancelled && !there.expired()) pool.give_up_start();
@@ -120,7 +120,7 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   co_return out;
 }
 
-// Ends the pool, too.
+// Sends the cases to the pool, puts the end of the last one into `out`, and retires the pool.
 asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out) {
   Retirement end;
   for (std::size_t i = 0; i < sequence.size(); ++i) {

@@ -32,13 +32,13 @@ using std::chrono::milliseconds;
 using Timer = asio::basic_waitable_timer<Clock>;
 
 std::string random_token() {
-  std::random_device random;  // of the kernel
+  std::random_device random;  // the kernel's source of randomness
   std::string out;
   for (int word = 0; word < 4; ++word) out += fmt::format("{:08x}", random());
   return out;
 }
 
-// In a time that does not depend on where the two differ.
+// Compares in a time that does not depend on where the texts differ.
 bool is_token(std::string_view said, std::string_view token) {
   if (said.size() != token.size()) return false;
   unsigned difference = 0;
@@ -50,15 +50,15 @@ bool is_token(std::string_view said, std::string_view token) {
 
 }  // namespace
 
-// Kept alive by what it waits for; after close() it calls nothing any more.
+// Pending operations keep the object alive. After close() it calls no function any more.
 struct LifelineServer::Implementation : std::enable_shared_from_this<Implementation> {
   struct Connection {
     explicit Connection(tcp::socket accepted) : socket(std::move(accepted)), patience(socket.get_executor()) {}
 
     tcp::socket socket;
     Timer patience;
-    std::string line;                        // the start of the current one
-    std::optional<lifeline::Stream> stream;  // none: it has not said hello
+    std::string line;                        // beginning of an incomplete line
+    std::optional<lifeline::Stream> stream;  // none until it has sent its Hello
     int rank = 0;
     std::array<char, 65536> buffer{};
   };
@@ -71,7 +71,7 @@ struct LifelineServer::Implementation : std::enable_shared_from_this<Implementat
   void accept(tcp::acceptor& acceptor);
   void take(tcp::socket socket);
   void read(const ConnectionRef& connection);
-  // False: the connection is closed.
+  // Handle received bytes. Return false if the connection was closed.
   bool take_bytes(const ConnectionRef& connection, std::string_view bytes);
   bool take_lines(const ConnectionRef& connection, std::string_view bytes);
   bool take_hello(const ConnectionRef& connection, const lifeline::Hello& hello);
@@ -93,7 +93,7 @@ struct LifelineServer::Implementation : std::enable_shared_from_this<Implementat
   std::vector<tcp::acceptor> acceptors;
   std::set<ConnectionRef> connections;
   std::vector<Rank> ranks;
-  std::vector<Clock::time_point> last_heard;  // by rank
+  std::vector<Clock::time_point> last_heard;  // time of the last message, by rank
   std::optional<lifeline::Rendezvous> rendezvous;
   Timer watch_timer;
   Clock::time_point watched;
@@ -125,7 +125,7 @@ void LifelineServer::Implementation::listen_on(const std::string& address) {
   if (error) throw std::system_error(error, fmt::format("lifelines: \"{}\" is no address", address));
   tcp::acceptor acceptor(io);
   acceptor.open(parsed.is_v6() ? tcp::v6() : tcp::v4(), error);
-  if (error && parsed.is_v6() && parsed.is_unspecified()) {  // a kernel without IPv6
+  if (error && parsed.is_v6() && parsed.is_unspecified()) {  // the kernel has no IPv6
     parsed = asio::ip::address_v4::any();
     acceptor.open(tcp::v4(), error);
   }
@@ -146,7 +146,7 @@ void LifelineServer::Implementation::accept(tcp::acceptor& acceptor) {
     if (self->closed || !acceptor.is_open()) return;
     if (!error) self->take(std::move(socket));
     if (!error || error == asio::error::connection_aborted) return self->accept(acceptor);
-    // No descriptor is left, perhaps: later there may be.
+    // Perhaps no file descriptor is left. Try again later, when there may be one.
     constexpr milliseconds kPause{100};
     auto timer = std::make_shared<Timer>(self->io, kPause);
     timer->async_wait([self, &acceptor, timer](std::error_code) {
@@ -156,10 +156,11 @@ void LifelineServer::Implementation::accept(tcp::acceptor& acceptor) {
 }
 
 void LifelineServer::Implementation::take(tcp::socket socket) {
-  // Ranks all connect at once; what else connects must not use up the descriptors.
+  // All ranks may connect at the same time. Other connections are limited, so that they do not use up the file
+  // descriptors.
   const auto strangers = std::ranges::count_if(connections, [](const auto& c) { return !c->stream; });
   if (strangers >= 2 * config.world_size + 16) return;
-  std::error_code ignored;  // it is only faster with it
+  std::error_code ignored;  // it works without, only slower
   socket.set_option(tcp::no_delay(true), ignored);
   const auto connection = std::make_shared<Connection>(std::move(socket));
   connections.insert(connection);
@@ -230,7 +231,8 @@ bool LifelineServer::Implementation::take_hello(const ConnectionRef& connection,
   if (hello.rank < 0 || hello.rank >= config.world_size) return false;
   Rank& rank = ranks[static_cast<std::size_t>(hello.rank)];
   const bool messages = hello.stream == lifeline::Stream::messages;
-  // A rank connects once. A second process of its number is another attempt of a launcher's to start it.
+  // A rank connects once for each stream. A second process with its number comes from a launcher that has started the
+  // rank again, and is refused.
   const auto has_it = [&](const ConnectionRef& c) { return c->stream == hello.stream && c->rank == hello.rank; };
   if ((messages && rank.closed) || std::ranges::any_of(connections, has_it)) return false;
   connection->stream = hello.stream;
@@ -268,7 +270,7 @@ void LifelineServer::Implementation::take_event(Connection& connection, const li
 void LifelineServer::Implementation::drop(const ConnectionRef& connection, const std::string& why) {
   const bool listed = connections.erase(connection) > 0;
   if (connection->stream == lifeline::Stream::messages) sender.remove(connection->socket.native_handle());
-  std::error_code ignored;  // nothing is left to say
+  std::error_code ignored;  // nothing more is sent on it
   connection->socket.close(ignored);
   connection->patience.cancel();
   if (!listed || !connection->stream) return;
@@ -301,7 +303,8 @@ void LifelineServer::Implementation::watch() {
 void LifelineServer::Implementation::watch_silence() {
   const Clock::time_point now = Clock::now();
   const Clock::duration since = now - std::exchange(watched, now);
-  // This thread was busy, and what ranks sent meanwhile is not read: it is no silence of theirs.
+  // This thread was busy and has not read what the ranks sent meanwhile, so the time does not count as silence of
+  // theirs.
   if (since > config.silence / 2) {
     for (Clock::time_point& heard : last_heard) heard += since;
     return;

@@ -1,5 +1,5 @@
-// The driver's end of the lifelines of one launched pool (worker/protocol/lifeline_messages.h): what it knows of ranks
-// that are no children of its own, and how it reaches them.
+// The driver's end of the lifelines of one launched pool (worker/protocol/lifeline_messages.h). Through lifelines the
+// driver observes and controls ranks that are not its children.
 #pragma once
 
 #include <chrono>
@@ -23,69 +23,73 @@ class LifelineServer {
  public:
   struct Config {
     int world_size = 1;
-    // Addresses of this host to listen on. "::" is every address, of IPv4 too.
+    // Addresses of this host to listen on. "::" stands for all addresses, IPv4 included.
     std::vector<std::string> listen{"::"};
-    // Ports to try, first and last; 0: one that the kernel chooses.
+    // First and last of the ports to try; 0: the kernel chooses one.
     std::pair<std::uint16_t, std::uint16_t> ports{0, 0};
-    std::chrono::milliseconds silence{5000};     // without a beat of a rank, until it is told
-    std::chrono::milliseconds patience{10000};   // for the Hello of a connection
-    std::chrono::milliseconds beat_every{1000};  // of this server's
+    std::chrono::milliseconds silence{5000};     // time without a beat after which a rank counts as silent
+    std::chrono::milliseconds patience{10000};   // time in which a new connection must send its Hello
+    std::chrono::milliseconds beat_every{1000};  // interval of this server's beats
   };
 
-  // Each is called from the io_context. None may destroy the server.
+  // All are called from the io_context. None may destroy the server.
   struct Functions {
     std::function<void(int rank, const lifeline::Hello&)> on_hello = [](int, const lifeline::Hello&) {};
-    // It has not been heard of for so long; once, until it is heard of again. A pause of the driver's does not count.
+    // The rank has been silent for this long. Called once, and again only after on_heard_again. Time in which the
+    // driver is paused does not count.
     std::function<void(int rank, std::chrono::milliseconds)> on_silent = [](int, std::chrono::milliseconds) {};
     std::function<void(int rank)> on_heard_again = [](int) {};
-    // It will end with this exit code, by itself.
+    // The rank is about to end by itself with this exit code.
     std::function<void(int rank, int exit_code)> on_ending = [](int, int) {};
-    // The process has ended, or cannot be reached any more; once, the last word of on_hello, on_silent and on_ending.
+    // The process has ended or can no longer be reached. Called once, after the last on_hello, on_silent and on_ending
+    // of the rank.
     std::function<void(int rank, const std::string& why)> on_closed = [](int, const std::string&) {};
     std::function<void(int rank, std::string_view bytes)> on_stderr = [](int, std::string_view) {};
-    // Nobody holds the rank's stderr any more, or it was never there: on_closed alone says that the rank is gone.
+    // The stream of the rank's stderr has ended. The rank may still run, and may never have had a stream: only
+    // on_closed says that the rank is gone.
     std::function<void(int rank)> on_stderr_end = [](int) {};
-    // Of rank 0. The server tells the other ranks by itself.
+    // Rank 0 has sent its rendezvous address. The server passes it on to the other ranks.
     std::function<void(const lifeline::Rendezvous&)> on_rendezvous = [](const lifeline::Rendezvous&) {};
   };
 
-  // What is known of a rank.
+  // The known state of a rank.
   struct Rank {
     std::optional<lifeline::Hello> hello;  // without the token
     bool connected = false;
-    bool closed = false;  // it was connected; it does not come back
+    bool closed = false;  // its connection has ended, and it cannot connect again
     bool silent = false;
     bool stderr_open = false;
-    std::optional<int> ending;  // exit code
+    std::optional<int> ending;  // exit code that it has announced
   };
 
-  // Listens from now on. Throws std::system_error, which names the address.
+  // Starts to listen. Throws std::system_error, which names the address.
   LifelineServer(asio::io_context& io, Config config, Functions functions);
   LifelineServer(const LifelineServer&) = delete;
   LifelineServer& operator=(const LifelineServer&) = delete;
-  ~LifelineServer();  // closes all: ranks that are connected end themselves
+  ~LifelineServer();  // closes all connections, whereupon the ranks end themselves
 
-  // Where it listens. Of a wildcard: every address of this host, those of the loopback interface last.
+  // The endpoints that it listens on. For a wildcard these are all addresses of this host, those of the loopback
+  // interface last.
   [[nodiscard]] std::vector<lifeline::Endpoint> endpoints() const;
   [[nodiscard]] const std::string& token() const;
-  // CP_POOL_LIFELINE and CP_POOL_LIFELINE_TOKEN for the ranks.
+  // The variables CP_POOL_LIFELINE and CP_POOL_LIFELINE_TOKEN for the ranks.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables() const;
 
   [[nodiscard]] const std::vector<Rank>& ranks() const;
-  // How long nothing has been heard of a rank that is connected, if the driver was not busy all the while.
+  // How long a connected rank has been silent. Time in which the driver was too busy to read does not count.
   [[nodiscard]] Clock::duration silence_of(int rank) const;
-  // No rank is connected, and no stderr of one is open.
+  // Whether no rank is connected and no stderr stream is open.
   [[nodiscard]] bool all_closed() const;
 
-  // Orders, to ranks that are connected. None waits.
+  // Orders to connected ranks. They do not wait for the effect.
   void show_stack(int rank);
   void end(int rank);
   void end_all();
-  // Before this process stops, and when it goes on: ranks do not mind its silence between the two.
+  // pause() before this process stops, resume() when it goes on: ranks ignore its silence in between.
   void pause();
   void resume();
 
-  // Nobody is accepted any more. Connections that are there stay.
+  // Accepts no more connections. Existing connections stay.
   void stop_listening();
 
  private:

@@ -85,7 +85,7 @@ class Lifelines : public ::testing::Test {
   [[nodiscard]] std::string hello(int rank, lifeline::Stream stream = lifeline::Stream::messages) const {
     return lifeline::line_of(lifeline::Event{lifeline::Hello{server->token(), rank, stream, "node7", 4321, 99}});
   }
-  // The next line, while the server runs; empty at the end.
+  // Reads the next line while the server runs; empty at the end of the connection.
   std::string hear(tcp::socket& socket) {
     std::string& rest = unread[&socket];
     bool done = false;
@@ -271,7 +271,7 @@ TEST_F(Lifelines, ABusyDriverTakesNoRankForSilent) {
   tcp::socket rank = connect();
   say(rank, hello(0));
   run_until([&] { return hellos.contains(0); });
-  // This thread serves nothing, and reads beats of the server all the while.
+  // The busy main thread: it does not run the server, and only reads the beats that the server sends.
   std::string heard;
   const auto busy_until = std::chrono::steady_clock::now() + 900ms;
   int beats = 0;

@@ -11,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// A thread that handles no signals: they are for the main thread.
+// Starts a thread that handles no signals, which are for the main thread.
 template <typename Function>
 std::jthread start_without_signals(Function function) {
   const BlockAllSignals block;

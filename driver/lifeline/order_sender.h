@@ -1,5 +1,6 @@
-// Writes orders to the ranks' connections, and a beat to each once a second from a thread of its own: the driver's only
-// thread may write to a terminal that takes nothing, or look up names of frames, for longer than ranks do without word.
+// Writes orders to the ranks' connections, and sends each a beat once per beat_every from a thread of its own. The
+// driver's main thread may be busy, writing to a terminal that accepts nothing or looking up names of frames, for
+// longer than ranks tolerate silence.
 #pragma once
 
 #include <chrono>
@@ -17,11 +18,11 @@ class OrderSender {
  public:
   explicit OrderSender(std::chrono::milliseconds beat_every);
 
-  // fd: a socket that does not block. It stays open until remove() has returned.
+  // fd: a non-blocking socket, not owned. It must stay open until remove() has returned.
   void add(int fd);
   void remove(int fd);
-  // A socket that does not take the line at once, which is shorter than any buffer, is shut down: its reader sees the
-  // end.
+  // Sends a line, which is shorter than any socket buffer. A socket that does not accept it at once is shut down, so
+  // that its reader sees the end.
   void send(int fd, std::string_view line);
 
  private:

@@ -1,5 +1,5 @@
-// Triages the failures of a run when its last case has ended: carries out what driver/triage/ decides, one replay at a
-// time, each on a pool of its own.
+// Triages the failures of a run after its last case. It carries out what driver/triage/ decides, one replay at a time,
+// each on a pool of its own.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace cp_pool {
 
-// Where the pools of replays come from.
+// Functions that give name, place and launch to the pools of replays.
 struct ReplayPools {
   std::function<PoolId(int world_size)> next_id;
   std::function<PoolPlace(int ranks, int slots)> place;
@@ -27,16 +27,16 @@ struct ReplayPools {
 
 class TriageRun {
  public:
-  // run: with a history, which has to stay.
+  // run: must have a history, and must outlive this object with it.
   TriageRun(RunContext& run, ReplayPools pools);
   TriageRun(const TriageRun&) = delete;
   TriageRun& operator=(const TriageRun&) = delete;
   ~TriageRun() = default;
 
-  // Emits a case_replayed for each replay, and a case_verdict for each failure. Ends soon when the run is stopped.
+  // Emits a case_replayed for each replay and a case_verdict for each failure. Ends soon after the run is stopped.
   asio::awaitable<void> serve();
 
-  // So far.
+  // The verdicts so far.
   [[nodiscard]] const Verdicts& verdicts() const { return verdicts_; }
 
  private:

@@ -1,4 +1,4 @@
-// How the coroutine of a pool waits: until something that it looks after has changed, or until a time.
+// Lets the coroutine of a pool wait until something that it watches has changed, or until a given time.
 #pragma once
 
 #include <system_error>
@@ -15,8 +15,8 @@ namespace cp_pool {
 
 using Timer = asio::basic_waitable_timer<Clock>;
 
-// One coroutine waits at a time. A notify() between two waits ends the next one at once, so that none is lost: look at
-// the state, then wait.
+// One coroutine waits at a time. A notify() between two waits ends the next wait at once, so no notification is lost if
+// the coroutine looks at the state first and then waits.
 class Wakeup {
  public:
   explicit Wakeup(asio::io_context& io) : timer_(io) {}
@@ -29,7 +29,7 @@ class Wakeup {
   asio::awaitable<void> wait_until(Clock::time_point deadline) {
     if (!pending_) {
       timer_.expires_at(deadline);
-      std::error_code cancelled;  // or not: both end the wait
+      std::error_code cancelled;  // whether it was cancelled or not, the wait is over
       co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
     }
     pending_ = false;

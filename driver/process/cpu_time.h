@@ -1,4 +1,4 @@
-// How much this process has computed.
+// CPU time of this process.
 #pragma once
 
 namespace cp_pool {

@@ -1,5 +1,5 @@
-// How a child ended, without taking it away: a process stays a zombie, so that its pid and its process group cannot be
-// given to a stranger, until the driver has killed the whole group.
+// Finds out how a child ended without reaping it. As long as it is a zombie, its pid and its process group cannot be
+// reused, so the driver can kill the whole group first.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@ namespace cp_pool {
 
 struct ExitStatus {
   bool signaled = false;
-  int code = 0;  // of exit(), or the signal
+  int code = 0;  // exit code, or number of the signal
   bool operator==(const ExitStatus&) const = default;
 };
 
-// nullopt while it runs. The child stays waitable.
+// Returns how the child ended, without reaping it; nullopt while it runs.
 std::optional<ExitStatus> peek_exit(pid_t child);
 
-// Takes the zombie away; false if the child still runs.
+// Reaps the child. Returns false if it still runs.
 bool reap_if_exited(pid_t child);
 
-// "exit 3", "signal 11 (SIGSEGV)"
+// Returns "exit 3", "signal 11 (SIGSEGV)" and the like.
 std::string describe(const ExitStatus& status);
 
 }  // namespace cp_pool

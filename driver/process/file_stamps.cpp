@@ -17,8 +17,8 @@ namespace cp_pool {
 
 namespace {
 
-// proc(5): "begin-end perms offset device inode path". The path goes to the end of the line, a newline in it is \012,
-// and " (deleted)" follows if another file, or none, has its name now.
+// Parses a line of /proc/PID/maps, see proc(5): "begin-end perms offset device inode path". The path extends to the end
+// of the line, and a newline in it is written as \012. " (deleted)" follows if the file has lost its name.
 std::string path_of_mapping(const std::string& line) {
   constexpr std::string_view kDeleted = " (deleted)";
   constexpr std::string_view kNewline = "\\012";
@@ -36,7 +36,7 @@ std::string path_of_mapping(const std::string& line) {
 }
 
 bool is_file_of_folder(std::string_view path) {
-  // What the kernel calls memory without a file in a folder, and devices.
+  // Names that the kernel gives to mappings of devices and of memory without a file.
   constexpr std::array<std::string_view, 4> kOthers{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage"};
   return path.starts_with('/') &&
          std::ranges::none_of(kOthers, [&](std::string_view other) { return path.starts_with(other); });

@@ -1,4 +1,4 @@
-// Tells whether files have changed, and which files a process runs.
+// Finds out whether files have changed, and which files a process has mapped.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace cp_pool {
 
-// What files were like when this was made. A file counts as another one if its device, inode, size or time of change
-// differ, so also if another one was renamed to its name. A missing file is a state like any other. Links are followed.
+// The state of files when the object was made. A file counts as changed if its device, inode, size or modification time
+// differs, so also if another file was renamed to its name. A missing file is a state like any other. Symbolic links
+// are followed.
 class FileStamps {
  public:
   FileStamps() = default;
   explicit FileStamps(std::vector<std::filesystem::path> files);
 
-  // Those that are not what they were, in their order.
+  // Returns the files that have changed, in the order of files().
   [[nodiscard]] std::vector<std::filesystem::path> changed() const;
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
 
@@ -34,12 +35,12 @@ class FileStamps {
   std::vector<Stamp> stamps_;  // in the same order
 };
 
-// Whether the path is below /usr or one of the /lib*, /bin and /sbin beside it: a package manager's, and no file that
-// somebody works on. /usr/local is not.
+// Whether the path is below /usr or below /lib*, /bin or /sbin in the root folder, so that a package manager owns it
+// and nobody works on it. /usr/local does not count.
 bool is_of_system(const std::filesystem::path& path);
 
-// The program and the libraries that a process has mapped (/proc/PID/maps), without those of the system and those that
-// have no name in the file system. Sorted, each once. Empty if the process is gone.
+// Returns the program and the libraries that a process has mapped (/proc/PID/maps), except those of the system and
+// those without a name in the file system. Sorted, each once. Empty if the process is gone.
 std::vector<std::filesystem::path> mapped_files(pid_t pid);
 
 }  // namespace cp_pool

@@ -35,7 +35,7 @@ TEST(FileStamps, AFileThatNobodyTouchesHasNotChanged) {
 TEST(FileStamps, WritingTouchingRenamingRemovingAndCreatingAreChanges) {
   const TemporaryFolder folder;
   for (const char* name : {"written", "touched", "replaced", "removed", "kept"}) write_file(folder / name, "one");
-  // As an editor makes it: of the same size and time, but another file.
+  // As an editor saves: another file with the same size and time.
   write_file(folder / "new", "two");
   fs::last_write_time(folder / "new", fs::last_write_time(folder / "replaced"));
   const FileStamps stamps({folder / "written", folder / "touched", folder / "replaced", folder / "removed",
@@ -71,7 +71,7 @@ TEST(FileStamps, FoldersOfTheSystemAreThoseOfItsPackages) {
   EXPECT_FALSE(is_of_system("/libraries/libmine.so"));
 }
 
-// Maps a file as a loader maps code, for as long as it lives.
+// Maps a file as a loader maps code, as long as the object lives.
 class Mapping {
  public:
   explicit Mapping(const fs::path& file) {

@@ -17,7 +17,7 @@ namespace cp_pool {
 
 namespace {
 
-// Takes the program away however the function ends.
+// Kills and reaps the program, however the function is left.
 class Reaper {
  public:
   explicit Reaper(pid_t pid) : pid_(pid) {}
@@ -53,14 +53,14 @@ bool may_come_later(ssize_t result) {
   return result < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-// Closes the pipe when all is written, or nobody reads it any more.
+// Writes some of the input. Closes the pipe when everything is written or nobody reads it any more.
 void feed(UniqueFd& pipe, std::string_view& input) {
   const ssize_t written = input.empty() ? 0 : ::write(pipe.get(), input.data(), input.size());
   if (written > 0) input.remove_prefix(static_cast<std::size_t>(written));
   if (input.empty() || (written < 0 && !may_come_later(written))) pipe.reset();
 }
 
-// Closes the pipe at its end.
+// Reads some of the output. Closes the pipe at end of file.
 void take(UniqueFd& pipe, std::string& into) {
   std::array<char, 65536> buffer{};
   const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
@@ -71,7 +71,7 @@ void take(UniqueFd& pipe, std::string& into) {
   }
 }
 
-// A program that stops reading is no reason to die.
+// Ignores SIGPIPE, so that a program that stops reading does not kill this process.
 class IgnoreSigpipe {
  public:
   IgnoreSigpipe() {

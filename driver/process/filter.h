@@ -1,4 +1,4 @@
-// Runs a program that reads its stdin to the end and answers on its stdout.
+// Runs a program that reads its stdin to the end and writes its answer to stdout.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct Filtered {
   std::string err;
 };
 
-// env: added to this process's environment. Gives it `input` and waits for its end and that of its outputs; its
-// children die with it only if they do not leave its process group. Call it on the main thread. Throws SpawnError
-// (spawn.h) if it cannot be started, else std::system_error.
+// Runs the program with `input` as its stdin, and waits until it has ended and its outputs are closed. Its children are
+// killed with it only if they stay in its process group. env: added to this process's environment. To be called on the
+// main thread. Throws SpawnError (spawn.h) if the program cannot be started, else std::system_error.
 Filtered run_filter(const std::vector<std::string>& argv, const std::string& input,
                     std::vector<std::pair<std::string, std::string>> env = {});
 

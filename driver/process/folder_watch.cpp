@@ -17,11 +17,12 @@ void FolderWatch::watch(const std::vector<std::filesystem::path>& files) {
   std::set<std::filesystem::path> folders;
   for (const std::filesystem::path& file : files) {
     folders.insert(file.parent_path());
-    std::error_code error;  // it is not there: then no link leads elsewhere
+    std::error_code error;  // the file does not exist, so no link leads elsewhere
     const std::filesystem::path target = std::filesystem::canonical(file, error);
     if (!error) folders.insert(target.parent_path());
   }
-  // A folder that cannot be watched is left to those who look at the files. One that is watched stays so.
+  // A folder that cannot be watched is ignored, since callers look at the files from time to time. A folder stays
+  // watched.
   for (const std::filesystem::path& folder : folders) (void)::inotify_add_watch(fd_.get(), folder.c_str(), kChanges);
 }
 

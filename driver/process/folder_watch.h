@@ -1,4 +1,4 @@
-// Wakes whoever waits for files to change.
+// Wakes a waiting loop when files may have changed.
 #pragma once
 
 #include <filesystem>
@@ -8,19 +8,20 @@
 
 namespace cp_pool {
 
-// Watches the folders of files with inotify, and not the files, because editors and linkers put new files in their
-// place. It may wake for nothing. It may also not wake (a network file system, a limit of the machine, a folder that
-// was replaced): so look at the files from time to time (FileStamps), and call watch() again.
+// Watches the folders of files with inotify. It does not watch the files themselves, because editors and linkers put
+// new files in their place. It may wake for no reason. It may also fail to wake: on a network file system, at a limit
+// of the machine, or after a folder was replaced. So look at the files from time to time (FileStamps), and call watch()
+// again.
 class FolderWatch {
  public:
   FolderWatch();
 
-  // From now on what happens in the folders of these files wakes, besides what was watched before.
+  // Also wakes for changes in the folders of these files from now on.
   void watch(const std::vector<std::filesystem::path>& files);
 
-  // Readable when something has happened; -1 on a machine that cannot watch.
+  // Readable when something has changed; -1 if the machine cannot watch folders.
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // Whether something has happened since the last call.
+  // Returns whether something has changed since the last call.
   bool take();
 
  private:

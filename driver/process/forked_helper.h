@@ -1,4 +1,4 @@
-// Runs a function in a process of its own, because it may take long or crash and must then be given up.
+// Runs a function in a process of its own, because the function may take long or crash, and must then be given up.
 #pragma once
 
 #include <functional>
@@ -11,19 +11,19 @@ namespace cp_pool {
 
 class ForkedHelper {
  public:
-  // The child calls the function with a descriptor to write to, and ends. It has no other descriptors of this process
-  // but the standard ones, a process group of its own, and dies with this process. Call on the main thread, which must
-  // be the only one. Throws std::system_error.
+  // Forks a child that calls the function with a file descriptor to write to, and then exits. The child keeps none of
+  // this process's descriptors except the standard ones, has a process group of its own, and is killed when this
+  // process dies. To be called on the main thread, which must be the only one that forks. Throws std::system_error.
   explicit ForkedHelper(const std::function<void(int output)>& function);
   ForkedHelper(const ForkedHelper&) = delete;
   ForkedHelper& operator=(const ForkedHelper&) = delete;
-  // Kills it, if it still runs, and takes it away; one that is stuck in the kernel is left to reap_adopted
-  // (process_tree.h), which must pass over pid() until then.
+  // Kills the child if it still runs, and reaps it. A child that is stuck in the kernel is left to reap_adopted
+  // (process_tree.h), which must leave pid() alone until then.
   ~ForkedHelper();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  // The other end of the descriptor; at its end the child has ended, too. Once.
+  // Returns the read end of the child's output, which reaches end of file when the child has ended. May be called once.
   UniqueFd take_output() { return std::move(output_); }
 
  private:

@@ -15,12 +15,14 @@ namespace cp_pool {
 
 namespace {
 
-// What is used of the library, as NVIDIA's NVML API reference has it. The toolkit need not be installed.
+// The parts of the library that are used, after NVIDIA's NVML API reference. They are declared here so that the toolkit
+// need not be installed.
 using Device = void*;
 constexpr int kSuccess = 0;
-constexpr int kByNvlink = 2;            // NVML_P2P_CAPS_INDEX_NVLINK
-constexpr int kP2pOk = 0;               // NVML_P2P_STATUS_OK
-constexpr int kLevelsPerAncestor = 10;  // of nvmlGpuTopologyLevel_t: 10 one switch, 20 several, 30 a host bridge, ..
+constexpr int kByNvlink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK
+constexpr int kP2pOk = 0;     // NVML_P2P_STATUS_OK
+// Step between values of nvmlGpuTopologyLevel_t: 10 one switch, 20 several, 30 a host bridge, ..
+constexpr int kLevelsPerAncestor = 10;
 
 class Library {
  public:
@@ -51,7 +53,7 @@ class Session {
   ~Session() {
     try {
       library_.call("nvmlShutdown");
-    } catch (const std::runtime_error&) {  // nothing is lost: it has been asked all
+    } catch (const std::runtime_error&) {  // harmless, since all questions have been answered
     }
   }
 
@@ -80,7 +82,7 @@ class Session {
   const Library& library_;
 };
 
-// "0-3": numbers that follow each other, in order.
+// Writes numbers in order, with runs of consecutive ones as "0-3".
 std::string range_text(const std::vector<int>& numbers) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {

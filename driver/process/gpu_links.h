@@ -1,5 +1,5 @@
-// How far GPUs are from each other: NVIDIA's management library knows (libnvidia-ml.so.1). It is a part of the GPU
-// driver, and is loaded when it is asked.
+// Asks NVIDIA's management library (libnvidia-ml.so.1) how far GPUs are from each other. The library is part of the GPU
+// driver and is loaded at run time.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 namespace cp_pool {
 
 struct GpuLinks {
-  // By the places of two GPUs. 0: NVLink joins them; else how much of the machine lies between them, from
-  // kNearestByPcie (one PCIe switch) up. Empty: unknown.
+  // Distance of two GPUs, indexed by their positions in `names`. 0: NVLink joins them; otherwise it grows with how much
+  // of the machine lies between them, from kNearestByPcie (one PCIe switch) up. Empty: unknown.
   std::vector<std::vector<int>> distances;
-  std::string why_unknown;  // as a sentence
+  std::string why_unknown;  // why the distances are unknown, as a sentence
 };
 
 inline constexpr int kNearestByPcie = 1;
 
-// names: of the GPUs, as CUDA_VISIBLE_DEVICES has them. library: that is loaded.
+// names: of the GPUs, as in CUDA_VISIBLE_DEVICES. library: file name of the library to load.
 GpuLinks gpu_links(const std::vector<std::string>& names, const char* library = "libnvidia-ml.so.1");
 
-// "NVLink joins 0-3 and 4-7": which GPUs NVLink joins, by their places.
+// Returns which GPUs NVLink joins, by their positions: "NVLink joins 0-3 and 4-7".
 std::string nvlink_text(const GpuLinks& links);
 
 }  // namespace cp_pool

@@ -22,7 +22,7 @@ bool is_want_of_descriptors(int error) {
   return error == EMFILE || error == ENFILE;
 }
 
-// The errno of connecting; 0: connected.
+// Returns the errno of connecting; 0 if it succeeds.
 int connect_error(std::uint16_t port) {
   const UniqueFd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!client) return errno;

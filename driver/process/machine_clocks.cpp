@@ -10,7 +10,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr double kNoticed = 1;  // seconds; less is what a clock is trimmed by
+constexpr double kNoticed = 1;  // in seconds; smaller steps are ordinary adjustments of a clock
 
 std::chrono::nanoseconds time_of(clockid_t clock) {
   timespec time{};

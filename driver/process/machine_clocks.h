@@ -1,4 +1,4 @@
-// What became of the machine's clocks while something ran.
+// Finds out whether the machine's clock was set or the machine slept while something ran.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@ namespace cp_pool {
 struct MachineClocks {
   std::chrono::nanoseconds wall{};     // CLOCK_REALTIME
   std::chrono::nanoseconds running{};  // CLOCK_MONOTONIC, which stands still while the machine sleeps
-  std::chrono::nanoseconds boot{};     // CLOCK_BOOTTIME, which does not
+  std::chrono::nanoseconds boot{};     // CLOCK_BOOTTIME, which goes on while the machine sleeps
 
   static MachineClocks now();
 };
 
-// "the machine's clock was set by +3600.0 s meanwhile", "the machine slept for 12.0 s meanwhile": what lies more than a
-// second off; else empty. They begin as below.
+// Returns "the machine's clock was set by +3600.0 s meanwhile", "the machine slept for 12.0 s meanwhile" and the like,
+// if the clocks differ by more than a second; else an empty text. The texts begin with the constants below.
 std::string clock_trouble(const MachineClocks& before, const MachineClocks& after);
 
 inline constexpr std::string_view kClockWasSet = "the machine's clock was set";

@@ -7,7 +7,8 @@
 
 namespace cp_pool {
 
-// Since the machine started, those of containers included; nullopt if /proc/vmstat does not say (Linux before 4.13).
+// Returns the number since the machine started, containers included; nullopt if /proc/vmstat does not have it (Linux
+// before 4.13).
 std::optional<std::int64_t> oom_kills();
 
 // Reads the count from /proc/vmstat, which has lines of NAME COUNT.

@@ -1,12 +1,13 @@
-// How the driver's process is set up while a run lasts.
+// The settings of the driver's process while a run lasts.
 #pragma once
 
 #include <csignal>
 
 namespace cp_pool {
 
-// SIGPIPE ignored (a write to a dead rank is an error code), SIGCHLD at its default (else the kernel would reap ranks
-// before their exit status is read), child subreaper. Restores what was before. Throws std::system_error.
+// Ignores SIGPIPE, so that writing to a dead rank gives an error code; sets SIGCHLD to its default, since otherwise the
+// kernel might reap ranks before their exit status is read; and makes the process a child subreaper. The destructor
+// restores the earlier settings. Throws std::system_error.
 class ProcessSettings {
  public:
   ProcessSettings();

@@ -27,7 +27,8 @@ namespace cp_pool {
 
 namespace {
 
-// Empty if the file is gone or not ours to read: the process has ended, or is no concern of the driver.
+// Returns the contents of a file of /proc/PID. Empty if the file is gone or may not be read: then the process has ended
+// or does not concern the driver.
 std::string read_proc_file(pid_t pid, const char* name) {
   const UniqueFd fd{::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC)};
   std::string out;
@@ -41,7 +42,8 @@ std::string read_proc_file(pid_t pid, const char* name) {
   }
 }
 
-// proc(5): "pid (comm) state ppid ...": comm may hold anything, so the fields are counted from its last parenthesis.
+// Parses /proc/PID/stat, see proc(5): "pid (comm) state ppid ...". Since comm may hold any characters, fields are
+// counted from the last parenthesis.
 std::optional<ProcessInfo> read_stat(pid_t pid) {
   const std::string text = read_proc_file(pid, "stat");
   const std::size_t end_of_name = text.rfind(')');
@@ -85,7 +87,8 @@ bool carries_tag(pid_t pid, const std::string& tag) {
   return at == 0 || (at != std::string::npos && environment[at - 1] == '\0');
 }
 
-// Through a pidfd opened before the second look at the start time: the signal cannot hit a stranger with a reused pid.
+// Sends SIGKILL through a pidfd. The start time is compared after the pidfd was opened, so the signal cannot hit
+// another process that has got the same pid.
 void kill_process(const ProcessInfo& target) {
   const UniqueFd pidfd{static_cast<int>(::syscall(SYS_pidfd_open, target.pid, 0))};
   if (!pidfd) return;
@@ -155,7 +158,7 @@ void reap_adopted(const std::function<bool(pid_t)>& is_rank) {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0) return;
-    if (is_rank(info.si_pid)) break;  // it hides the others from waitid
+    if (is_rank(info.si_pid)) break;  // waitid would report this rank again and again, so look for the others below
     reap_if_exited(info.si_pid);
   }
   for (const ProcessInfo& process : list_descendants(self)) {

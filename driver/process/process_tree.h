@@ -1,5 +1,6 @@
-// Finds what a pool left behind: descendants of the driver that a signal to the ranks' process groups does not reach
-// (setsid, double fork). The driver is a child subreaper, so they stay its descendants when their parents die.
+// Finds processes that a pool left behind: descendants of the driver that a signal to the ranks' process groups does
+// not reach (setsid, double fork). As the driver is a child subreaper, they stay its descendants when their parents
+// die.
 #pragma once
 
 #include <cstddef>
@@ -19,33 +20,33 @@ struct ProcessInfo {
   pid_t parent = 0;
   char state = '?';  // of /proc/PID/stat
   std::int64_t threads = 0;
-  std::uint64_t start_time = 0;  // clock ticks since boot; with the pid it names a process for good
+  std::uint64_t start_time = 0;  // in clock ticks since boot; with the pid it identifies a process uniquely
 
-  // Only waits to be reaped. (The main thread of a living process can be a zombie too.)
+  // Whether it only waits to be reaped. (The main thread of a living process can be a zombie, too.)
   [[nodiscard]] bool dead() const { return state == 'X' || (state == 'Z' && threads <= 1); }
 };
 
-// Every process below root, parents before their children. Empty if /proc cannot be read.
+// Returns all descendants of `root`, parents before their children. Empty if /proc cannot be read.
 std::vector<ProcessInfo> list_descendants(pid_t root);
 
-// The processes of one pool: those with its tag in their environment, and what descends from them, even once the
-// parent is gone or the environment was cleared.
+// The processes of one pool: those with its tag in their environment, and their descendants, even if a parent is gone
+// or the environment was cleared.
 class PoolProcesses {
  public:
   // tag: the value of CP_POOL_TAG in the environment of the pool's ranks.
   explicit PoolProcesses(std::string tag) : tag_(std::move(tag)) {}
 
-  // A process that is one of them although its environment does not say so, as of a rank that was forked and not
-  // executed. It must not have been reaped.
+  // Adds a process whose environment lacks the tag, such as a rank that was forked without exec. It must not have been
+  // reaped.
   void add(pid_t pid);
 
-  // The living ones. Remembers them, so that their children are known later as well.
+  // Returns the living processes, and remembers them so that their children are recognised later.
   std::vector<ProcessInfo> find();
 
-  // Sends SIGKILL to the living ones; returns how many there were.
+  // Sends SIGKILL to the living processes. Returns how many there were.
   std::size_t kill_all();
 
-  // The living ones, for a report.
+  // Describes the living processes for a report.
   std::vector<Leftover> describe();
 
  private:
@@ -53,12 +54,11 @@ class PoolProcesses {
   std::map<pid_t, std::uint64_t> known_;  // pid -> start time
 };
 
-// Makes this process the one that its orphaned descendants are handed to; returns what it was before.
-// Throws std::system_error.
+// Sets whether this process becomes the parent of its orphaned descendants. Returns the earlier setting.
 bool set_child_subreaper(bool enabled);
 
-// Takes away the zombies among this process's children, except those for which is_rank says true. Cheap if there is
-// none: called after each case, so that orphans of a pool that lives long do not pile up.
+// Reaps the zombies among this process's children, except those for which is_rank returns true. Cheap if there are
+// none. It is called after each case, so that orphans of a long-lived pool do not accumulate.
 void reap_adopted(const std::function<bool(pid_t)>& is_rank);
 
 }  // namespace cp_pool

@@ -30,7 +30,7 @@ class ProcessTree : public testing::Test {
     set_child_subreaper(before_);
   }
 
-  // Returns when the script has written its first line.
+  // Starts the script and returns when it has written its first byte.
   static pid_t start(const std::string& script, const std::string& tag) {
     Pipe out = make_pipe();
     const SpawnedProcess process =
@@ -40,7 +40,7 @@ class ProcessTree : public testing::Test {
     return process.pid;
   }
 
-  // Until none is left, as a pool does it.
+  // Kills until none is left, as a pool does.
   static void kill_until_none(PoolProcesses& processes) {
     for (int clean = 0; clean < 2;) clean = processes.kill_all() == 0 ? clean + 1 : 0;
   }

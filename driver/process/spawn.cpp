@@ -25,17 +25,18 @@ namespace cp_pool {
 
 namespace {
 
-// What the child tells the parent through the close-on-exec pipe when it cannot become the worker.
+// The child's message to the parent, through a close-on-exec pipe, if it cannot become the worker.
 struct ChildError {
   enum class Step : int { parent_died, descriptors, folder, exec };
   Step step = Step::exec;
   int error = 0;
 };
 
-// Everything that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
+// Everything that the child needs. It is prepared before the fork, because afterwards only async-signal-safe calls are
+// allowed.
 struct ChildPlan {
-  std::string program;  // what is executed: argv[0], or where that was found
-  std::string folder;   // to work in; empty: that of this process
+  std::string program;  // program to execute: argv[0], or the path where it was found
+  std::string folder;   // working directory; empty: that of this process
   std::vector<const char*> argv;
   std::vector<const char*> envp;
   std::array<int, 3> stdio{-1, -1, -1};
@@ -53,13 +54,15 @@ struct ChildPlan {
 void reset_signals() {
   struct sigaction action{};
   action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP: refused
+  // The kernel refuses SIGKILL and SIGSTOP.
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The sources are first moved above 2, so that no dup2 overwrites one that is still needed.
+// Connects stdin, stdout and stderr. The sources are first duplicated to numbers above 2, so that no dup2 overwrites
+// one that is still needed.
 bool set_stdio(const std::array<int, 3>& stdio) {
   std::array<int, 3> sources{};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -76,7 +79,7 @@ bool set_stdio(const std::array<int, 3>& stdio) {
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before prctl: then nobody would send the signal.
+  // If the parent died before prctl, nobody would send the signal.
   if (::getppid() != plan.parent) fail_child(plan.error_fd, ChildError::Step::parent_died, 0);
   if (!set_stdio(plan.stdio)) fail_child(plan.error_fd, ChildError::Step::descriptors, errno);
   // Descriptors that the driver itself inherited without close-on-exec must not reach the ranks either.
@@ -158,7 +161,7 @@ std::string found_program(const std::string& name, const Surroundings& surroundi
     for (std::size_t begin = 0; begin <= value.size();) {
       const std::size_t end = std::min(value.find(':', begin), value.size());
       const std::string_view entry = std::string_view{value}.substr(begin, end - begin);
-      // An empty entry, and one that is relative, is seen from the folder to work in.
+      // An empty or relative entry is relative to the working directory.
       const std::filesystem::path program = surroundings.folder / std::filesystem::path{entry} / name;
       if (::access(program.c_str(), X_OK) == 0 && !std::filesystem::is_directory(program)) return program.string();
       begin = end + 1;
@@ -176,7 +179,7 @@ SpawnedProcess spawn(const SpawnRequest& request) {
   if (request.argv.empty()) throw SpawnError("the worker command is empty", EINVAL);
   const std::vector<std::string> environment = merged_environment(request);
   Pipe error_pipe = make_pipe();
-  const ChildPlan plan{.program = request.surroundings == nullptr  // execvpe looks in the PATH of this process
+  const ChildPlan plan{.program = request.surroundings == nullptr  // execvpe uses the PATH of this process
                                       ? request.argv.front()
                                       : found_program(request.argv.front(), *request.surroundings),
                        .folder = request.surroundings == nullptr ? "" : request.surroundings->folder.string(),
@@ -189,7 +192,7 @@ SpawnedProcess spawn(const SpawnRequest& request) {
 
   const pid_t pid = fork_worker(plan);
   if (pid < 0) throw SpawnError(fmt::format("cannot fork: {}", std::strerror(errno)), errno);
-  ::setpgid(pid, pid);  // here too: whichever of the two runs first
+  ::setpgid(pid, pid);  // in parent and child, as either may run first
   error_pipe.write.reset();
   await_exec(error_pipe.read.get(), pid, request.argv.front());
 

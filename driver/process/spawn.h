@@ -1,5 +1,5 @@
-// Starts one rank as a process of its own: own process group, clean signal state, no inherited descriptors, and killed
-// by the kernel when the driver dies.
+// Starts one rank as a process. The process has a process group of its own, default signal handling and no inherited
+// file descriptors, and the kernel kills it when the driver dies.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@
 namespace cp_pool {
 
 struct SpawnRequest {
-  std::vector<std::string> argv;                         // argv[0] is looked up in its PATH like execvp does
-  std::vector<std::pair<std::string, std::string>> env;  // added to its environment, or replacing values of it
-  std::vector<std::string> without = {};                 // variables of its environment that it does not get
-  int stdin_fd = -1;                                     // becomes 0; -1: /dev/null. Not closed here
-  int stdout_fd = -1;                                    // becomes 1; -1: /dev/null
-  int stderr_fd = -1;                                    // becomes 2; -1: /dev/null
-  int inherited_fd = -1;                                 // stays open under its own number (> 2); -1: none
-  const Surroundings* surroundings = nullptr;            // nullptr: those of this process
+  std::vector<std::string> argv;  // argv[0] is looked up in the surroundings' PATH as execvp does
+  // Variables that are added to its environment or replace others.
+  std::vector<std::pair<std::string, std::string>> env;
+  std::vector<std::string> without = {};       // names of variables that are removed from its environment
+  int stdin_fd = -1;                           // becomes 0; -1: /dev/null. Not closed here
+  int stdout_fd = -1;                          // becomes 1; -1: /dev/null
+  int stderr_fd = -1;                          // becomes 2; -1: /dev/null
+  int inherited_fd = -1;                       // stays open under its own number (> 2); -1: none
+  const Surroundings* surroundings = nullptr;  // working directory and environment; nullptr: those of this process
 };
 
 // The process could not be started; error is the errno of the call that failed.
@@ -30,7 +31,7 @@ class SpawnError : public std::runtime_error {
  public:
   SpawnError(const std::string& what, int errno_value) : std::runtime_error(what), error(errno_value) {}
   int error;
-  // A missing or unusable binary: trying again cannot help.
+  // Whether the program is missing or cannot be executed, so that trying again cannot help.
   [[nodiscard]] bool permanent() const;
 };
 
@@ -39,14 +40,16 @@ struct SpawnedProcess {
   UniqueFd pidfd;  // readable once the process has exited
 };
 
-// Returns after the exec has succeeded. Call it on the main thread only: the parent-death signal follows the thread
-// that forked. The caller reaps the process. Throws SpawnError; then no process is left.
+// Starts the process and returns after its exec has succeeded. To be called on the main thread only, because the
+// parent-death signal follows the thread that forked. The caller reaps the process. Throws SpawnError; then no process
+// is left.
 SpawnedProcess spawn(const SpawnRequest& request);
 
-// Where the program is found that these surroundings' PATH means; the name itself if it has a '/' or is not found.
+// Returns the path of the program, looked up in these surroundings' PATH; the name itself if it has a '/' or is not
+// found.
 std::string found_program(const std::string& name, const Surroundings& surroundings);
 
-// Both ends close-on-exec. Throws std::system_error.
+// A pipe; make_pipe() sets close-on-exec on both ends. Throws std::system_error.
 struct Pipe {
   UniqueFd read;
   UniqueFd write;

@@ -55,7 +55,7 @@ TEST(Spawn, AddsToTheEnvironmentAndReplacesInIt) {
   ::setenv("CP_POOL_SPAWN_TEST", "old", 1);
   SpawnRequest request;
   request.env = {{"CP_POOL_SPAWN_TEST", "new"}, {"CP_POOL_SPAWN_OTHER", "x y"}};
-  // As the kernel has it: a shell would pass on one of two of a name.
+  // Read from the kernel, because a shell would pass on only one of two variables with the same name.
   const Finished finished = run_shell("tr '\\0' '\\n' < /proc/$$/environ | grep CP_POOL_SPAWN | sort", request);
   EXPECT_EQ(finished.out, "CP_POOL_SPAWN_OTHER=x y\nCP_POOL_SPAWN_TEST=new\n");
   ::unsetenv("CP_POOL_SPAWN_TEST");

@@ -1,5 +1,5 @@
-// In the place of NVIDIA's management library: four GPUs on two sockets, of which NVLink joins the first two and the
-// last two. The second has no number of its own, but a name.
+// A stand-in for NVIDIA's management library: four GPUs on two sockets. NVLink joins the first two and the last two.
+// The second GPU is known by a name instead of a number.
 #include <array>
 #include <cstring>
 

@@ -627,15 +627,15 @@ struct CasesWith {
 
 // The end of a search, with a summary of what it tried. It comes before run_finished.
 struct SearchFinished {
-  std::string why;                        // why the search ended, as a sentence
-  std::size_t judged = 0;                 // number of drawn cases that were judged; skipped cases do not count
-  std::size_t skipped = 0;                // number of drawn cases that the worker skipped
-  std::size_t found = 0;                  // number of kinds of failure
-  std::size_t repeated = 0;               // number of failures of a kind that had been found before
-  double ms = 0;                          // time spent on drawn cases, without that for making failures smaller
-  std::vector<std::string> fixed;         // values fixed by --set, such as "comm=p2p"
-  std::vector<CasesWith> tried;           // traits of the judged cases (cases/search/traits.h)
-  std::vector<CasesWith> edges;           // edges of the judged cases (cases/search/edges.h)
+  std::string why;                 // why the search ended, as a sentence
+  std::size_t judged = 0;          // number of drawn cases that were judged; skipped cases do not count
+  std::size_t skipped = 0;         // number of drawn cases that the worker skipped
+  std::size_t found = 0;           // number of kinds of failure
+  std::size_t repeated = 0;        // number of failures of a kind that had been found before
+  double ms = 0;                   // time from the first case to the end, including that for making failures smaller
+  std::vector<std::string> fixed;  // values fixed by --set, such as "comm=p2p"
+  std::vector<CasesWith> tried;    // traits of the judged cases (cases/search/traits.h)
+  std::vector<CasesWith> edges;    // edges of the judged cases (cases/search/edges.h)
   std::vector<NeverJudged> never_judged;  // traits that only skipped cases had
   std::size_t kept = 0;                   // number of cases run because earlier searches had found them
   std::vector<std::string> kept_passing;  // IDs of those that pass now

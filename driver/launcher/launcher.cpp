@@ -83,7 +83,7 @@ Words torchrun_words(const Launch& launch) {
   return out;
 }
 
-// --- Template of a custom launcher ---------------------------------------------------------------------------------
+// --- The template of a custom launcher ---
 constexpr std::string_view kWorker = "{worker}";
 
 struct Placeholder {

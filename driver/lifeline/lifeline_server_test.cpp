@@ -271,7 +271,7 @@ TEST_F(Lifelines, ABusyDriverTakesNoRankForSilent) {
   tcp::socket rank = connect();
   say(rank, hello(0));
   run_until([&] { return hellos.contains(0); });
-  // The busy main thread: it does not run the server, and only reads the beats that the server sends.
+  // This thread does not run the server for a while, and only reads the beats that the server still sends.
   std::string heard;
   const auto busy_until = std::chrono::steady_clock::now() + 900ms;
   int beats = 0;

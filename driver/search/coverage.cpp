@@ -9,7 +9,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kLetThrough = 50;  // one of so many cases
+constexpr std::size_t kLetThrough = 50;  // one of so many cases is never left out
 
 std::vector<CasesWith> listed(const std::map<std::string, std::size_t>& counts) {
   std::vector<CasesWith> out;
@@ -34,7 +34,7 @@ void Coverage::add(const CaseFinished& finished) {
   skips_.judged(c);
   for (const std::string& trait : search::traits_of(c)) ++traits_[trait];
   for (const search::Edge& edge : search::edges()) {
-    std::size_t& count = edges_[std::string(edge.name)];  // 0 is worth telling
+    std::size_t& count = edges_[std::string(edge.name)];  // an edge with 0 cases is reported, too
     if (edge.holds(c)) ++count;
   }
 }

@@ -13,10 +13,10 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::ptrdiff_t kMostWaiting = 2;  // of each number of ranks: then draws of it are passed over
+constexpr std::ptrdiff_t kMostWaiting = 2;  // waiting cases of each number of ranks; further ones are passed over
 constexpr std::size_t kMostPassedOver = 50;
 
-// Mixes the bits, so that neighbouring numbers give unlike generators (SplitMix64).
+// Mixes the bits, so that neighbouring numbers give independent generators (SplitMix64).
 std::uint64_t mixed(std::uint64_t bits) {
   bits += 0x9e3779b97f4a7c15U;
   bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -28,7 +28,7 @@ std::uint64_t mixed(std::uint64_t bits) {
 
 Drawing::Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed)
     : seed_(seed), fixed_(std::move(fixed)), allowed_(std::move(allowed)) {
-  // As a case writes them, to compare with: 2 and not 2.0.
+  // Stored as a case writes them, so that they can be compared: 2 and not 2.0.
   for (search::FixedField& one : fixed_) {
     Case c;
     search::set_fixed({&one, 1}, c);
@@ -50,7 +50,7 @@ std::optional<Drawing::Drawn> Drawing::next(const Room& room, const search::Allo
   std::erase_if(waiting_, [&](const Drawn& drawn) { return !wanted(drawn.c); });
   for (auto drawn = waiting_.begin(); drawn != waiting_.end(); ++drawn) {
     if (room.is_taken(world_size(drawn->c))) continue;
-    if (!room.has(world_size(drawn->c))) return std::nullopt;  // smaller ones would keep it waiting for ever
+    if (!room.has(world_size(drawn->c))) return std::nullopt;  // otherwise smaller cases would keep it waiting for ever
     Drawn out = std::move(*drawn);
     waiting_.erase(drawn);
     return out;

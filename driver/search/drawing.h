@@ -1,4 +1,5 @@
-// The random cases of a search: those that fit to what the user asks for, in the order in which there is room for them.
+// Draws the random cases of a search: those that the user's choice allows, in an order that depends on the room for
+// them.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +17,25 @@ namespace cp_pool {
 
 class Drawing {
  public:
-  static constexpr std::size_t kMostRefused = 100'000;  // draws in a row, before there is said to be no case
+  static constexpr std::size_t kMostRefused = 100'000;  // draws in a row without success after which no case is left
 
-  // fixed: fields of every case. allowed: what has to hold beside; empty: nothing.
+  // fixed: fields with a fixed value in every case. allowed: a further condition; empty: none.
   Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed);
 
   struct Drawn {
-    std::uint64_t number = 0;  // with the seed, it says which case it is
+    std::uint64_t number = 0;  // identifies the case, together with the seed
     Case c;
   };
-  // The next case that is wanted and has room; nullopt: the next one has no room, or no case is left.
+  // Returns the next case that is wanted and fits into the room; nullopt: the next one does not fit, or no case is
+  // left.
   std::optional<Drawn> next(const Room& room, const search::Allowed& wanted);
-  // Whether of kMostRefused draws none was a case that is wanted.
+  // Whether kMostRefused draws in a row gave no wanted case.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
 
-  // Whether the case is valid, has the fixed fields, and is allowed.
+  // Whether the case is valid, has the fixed values, and is allowed.
   [[nodiscard]] bool fits(const Case& c) const;
 
-  // Why no case fits, as a sentence; empty if one does.
+  // Returns why no case fits, as a sentence; empty if one does.
   [[nodiscard]] std::string trouble() const;
 
  private:
@@ -43,7 +45,7 @@ class Drawing {
   std::vector<search::FixedField> fixed_;
   search::Allowed allowed_;
   std::uint64_t draws_ = 0;
-  std::deque<Drawn> waiting_;  // for room
+  std::deque<Drawn> waiting_;  // cases that wait for room
   bool exhausted_ = false;
 };
 

@@ -27,12 +27,12 @@ std::optional<Examination::Try> Examination::next() {
       simpler = shrinker_.next();
     }
     if (simpler) return Try{.step = SearchStep::smaller, .c = *std::move(simpler), .brief = true};
-    // The first case was asked again before.
+    // If the first case is the smallest, it has already been run again.
     stage_ = shrinker_.smallest() == first_.c ? Stage::over : Stage::smallest;
     if (stage_ == Stage::smallest) asked_ = failed_ = 0;
   }
   if (stage_ == Stage::over) return std::nullopt;
-  // The last word on a hang has the whole deadline.
+  // The final run has the full deadline, so that a slow case is not taken for a hang.
   return Try{.step = shrinker_.smallest() == first_.c ? SearchStep::again : SearchStep::smallest,
              .c = shrinker_.smallest(),
              .brief = stage_ != Stage::smallest};

@@ -1,6 +1,6 @@
-// What a search does with one case that failed: it asks whether the case fails again, makes it smaller as long as it
-// fails in the same way, and asks the smallest one once more. A case that does not fail again is asked several times,
-// and stays as it is: what is flaky could be made smaller into anything.
+// Examines one failed case of a search. It checks whether the case fails again, makes it smaller as long as it fails in
+// the same way, and runs the smallest case once more. A case that does not fail again is run several times and is not
+// made smaller, since a flaky failure could be reduced to anything.
 #pragma once
 
 #include <chrono>
@@ -17,23 +17,23 @@ namespace cp_pool {
 
 class Examination {
  public:
-  static constexpr std::size_t kTimes = 10;  // that a flaky case is run in all
+  static constexpr std::size_t kTimes = 10;  // number of runs of a flaky case in all
 
-  // first: a failure. allowed: of every smaller case. limit: of the time for making it smaller; 0 = none.
+  // first: the failure. allowed: condition for every smaller case. limit: for the time of making it smaller; 0 = none.
   Examination(CaseFinished first, search::Allowed allowed, std::chrono::milliseconds limit);
 
-  // The next case to run. brief: it may have a short deadline, since cases like it that pass are fast.
+  // The next case to run. brief: it may have a short deadline, because similar cases that pass are fast.
   struct Try {
     SearchStep step = SearchStep::again;
     Case c;
     bool brief = true;
   };
-  // nullopt: it is over. Each has to be followed by tell().
+  // Returns the next try, which must be followed by tell(); nullopt: the examination is over.
   std::optional<Try> next();
   void tell(const CaseFinished& finished);
 
   [[nodiscard]] const CaseFinished& first() const { return first_; }
-  // What is known by now; complete once it is over. Without `command`, which is the caller's.
+  // The result so far; complete when the examination is over. The caller sets `command`.
   [[nodiscard]] SearchFound result() const;
 
  private:

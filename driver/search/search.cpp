@@ -17,12 +17,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kLostSizes = 2;  // of the first that are tried: then the worker does not start at all
+constexpr std::size_t kLostSizes = 2;  // if no pool of the first so many sizes starts, the worker does not start at all
 
-constexpr milliseconds kShortest{2000};  // deadline of a case that may hang
-constexpr double kSlower = 20;           // times the longest pass: one that takes as long hangs
+constexpr milliseconds kShortest{2000};  // shortest deadline of a brief try
+constexpr double kSlower = 20;           // factor of the longest pass: a case that takes longer counts as hanging
 
-// "search/7-12" of "search/7-12/p2p/cp2/bshd/fp32": what the tries that come of it are called after.
+// Returns "7-12" for the ID "search/7-12/p2p/cp2/bshd/fp32": the second part, after which the tries of the case are
+// named.
 std::string place_of(const std::string& id) {
   std::size_t end = id.find('/');
   end = id.find('/', end + 1);
@@ -131,7 +132,7 @@ void Search::take_drawn(const CaseFinished& finished) {
   if (is_failure(finished.outcome)) failures_.push_back(finished);
 }
 
-// A case that was found is the smallest of its kind already.
+// A kept case that still fails is reported without an examination: it is already the smallest of its kind.
 void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events) {
   --kept_running_;
   if (finished.outcome == CaseOutcome::pass) kept_passing_.push_back(finished.id);
@@ -149,7 +150,8 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
          events);
 }
 
-// Whether a failure of the same kind was found in a smallest case of which this one has everything that is special.
+// Whether the failure is known: a failure of the same kind was found in a smallest case, and this case has all special
+// traits of that one.
 bool Search::is_known(const CaseFinished& finished) const {
   const std::string kind = failure_kind(finished);
   const std::vector<std::string> traits = search::traits_of(finished.c);
@@ -158,7 +160,7 @@ bool Search::is_known(const CaseFinished& finished) const {
   });
 }
 
-// Begins with the next failure, if none is examined.
+// Begins to examine the next failure, if none is being examined.
 void Search::examine(std::vector<Event>& events) {
   while (!examination_ && !failures_.empty()) {
     CaseFinished first = std::move(failures_.front());
@@ -182,7 +184,7 @@ void Search::examine(std::vector<Event>& events) {
 
 void Search::report(SearchFound found, std::vector<Event>& events) {
   found_.push_back({.event = found, .traits = search::special_traits_of(found.c)});
-  found.c.suite = Case{}.suite;  // outside a search it is a case as any other
+  found.c.suite = Case{}.suite;  // outside the search it is an ordinary case
   found.command = plan_.command("", found.c);
   events.emplace_back(std::move(found));
   if (!plan_.keep_going) stop("a failure was found");

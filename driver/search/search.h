@@ -1,8 +1,8 @@
-// A search: random cases until one fails, then the smallest one that fails in the same way. It decides which case runs
-// next; driver/pool/run_source.cpp runs it.
+// A search runs random cases until one fails, and then finds the smallest case that fails in the same way. This class
+// decides which case runs next; driver/pool/run_source.cpp runs it.
 //
 //   kept cases     those that earlier searches found, all of them
-//   drawn cases    random ones (drawing.h), without what the worker skips (coverage.h)
+//   drawn cases    random ones (drawing.h), without those that the worker skips (coverage.h)
 //   after a failure, one at a time: again, smaller .., smallest (examination.h)
 #pragma once
 
@@ -28,16 +28,16 @@ namespace cp_pool {
 
 struct SearchPlan {
   std::uint64_t seed = 0;
-  std::size_t cases = 0;                     // that are drawn and judged; 0 = no limit
-  std::chrono::milliseconds time{0};         // after which none is drawn; 0 = no limit
+  std::size_t cases = 0;                     // number of drawn cases to judge; 0 = no limit
+  std::chrono::milliseconds time{0};         // time after which no case is drawn; 0 = no limit
   std::chrono::milliseconds shrink_time{0};  // for making one failure smaller; 0 = no limit
-  bool keep_going = false;                   // after the first failure
-  std::vector<search::FixedField> fixed;     // fields of every case
-  search::Allowed allowed;                   // what has to hold of every case; empty: nothing
-  std::vector<Case> kept;                    // of earlier searches
-  std::chrono::milliseconds timeout{0};      // of a case (RunConfig::timeout)
-  std::string file;                          // where what is found is kept; for the last event
-  // The command that runs a case alone under this ID; empty: under one made of its fields.
+  bool keep_going = false;                   // go on after the first failure
+  std::vector<search::FixedField> fixed;     // fields with a fixed value in every case
+  search::Allowed allowed;                   // condition for every case; empty: none
+  std::vector<Case> kept;                    // failures that earlier searches found
+  std::chrono::milliseconds timeout{0};      // deadline of a case (RunConfig::timeout)
+  std::string file;                          // file that keeps what is found; for search_finished
+  // Returns the command that runs a case alone, with this ID; if the ID is empty, with one made of the case's fields.
   std::function<std::string(const std::string& id, const Case& c)> command;
 };
 
@@ -50,13 +50,14 @@ class Search : public CaseSource {
   void abandoned() override;
   std::vector<Event> end() override;
 
-  // Why no case can be drawn, as a sentence; empty if one can. It takes a while.
+  // Why no case can be drawn, as a sentence; empty if one can. Draws up to Drawing::kMostRefused cases, which takes a
+  // while.
   [[nodiscard]] std::string trouble() const { return drawing_.trouble(); }
 
  private:
   struct Found {
     SearchFound event;
-    std::vector<std::string> traits;  // special ones of the smallest case
+    std::vector<std::string> traits;  // special traits of the smallest case
   };
 
   std::optional<NamedCase> next_examined(const Room& room);
@@ -75,20 +76,20 @@ class Search : public CaseSource {
   Drawing drawing_;
   Coverage coverage_;
   Clock::time_point begin_;
-  std::size_t begun_ = 0;       // cases
-  std::size_t kept_begun_ = 0;  // of plan_.kept
+  std::size_t begun_ = 0;       // number of cases begun
+  std::size_t kept_begun_ = 0;  // how many of plan_.kept have begun
   std::size_t kept_running_ = 0;
   std::size_t drawn_running_ = 0;
-  std::set<int> lost_sizes_;           // numbers of ranks of which no pool starts
-  std::deque<CaseFinished> failures_;  // to be examined
+  std::set<int> lost_sizes_;           // numbers of ranks for which no pool starts
+  std::deque<CaseFinished> failures_;  // failures that wait for examination
   std::optional<Examination> examination_;
-  std::string place_;                    // of it, in IDs
-  std::size_t tries_ = 0;                // of it
-  std::optional<Examination::Try> try_;  // the next of it
+  std::string place_;                    // name of the examined case within the IDs of its tries
+  std::size_t tries_ = 0;                // number of tries of the examination so far
+  std::optional<Examination::Try> try_;  // next try of the examination
   std::vector<Found> found_;
   std::vector<std::string> kept_passing_;
   std::size_t repeated_ = 0;
-  std::string stopped_;  // why nothing is drawn any more; empty: it is
+  std::string stopped_;  // why no more cases are drawn; empty: cases are drawn
   bool abandoned_ = false;
 };
 

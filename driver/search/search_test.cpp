@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// What a worker makes of a case.
+// Sets the result of a case, as a worker would.
 using Worker = std::function<void(const Case& c, CaseFinished& finished)>;
 
 struct Ran {
@@ -49,7 +49,7 @@ SearchPlan plan(std::uint64_t seed = 7) {
   return out;
 }
 
-// Does what run_source does, with cases that end in the order in which they began.
+// Runs a search as run_source does. Cases end in the order in which they began.
 Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
   Search search(std::move(of));
   Room room(ranks);
@@ -165,7 +165,7 @@ TEST(Search, OfTheSameSeedDrawsTheSameCases) {
   ASSERT_THAT(one.cases, SizeIs(50));
   for (std::size_t i = 0; i < one.cases.size(); ++i) EXPECT_EQ(one.cases[i].c, other.cases[i].c);
   for (const NamedCase& named : one.cases) by_id[named.id] = named.c;
-  // More room changes which cases run, not what they are called.
+  // With more room other cases may run, but an ID still means the same case.
   for (const NamedCase& named : run(some, passes, 64).cases) {
     if (by_id.contains(named.id)) {
       EXPECT_EQ(by_id[named.id], named.c) << named.id;
@@ -288,7 +288,7 @@ TEST(Search, TellsTheRateOfAFlakyFailureAndDoesNotMakeItSmaller) {
   EXPECT_EQ(ran.count(SearchStep::smaller), 0U);
 }
 
-// The fault shows always in large cases, and seldom in small ones.
+// The fault always shows in large cases and seldom in small ones.
 TEST(Search, TellsTheRateOfASmallestCaseThatIsFlaky) {
   const Ran ran = run(plan(), [&](const Case& c, CaseFinished& finished) {
     const bool large = c.seqlen_q > 6;
@@ -347,7 +347,7 @@ TEST(Search, WithKeepGoingFindsFailuresOfOtherKinds) {
   some.cases = 400;
   const Ran ran = run(some, [](const Case& c, CaseFinished& finished) {
     wrong_gather(c, finished);
-    // Another fault that shows in the same tensor.
+    // Another fault shows in the same tensor.
     if (c.comm == CommType::a2a && c.bias == BiasShape::shape_1hss) fail_dq(finished);
     if (c.chunk == 1) {
       finished.outcome = CaseOutcome::error;

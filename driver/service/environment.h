@@ -1,5 +1,6 @@
-// What of its client's environment a service gives to the ranks: the variables that change what a worker computes, or
-// whether it starts. Everything else they have from the service, so that clients in different terminals share pools.
+// Decides which environment variables the ranks get from a client of the service: those that change what a worker
+// computes or whether it starts (rank_environment.h). All other variables are the service's own, so that clients in
+// different terminals share pools.
 #pragma once
 
 #include <string>
@@ -9,11 +10,11 @@
 
 namespace cp_pool::service {
 
-// "NAME=VALUE" of what matters in it.
+// Returns the variables of `environment` that matter to ranks, as "NAME=VALUE".
 std::vector<std::string> what_matters(const Variables& environment);
 
-// `base` without what matters in it, and with these ("NAME=VALUE") instead: sorted by name. Throws
-// std::invalid_argument for an entry that is no such text.
+// Returns `base` with the variables that matter to ranks replaced by those of `entries` ("NAME=VALUE"), sorted by name.
+// Throws std::invalid_argument for an entry that has no such form.
 Variables with_what_matters(const Variables& base, const std::vector<std::string>& entries);
 
 }  // namespace cp_pool::service

@@ -52,7 +52,7 @@ TEST(Environment, WhatMattersIsReplacedAndAllElseIsTheServices) {
   EXPECT_THAT(with_what_matters(base, {}), ElementsAre(Pair("HOME", "/service")));
 }
 
-// Clients in different terminals share pools.
+// So clients in different terminals share pools.
 TEST(Environment, WhatDoesNotMatterIsNotTakenFromAClient) {
   EXPECT_THAT(with_what_matters({{"TERM", "dumb"}}, {"TERM=xterm", "SHLVL=3"}), ElementsAre(Pair("TERM", "dumb")));
 }

@@ -9,7 +9,7 @@ namespace cp_pool::service {
 
 namespace {
 
-constexpr std::int64_t kPart = 20;  // 1 / 20 is too little
+constexpr std::int64_t kPart = 20;  // less than 1 / 20 available is too little
 
 std::optional<std::int64_t> number_in(const char* file) {
   std::ifstream in(file);
@@ -31,7 +31,7 @@ bool machine_is_short() {
   return total > 0 && available >= 0 && available < total / kPart;
 }
 
-// Files of a cache count as used here, though the kernel would drop them: they are left out.
+// memory.current includes the page cache, which the kernel can drop; so the page cache is subtracted.
 bool group_is_short() {
   const auto most = number_in("/sys/fs/cgroup/memory.max");
   const auto used = number_in("/sys/fs/cgroup/memory.current");

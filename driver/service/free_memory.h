@@ -1,9 +1,10 @@
-// Whether this machine is about to run out of memory.
+// Finds out whether this machine is about to run out of memory.
 #pragma once
 
 namespace cp_pool::service {
 
-// Less than 5 % of the memory is available: of the machine, or of the control group that this process is in.
+// Returns whether less than 5 % of the memory is available: that of the machine, or of the control group of this
+// process.
 bool memory_is_short();
 
 }  // namespace cp_pool::service

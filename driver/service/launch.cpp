@@ -12,7 +12,8 @@ namespace cp_pool::service {
 
 namespace {
 
-// What a rank has loaded, and what a worker whose code is no mapped file says that it has.
+// Returns the files that a rank has mapped, and those that the worker lists in its capabilities because its code is not
+// mapped, like Python's.
 std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& ready) {
   std::vector<std::filesystem::path> out = mapped_files(pid);
   const auto told = ready.ready.capabilities.find("files");
@@ -53,7 +54,8 @@ void Launch::make_fork_server() {
   fork_server_.emplace(host_, std::move(server));
 }
 
-// The program, unless it is the system's, and each word that names a file, as in `python my_worker.py` or FILE.py:NAME.
+// The files are the program, unless it belongs to the system, and each word of the command line that names a file, as
+// in `python my_worker.py` or FILE.py:NAME.
 std::vector<std::filesystem::path> Launch::files() const {
   std::vector<std::filesystem::path> out;
   const Surroundings& surroundings = *config_.surroundings;
@@ -63,7 +65,7 @@ std::vector<std::filesystem::path> Launch::files() const {
     const std::string file =
         program ? found_program(word, surroundings) : word.substr(0, name == word.npos ? name : name + 3);
     const std::filesystem::path path = surroundings.folder / file;
-    std::error_code unknown;  // then it is no file
+    std::error_code unknown;  // an error means that it is no file
     if (std::filesystem::is_regular_file(path, unknown) && !is_of_system(path)) out.push_back(path);
   }
   return out;
@@ -88,7 +90,8 @@ void Launch::introduce(ServiceRun& run) {
   if (told_of_.insert(&run).second && told_) run.emit(*told_);
 }
 
-// Without a pool its fork server need not stay in memory for ever: the next pool starts it again.
+// A fork server without a pool ends after a while, so that it does not stay in memory for ever. The next pool starts it
+// again.
 void Launch::count_pool(int change) {
   pools_ += change;
   rest_.cancel();
@@ -120,7 +123,7 @@ void Launch::close() {
 
 namespace {
 
-// The configuration of the run, but what its ranks are started with is that of the launch.
+// Returns the configuration of the run, with everything that ranks are started with taken from the launch.
 RunConfig config_of_home(const Launch& launch, const ServiceRun* wanted_by) {
   if (wanted_by == nullptr) return launch.config();
   RunConfig config = wanted_by->config();

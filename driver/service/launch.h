@@ -1,4 +1,5 @@
-// What a service starts the ranks of pools with, and the pools themselves as it knows them beyond the fleet.
+// What a service knows of its pools beyond the fleet: what their ranks are started with (Launch), and which runs are
+// told of them (PoolHome).
 #pragma once
 
 #include <chrono>
@@ -20,35 +21,37 @@ namespace cp_pool::service {
 
 class ServiceRun;
 
-// Runs that are equal in this may use the same pools: worker, working directory, environment, device. It is kept while
-// a run or a pool has it, and for as long as its fork server stays.
+// Runs with the same worker, working directory, environment and device share a launch and may use the same pools. A
+// launch exists as long as a run or a pool uses it, or its fork server is kept.
 class Launch {
  public:
-  // number: of no other launch. config: of the run that is the first. idle: how long a fork server stays without a
-  // pool; 0 = for ever.
+  // number: unique among launches. config: of the first run. idle: how long a fork server is kept without a pool; 0 =
+  // for ever.
   Launch(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
 
-  // A text that is equal for two configurations if their runs may share pools.
+  // Returns a text that is equal for two configurations if their runs may share pools.
   static std::string identity_of(const RunConfig& config);
 
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] ForkServer* fork_server() { return fork_server_ ? &*fork_server_ : nullptr; }
-  // The worker's own files: what its user edits or builds.
+  // Returns the worker's own files, which its user may edit or build.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
-  // A run has it.
+  // A run begins or ceases to use the launch.
   void join(ServiceRun& run);
   void leave(ServiceRun& run);
-  // A pool of it serves the run: from now on the run is told of the fork server, first of what has become of it so far.
+  // Called when a pool of the launch serves the run. From now on the run gets the events of the fork server, beginning
+  // with the last one so far.
   void introduce(ServiceRun& run);
-  // A pool of it has come or gone.
+  // A pool of the launch was started (+1) or is gone (-1).
   void count_pool(int change);
-  // Ends a fork server that has no pool.
+  // Ends the fork server if it has no pool.
   void end_rest();
-  // Nothing keeps it. What on_unused does must not come in the middle of what is being done.
+  // Whether nothing uses the launch. on_unused is called in the middle of other functions, so it must not destroy the
+  // launch at once.
   [[nodiscard]] bool unused() const { return runs_.empty() && pools_ == 0 && !(fork_server_ && rests_); }
   std::function<void()> on_unused;
-  // Ends what it keeps; nothing is started any more.
+  // Ends the fork server. Nothing may be started afterwards.
   void close();
 
  private:
@@ -62,22 +65,23 @@ class Launch {
   std::chrono::milliseconds idle_;
   Timer rest_;
   int pools_ = 0;
-  bool rests_ = false;             // the fork server waits for another pool
-  std::set<ServiceRun*> runs_;     // that have it
-  std::set<ServiceRun*> told_of_;  // of these, those that are told of the fork server
+  bool rests_ = false;             // the fork server is kept without a pool
+  std::set<ServiceRun*> runs_;     // runs that use the launch
+  std::set<ServiceRun*> told_of_;  // runs that get the events of the fork server
   std::optional<ForkServerTold> told_;
   std::optional<ForkServer> fork_server_;
 };
 
-// Where a pool of a service is at home: the configuration that it is started with, and who is told of it.
+// The home of a pool of the service (PoolOwner::home): the configuration that it is started with, and the runs that get
+// its events.
 class PoolHome : private EventSink {
  public:
-  // wanted_by: the run whose case waits for the pool; nullptr: it is a spare.
+  // wanted_by: the run whose case waits for the pool; nullptr: the pool is a spare.
   PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by);
   ~PoolHome() override;
 
   [[nodiscard]] RunContext& context() { return context_; }
-  // Tells the run of the pool, if it does not know it.
+  // Tells the run of the pool, if the run does not know it.
   void introduce(ServiceRun& run);
   void forget(ServiceRun& run) { known_to_.erase(&run); }
   // Whether a file of the worker has changed since the pool was started.
@@ -90,7 +94,7 @@ class PoolHome : private EventSink {
   RunConfig config_;
   RunContext context_;
   FileStamps stamps_;
-  std::optional<FileStamps> mapped_;  // of what its ranks have mapped
+  std::optional<FileStamps> mapped_;  // stamps of the files that its ranks have mapped
   std::optional<PoolSpawned> spawned_;
   std::optional<PoolReady> ready_;
   std::set<ServiceRun*> known_to_;

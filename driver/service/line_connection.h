@@ -1,4 +1,4 @@
-// One end of a connection between a client and a service: lines in, lines out, in the background, never blocking.
+// One end of a connection between a client and a service. It reads and writes lines in the background and never blocks.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ class LineConnection {
  public:
   struct Functions {
     std::function<void(const protocol::Line&)> on_line;
-    std::function<void()> on_end;      // nothing more can be read; once
-    std::function<void()> on_lost;     // the other side is gone; once
-    std::function<void()> on_written;  // fewer bytes wait to be written
+    std::function<void()> on_end;      // called once, when nothing more can be read
+    std::function<void()> on_lost;     // called once, when the other side is gone
+    std::function<void()> on_written;  // called when fewer bytes wait to be written
   };
-  // in and out may be two descriptors of one socket. What a function does to the connection must not destroy it.
+  // in and out may be two descriptors of one socket. The functions may call the connection, but must not destroy it.
   LineConnection(asio::io_context& io, UniqueFd in, UniqueFd out, Functions functions);
   LineConnection(const LineConnection&) = delete;
   LineConnection& operator=(const LineConnection&) = delete;
   ~LineConnection();
 
-  // already_read: bytes that came before.
+  // already_read: bytes of the connection that were read before.
   void start(std::string_view already_read = {});
   void write(std::string line);
-  // How many bytes the other side has not taken.
+  // Number of bytes that the other side has not accepted.
   [[nodiscard]] std::size_t unwritten() const { return writer_->unwritten(); }
-  // Between the two no further line is told, and little is read.
+  // Between pause() and resume(), on_line is not called, and little is read.
   void pause();
   [[nodiscard]] bool paused() const { return paused_; }
   void resume();
@@ -51,9 +51,9 @@ class LineConnection {
   std::shared_ptr<PipeReader> reader_;
   std::shared_ptr<PipeWriter> writer_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
-  std::deque<protocol::Line> lines_;  // that were read, and not told
+  std::deque<protocol::Line> lines_;  // lines that were read and not yet passed to on_line
   bool paused_ = false;
-  bool ended_ = false;  // for reading
+  bool ended_ = false;  // nothing more can be read
   bool told_end_ = false;
   bool lost_ = false;
 };

@@ -1,5 +1,5 @@
-// What a client of `cp-pool serve` and the service say to each other: a JSON object a line each, over a Unix socket or
-// over stdin and stdout. docs/service.md describes them; which fields a message has is said in its fields() alone.
+// The messages between a client of `cp-pool serve` and the service: one JSON object a line, over a Unix socket or over
+// stdin and stdout. docs/service.md describes them. The fields of a message are defined in its fields() alone.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,16 @@
 
 namespace cp_pool::service {
 
-inline constexpr int kVersion = 1;  // of these messages; changes when a field changes its meaning or goes away
+// Version of these messages; it changes when a field changes its meaning or is removed.
+inline constexpr int kVersion = 1;
 
-// --- What a client says: "request" is its name ---
+// --- Messages of a client: "request" is their name ---
 
 // The first line of a connection.
 struct Hello {
   int protocol = 0;
-  std::string version;  // of the client's cp-pool; empty: it is another program
-  std::string client;   // what the status calls it: "cp-pool submit"
+  std::string version;  // version of the client's cp-pool; empty: the client is another program
+  std::string client;   // name of the client in the status: "cp-pool submit"
 
   static constexpr const char* kName = "hello";
   static constexpr auto fields() {
@@ -36,16 +37,19 @@ struct Hello {
   }
 };
 
-// Begins a run: cases that share a worker, deadlines and an event stream. What is left out is as `cp-pool run` has it.
+// Begins a run: cases that share a worker, deadlines and an event stream. Fields that are left out have the defaults of
+// `cp-pool run`.
 struct Open {
-  std::string run;                       // the client's name for it, in each message of and about it
-  std::vector<std::string> worker;       // argv; empty: the worker of the service's installation
-  std::vector<std::string> fork_server;  // argv of what ranks are forked from; empty: each is started by itself
-  std::string device = "cpu";            // cpu | cuda
+  std::string run;                  // the client's name for the run, used in all messages about it
+  std::vector<std::string> worker;  // argv; empty: the worker of the service's installation
+  // Argv of the process that ranks are forked from; empty: each rank is started on its own.
+  std::vector<std::string> fork_server;
+  std::string device = "cpu";  // cpu | cuda
   bool share_gpus = true;
-  std::string folder;                                   // the ranks' working directory; empty: that of the service
-  std::optional<std::vector<std::string>> environment;  // NAME=VALUE; replaces what matters of it (environment.h)
-  std::string title;                                    // of run_started
+  std::string folder;  // the ranks' working directory; empty: that of the service
+  // NAME=VALUE; replaces the variables that matter to ranks (environment.h).
+  std::optional<std::vector<std::string>> environment;
+  std::string title;  // title in run_started
   std::string size;
   double timeout_ms = 90000;
   double start_timeout_ms = 60000;
@@ -55,8 +59,8 @@ struct Open {
   double slow_after_ms = 10000;
   int max_consecutive_timeouts = 3;
   int max_failures = 0;
-  int retries = 0;                    // of a case, by the driver of the service
-  std::vector<std::string> retry_on;  // outcomes; empty: as `cp-pool run` has it
+  int retries = 0;                    // retries of a case, made by the service
+  std::vector<std::string> retry_on;  // outcomes to retry; empty: the default of `cp-pool run`
   bool flaky_fails = false;
   bool compare_runs = false;
   bool no_skip = false;
@@ -100,19 +104,21 @@ struct Open {
   }
 };
 
-// A case of a run that is open.
+// Adds a case to an open run.
 struct Submit {
   std::string run;
   Case c;
-  std::string id;                     // empty: one that is made of the fields of the case
+  std::string id;                     // empty: the ID is made of the fields of the case
   std::optional<std::size_t> number;  // as in CaseFinished
-  std::string rerun;                  // likewise
-  int repetition = 1;                 // of `repetitions` of this case: which it is
+  std::string rerun;                  // as in CaseFinished
+  int repetition = 1;                 // which of the `repetitions` runs of this case it is, from 1
   int repetitions = 1;
-  std::optional<double> timeout_ms;                 // its own deadline; none: that of the run
-  std::optional<int> retries = std::nullopt;        // likewise
-  std::optional<Expected> expected = std::nullopt;  // as in CaseFinished; what is to be skipped gets no worker
-  std::optional<OwnRanks> ranks = std::nullopt;     // what its ranks are started with, where it is not as in open
+  std::optional<double> timeout_ms;           // deadline of the case; none: that of the run
+  std::optional<int> retries = std::nullopt;  // likewise
+  // As in CaseFinished; a case that is to be skipped is not sent to a worker.
+  std::optional<Expected> expected = std::nullopt;
+  // What the ranks of the case are started with, where it differs from open.
+  std::optional<OwnRanks> ranks = std::nullopt;
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
@@ -130,7 +136,7 @@ struct Submit {
   }
 };
 
-// No case of the run comes any more: when all have ended, so does the run.
+// No more cases of the run follow. The run ends when all its cases have ended.
 struct Close {
   std::string run;
 
@@ -138,10 +144,10 @@ struct Close {
   static constexpr auto fields() { return std::tuple{field("run", &Close::run, Presence::required)}; }
 };
 
-// Ends the run: what waits ends as not_run, what runs as cancelled.
+// Ends the run: waiting cases end as not_run, running ones as cancelled.
 struct Cancel {
   std::string run;
-  bool kill = false;  // without grace
+  bool kill = false;  // ranks are killed without grace
 
   static constexpr const char* kName = "cancel";
   static constexpr auto fields() {
@@ -154,7 +160,7 @@ struct AskStatus {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-// The service ends: cases that run end, those that wait are not run, and no client is let in.
+// Ends the service: running cases are finished, waiting ones are not run, and no more clients are accepted.
 struct Stop {
   static constexpr const char* kName = "stop";
   static constexpr auto fields() { return std::tuple{}; }
@@ -162,7 +168,7 @@ struct Stop {
 
 using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop>;
 
-// --- What the service says: "reply" is its name ---
+// --- Messages of the service: "reply" is their name ---
 
 // The answer to hello.
 struct Welcome {
@@ -177,7 +183,7 @@ struct Welcome {
   }
 };
 
-// Something happened in a run: an event as docs/events.md has it. The last one of a run is run_finished.
+// An event of a run, as docs/events.md describes it. The last event of a run is run_finished.
 struct Happened {
   std::string run;
   nlohmann::json event;
@@ -189,12 +195,12 @@ struct Happened {
   }
 };
 
-// A request was refused, as `message` says in a sentence; nothing else came of it.
+// A request was refused and had no effect. `message` says why, in a sentence.
 struct Refused {
-  std::string run;  // whose request; empty: of none
+  std::string run;  // run of the request; empty: none
   std::string message;
-  std::optional<std::size_t> number;  // of the submit
-  bool fatal = false;                 // the connection ends
+  std::optional<std::size_t> number;  // number of the refused submit
+  bool fatal = false;                 // the service closes the connection
 
   static constexpr const char* kName = "refused";
   static constexpr auto fields() {
@@ -205,16 +211,16 @@ struct Refused {
 
 struct PoolStatus {
   PoolId pool;
-  std::string worker;  // its command line
+  std::string worker;  // command line of the worker
   std::string folder;
   int world_size = 0;
   std::string state;  // starting | idle | busy | ending
-  double for_ms = 0;  // it has been so
-  int cases = 0;      // it has run
+  double for_ms = 0;  // time since it entered this state
+  int cases = 0;      // number of cases that it has run
   std::vector<int> slots;
-  std::vector<int> pids;  // by rank
-  std::string runs;       // the ID of its case
-  int client = 0;         // and the pid of the client
+  std::vector<int> pids;  // process IDs by rank
+  std::string runs;       // ID of the case that it runs
+  int client = 0;         // process ID of the client of that case
 
   static constexpr auto fields() {
     return std::tuple{field("pool", &PoolStatus::pool),
@@ -233,8 +239,8 @@ struct PoolStatus {
 
 struct DeviceStatus {
   std::string device;
-  int slots = 0;  // ranks that may work at once
-  int held = 0;   // by pools
+  int slots = 0;  // number of ranks that may work at once
+  int held = 0;   // number of slots that pools hold
   std::vector<std::string> gpus;
 
   static constexpr auto fields() {
@@ -246,11 +252,11 @@ struct DeviceStatus {
 struct ClientStatus {
   int pid = 0;
   std::string client;
-  double for_ms = 0;  // it has been connected
+  double for_ms = 0;  // time since it connected
   std::size_t runs = 0;
-  std::size_t unfinished = 0;  // cases
+  std::size_t unfinished = 0;  // cases without an outcome
   std::size_t finished = 0;
-  bool held = false;  // it does not read its answers, so none of its cases begins
+  bool held = false;  // it does not read its answers, so no more of its cases begin
 
   static constexpr auto fields() {
     return std::tuple{field("pid", &ClientStatus::pid),
@@ -266,9 +272,9 @@ struct ClientStatus {
 struct Status {
   int pid = 0;
   std::string version;
-  double for_ms = 0;  // it has been running
+  double for_ms = 0;  // time since the service started
   bool stopping = false;
-  OutcomeCounts counts{};  // of all cases since it began
+  OutcomeCounts counts{};  // outcomes of all cases since the service started
   std::vector<DeviceStatus> devices;
   std::vector<PoolStatus> pools;
   std::vector<ClientStatus> clients;
@@ -282,7 +288,7 @@ struct Status {
   }
 };
 
-// The service begins to stop; the connection ends when the client's runs have.
+// The service begins to stop. It closes the connection when the client's runs have ended.
 struct Stopping {
   std::string why;
 
@@ -292,13 +298,13 @@ struct Stopping {
 
 using Reply = std::variant<Welcome, Happened, Refused, Status, Stopping>;
 
-// A line, with its newline.
+// Return the message as a line, with its newline.
 std::string line_of(const Request& request);
 std::string line_of(const Reply& reply);
 
-// Throw protocol::ProtocolError or CaseError, which name field and value.
+// Both functions throw protocol::ProtocolError or CaseError, which name field and value.
 Request read_request(const nlohmann::json& line);
-// nullopt: a reply that this version does not know.
+// Returns nullopt for a reply that this version does not know.
 std::optional<Reply> read_reply(const nlohmann::json& line);
 
 }  // namespace cp_pool::service

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 template <typename T>
 inline constexpr bool kIsFigures = std::is_same_v<T, OutcomeCounts>;
 
-// Gives every field another value than it has of itself, and each field another one than the others.
+// Gives every field a value that differs from its default and from those of all other fields.
 template <typename T>
 void fill(T& value, int& next) {
   if constexpr (HasFields<T> && !std::is_same_v<T, Case>) {
@@ -78,7 +78,7 @@ void for_each_message(const auto& visit) {
   for_each_message<Variant>(std::make_index_sequence<std::variant_size_v<Variant>>{}, visit);
 }
 
-// A line, and the same line again after it was read.
+// Expects that a message survives being written and read: the line that is read is written the same.
 template <typename Variant, typename Message>
 void expect_round_trip(const Message& message, const char* key, const auto& read) {
   const std::string line = line_of(Variant{message});
@@ -95,7 +95,7 @@ TEST(ServiceMessages, EveryRequestIsReadAsItWasWritten) {
     SCOPED_TRACE(Message::kName);
     const auto read = [](const json& line) { return read_request(line); };
     expect_round_trip<Request>(filled<Message>(), "request", read);
-    // The case without sizes that a Submit begins with is none.
+    // A default Submit is left out, because its case has no sizes and is not valid.
     if constexpr (!std::is_same_v<Message, Submit>) expect_round_trip<Request>(Message{}, "request", read);
   });
 }
@@ -108,7 +108,7 @@ TEST(ServiceMessages, EveryReplyIsReadAsItWasWritten) {
   });
 }
 
-// The round trip above would not see a field that is never written.
+// The round trip above would not notice a field that is never written.
 TEST(ServiceMessages, EveryFieldOfAFilledMessageIsInItsLine) {
   const auto expect_all = []<typename Message>(std::type_identity<Message>, const json& line) {
     for_each_field<Message>(
@@ -133,7 +133,7 @@ TEST(ServiceMessages, WhatIsLeftOutHasItsDefault) {
   EXPECT_FALSE(open.environment.has_value());
 }
 
-// An empty environment is another thing than none.
+// An empty environment is not the same as none.
 TEST(ServiceMessages, AnEmptyEnvironmentStaysOne) {
   Open open;
   open.run = "r";

@@ -1,4 +1,5 @@
-// docs/service.schema.json says what the fields() of the messages say, and docs/service.md names every message.
+// Tests that docs/service.schema.json agrees with the fields() of the messages, and that docs/service.md names every
+// message.
 #include <cstddef>
 #include <fstream>
 #include <sstream>

@@ -27,12 +27,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostClients = 256;
-constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one that runs wild locks nobody out
+constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one runaway process does not lock out the others
 constexpr std::chrono::seconds kMemoryPeriod{1};
 constexpr std::chrono::seconds kAcceptAgain{1};
 
 milliseconds duration(const char* field, double ms) {
-  constexpr double kMost = 1e12;  // 30 years
+  constexpr double kMost = 1e12;  // about 30 years
   if (!(ms >= 0) || ms > kMost) throw std::invalid_argument(fmt::format("open: {}: {} is no time in ms", field, ms));
   return milliseconds{static_cast<std::int64_t>(ms)};
 }
@@ -53,7 +53,7 @@ std::optional<std::string> own_value(const char* name) {
 
 }  // namespace
 
-// --- The pools of a device kind ---
+// --- Pools of one device kind ---
 
 RunContext& Service::Devices::home(int pool, int launch, const FleetClient* wanted_by) {
   ServiceRun* const run = wanted_by == nullptr ? nullptr : service_.run_of(*wanted_by);
@@ -164,7 +164,7 @@ Launch& Service::launch_of(const RunConfig& config) {
   return *launches_.emplace(number, std::move(made)).first->second;
 }
 
-// Clients come with any number of environments.
+// Forgets unused launches, because clients may bring any number of different environments.
 void Service::forget_if_unused(int launch) {
   const auto known = launches_.find(launch);
   if (known == launches_.end() || !known->second->unused()) return;
@@ -225,7 +225,8 @@ void Service::accept() {
     const bool exhausted = !connection && (errno == EMFILE || errno == ENFILE);
     if (connection) let_in(std::move(connection));
     if (!exhausted) return accept();
-    // The connection stays in the queue of the socket, which would wake this at once: a moment later there may be room.
+    // The connection stays in the socket's queue, which would wake this loop again at once. So try again a little
+    // later, when a descriptor may be free.
     accept_again_.expires_after(kAcceptAgain);
     accept_again_.async_wait([this](asio::error_code cancelled) {
       if (!cancelled && listening_) accept();
@@ -245,7 +246,7 @@ void Service::let_in(UniqueFd connection) {
     why = fmt::format("process {} has {} clients here, as many as it may", peer->pid, kMostOfAProcess);
   }
   if (!why.empty()) {
-    // Into an empty socket: nobody waits.
+    // The socket's buffer is empty, so this does not block.
     const std::string line = line_of(Refused{.run = "", .message = why, .number = std::nullopt, .fatal = true});
     (void)::send(connection.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return;
@@ -276,7 +277,7 @@ void Service::forget(Session& session) {
   end_if_done();
 }
 
-// --- Its life ---
+// --- Start and end ---
 
 void Service::run() {
   watch_signals();
@@ -296,7 +297,7 @@ void Service::begin_to_stop(const std::string& why) {
   end_if_done();
 }
 
-// Runs first, then pools, then whatever keeps the loop running.
+// Ends runs first, then pools, then everything else that keeps the event loop running.
 void Service::end_if_done() {
   if (!stopping_ || !runs_.empty()) return;
   bool done = true;
@@ -310,7 +311,7 @@ void Service::end_if_done() {
   idle_exit_.cancel();
   memory_.cancel();
   accept_again_.cancel();
-  // Who has been told that the service stops may still read; nobody waits for who does not.
+  // Clients that have been told of the stop get a moment to read it. Nobody waits longer for clients that do not read.
   if (sessions_.empty()) return io_.stop();
   idle_exit_.expires_after(std::chrono::milliseconds(200));
   idle_exit_.async_wait([this](asio::error_code) { io_.stop(); });
@@ -337,7 +338,7 @@ void Service::watch_idleness() {
   });
 }
 
-// Pools that nobody uses must not be what a machine runs out of memory for.
+// Retires idle pools when memory is short.
 void Service::watch_memory() {
   if (stopping_) return;
   memory_.expires_after(kMemoryPeriod);

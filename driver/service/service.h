@@ -1,5 +1,5 @@
-// `cp-pool serve`: a long-lived process that owns the pools of this machine's devices and runs the cases of many
-// clients on them. One thread and one event loop, as a local run.
+// `cp-pool serve`: a long-lived process that owns the pools on this machine's devices and runs the cases of many
+// clients on them. Like a local run it has one thread and one event loop.
 #pragma once
 
 #include <chrono>
@@ -27,14 +27,14 @@
 namespace cp_pool::service {
 
 struct ServiceConfig {
-  std::vector<std::string> worker_command;  // of a run that names none
-  int cpu_slots = 1;                        // CPU ranks that work at once
-  int gpu_slots = 0;                        // pools on GPUs: as FleetSettings::slots; 0: this machine has no GPU
-  std::vector<std::string> gpus;            // as Fleet::Config::gpus
-  std::chrono::milliseconds idle{600000};   // an idle pool ends after so long; 0 = never
-  std::chrono::milliseconds idle_exit{0};   // the service ends when nobody has been connected for so long; 0 = never
-  bool spare = false;                       // as FleetSettings::spare, of CPU pools
-  std::chrono::milliseconds turn{5000};     // as FleetSettings::turn
+  std::vector<std::string> worker_command;  // worker of a run that names none
+  int cpu_slots = 1;                        // number of CPU ranks that may work at once
+  int gpu_slots = 0;                        // FleetSettings::slots of the pools on GPUs; 0: this machine has no GPU
+  std::vector<std::string> gpus;            // as in Fleet::Config
+  std::chrono::milliseconds idle{600000};   // an idle pool ends after this time; 0 = never
+  std::chrono::milliseconds idle_exit{0};   // the service ends after this time without a client; 0 = never
+  bool spare = false;                       // FleetSettings::spare of CPU pools
+  std::chrono::milliseconds turn{5000};     // FleetSettings::turn
 };
 
 class Service : private SessionOwner {
@@ -44,12 +44,12 @@ class Service : private SessionOwner {
   Service& operator=(const Service&) = delete;
   ~Service() override;
 
-  // Lets clients in. listening: stays open while the service lives; not closed here.
+  // Accepts clients on a listening socket. `listening` must stay open while the service lives, and is not closed here.
   void listen(int listening);
-  // One client, on two descriptors: the service ends when it does.
+  // Serves one client on two descriptors. The service ends when the client does.
   void serve_one(UniqueFd in, UniqueFd out);
 
-  // Until the service has ended: by stop(), SIGTERM, SIGINT or SIGHUP, or since nobody has needed it for long. No
+  // Runs until the service has ended: by stop(), SIGTERM, SIGINT or SIGHUP, or after ServiceConfig::idle_exit. Then no
   // process of a pool is left. Throws std::system_error.
   void run();
 
@@ -70,7 +70,7 @@ class Service : private SessionOwner {
 
    private:
     Service& service_;
-    std::map<int, std::unique_ptr<PoolHome>> homes_;  // by pool
+    std::map<int, std::unique_ptr<PoolHome>> homes_;  // by number of the pool
 
    public:
     Fleet fleet;
@@ -105,9 +105,9 @@ class Service : private SessionOwner {
   PoolHost host_{io_};
   std::map<int, std::unique_ptr<Launch>> launches_;          // by number
   std::map<std::string, int> launch_numbers_;                // by identity
-  std::map<std::string, std::unique_ptr<Devices>> devices_;  // by kind
+  std::map<std::string, std::unique_ptr<Devices>> devices_;  // by device kind
   std::map<int, ServiceRun*> runs_;                          // by number
-  std::map<int, std::unique_ptr<ServiceRun>> left_;          // whose client is gone
+  std::map<int, std::unique_ptr<ServiceRun>> left_;          // runs whose clients are gone
   std::map<Session*, std::unique_ptr<Session>> sessions_;
   std::optional<asio::posix::stream_descriptor> listening_;
   asio::signal_set signals_;

@@ -19,9 +19,9 @@ namespace cp_pool::service {
 
 namespace {
 
-constexpr int kPatienceMs = 10000;  // for the answer to a request that nothing has to run for
+constexpr int kPatienceMs = 10000;  // for the answer to a request that runs no case
 
-// The run has one name on its connection.
+// The name of the run on its connection, which has only this run.
 constexpr const char* kRun = "run";
 
 [[noreturn]] void fail_of(const std::string& name, const std::string& why) {
@@ -36,7 +36,7 @@ std::optional<ServiceConnection> ServiceConnection::find(const std::string& name
   ServiceConnection out(std::move(fd), name);
   out.send(Hello{.protocol = kVersion, .version = CP_POOL_VERSION, .client = client});
   const std::optional<Reply> reply = out.receive();
-  // It ended between the two.
+  // The service ended after the connection was made.
   if (!reply) return std::nullopt;
   const auto* const welcome = std::get_if<Welcome>(&*reply);
   if (welcome == nullptr) fail_of(name, "its first answer is no welcome");
@@ -54,7 +54,7 @@ void ServiceConnection::send(const Request& request) {
   while (!rest.empty()) {
     const ssize_t sent = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return;  // lost: what there is to read says so
+    if (sent < 0) return;  // the connection is lost, which the next read will show
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
 }
@@ -71,7 +71,7 @@ std::optional<Reply> ServiceConnection::receive() {
         return reply;
       } catch (const SocketError&) {
         throw;
-      } catch (const std::exception& error) {  // of JSON and of messages
+      } catch (const std::exception& error) {  // errors of JSON and of messages
         fail_of(name_, fmt::format("its answer is no message: {}", error.what()));
       }
     }
@@ -89,11 +89,11 @@ Status ServiceConnection::ask_status() {
 
 void ServiceConnection::stop() {
   send(Stop{});
-  // The connection is closed at the end of the service, which runs what it has begun.
+  // The service closes the connection when it ends, after finishing the cases that run.
   while (read_more(-1)) received_.clear();
 }
 
-// Waits for bytes; for ever with a limit of -1. False: the service has closed the connection.
+// Waits for bytes; without a limit if limit_ms is -1. Returns false if the service has closed the connection.
 bool ServiceConnection::read_more(int limit_ms) {
   for (;;) {
     pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
@@ -111,7 +111,7 @@ bool ServiceConnection::read_more(int limit_ms) {
 
 void ServiceConnection::open(const Open& request) {
   send(request);
-  // The run's first event is the answer.
+  // The first event of the run is the answer.
   const std::optional<Reply> reply = receive();
   if (!reply) fail_of(name_, "it was lost");
   if (!std::holds_alternative<Happened>(*reply)) fail_of(name_, "it does not open a run");

@@ -1,4 +1,4 @@
-// The side of a client: a connection to a service, and runs of cases on it.
+// The client's side: a connection to a service, and runs of cases on it.
 #pragma once
 
 #include <chrono>
@@ -14,53 +14,54 @@
 
 namespace cp_pool::service {
 
-// What becomes of the cases that have no outcome when the service is lost.
+// How cases without an outcome end if the service is lost.
 enum class WhenLost {
-  infra,  // they end as infra
-  local,  // they run on pools of this process
+  infra,  // the cases end as infra
+  local,  // the cases run on pools of this process
 };
 
-// A service that has greeted this process.
+// A connection to a service that has answered the hello.
 class ServiceConnection {
  public:
-  // Connects and says hello. nullopt: no service of this name lives. client: what its status calls this process. Throws
-  // SocketError: it cannot be reached, is that of another user, or speaks another version.
+  // Connects and says hello. Returns nullopt if no service of this name exists. client: the name of this process in the
+  // status. Throws SocketError if the service cannot be reached, belongs to another user, or speaks another version.
   static std::optional<ServiceConnection> find(const std::string& name, const std::string& client);
 
-  // Sends a request and waits for a reply of this type. Throws SocketError: the service refused, or was lost.
+  // Asks for the status and waits for it. Throws SocketError if the service refuses or is lost.
   Status ask_status();
-  // Asks it to stop, and waits until it has gone.
+  // Asks the service to stop, and waits until it has ended.
   void stop();
 
-  // Begins a run (its name is of no matter to anybody). Throws SocketError: the service refused it, and says why.
+  // Begins a run. Throws SocketError with the reason if the service refuses it.
   void open(const Open& request);
 
   [[nodiscard]] int pid() const { return pid_; }
   [[nodiscard]] const std::string& name() const { return name_; }
-  // For whoever goes on with it: the descriptor, and what was read beyond the last answer.
+  // Hand over the connection: the descriptor, and the bytes that were read after the last answer.
   [[nodiscard]] UniqueFd take_fd() { return std::move(fd_); }
   [[nodiscard]] std::string take_received() { return std::move(received_); }
 
  private:
   ServiceConnection(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
   void send(const Request& request);
-  // nullopt: the service has closed the connection. Throws SocketError for a refusal, and when nothing comes.
+  // Returns the next reply; nullopt if the service has closed the connection. Throws SocketError for a refusal, and if
+  // no reply comes.
   std::optional<Reply> receive();
   bool read_more(int limit_ms);
 
   UniqueFd fd_;
   std::string name_;
-  std::string received_;  // bytes behind the last line
+  std::string received_;  // bytes that follow the last line
   int pid_ = 0;
 };
 
-// The request that opens a run with this configuration, as this process would run it: with its environment, in its
+// Returns the request that opens a run with this configuration as this process would run it: with its environment and
 // working directory.
 Open open_request(const RunConfig& config, const RunStarted& header);
 
-// As the functions of driver/run.h, on the service. The run was opened on the connection, which is used up. The events
-// are those of the service's run; pools of the service that go on living are not retired in them. Ctrl-C cancels the
-// run. Where the service is lost and `when_lost` says so, the cases that are left run here.
+// Like the functions of driver/run.h, but on the service. The run must have been opened on the connection, which is
+// used up. The events are those of the service's run; they do not retire pools that the service keeps. Ctrl-C cancels
+// the run. If the service is lost and `when_lost` is local, the remaining cases run in this process.
 RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<NamedCase>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink);
 RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,

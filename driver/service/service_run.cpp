@@ -84,7 +84,7 @@ void ServiceRun::submit(const Submit& submit) {
   cases_.emplace(index, std::move(named));
 }
 
-// It has joined it.
+// Returns the launch of the case, which the run has joined.
 Launch& ServiceRun::launch_of(const NamedCase& named) {
   if (!named.ranks || (named.ranks->worker_command.empty() && named.ranks->environment.empty())) return launch_;
   Launch& launch = functions_.find_launch(config_for(config_, named.ranks));
@@ -136,7 +136,8 @@ void ServiceRun::on_event(const Event& event) {
   if (const auto* finished = std::get_if<CaseFinished>(&event)) cases_.erase(finished->index);
 }
 
-// Called in the middle of what has ended the last case: the run must still be there when that returns.
+// Called by the code that has ended the last case, to which the call returns. So the run is ended later, in a handler
+// of its own.
 void ServiceRun::end_if_done() {
   if (!closed_ || client_.unfinished > 0 || std::exchange(ending_, true)) return;
   asio::post(context_.host.io, [this, alive = std::weak_ptr<bool>(alive_)] {

@@ -1,4 +1,4 @@
-// A run of a client: its cases, books and events, on the pools of the service.
+// A run of a client on the pools of the service: its cases, books and events.
 #pragma once
 
 #include <cstddef>
@@ -22,28 +22,28 @@ namespace cp_pool::service {
 class ServiceRun : private EventSink {
  public:
   struct Functions {
-    std::function<void(const Event&)> tell;                     // something has happened in it
-    std::function<void(ServiceRun&)> on_ended;                  // run_finished was told; may destroy the run
-    std::function<Launch&(const RunConfig&)> find_launch = {};  // of a case that has its own
+    std::function<void(const Event&)> tell;     // called for each event of the run
+    std::function<void(ServiceRun&)> on_ended;  // called after run_finished was told; may destroy the run
+    std::function<Launch&(const RunConfig&)> find_launch = {};  // returns the launch of a case that has OwnRanks
   };
-  // number: of no other run of the service. launch and fleet must outlive the run.
+  // number: unique among the runs of the service. launch and fleet must outlive the run.
   ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
              Functions functions);
   ~ServiceRun() override;
 
   void submit(const Submit& submit);
-  // No case comes any more.
+  // No more cases follow.
   void close();
-  // Ends it; once more, or with kill: without grace.
+  // Ends the run. A second call, or `kill`, ends it without grace.
   void cancel(bool kill);
-  // The service ends: what waits is not run.
+  // Called when the service ends: waiting cases end as not run.
   void drain();
-  // Its client is gone: it ends, and tells others.
+  // Called when the client is gone: the run ends, and calls these functions instead.
   void abandon(Functions functions);
   void hold(bool held) { fleet_.hold(client_, held); }
   void emit(Event event) { context_.emit(std::move(event)); }
 
-  std::function<void(ServiceRun&)> on_gone;  // called when it is destroyed
+  std::function<void(ServiceRun&)> on_gone;  // called when the run is destroyed
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int number() const { return client_.number; }
@@ -65,10 +65,10 @@ class ServiceRun : private EventSink {
   RunContext context_;
   FleetClient client_;
   Launch& launch_;
-  std::set<Launch*> launches_;  // of its cases, the first among them
+  std::set<Launch*> launches_;  // launches of its cases, launch_ included
   Fleet& fleet_;
   Functions functions_;
-  std::map<std::size_t, std::unique_ptr<NamedCase>> cases_;  // unfinished, by index
+  std::map<std::size_t, std::unique_ptr<NamedCase>> cases_;  // unfinished cases, by index
   Timer global_timeout_;
   bool closed_ = false;
   bool ending_ = false;

@@ -22,12 +22,12 @@ namespace cp_pool::service {
 
 namespace {
 
-constexpr std::chrono::seconds kKilled{5};  // for the end of a run without grace
+constexpr std::chrono::seconds kKilled{5};  // limit for the end of a run without grace
 
-// The events of cases that run here after all, as those of the run that they are of.
+// Passes on the events of cases that run in this process after all, as events of the original run.
 class InsteadOf : public EventSink {
  public:
-  // indices: of the cases in the run, by their index here.
+  // indices: the indices of the cases in the original run, by their index here.
   InsteadOf(EventSink& sink, std::vector<std::size_t> indices, std::function<void(CaseFinished)> finish)
       : sink_(sink), indices_(std::move(indices)), finish_(std::move(finish)) {}
 
@@ -70,7 +70,7 @@ ServiceRunner::ServiceRunner(ServiceConnection connection, std::string run, When
       io_, std::move(in), std::move(out),
       LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
                                 .on_end = [this] { lose("closed the connection"); },
-                                // What it has said before is read first: on_end comes then.
+                                // Replies that are still to be read come first; then on_end is called.
                                 .on_lost = [] {},
                                 .on_written = [] {}});
 }
@@ -133,12 +133,12 @@ void ServiceRunner::on_line(const protocol::Line& line) {
   try {
     reply = read_reply(protocol::parse_any_json(line.text));
     if (reply && std::holds_alternative<Happened>(*reply)) event = read_event(std::get<Happened>(*reply).event);
-  } catch (const std::exception& error) {  // of JSON and of messages
+  } catch (const std::exception& error) {  // errors of JSON and of messages
     return lose(fmt::format("said what is no message: {}", error.what()));
   }
   if (!reply) return;
   if (const auto* const refused = std::get_if<Refused>(&*reply)) {
-    // A case may have been sent when the run had just been stopped there.
+    // A case may have been sent just after the service stopped the run.
     if (!stopped_) lose(fmt::format("refused a request: {}", refused->message));
   } else if (const auto* const stopping = std::get_if<Stopping>(&*reply)) {
     stopped_ = fmt::format("the service was stopped: {}", stopping->why);
@@ -148,11 +148,11 @@ void ServiceRunner::on_line(const protocol::Line& line) {
   }
 }
 
-// The run's own beginning and end are told here: they are those of this process.
+// run_started and run_finished are emitted by this process, so those of the service are dropped.
 void ServiceRunner::take(Event event) {
   if (std::holds_alternative<RunStarted>(event)) return;
   if (std::holds_alternative<RunFinished>(event)) {
-    // Nothing of the run is left there.
+    // The run has ended on the service.
     if (!stopped_ && (!closed_ || !cases_.empty())) return lose("has ended the run");
     late_.clear();
     while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::not_run, *stopped_);
@@ -171,7 +171,7 @@ void ServiceRunner::take(Event event) {
 void ServiceRunner::finish(CaseFinished finished) {
   const auto unfinished = cases_.find(finished.index);
   if (unfinished == cases_.end()) return lose(fmt::format("told twice of case {}", finished.index));
-  finished.search = unfinished->second->search;  // only this process knows it
+  finished.search = unfinished->second->search;  // the service does not know it
   cases_.erase(unfinished);
   ledger_.record(finished.index, finished.outcome, finished.flaky);
   ledger_.note_expected(finished);
@@ -193,7 +193,7 @@ void ServiceRunner::lose(const std::string& why) {
   run_what_is_left_soon();
 }
 
-// The feeder of a stream may want to end: in a handler of its own.
+// Posted, because on_abandon may lead the feeder of a stream to end the run.
 void ServiceRunner::stop_soon() {
   asio::post(io_, [this] {
     if (on_abandon) on_abandon();
@@ -213,7 +213,7 @@ void ServiceRunner::run_what_is_left() {
   } else if (lost_) {
     while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::infra, *lost_);
   } else {
-    // Cases that the service was sent before the stop are ended by it.
+    // The service itself ends the cases that it got before the stop.
     for (const std::size_t index : std::exchange(late_, {})) finish_unrun(index, CaseOutcome::not_run, *stopped_);
   }
   end_if_done();

@@ -1,4 +1,4 @@
-// Runs cases on a service, as a local run would: sends them, and passes the events of the service's run on.
+// Runs cases on a service as if they ran locally: sends the cases, and passes on the events of the service's run.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace cp_pool::service {
 
 class ServiceRunner : public CaseRunner {
  public:
-  // run: the name under which the run was opened on the connection.
+  // run: name of the run, which was opened on the connection.
   ServiceRunner(ServiceConnection connection, std::string run, WhenLost when_lost, const RunConfig& config,
                 EventSink& sink);
 
@@ -55,19 +55,19 @@ class ServiceRunner : public CaseRunner {
   const RunConfig& config_;
   EventSink& sink_;
   Ledger ledger_;
-  std::map<std::size_t, const NamedCase*> cases_;  // unfinished, by index
-  std::vector<std::size_t> late_;                  // of these: added when no case is run any more
+  std::map<std::size_t, const NamedCase*> cases_;  // unfinished cases, by index
+  std::vector<std::size_t> late_;                  // unfinished cases that were added after the run was stopped
   asio::signal_set signals_;
   asio::steady_timer clock_;
   asio::steady_timer patience_;
   std::chrono::steady_clock::time_point first_signal_;
-  std::optional<std::string> stopped_;  // why no further case is run
-  std::optional<std::string> lost_;     // why the service cannot be asked any more
+  std::optional<std::string> stopped_;  // why no more cases are run
+  std::optional<std::string> lost_;     // why the service cannot be used any more
   bool interrupted_ = false;
   bool killed_ = false;
   bool closed_ = false;
-  bool will_run_ = false;     // run_what_is_left()
-  bool ended_there_ = false;  // the service's run
+  bool will_run_ = false;     // run_what_is_left() has been posted
+  bool ended_there_ = false;  // the service's run has ended
   bool done_ = false;
   std::string already_read_;
   std::unique_ptr<LineConnection> connection_;

@@ -20,12 +20,12 @@ namespace cp_pool::service {
 
 namespace {
 
-// Bytes that wait for the client to read them: no further case of it begins; those that run may still add to it.
+// Unread bytes from which no more cases of the client begin; cases that run may still add to them.
 constexpr std::size_t kHeldFrom = std::size_t{1} << 20U;
 constexpr std::size_t kReleasedBelow = kHeldFrom / 4;
-// So much only comes of requests that are refused without end: nobody reads why.
+// Only a client whose endless requests are all refused, and that does not read the refusals, reaches this.
 constexpr std::size_t kMostUnwritten = std::size_t{64} << 20U;
-// Of all runs of a session. With more, no request is read until some have ended.
+// Unfinished cases in all runs of a session. If there are more, no request is read until some have ended.
 constexpr std::size_t kMostCases = 10000;
 constexpr std::size_t kMostRuns = 64;
 constexpr std::size_t kLongestRunName = 1000;
@@ -64,7 +64,8 @@ void Session::on_line(const protocol::Line& line) {
   std::string run;
   std::optional<std::size_t> number;
   try {
-    // As it is: values of the environment may be any text. What people read of it is cleaned below, and by its reader.
+    // The text is not cleaned here, because values of the environment may be any text. Texts for people are cleaned
+    // below or by their reader.
     const nlohmann::json json = protocol::parse_any_json(line.text);
     if (json.is_object() && json.contains("run") && json["run"].is_string()) run = json["run"].get<std::string>();
     if (json.is_object() && json.contains("number") && json["number"].is_number_unsigned()) number = json["number"];
@@ -75,7 +76,7 @@ void Session::on_line(const protocol::Line& line) {
     std::visit([this](const auto& r) { take(r); }, request);
   } catch (const nlohmann::json::exception&) {
     say(Refused{.run = "", .message = fmt::format("line {} is no JSON object", line.number), .number = std::nullopt});
-  } catch (const std::exception& error) {  // of messages and cases
+  } catch (const std::exception& error) {  // errors of messages and cases
     say(Refused{.run = run, .message = fmt::format("line {}: {}", line.number, reason_of(error)), .number = number});
   }
 }
@@ -129,7 +130,7 @@ void Session::take(const Close& close) {
   run->close();
 }
 
-// Of a run that has just ended, too: the client may not know that yet.
+// Ignores an unknown run, which may just have ended without the client knowing yet.
 void Session::take(const Cancel& cancel) {
   if (ServiceRun* const run = find_run(cancel.run)) run->cancel(cancel.kill);
 }
@@ -146,7 +147,7 @@ void Session::take(const Stop& /*stop*/) {
 void Session::tell(const std::string& run, const Event& event) {
   if (const auto* finished = std::get_if<CaseFinished>(&event)) owner_.note_outcome(finished->outcome);
   if (lost_) return;
-  // Keys of an event stand in the order of its fields, which a json object would not keep.
+  // An ordered_json, which keeps the keys of an event in the order of its fields.
   std::string line =
       to_line(nlohmann::ordered_json{{"reply", Happened::kName}, {"run", run}, {"event", event_json(event)}});
   line += '\n';
@@ -167,7 +168,7 @@ void Session::say(const Reply& reply) {
   reconsider_pace();
 }
 
-// A client that does not read holds up its own cases alone, and fills no memory.
+// Holds the cases of a client that does not read, so that it slows down no other client and fills no memory.
 void Session::reconsider_pace() {
   if (over_) return;
   const std::size_t unwritten = connection_.unwritten();
@@ -188,7 +189,7 @@ void Session::reconsider_pace() {
   }
 }
 
-// Whoever closes its end for writing still wants its answers.
+// A client that closes its end for writing still wants the replies.
 void Session::on_end() {
   ended_ = true;
   for (const auto& [name, run] : runs_) run->close();
@@ -202,7 +203,8 @@ void Session::on_lost() {
 
 void Session::drain(const std::string& why) {
   say(Stopping{why});
-  // Whoever has asked for it learns by the end of the connection that nothing is left.
+  // A client that asked for the stop keeps its connection until the end of the service: its close tells the client that
+  // nothing is left.
   ended_ = ended_ || !waits_for_end_;
   for (const auto& [name, run] : runs_) run->drain();
   end_if_done();
@@ -227,7 +229,7 @@ void Session::end_soon() {
   leave_when_written();
 }
 
-// Called for each write that has ended, so that a slow reader has the last word said to it.
+// Called after each write, so that a slow reader gets everything before the session ends.
 void Session::leave_when_written() {
   if (!lost_ && connection_.unwritten() > 0) return;
   asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {

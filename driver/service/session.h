@@ -1,4 +1,4 @@
-// A connection of a client: reads its requests, keeps its runs, writes its answers.
+// The connection of a client: reads its requests, keeps its runs, writes the replies.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace cp_pool::service {
 
-// What a session asks the service for.
+// What a session needs from the service.
 class SessionOwner {
  public:
   SessionOwner() = default;
@@ -26,31 +26,31 @@ class SessionOwner {
   SessionOwner& operator=(const SessionOwner&) = delete;
   virtual ~SessionOwner() = default;
 
-  // Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
+  // Begins a run. Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
   virtual std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) = 0;
-  // A run that ends when its cases have, and that nobody wants to know of any more.
+  // Keeps a run without a client until its cases have ended.
   virtual void keep_until_ended(std::unique_ptr<ServiceRun> run) = 0;
   virtual void note_outcome(CaseOutcome outcome) = 0;
   virtual Status status() = 0;
   virtual void stop() = 0;
   [[nodiscard]] virtual bool stopping() const = 0;
-  // The session is over; called in a handler of its own.
+  // The session is over and may be destroyed; called in a handler of its own.
   virtual void forget(class Session& session) = 0;
 };
 
 class Session {
  public:
-  // pid: of the client; 0: unknown.
+  // pid: process ID of the client; 0: unknown.
   Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueFd out, pid_t pid);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session();
 
   void start() { connection_.start(); }
-  // The service stops: runs end, and then the session.
+  // Called when the service stops: the runs end, and then the session.
   void drain(const std::string& why);
   void cancel_all(bool kill);
-  // Says why and ends the session.
+  // Tells the client why, and ends the session.
   void refuse(const std::string& why);
 
   [[nodiscard]] ClientStatus status() const;
@@ -83,11 +83,11 @@ class Session {
   std::string client_;
   Clock::time_point since_ = Clock::now();
   std::map<std::string, std::unique_ptr<ServiceRun>> runs_;  // by name
-  std::size_t finished_ = 0;                                 // cases of runs that have ended
+  std::size_t finished_ = 0;                                 // finished cases of runs that have ended
   bool greeted_ = false;
-  bool held_ = false;           // too much that it has not read
-  bool ended_ = false;          // no request can come any more
-  bool waits_for_end_ = false;  // of the service
+  bool held_ = false;           // the client has too much unread, so its cases are held
+  bool ended_ = false;          // no more requests can come
+  bool waits_for_end_ = false;  // the client has sent stop, and the connection shows it the end of the service
   bool lost_ = false;
   bool over_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -53,7 +53,7 @@ UniqueFd make_socket(const std::filesystem::path& path) {
   return out;
 }
 
-// Others must not be able to put a socket of theirs in the place of ours.
+// Creates the folder, or checks it: other users must not be able to replace the socket.
 void make_folder(const std::filesystem::path& folder) {
   if (::mkdir(folder.c_str(), kOwnerOnlyFolder) < 0 && errno != EEXIST) fail(folder, std::strerror(errno));
   struct stat status{};
@@ -69,7 +69,8 @@ std::filesystem::path lock_file(std::filesystem::path socket) {
   return socket += kLockEnding;
 }
 
-// Whoever has the lock may have removed the file before he let it go: then another one holds the name.
+// Whether the file still has its name. Its last holder may have removed it before releasing the lock; then the lock of
+// another file holds the name.
 bool is_still_there(const std::filesystem::path& file, int fd) {
   struct stat named{};
   struct stat opened{};
@@ -77,7 +78,7 @@ bool is_still_there(const std::filesystem::path& file, int fd) {
          named.st_dev == opened.st_dev;
 }
 
-// Of the file, if nobody else has it.
+// Locks the file; empty if somebody else holds the lock.
 UniqueFd try_lock(const std::filesystem::path& file, int flags) {
   UniqueFd out{::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, kOwnerOnlyFile)};
   if (!out) fail(file, std::strerror(errno));
@@ -86,14 +87,14 @@ UniqueFd try_lock(const std::filesystem::path& file, int flags) {
   return {};
 }
 
-// The process that holds the name; 0: unknown.
+// The process ID in the lock file; 0: unknown.
 pid_t holder_of(const std::filesystem::path& file) {
   pid_t pid = 0;
   std::ifstream(file) >> pid;
   return pid;
 }
 
-// Holds the name for as long as it is open. Whoever has it may remove a socket that is left.
+// Locks the name until the descriptor is closed. The holder may remove a socket that was left behind.
 UniqueFd lock_name(const std::filesystem::path& socket) {
   const std::filesystem::path file = lock_file(socket);
   for (int tries = 0;; ++tries) {
@@ -104,7 +105,7 @@ UniqueFd lock_name(const std::filesystem::path& socket) {
       }
       return out;
     }
-    // The file of a service that is dead is held by whoever removes it, for a moment.
+    // The lock file of a dead service may be locked for a moment by a process that removes it.
     const pid_t pid = holder_of(file);
     const bool lives = pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
     if (lives || tries == kMostTries) {
@@ -115,9 +116,10 @@ UniqueFd lock_name(const std::filesystem::path& socket) {
   }
 }
 
-// A service that was killed has left its socket and its lock. The lock tells: the kernel has taken it from the dead.
+// Removes the sockets and lock files of services that were killed. Such a lock file is not locked, because the kernel
+// releases the locks of a dead process.
 void remove_what_is_left(const std::filesystem::path& folder) {
-  std::error_code none;  // then nothing can be removed either
+  std::error_code none;  // on an error nothing can be removed
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator{folder, none}) {
     if (entry.path().extension() == kLockEnding) files.push_back(entry.path());
@@ -128,10 +130,10 @@ void remove_what_is_left(const std::filesystem::path& folder) {
     try {
       const UniqueFd lock = try_lock(file, 0);
       if (!lock) continue;
-      // Somebody who needs no lock may listen there now: systemd.
+      // systemd, which takes no lock, may listen on the socket by now.
       if (!connect_to(socket)) ::unlink(socket.c_str());
       ::unlink(file.c_str());
-    } catch (const SocketError&) {  // it is somebody else's, or gone by now
+    } catch (const SocketError&) {  // the file belongs to somebody else, or is gone by now
     }
   }
 }
@@ -151,7 +153,7 @@ std::string wrong_with_name(const std::string& name) {
 
 std::filesystem::path socket_path(const std::string& name) {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const bool usable = runtime != nullptr && *runtime == '/';  // a relative one is to be ignored, says XDG
+  const bool usable = runtime != nullptr && *runtime == '/';  // the XDG specification says to ignore a relative path
   const std::filesystem::path folder = usable ? std::filesystem::path(runtime) / "cp-pool"
                                               : std::filesystem::path(fmt::format("/tmp/cp-pool-{}", ::geteuid()));
   return folder / (name + ".sock");
@@ -162,7 +164,7 @@ ListeningService::ListeningService(const std::filesystem::path& path) {
   make_folder(path.parent_path());
   remove_what_is_left(path.parent_path());
   lock_ = lock_name(path);
-  // A service that does not know the lock would still be there.
+  // A service of a version without the lock may still be listening.
   if (const UniqueFd living = connect_to(path)) {
     const auto peer = peer_of(living.get());
     fail(path, fmt::format("a service of this name is there already: process {}", peer ? peer->pid : 0));
@@ -188,7 +190,7 @@ std::optional<UniqueFd> socket_of_systemd() {
   const char* const pid = std::getenv("LISTEN_PID");
   const char* const count = std::getenv("LISTEN_FDS");
   if (pid == nullptr || count == nullptr || std::to_string(::getpid()) != pid) return std::nullopt;
-  // The ranks are not meant to see them.
+  // Ranks must not inherit these variables.
   const std::string number = count;
   for (const char* const name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
   if (number != "1") throw SocketError(fmt::format("LISTEN_FDS is {}: a service has one socket", number));
@@ -218,7 +220,7 @@ UniqueFd connect_to(const std::filesystem::path& path) {
   const sockaddr_un address = address_of(path);
   UniqueFd out = make_socket(path);
   if (::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
-    // ENOENT, ENOTDIR: there never was one; ECONNREFUSED: it is gone.
+    // ENOENT, ENOTDIR: no such socket; ECONNREFUSED: nobody listens on it.
     if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED) return {};
     fail(path, std::strerror(errno));
   }

@@ -37,7 +37,7 @@ unsigned mode_of(const fs::path& path) {
   return status.st_mode & 07777U;
 }
 
-// A folder of which nothing is there yet.
+// A socket path in a folder that does not exist yet.
 class Socket : public ::testing::Test {
  protected:
   TemporaryFolder folder;
@@ -127,7 +127,7 @@ TEST_F(Socket, OfALivingServiceIsAnErrorThatNamesItsProcess) {
   EXPECT_TRUE(connect_to(path)) << "the attempt has taken the living one's socket away";
 }
 
-// Its process removes nothing.
+// Kills a process with a service, which therefore removes nothing.
 void kill_a_service_of(const fs::path& path) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -147,7 +147,7 @@ TEST_F(Socket, OfAServiceThatWasKilledIsRemovedByTheNextOfAnyName) {
   const fs::path of_systemd = path.parent_path() / "systemd.sock";
   const ListeningService service(living);
   for (const fs::path& killed : {of_shell, of_systemd}) kill_a_service_of(killed);
-  // The lock of a dead service beside a socket that somebody listens on without one.
+  // Puts the lock file of a dead service beside a socket that somebody listens on without a lock.
   fs::rename(of_systemd.string() + ".lock", folder / "lock");
   auto taken = std::make_unique<ListeningService>(of_systemd);
   const UniqueFd listening{::dup(taken->fd())};
@@ -171,7 +171,7 @@ TEST_F(Socket, OfAServiceThatWasKilledIsReplaced) {
   EXPECT_TRUE(connect_to(path));
 }
 
-// One that does not lock the name, as of another version.
+// A process that does not lock the name, like a service of another version.
 TEST_F(Socket, OfALivingProcessWithoutALockIsAnErrorToo) {
   UniqueFd other;
   {
@@ -199,7 +199,7 @@ TEST_F(Socket, InWhatIsNoFolderIsAnErrorThatNamesIt) {
               ThrowsMessage<SocketError>(AllOf(StartsWith(path.parent_path().string()), HasSubstr("no folder"))));
 }
 
-// Somebody else could make it lead anywhere.
+// Somebody else could let the link lead anywhere.
 TEST_F(Socket, InALinkToAFolderIsAnError) {
   fs::create_directory(folder / "real");
   fs::create_directory_symlink(folder / "real", path.parent_path());

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""check_junit.py FILE: holds a JUnit report against the common schema, with a parser that is not the one that wrote it,
-and prints what it holds as one JSON object. Exit 1 and one line on stderr for a report that is wrong.
+"""check_junit.py FILE: checks a JUnit report against the common schema, with a parser that is independent of the writer,
+and prints the contents of the report as one JSON object. For a wrong report it exits with 1 and writes one line to
+stderr.
 
-The schema is junit-10.xsd of the Jenkins xUnit plugin: elements, attributes and the form of times as that file has them.
-CI systems have rules beyond it, which hold here for every report:
+The schema is junit-10.xsd of the Jenkins xUnit plugin, which defines elements, attributes and the form of times.
+CI systems have further rules, which are checked for every report:
 - Jenkins' JUnit plugin shows the attribute `message` of a failure, an error or a skip, and groups cases by `classname`.
-- GitLab (docs.gitlab.com, "Unit test reports") shows the text of these elements and no attribute, and of cases with the
-  same class and name the first alone.
-Properties of a case are lines [[PROPERTY|name=value]] of its <system-out>.
+- GitLab (docs.gitlab.com, "Unit test reports") shows the text of these elements and no attribute. Of several cases with
+  the same class and name it shows only the first.
+The properties of a case are lines [[PROPERTY|name=value]] in its <system-out>.
 """
 import json
 import re

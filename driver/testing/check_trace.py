@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""check_trace.py FILE: holds a trace of a run (--trace-run) against what ui.perfetto.dev and chrome://tracing read,
-and prints its tracks as one JSON object: "process/thread" to [category, name, begin, end] in order, in microseconds.
-Exit 1 and one line on stderr for a trace that is wrong: an event without what its kind needs, a track without a name,
-spans of one track that overlap without one being in the other."""
+"""check_trace.py FILE: checks that ui.perfetto.dev and chrome://tracing can read a trace of a run (--trace-run), and
+prints its tracks as one JSON object, which maps "process/thread" to [category, name, begin, end] in order, with times
+in microseconds. For a wrong trace it exits with 1 and writes one line to stderr: an event lacks a field that its kind
+needs, a track has no name, or two spans of a track overlap without one containing the other."""
 import json
 import sys
 

@@ -54,7 +54,7 @@ inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutco
   return event;
 }
 
-// A try that was not the last.
+// A try that is followed by another one.
 inline CaseTried tried(std::size_t index, const std::string& id, CaseOutcome outcome, std::string reason = "") {
   return CaseTried{finished(index, id, outcome, std::move(reason))};
 }
@@ -67,7 +67,7 @@ inline CaseFinished flaky_case(std::size_t index, const std::string& id) {
   return event;
 }
 
-// Of a case that fails after another one.
+// The verdict of a case that fails only after `culprit`.
 inline CaseVerdict state_leak(std::size_t index, const std::string& id, const std::string& culprit) {
   CaseVerdict event;
   event.index = index;
@@ -80,7 +80,7 @@ inline CaseVerdict state_leak(std::size_t index, const std::string& id, const st
   return event;
 }
 
-// A pass in a run that takes times, of 2 ranks.
+// A pass of 2 ranks in a run that takes times.
 inline CaseFinished timed_case(std::size_t index, const std::string& id, double ms,
                                std::optional<double> one_rank_ms = std::nullopt) {
   CaseFinished event = finished(index, id, CaseOutcome::pass);
@@ -100,14 +100,14 @@ inline CaseFinished timed_case(std::size_t index, const std::string& id, double 
   return event;
 }
 
-// One that has a time in the run that this one is compared with.
+// A timed pass with a time of the run that this one is compared with.
 inline CaseFinished compared_case(std::size_t index, const std::string& id, double ms, double baseline_ms) {
   CaseFinished event = timed_case(index, id, ms, ms);
   event.perf->baseline_ms = baseline_ms;
   return event;
 }
 
-// Wrong on rank 1, with a stack trace on rank 0 and both ranks' stderr.
+// A case that is wrong on rank 1, with a stack trace on rank 0 and the stderr of both ranks.
 inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   CaseFinished event = finished(index, id, CaseOutcome::fail, "dq is wrong on rank 1");
   event.checks = {right_check(0),
@@ -128,7 +128,7 @@ inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   return event;
 }
 
-// Of a wrong mask, with everything that a diagnosis can have.
+// A diagnosis of a wrong mask that has all fields.
 inline Diagnosis example_diagnosis() {
   Diagnosis out;
   out.certainty = Certainty::certain;

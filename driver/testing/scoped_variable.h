@@ -1,4 +1,4 @@
-// An environment variable that has another value for a scope, for tests.
+// Sets an environment variable for the duration of a scope, for tests.
 #pragma once
 
 #include <cstdlib>

@@ -11,10 +11,10 @@ namespace cp_pool {
 namespace {
 
 constexpr int kAlone = 3;         // replays of the case alone
-constexpr int kDecide = 2;        // of these: failures that make it real
-constexpr int kMostUnjudged = 2;  // of these, further ones
-constexpr int kAfterSuspect = 2;  // all have to fail
-constexpr int kConfirmed = 3;     // likewise, after the shortest end of the history
+constexpr int kDecide = 2;        // failures among them that make it REAL
+constexpr int kMostUnjudged = 2;  // further replays that may go unjudged
+constexpr int kAfterSuspect = 2;  // replays after the suspect, which must all fail
+constexpr int kConfirmed = 3;     // replays after the shortest end of the history, which must all fail
 
 std::string quoted(const CaseEnd& end) {
   return end.reason.empty() ? std::string(to_string(end.outcome))
@@ -103,7 +103,7 @@ void CaseTriage::decide_alone() {
   if (fails_ >= kDecide) return decide(VerdictKind::real, fails_, alone_);
   if (otherwise_ > 0) return decide(VerdictKind::unknown, fails_, alone_);
   if (!failure_.end.machine.empty()) {
-    // A failure that needs no machine to fail says nothing of the one that had it.
+    // If it also fails while the machine is well, the failure with the sign remains unexplained.
     return decide(fails_ == 0 ? VerdictKind::infra : VerdictKind::unknown, machine_, alone_);
   }
   if (fails_ > 0) return decide(VerdictKind::flaky, fails_, alone_);
@@ -132,7 +132,8 @@ void CaseTriage::after_bisection(Seen seen) {
   look_for_suspect();
 }
 
-// The shortest end of the history is known when the next shorter one passes.
+// Continues the bisection, or goes on to the suspect when the shortest end of the history is known: the case passes
+// after an end that is one case shorter.
 void CaseTriage::look_for_suspect() {
   if (fails_after_ - passes_after_ > 1) {
     step_ = Step::bisection;
@@ -143,7 +144,7 @@ void CaseTriage::look_for_suspect() {
                      passes_after_ == 0 ? "" : fmt::format(", after the last {} it passed", passes_after_)));
   }
   step_ = Step::suspect;
-  // The suspect alone is what was tried last.
+  // The last replay was already one after the suspect alone.
   if (fails_after_ == 1) after_suspect_ = 1;
 }
 
@@ -162,7 +163,7 @@ void CaseTriage::after_suspect(Seen seen) {
   step_ = Step::confirmation;
 }
 
-// It has failed once after these, when the search met them.
+// The case has already failed once after this end, during the bisection.
 void CaseTriage::after_confirmation(Seen seen) {
   ++confirmed_;
   const bool fails = seen == Seen::fails;

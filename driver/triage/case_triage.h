@@ -1,13 +1,14 @@
-// Why a case failed, as far as running it again can tell. A state machine: it says what is to be run next, is told what
-// came of it, and decides. It runs nothing and reads no clock.
+// Finds out why a case failed, as far as running it again can show. A state machine: it says what to run next, is told
+// how that ended, and decides. It runs nothing and reads no clock.
 //
-// 1. The case alone on a fresh pool, up to three times. Two failures: REAL. One: FLAKY.
-// 2. If it never failed: once after all cases that its pool had run before it, in their order. A pass: FLAKY.
-// 3. If that fails, bisection finds a short end of that history after which the case still fails, and its first case is
-//    the suspect. The case fails twice out of two after the suspect alone: STATE_LEAK. It passes: the short end is run
-//    twice more, and fails each time: WARM_ONLY.
-// A failure that shows that the machine failed, and that does not come again without such a sign, is INFRA. Wherever
-// two replays contradict each other, the verdict is unknown.
+// 1. The case runs alone on a fresh pool, up to three times. Two failures: REAL. One: FLAKY.
+// 2. If it never failed, it runs once after all cases that its pool had run before it, in their order. If it passes:
+// FLAKY.
+// 3. If it fails then, bisection finds a short end of that history after which the case still fails. The first case of
+// that end is the suspect. If the case fails twice out of two after the suspect alone: STATE_LEAK. If it passes, the
+// short end is run twice more; if the case fails each time: WARM_ONLY.
+// INFRA is a failure that shows that the machine failed, and that never comes again without such a sign. If two replays
+// contradict each other, the verdict is unknown.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +21,14 @@
 
 namespace cp_pool {
 
-// What came of a case when it was run, in the run itself or in a replay.
+// How a case ended, in the run itself or in a replay.
 struct CaseEnd {
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;   // one line
-  std::string machine;  // what the machine did to it, as a sentence; empty: nothing is known
+  std::string machine;  // sign that the machine failed (machine_signs.h), as a sentence; empty: none
 };
 
-// A case that failed, and the IDs of the cases that its pool had run before it, in their order.
+// A failed case, and the IDs of the cases that its pool had run before it, in order.
 struct TriagedFailure {
   CaseEnd end;
   std::vector<std::string> history;
@@ -37,12 +38,13 @@ class CaseTriage {
  public:
   explicit CaseTriage(TriagedFailure failure);
 
-  // The cases to send to a fresh pool before the case, as positions in the history; nullopt: the verdict is known.
+  // Returns the cases to send to a fresh pool before the failed case, as positions in the history; nullopt: the verdict
+  // is known.
   [[nodiscard]] std::optional<std::vector<std::size_t>> next() const;
-  // What came of it.
+  // Tells how that replay of the failed case ended.
   void ended(const CaseEnd& end);
 
-  // Not triaged, with the evidence so far, while next() has something.
+  // While next() returns something: not_triaged, with the evidence so far.
   [[nodiscard]] const Verdict& verdict() const { return verdict_; }
 
  private:
@@ -64,16 +66,16 @@ class CaseTriage {
 
   TriagedFailure failure_;
   Step step_ = Step::alone;
-  int alone_ = 0;      // replays that said something
-  int fails_ = 0;      // of these
-  int otherwise_ = 0;  // likewise: failed, with another outcome
-  int machine_ = 0;    // likewise
-  int unjudged_ = 0;   // further ones
-  // Of the history, the last `fails_after_` cases make the case fail, and the last `passes_after_` do not.
+  int alone_ = 0;      // replays of the case alone that were judged
+  int fails_ = 0;      // how many of these failed with the outcome of the run
+  int otherwise_ = 0;  // how many of these failed with another outcome
+  int machine_ = 0;    // how many of these failed with a sign of the machine
+  int unjudged_ = 0;   // further replays, which were not judged
+  // The case fails after the last `fails_after_` cases of the history, and passes after the last `passes_after_`.
   std::size_t fails_after_ = 0;
   std::size_t passes_after_ = 0;
-  int after_suspect_ = 0;  // replays after the suspect alone; all of them failed
-  int confirmed_ = 1;      // replays after the shortest end of the history
+  int after_suspect_ = 0;  // replays after the suspect alone; the case failed in all of them
+  int confirmed_ = 1;      // replays after the shortest end of the history, including the one of the bisection
   Verdict verdict_;
 };
 

@@ -33,7 +33,7 @@ Ids history(std::size_t count) {
   return out;
 }
 
-// A machine with workers: says how a case ends after others on a fresh pool.
+// A simulated machine with workers: run() says how the case ends after others on a fresh pool.
 struct World {
   std::function<CaseEnd(const Ids& before)> run;
   std::vector<Ids> replays = {};
@@ -51,7 +51,7 @@ struct World {
   }
 };
 
-// Ends one after another, whatever is run.
+// A world whose replays end as listed, whatever is run.
 World ends(std::vector<CaseEnd> list) {
   return {.run = [list = std::move(list), at = std::size_t{0}](const Ids&) mutable { return list.at(at++); }};
 }
@@ -95,7 +95,7 @@ TEST(CaseTriage, WhatNeverFailsAgainIsFlaky) {
   EXPECT_EQ(alone.replays.size(), 3U);
 }
 
-// Wherever the culprit is.
+// At every position of the culprit.
 TEST(CaseTriage, WhatFailsAfterOneCaseIsALeakOfIt) {
   for (std::size_t length = 1; length <= 20; ++length) {
     for (std::size_t place = 0; place < length; ++place) {
@@ -136,16 +136,16 @@ TEST(CaseTriage, WhatContradictsItselfIsUnknown) {
   const auto kind_of = [](std::vector<CaseEnd> list, std::size_t length) {
     return ends(std::move(list)).triage(history(length)).kind;
   };
-  // Alone it fails, but otherwise.
+  // The case fails alone, but with another outcome.
   EXPECT_EQ(kind_of({crash, crash}, 0), VerdictKind::unknown);
   EXPECT_EQ(kind_of({crash, pass, pass}, 3), VerdictKind::unknown);
   EXPECT_EQ(kind_of({crash, fail, pass}, 3), VerdictKind::unknown);
-  // After its history it fails otherwise.
+  // The case fails after its history, but with another outcome.
   EXPECT_EQ(kind_of({pass, pass, pass, crash}, 3), VerdictKind::unknown);
-  // After the suspect it fails once of two.
+  // The case fails once of two replays after the suspect.
   EXPECT_EQ(kind_of({pass, pass, pass, fail, pass}, 1), VerdictKind::unknown);
   EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, fail, pass}, 2), VerdictKind::unknown);
-  // The short history that made it fail does not do so again.
+  // The case does not fail again after the short end of the history.
   EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, pass, pass}, 2), VerdictKind::unknown);
   EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, pass, fail, pass}, 2), VerdictKind::unknown);
 }
@@ -183,7 +183,7 @@ TEST(CaseTriage, SaysWhatItSawSoFar) {
   EXPECT_THAT(triage.verdict().evidence, ElementsAre("alone on a fresh pool it failed in the same way in 0 of 3"));
 }
 
-// A case that fails at random is rarely taken for another thing, and no world makes the triage go on for ever.
+// A case that fails at random rarely gets another verdict, and no sequence of results makes the triage go on for ever.
 TEST(CaseTriage, IsRarelyMisledByACaseThatFailsOneTimeInThree) {
   std::mt19937 random(7);
   int misled = 0;

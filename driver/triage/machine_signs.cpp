@@ -13,11 +13,11 @@ namespace cp_pool {
 namespace {
 
 struct Sign {
-  std::string_view text;  // in small letters; of the failure in any
+  std::string_view text;  // in lower case; in the failure any case matches
   std::string_view what;
 };
 
-// The texts are those of the driver, of CUDA (cudaGetErrorString), of NCCL and of the kernel's log.
+// Texts of the driver, of CUDA (cudaGetErrorString), of NCCL and of the kernel's log.
 constexpr std::array kSigns{
     Sign{"the kernel killed a process as memory ran out", "memory ran out, and the kernel killed a process"},
     Sign{kClockWasSet, "the clock was set"},

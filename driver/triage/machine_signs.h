@@ -1,4 +1,4 @@
-// Whether a failure shows that the machine failed, and not what it ran.
+// Finds signs that the machine failed, and not what ran on it.
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 
 namespace cp_pool {
 
-// What the machine did, as a sentence that quotes the failure; empty: nothing in it says so. Looked for are the
-// driver's own words (a process that the kernel killed for want of memory, a clock that was set, a machine that slept)
-// and what CUDA, NCCL and the kernel say of devices that fail. A worker that asks for more memory than there is gives
-// no such sign.
+// Returns the sign as a sentence that quotes the failure; empty if there is none. Signs are the driver's own words (the
+// kernel killed a process for lack of memory, the clock was set, the machine slept) and messages of CUDA, NCCL and the
+// kernel about failing devices. A worker that asks for more memory than there is gives no such sign.
 std::string machine_sign(const CaseFinished& event);
 
 }  // namespace cp_pool

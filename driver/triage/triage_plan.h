@@ -1,7 +1,7 @@
-// In which order the failures of a run are triaged, within which budget.
+// Decides in which order the failures of a run are triaged, within the budget.
 //
-// Failures that tell most come first: of each kind of failure (failure_kind.h) the one that is cheapest to run again,
-// these in the order of their cost, and then the others in the order of theirs.
+// Of each kind of failure (failure_kind.h), the one that is cheapest to run again comes first. These failures come in
+// the order of their cost, followed by all others in the order of theirs.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ namespace cp_pool {
 
 struct FailureToTriage {
   TriagedFailure failure;
-  std::string kind;        // equal for failures that are alike
-  double ms = 0;           // that the case ran
-  std::string unfit = {};  // why replays could tell nothing of it, as a sentence; mostly empty
+  std::string kind;        // equal for failures of the same kind
+  double ms = 0;           // duration of the failed case
+  std::string unfit = {};  // why replays cannot explain the failure, as a sentence; mostly empty
 };
 
 class TriagePlan {
@@ -27,16 +27,17 @@ class TriagePlan {
   TriagePlan(std::vector<FailureToTriage> failures, TriageLimits limits);
 
   struct Replay {
-    std::size_t failure = 0;          // its place in the list
-    std::vector<std::size_t> before;  // as CaseTriage::next
+    std::size_t failure = 0;          // index in the list of failures
+    std::vector<std::size_t> before;  // as from CaseTriage::next
   };
-  // spent: since the triage began. nullopt: all is decided, or the budget is spent.
+  // Returns the next replay; nullopt: everything is decided, or the budget is spent. spent: time since the triage
+  // began.
   std::optional<Replay> next(std::chrono::milliseconds spent);
   void ended(const CaseEnd& end);
-  // Nothing is run any more; why, as a sentence.
+  // Ends the triage. why: a sentence.
   void stop(const std::string& why);
 
-  // What was decided since the last call: the place of the failure, and its verdict.
+  // Returns the failures that were decided since the last call: index and verdict.
   std::vector<std::pair<std::size_t, Verdict>> take_verdicts();
 
   [[nodiscard]] int replays() const { return replays_; }
@@ -48,7 +49,7 @@ class TriagePlan {
   std::vector<FailureToTriage> failures_;
   TriageLimits limits_;
   std::vector<std::size_t> order_;
-  std::size_t place_ = 0;  // in the order
+  std::size_t place_ = 0;  // index in order_
   std::optional<CaseTriage> current_;
   int replays_ = 0;
   std::vector<std::pair<std::size_t, Verdict>> decided_;

@@ -22,7 +22,7 @@ FailureToTriage failure(const std::string& kind, double ms) {
 
 const CaseEnd kFails{.outcome = CaseOutcome::fail, .reason = {}, .machine = {}};
 
-// The places of the failures, in the order in which they are run again, when all of them are real.
+// The indices of the failures in the order in which they are replayed, if all of them are real.
 std::vector<std::size_t> order_of(TriagePlan& plan) {
   std::vector<std::size_t> out;
   while (const auto replay = plan.next(milliseconds(0))) {

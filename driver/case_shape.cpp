@@ -79,7 +79,7 @@ double Compute::forward_flops(const Case& c) const {
 }
 
 double Compute::backward_flops(const Case& c) const {
-  // Scores, dQ and dK have the length of q and k; dP and dV that of v.
+  // The products for scores, dQ and dK are over the head dim of q and k, those for dP and dV over that of v.
   return 2.0 * static_cast<double>(pairs) * static_cast<double>(heads) *
          static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
 }

@@ -67,7 +67,7 @@ TEST(ComputeOf, PaddingIsNoWork) {
   EXPECT_EQ(compute.empty_tiles, 8);
 }
 
-// bf16, 2 ranks, 64 rows of q and kv on each; 4 heads, 2 kv heads, both head dims 64.
+// Sizes for bf16 on 2 ranks: 64 rows of q and kv on each, 4 heads, 2 kv heads, both head dims 64.
 constexpr std::int64_t kKv = 64 * 2 * 128;
 constexpr std::int64_t kQ = 64 * 4 * 64;
 constexpr std::int64_t kRow = 64 * 4;

@@ -121,7 +121,7 @@ inline std::string to_string(const PoolId& id) {
   return id.key + " #" + std::to_string(id.generation);
 }
 
-// Why a pool was given up.
+// Why a pool was ended.
 enum class RetireReason {
   finished,           // no case was left for it
   start_failed,       // it never got ready: an exit, a timeout or a bad first line
@@ -129,10 +129,10 @@ enum class RetireReason {
   crash,              // a rank died during a case or while the pool was idle
   died_after_result,  // a rank died after the result was in
   unhealthy,          // a result with healthy:false
-  protocol_break,     // a sentinel line that is not a valid message
+  protocol_break,     // a line with the sentinel is not a valid message
   stdin_broken,       // the pipe to rank 0's stdin broke or stayed full
   max_cases,          // --pool-max-cases
-  hygiene,            // its memory, descriptors or threads grew past a limit
+  hygiene,            // memory, file descriptors or threads of a rank grew past a limit
   paused,             // its ranks were stopped (Ctrl-Z) during the start or a case, or have not answered since
   interrupted,        // Ctrl-C
 };
@@ -214,7 +214,7 @@ struct CaseStarted {
   PoolId pool;
   int attempt = 1;
   std::optional<std::size_t> number = std::nullopt;  // as in CaseFinished
-  std::optional<Case> c = std::nullopt;              // only of a stream: no other file has its cases if the driver dies
+  std::optional<Case> c = std::nullopt;  // set in a stream only, so that the case is known if the driver dies
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_started";
@@ -390,8 +390,8 @@ struct CaseFinished {
   std::optional<FirstRun> first_run;
   std::vector<EarlierRun> earlier = {};  // earlier runs of this case, the oldest first, if a report asks for them
   Case c;
-  std::int64_t seq = 0;        // 0 if it was never sent
-  std::optional<PoolId> pool;  // none if it was never sent
+  std::int64_t seq = 0;        // 0 if it was never sent to a pool
+  std::optional<PoolId> pool;  // none if it was never sent to a pool
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
   std::optional<Expected> expected = std::nullopt;  // none: it is expected to pass
@@ -410,7 +410,7 @@ struct CaseFinished {
   // The ranks whose outputs have other bits than in the first run of this case, in a run that runs cases several times.
   // None if this is the first run, if it did not pass, or if the worker tells no hash of its outputs.
   std::optional<std::vector<int>> other_bits;
-  // Of a pass in a run that takes times, and of a case that failed because it was slow.
+  // Times and rates, for a pass in a run that takes times and for a case that failed because it was slow.
   std::optional<PerfFigures> perf;
   std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for a diagnosis
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
@@ -663,7 +663,7 @@ struct RunFinished {
   std::size_t strict_passes = 0;      // unexpected passes that count as failures of the run
   std::size_t expected_skips = 0;     // skips of cases that were not to be sent to a worker
   double duration_ms = 0;
-  double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
+  double driver_cpu_ms = 0;  // user and system time of the driver, without the ranks
   bool interrupted = false;
   bool ledger_exact = true;  // expanded == sum of counts
   int exit_code = 0;

@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// What besides failures makes a run unsuccessful.
+// The conditions besides failures that make a run unsuccessful.
 struct Demands {
   bool no_skip = false;      // a skip that was not expected counts as a case that nobody judged
   bool some_judged = false;  // at least one case must be judged: a run that skipped every case is unsuccessful

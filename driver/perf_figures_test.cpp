@@ -27,7 +27,7 @@ Case dense_case() {
 TEST(PerfFigures, CountTheOperationsOfVisiblePairs) {
   constexpr double kPairs = 2 * 8 * 8 * 4;
   constexpr double kSeconds = 2e-3;
-  // Two products forward, five backward; a multiply and an add each.
+  // Two products forward and five backward, of one multiply and one add each.
   const double of_a_rank = kPairs * (2 + 5) * 2 * 16 / 2;
   EXPECT_DOUBLE_EQ(perf_figures(dense_case(), measured(2, 3)).tflops, of_a_rank / kSeconds / 1e12);
   Case forward = dense_case();

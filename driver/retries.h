@@ -1,4 +1,4 @@
-// Whether a case that did not pass is run once more (--retries, --retry-on).
+// Decides whether a case that did not pass is run once more (--retries, --retry-on).
 #pragma once
 
 #include <set>

@@ -22,7 +22,7 @@
 
 namespace cp_pool {
 
-// What the ranks of one case are started with, where it differs from RunConfig (docs/configuration.md).
+// The launch settings of one case's ranks that differ from RunConfig (docs/configuration.md).
 struct OwnRanks {
   std::vector<std::string> worker_command = {};  // empty: RunConfig::worker_command
   std::vector<std::string> fork_server = {};     // that belongs to this worker_command, as in RunConfig
@@ -60,7 +60,7 @@ struct NamedCase {
   std::optional<OwnRanks> ranks = std::nullopt;
 };
 
-// How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.
+// How much a rank may grow since its pool's first case before the pool is retired; 0 = no limit.
 struct HygieneLimits {
   std::int64_t rss_kib = std::int64_t{4} << 20U;
   std::int64_t fds = 256;
@@ -143,13 +143,13 @@ std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout,
 // less.
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
 
-// What besides failures makes the run unsuccessful.
+// The conditions besides failures that make the run unsuccessful.
 inline Demands demands_of(const RunConfig& config) {
   return {.no_skip = config.no_skip, .some_judged = config.expect_judged, .flaky_fails = config.flaky_fails};
 }
 
 struct RunResult {
-  RunFinished finished;        // also the last event
+  RunFinished finished;        // the last event of the run
   bool input_was_cut = false;  // a stream of cases was not read to its end because the run was stopped
   std::string input_error;     // why the stream could not be read to its end, as a sentence; mostly empty
 };

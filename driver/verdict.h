@@ -16,11 +16,11 @@
 namespace cp_pool {
 
 enum class VerdictKind {
-  real,         // it fails alone on a fresh pool
+  real,         // the case fails alone on a fresh pool
   state_leak,   // it fails after one other case (the culprit) on the same pool
   warm_only,    // it fails after several cases of its pool, but after none of them alone
   flaky,        // it fails in some replays and passes in others
-  infra,        // the machine failed
+  infra,        // the machine failed, and not what ran on it
   unknown,      // the replays contradict each other
   not_triaged,  // the budget was spent before it could be decided
 };

@@ -60,7 +60,7 @@ class Stage {
 struct Answer {
   std::int64_t seq = 0;
   std::optional<protocol::ResultEvent> result;
-  std::optional<std::string> refusal;  // the message of a protocol_error that came instead
+  std::optional<std::string> refusal;  // message of a protocol_error that came instead of a result
   bool started = false;                // the worker said `started` before the result
   std::string trouble;                 // why there is no answer, or which message was wrong; empty if all is well
   double ms = 0;                       // time until the answer came

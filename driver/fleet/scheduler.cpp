@@ -159,7 +159,7 @@ void Scheduler::set_state(Pool& pool, State state, Seconds now) {
   pool.since = now;
 }
 
-// An idle pool gives its slots back at once.
+// Retires the pool. An idle pool gives its slots back at once.
 void Scheduler::retire(int number, std::vector<Decision>& out, Seconds now) {
   Pool& pool = pools_.at(number);
   if (pool.state == State::idle) slots_.give_back(pool.slots);

@@ -210,8 +210,8 @@ class Scheduler {
   std::set<int> held_;  // held clients
   int last_pool_ = 0;
   bool closed_ = false;
-  bool proven_ = false;          // some pool has become ready
-  bool without_spares_ = false;  // until a case is added
+  bool proven_ = false;          // a pool has become ready at least once
+  bool without_spares_ = false;  // no spares are started until a case is added
   Mean case_time_;               // over the cases of all keys
   Mean start_time_;
 };

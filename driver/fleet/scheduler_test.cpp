@@ -44,7 +44,7 @@ TEST(Scheduler, StartsTheFirstPoolOfEachKeyThatFitsTheLargestFirst) {
   EXPECT_THAT(starts[1].slots, ElementsAre(4, 5, 6));
 }
 
-// In a service keys come with clients and go with them.
+// In a service, keys are added and removed with clients.
 TEST(Scheduler, GivesTheNumberOfAKeyThatIsGoneToAnother) {
   Scheduler scheduler({.slots = 4});
   EXPECT_EQ(scheduler.add_key(1), 0);
@@ -149,7 +149,7 @@ TEST(Scheduler, KeepsWhatBecomesFreeForTheKeyThatWaitsForIt) {
   scheduler.pool_ready(1, Seconds{1});
   scheduler.decide(Seconds{1});
   scheduler.case_ended(1, Seconds{2});
-  scheduler.pool_ends(1);  // the case has cost it its ranks, which are not gone yet
+  scheduler.pool_ends(1);  // a rank died in the case; the pool is not gone yet
   scheduler.case_added(scheduler.add_key(2), {1, 0});
   EXPECT_THAT(scheduler.decide(Seconds{3}), IsEmpty());
   scheduler.case_added(one, {2, 0});
@@ -167,7 +167,7 @@ TEST(Scheduler, GivesWhatARetiredPoolLeavesOverToTheKeyThatWaitsForNoMore) {
   for (const int pool : {1, 2}) scheduler.pool_ready(pool, Seconds{1});
   scheduler.decide(Seconds{1});
   scheduler.case_ended(2, Seconds{2});
-  scheduler.pool_ends(2);  // the case has cost it its ranks, which are not gone yet
+  scheduler.pool_ends(2);  // a rank died in the case; the pool is not gone yet
   scheduler.case_added(keys[1], {2, 0});
   scheduler.case_added(keys[2], {3, 0});
   EXPECT_THAT(scheduler.decide(Seconds{2}), IsEmpty()) << "three slots are kept for the larger key";

@@ -90,7 +90,7 @@ TEST_F(TurnsOfTwo, NoKeyWaitsForItsOwnClient) {
 
 TEST_F(TurnsOfTwo, AClientThatSharesThePoolOfAnotherWaitsForItWithItsOtherKey) {
   scheduler_.case_added(0, {100, 0, 2});
-  scheduler_.case_added(1, {101, 0, 1});  // behind the case of client 2, and its own 99
+  scheduler_.case_added(1, {101, 0, 1});  // waits behind the case of client 2 and 99 cases of its own
   decide(20);
   EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25}));
 }
@@ -160,7 +160,8 @@ TEST(Turns, ThePoolsYieldThatHoldLeastBeyondWhatIsNeeded) {
   EXPECT_THAT(pools_that_yield(4), ElementsAre(1, 2, 3));
 }
 
-// Four slots, two pools of two that run the cases of client 1; keys 1 and 2, of clients 2 and 3, need two slots each.
+// Four slots, on which two pools of two slots each run the cases of client 1. Keys 1 and 2, of clients 2 and 3, need
+// two slots each.
 class TurnsOfFour : public testing::Test {
  protected:
   void SetUp() override {

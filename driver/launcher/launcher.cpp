@@ -109,7 +109,7 @@ const std::array kPlaceholders{
 
 struct Filled {
   std::string text;
-  std::string wrong;  // empty: nothing
+  std::string wrong;  // why the word is wrong; empty if it is not
 };
 
 // Replaces every {NAME} in the word; {{ and }} stand for a brace.

@@ -33,11 +33,11 @@ struct HostShare {
   bool operator==(const HostShare&) const = default;
 };
 
-// One start of a pool.
+// The parameters of one start of a pool.
 struct Launch {
   int world_size = 1;
   std::vector<HostShare> hosts = {};  // empty: the launcher chooses the hosts
-  std::string rendezvous = {};        // HOST:PORT
+  std::string rendezvous = {};        // HOST:PORT of rank 0
   std::vector<std::string> worker = {};
   std::vector<std::string> variables = {};  // names of environment variables that ranks on other hosts must get
   std::string name = {};                    // name of this start, for launchers that can name their job

@@ -54,7 +54,7 @@ class LifelineServer {
 
   // The known state of a rank.
   struct Rank {
-    std::optional<lifeline::Hello> hello;  // without the token
+    std::optional<lifeline::Hello> hello;  // what it has said first, without the token; none: it has not connected
     bool connected = false;
     bool closed = false;  // its connection has ended, and it cannot connect again
     bool silent = false;

@@ -53,14 +53,14 @@ class ForkServer {
   // Kills the server and tells why. Orders without an answer end without a rank.
   void give_up(const std::string& reason);
 
-  // What a rank is started with, like SpawnRequest.
+  // The parameters of a rank's start, like those of SpawnRequest.
   struct Order {
     std::vector<std::string> argv;
     std::vector<std::pair<std::string, std::string>> env;
     UniqueFd in;  // none: /dev/null
     UniqueFd out;
     UniqueFd err;
-    UniqueFd master;  // CP_POOL_MASTER_FD names it in the rank
+    UniqueFd master;  // named by CP_POOL_MASTER_FD in the rank; none: not passed on
   };
   // done: is called with the pid of the rank, a child in a process group of its own; or with nullopt if the server
   // cannot be used any more.

@@ -19,7 +19,7 @@ namespace cp_pool {
 
 class Lane {
  public:
-  // What the lane calls. None of the functions may destroy the lane.
+  // Functions that the lane calls. None of them may destroy the lane.
   struct Functions {
     std::function<void()> ready;  // the pool can take a case
     std::function<void(const StartFailure& failure)> cannot_start;

@@ -116,7 +116,7 @@ void ExitWatcher::start() {
 }
 
 void ExitWatcher::close() {
-  asio::error_code ignored;  // nothing was written
+  asio::error_code ignored;  // closing a pidfd loses nothing
   pidfd_.close(ignored);
 }
 

@@ -32,7 +32,7 @@ struct PoolPlace {
   std::vector<HostShare> hosts;  // empty: this host, or hosts that the launcher chooses
 };
 
-// What the ranks of a pool are started with.
+// How the ranks of a pool are started.
 struct RankStart {
   const RunConfig* config = nullptr;  // worker, environment, device and start deadline; not owned, outlives the pool
   ForkServer* fork_server = nullptr;  // forks the ranks; nullptr: each rank is started on its own
@@ -64,7 +64,7 @@ struct Attempt {
   std::optional<Diagnosis> diagnosis;
   bool counted = false;                  // RunContext::count_failure() was called for it
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
-  std::optional<Retirement> retirement;  // set: the pool must not be used again
+  std::optional<Retirement> retirement;  // why the pool must not be used again; none: it can be
 };
 
 class Pool {

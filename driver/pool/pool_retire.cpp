@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kKillLimit{5};
 constexpr milliseconds kBetweenPasses{5};
 constexpr int kMaxBlockingPasses = 20;
-constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
+constexpr int kCleanPasses = 2;  // passes that must find no process, because a process may fork while /proc is read
 
 // Whether the worker is asked to shut down, because the reason is not its fault.
 bool is_graceful(RetireReason reason) {
@@ -47,7 +47,7 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
   std::vector<Leftover> leftovers;
   std::vector<RankExit> exits_by_rank;
   if (group_) {
-    processes_.find();  // while parents still live: a child with another environment is known through them
+    processes_.find();  // while parents still live, because a child with another environment is found only through them
     if (idle_ && is_graceful(retirement.reason)) co_await ask_to_shut_down();
     const bool no_grace = kill_at_once(retirement.reason) || retirement.at_once;
     if (!no_grace || !group_->dies_with_its_processes()) co_await terminate();

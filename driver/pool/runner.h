@@ -39,7 +39,7 @@ class Runner : public CaseRunner, private PoolOwner {
   [[nodiscard]] bool failed() const override { return error_ != nullptr; }
 
  private:
-  // What the ranks of pools are started with.
+  // How the ranks of pools are started.
   struct Launch {
     RunConfig config;
     std::optional<ForkServer> fork_server;

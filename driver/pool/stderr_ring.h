@@ -22,7 +22,7 @@ class StderrRing {
   explicit StderrRing(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
 
   void feed(std::string_view bytes);
-  void close();  // end of file: nothing will follow
+  void close();  // at end of file
   [[nodiscard]] bool closed() const { return closed_; }
 
   // Starts a case: later lines belong to it.

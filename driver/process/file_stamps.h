@@ -25,7 +25,7 @@ class FileStamps {
     dev_t device = 0;
     ino_t inode = 0;  // 0: there is no file
     std::int64_t size = 0;
-    std::int64_t mtime_ns = 0;  // since 1970
+    std::int64_t mtime_ns = 0;  // nanoseconds since 1970
 
     bool operator==(const Stamp&) const = default;
   };

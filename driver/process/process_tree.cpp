@@ -107,7 +107,7 @@ std::vector<ProcessInfo> list_descendants(pid_t root) {
     for (auto it = first; it != last; ++it) out.push_back(it->second);
   };
   add_children(root);
-  // By index: the list grows while it is walked.
+  // Loops by index, because the list grows meanwhile.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < out.size(); ++i) add_children(out[i].pid);
   return out;

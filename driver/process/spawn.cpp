@@ -135,7 +135,7 @@ void reap(pid_t pid) {
   }
 }
 
-// Blocks until the child has exec'ed (the pipe closes) or given up. Throws SpawnError.
+// Blocks until the child's exec has succeeded (the pipe closes) or the child has failed. Throws SpawnError.
 void await_exec(int error_fd, pid_t pid, const std::string& program) {
   ChildError report;
   ssize_t n = 0;

@@ -19,9 +19,9 @@ struct SpawnRequest {
   // Variables that are added to its environment or replace others.
   std::vector<std::pair<std::string, std::string>> env;
   std::vector<std::string> without = {};       // names of variables that are removed from its environment
-  int stdin_fd = -1;                           // becomes 0; -1: /dev/null. Not closed here
-  int stdout_fd = -1;                          // becomes 1; -1: /dev/null
-  int stderr_fd = -1;                          // becomes 2; -1: /dev/null
+  int stdin_fd = -1;                           // becomes descriptor 0 of the process; -1: /dev/null. Not closed here
+  int stdout_fd = -1;                          // becomes descriptor 1; -1: /dev/null
+  int stderr_fd = -1;                          // becomes descriptor 2; -1: /dev/null
   int inherited_fd = -1;                       // stays open under its own number (> 2); -1: none
   const Surroundings* surroundings = nullptr;  // working directory and environment; nullptr: those of this process
 };

@@ -15,7 +15,7 @@ std::optional<std::int64_t> number_in(const char* file) {
   std::ifstream in(file);
   std::int64_t value = 0;
   if (in >> value) return value;
-  return std::nullopt;  // "max", or there is no such file
+  return std::nullopt;  // the file has "max", or does not exist
 }
 
 bool machine_is_short() {

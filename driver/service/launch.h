@@ -1,5 +1,5 @@
-// What a service knows of its pools beyond the fleet: what their ranks are started with (Launch), and which runs are
-// told of them (PoolHome).
+// The service's knowledge of its pools beyond the fleet: how their ranks are started (Launch), and which runs get their
+// events (PoolHome).
 #pragma once
 
 #include <chrono>

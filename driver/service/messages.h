@@ -114,10 +114,10 @@ struct Submit {
   int repetition = 1;                 // which of the `repetitions` runs of this case it is, from 1
   int repetitions = 1;
   std::optional<double> timeout_ms;           // deadline of the case; none: that of the run
-  std::optional<int> retries = std::nullopt;  // likewise
+  std::optional<int> retries = std::nullopt;  // retries of the case; none: those of the run
   // As in CaseFinished; a case that is to be skipped is not sent to a worker.
   std::optional<Expected> expected = std::nullopt;
-  // What the ranks of the case are started with, where it differs from open.
+  // Launch settings of the case's ranks that differ from open.
   std::optional<OwnRanks> ranks = std::nullopt;
 
   static constexpr const char* kName = "submit";

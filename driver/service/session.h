@@ -18,7 +18,7 @@
 
 namespace cp_pool::service {
 
-// What a session needs from the service.
+// The functions of the service that a session needs.
 class SessionOwner {
  public:
   SessionOwner() = default;

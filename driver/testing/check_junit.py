@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check_junit.py FILE: checks a JUnit report against the common schema, with a parser that is independent of the writer,
-and prints the contents of the report as one JSON object. For a wrong report it exits with 1 and writes one line to
-stderr.
+"""check_junit.py FILE: checks a JUnit report against the common schema, with a parser that is independent of the
+writer, and prints the contents of the report as one JSON object. For a wrong report it exits with 1 and writes one line
+to stderr.
 
 The schema is junit-10.xsd of the Jenkins xUnit plugin, which defines elements, attributes and the form of times.
 CI systems have further rules, which are checked for every report:

@@ -1,7 +1,7 @@
 // Decides in which order the failures of a run are triaged, within the budget.
 //
-// Of each kind of failure (failure_kind.h), the one that is cheapest to run again comes first. These failures come in
-// the order of their cost, followed by all others in the order of theirs.
+// The cheapest failure to run again of each kind (failure_kind.h) comes first. These failures come in the order of
+// their cost, followed by all others in the order of theirs.
 #pragma once
 
 #include <chrono>

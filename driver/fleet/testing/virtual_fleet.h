@@ -20,7 +20,7 @@ struct VirtualCase {
   Seconds comes{0};  // when the case is added; 0: as VirtualFleet::known_at_first says
 };
 
-// What a case does to its pool.
+// The effect of a case on its pool.
 enum class Fate {
   ends,
   loses_its_pool,     // the case ends with an outcome, and its pool is lost

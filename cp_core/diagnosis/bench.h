@@ -1,4 +1,4 @@
-// Tries hypotheses on one observation.
+// Tests hypotheses against one observation.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@
 
 namespace cp_pool::diagnosis {
 
-// In which form a hypothesis is tried.
+// The variant of a hypothesis that is tried.
 struct Attempt {
   enum class Passes { both, forward, backward };
-  // Who is wrong: all ranks, the queries of some, what some get.
+  // Where the mistake is made: on all ranks, for the queries of some ranks, or in the results of some ranks.
   enum class Who { all, queries_of_ranks, results_of_ranks };
 
   Passes passes = Passes::both;
@@ -36,22 +36,22 @@ class Bench {
 
   [[nodiscard]] const World& world() const { return world_; }
   [[nodiscard]] const Fits& fits() const { return fits_; }
-  // Names of the results that are wrong, and the ranks that have a wrong one.
+  // The names of the wrong results; the ranks that have a wrong result; the ranks that have a wrong out, lse or dq.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
   [[nodiscard]] const std::vector<int>& failing_ranks() const { return failing_ranks_; }
   [[nodiscard]] const std::vector<int>& query_ranks() const { return query_ranks_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
   [[nodiscard]] bool failing_of(at::Tensor WholeResults::* member) const;
-  // Whether gradients are those of the out and lse that were given, right or wrong.
+  // Whether the gradients follow from the out and lse that the ranks returned, be these right or wrong.
   [[nodiscard]] bool gradients_follow() const;
-  // What a rank's own queries give to its own keys: of dq, dk and dv.
+  // dq, dk and dv as summed only over pairs whose query and key belong to the same rank.
   [[nodiscard]] WholeResults own_shares() const;
 
-  // The right model with what a hypothesis changes in it.
+  // Applies the hypothesis to the correct model.
   static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
-  // The forms in which a hypothesis may explain what is wrong here.
+  // The variants of a hypothesis that are worth trying, given which results fail.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;
-  // Whether it brings every result of every rank within its bounds.
+  // Whether the hypothesis predicts every result of every rank within its bounds.
   [[nodiscard]] bool explains(const Hypothesis& hypothesis, const Attempt& attempt) const;
 
  private:
@@ -76,7 +76,7 @@ class Bench {
   WholeResults magnitudes_;
   std::vector<std::string> failing_;
   std::vector<int> failing_ranks_;
-  std::vector<int> query_ranks_;  // those that have a wrong out, lse or dq
+  std::vector<int> query_ranks_;  // ranks that have a wrong out, lse or dq
   bool forward_fails_ = false;
   std::optional<World> sample_;
   at::Tensor sample_rows_;

@@ -1,4 +1,4 @@
-// What wrong results have in common, where no known mistake explains them.
+// Summarises what the wrong results have in common if no known mistake explains them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace cp_pool::diagnosis {
 
-// The smallest set of tensors, ranks, rows and heads that holds all that is wrong, as the end of a sentence: "dk and dv
+// Names the smallest set of tensors, ranks, rows and heads that contains every wrong value, as a sentence: "dk and dv
 // are wrong, on rank 1 only, in heads 0, 2 (every second)".
 std::string common_ground(const Bench& bench);
 
-// The same of each wrong tensor, as sentences.
+// The same for each wrong tensor by itself, one sentence per tensor.
 std::vector<std::string> grounds_by_tensor(const Bench& bench);
 
 }  // namespace cp_pool::diagnosis

@@ -1,4 +1,5 @@
-// Why a case failed. Looks at inputs, results and repeated runs of what is under test alone, never inside it.
+// Finds out why a case failed, from inputs, results and repeated runs alone. It never looks inside the implementation
+// under test.
 #pragma once
 
 #include <chrono>
@@ -13,13 +14,13 @@
 namespace cp_pool::diagnosis {
 
 struct Settings {
-  // When no further question is begun. Ranks agree on it by rank 0's clock.
+  // No further step of the implementation is begun after this time. Rank 0's clock decides for all ranks.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  std::function<void(std::string_view)> on_phase;  // called when a question is begun
+  std::function<void(std::string_view)> on_phase;  // called with a description before each question
 };
 
-// Collective over groups.cp: all ranks call it with what each keeps of the same case, and rank 0 gets the answer; what
-// other ranks get is empty. Throws CommError, or whatever the implementation throws.
+// Collective over groups.cp: every rank passes its own view of the same judged case. Only rank 0 gets the answer; other
+// ranks get an empty one. Throws CommError, and whatever the implementation throws.
 Diagnosis diagnose(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
                    const Settings& settings);
 

@@ -1,4 +1,4 @@
-// Where the tensors of each rank were wrong, over its rows and its heads.
+// Shows in which rows and heads the tensors of each rank were wrong.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace cp_pool::diagnosis {
 
-// One of each tensor of each rank that has a wrong row, rank by rank.
+// Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
 std::vector<ErrorStrip> error_strips(const Bench& bench);
 
 }  // namespace cp_pool::diagnosis

@@ -1,4 +1,4 @@
-// From observations to an answer: which mistakes explain all of them.
+// Derives the diagnosis from the observations: which mistakes explain all of them.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@
 
 namespace cp_pool::diagnosis {
 
-// What was seen of the failing case. Steps that could not be taken are missing.
+// The observations of the failing case. Steps that could not be run are missing.
 struct Observed {
   Observation the_case;
   std::vector<std::string> failed_checks;
-  // The case again, in fp32 where what is under test takes it; then with another seed; then twice as the first time.
+  // The case run again, in fp32 if the implementation supports it and fails in it.
   std::optional<Observation> again = {};
-  bool right_in_fp32 = false;  // in fp32 nothing was wrong: the others have the dtype of the case
-  std::optional<Observation> other_seed = {};
-  std::vector<ResultsByRank> repeated = {};
-  std::optional<Observation> probe = {};  // the mask probe
-  bool shrunk = false;                    // all of it is of a smaller case than the one that failed
+  bool right_in_fp32 = false;  // fp32 gave correct results, so `again` and all that follows have the dtype of the case
+  std::optional<Observation> other_seed = {};  // `again` with another seed
+  std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
+  std::optional<Observation> probe = {};       // the mask probe
+  bool shrunk = false;                         // the observations are of a smaller case than the one that failed
 };
 
 // seen may be null.

@@ -1,4 +1,4 @@
-// Holds what a model predicts against what the ranks gave.
+// Compares what a model predicts with what the ranks returned.
 #pragma once
 
 #include <string_view>
@@ -11,20 +11,20 @@
 
 namespace cp_pool::diagnosis {
 
-// What the ranks gave of one kind of result, and what is right.
+// One kind of result as the ranks returned it, and the correct values.
 struct Given {
   std::string_view name;
   at::Tensor WholeResults::* member = nullptr;
-  at::Tensor value = {};        // fp64 [rows, heads, dim], the rows of all ranks behind each other
-  at::Tensor right = {};        // the same by the definition
+  at::Tensor value = {};        // fp64 [rows, heads, dim], the rows of all ranks concatenated
+  at::Tensor right = {};        // the correct values in the same shape
   at::Tensor baseline = {};     // fp64 [rows, heads]: error of the baseline
-  at::Tensor floor = {};        // fp64 [rows, heads]: c u A
+  at::Tensor floor = {};        // fp64 [rows, heads]: c u A (docs/numerics.md)
   at::Tensor judged = {};       // bool [rows]
   at::Tensor rank = {};         // int64 [rows]
   double unit = 0;              // c u
-  double typical_baseline = 0;  // in units of the floor
+  double typical_baseline = 0;  // 90th percentile of baseline / floor
 
-  // Some of its rows alone.
+  // Returns only these rows.
   [[nodiscard]] Given of_rows(const at::Tensor& rows) const;
 };
 
@@ -32,15 +32,16 @@ class Fits {
  public:
   explicit Fits(const World& world);
 
-  // Those that the case has and that were given by every rank.
+  // The results that the case has and that every rank returned.
   [[nodiscard]] const std::vector<Given>& given() const { return given_; }
 
-  // Error / bound of every row and head, [rows, heads]; 0 in rows that are not judged. predicted: in the shape of
-  // Given::value; magnitude: likewise, in units of c u. A row that the prediction leaves right keeps its bound.
+  // Returns error / bound for every row and head, [rows, heads]; 0 in rows that are not judged. predicted and magnitude
+  // have the shape of Given::value; magnitude is in units of c u. A row that the prediction does not change keeps the
+  // bound of the correct result.
   [[nodiscard]] at::Tensor errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const;
-  // The same of what is right.
+  // The same, with the correct values as the prediction.
   [[nodiscard]] at::Tensor errors(const Given& given) const { return errors(given, given.right, {}); }
-  // Whether the prediction is near enough to look closer, by values alone.
+  // A cheap test, by values alone, of whether the prediction is near enough to be worth computing magnitudes for.
   [[nodiscard]] bool plausible(const Given& given, const at::Tensor& predicted) const;
 
  private:

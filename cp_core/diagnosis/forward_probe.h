@@ -1,5 +1,5 @@
-// Which keys each query saw, read off outputs: with q = 0 all visible keys weigh the same, and with one-hot V, a block
-// of keys a step, each element of a query's output is the weight of one key.
+// Reads from outputs which keys each query saw. With q = 0, all visible keys have the same weight. V is one-hot for one
+// block of keys per step, so that each element of a query's output is the weight of one key.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,39 @@
 
 namespace cp_pool::diagnosis {
 
-// What a class of heads saw.
+// What the heads of one class saw; they all saw the same.
 struct Sight {
   std::vector<std::int64_t> heads;
   at::Tensor weights;            // fp32 [q, kv]: elements of out
   at::Tensor times;              // fp64 [q, kv]: as SeenKeys::times
-  std::vector<RowReading> rows;  // of each query
+  std::vector<RowReading> rows;  // one per query
 };
 
 struct ForwardReading {
-  std::string why_not;        // nothing can be read, as a sentence; empty if it can
-  Sight sight;                // of the heads that saw wrong keys, the class of most; if none did, that of head 0
-  bool wrong = false;         // it differs from what is expected. Rank 0's word, as the next
-  bool heads_differ = false;  // other heads saw other keys
+  std::string why_not;        // why nothing could be read, as a sentence; empty if something could
+  Sight sight;                // the largest class of heads that saw wrong keys; if none did, the class of head 0
+  bool wrong = false;         // `sight` differs from what is expected, as rank 0 sees it
+  bool heads_differ = false;  // not all heads saw the same keys, as rank 0 sees it
   bool has_lse = false;
-  std::int64_t keys_asked = 0;             // the first so many; the others were left for want of time
-  std::vector<std::int64_t> unread_heads;  // for want of memory
+  std::int64_t keys_asked = 0;             // how many keys, from the first on, there was time to ask for
+  std::vector<std::int64_t> unread_heads;  // heads that were left out for want of memory
 };
 
-// Asks for the weights of all keys, block by block. Collective; each rank reads for itself what all have.
+// Asks for the weights of all keys, block by block. Collective; every rank reads the same gathered results by itself.
 ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected);
 
-// Whether all heads of another asked case give the keys of the block from `first` on the weights of `sight`. nullopt:
-// there is no time, or no result. Collective; rank 0's word.
+// Whether all heads of another asked case give the block of keys from `first` on the same weights as `sight`. nullopt:
+// there was no time, or no result. Collective; every rank gets rank 0's answer.
 std::optional<bool> sees_the_same(Prober& prober, const AskedCase& other, const Sight& sight, std::int64_t first);
 
-// Of how many valid queries out or lse is NaN where padding holds NaN, and is finite where it does not. Collective.
+// Counts the valid queries whose out is NaN if padding holds NaN, and is not NaN if padding holds numbers. Collective;
+// every rank gets rank 0's count. 0 if there was no time, or no result.
 std::int64_t queries_spoilt_by_padding(Prober& prober, const AskedCase& asked);
 
-// fp64 [q, kv], 0 and 1: which keys each query should see. Padding sees nothing and is not seen.
+// Which keys each query should see: fp64 [q, kv] of 0 and 1. Padding sees nothing and is not seen.
 at::Tensor expected_sight(const AskedCase& asked, const SequenceLengths& lengths, const ProbeGrid& grid);
 
-// Where times differ from what is expected. NaN differs from nothing.
+// bool [q, kv]: where times differ from what is expected. NaN counts as no difference.
 at::Tensor wrong_pairs(const at::Tensor& times, const at::Tensor& expected);
 
 }  // namespace cp_pool::diagnosis

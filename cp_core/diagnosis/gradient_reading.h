@@ -1,4 +1,4 @@
-// Which queries reached the gradients of each key, and which keys those of each query: the answers.
+// Interprets the answers to gradient_probe.h: which pairs each gradient lacks, counts too often or gets wrong.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,14 @@ struct GradientReading {
   std::vector<std::string> notes;  // sentences
 };
 
-// What a gradient is held against.
+// The pairs that a gradient is compared with.
 struct GradientMeasure {
-  const at::Tensor& seen;   // fp64 [q, kv]: how often each query saw each key. Rows with NaN are not judged
-  bool is_observed = true;  // that is what the forward saw; else what it should have seen
+  const at::Tensor& seen;   // fp64 [q, kv]: how often each query saw each key; rows with NaN are not judged
+  bool is_observed = true;  // `seen` was observed of the forward; else it is what the definition says
 };
 
-// second: the same gradient with the second choice of g; null if it was not asked. Without it nothing is said of pairs
-// that dq or dk lack, since their ds may be 0 for another reason.
+// second: the same gradient with the second choice of g; null if it was not asked for. Without it, no pair is reported
+// as missing from dq or dk, since its ds may be 0 for another reason.
 GradientReading read_gradient(const Prober& prober, const GradientValues& gradient, const GradientValues* second,
                               const GradientMeasure& measure);
 

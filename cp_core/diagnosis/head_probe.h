@@ -1,5 +1,5 @@
-// Which key-value head each query head read, and which query heads reached dv of each key-value head: V and dout hold
-// codes of heads, the same in all rows.
+// Finds out which key-value head each query head read, and which query heads contribute to dv of each key-value head. V
+// and dout hold codes of heads, the same in all rows.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 namespace cp_pool::diagnosis {
 
 struct HeadMapping {
-  bool asked = false;              // else there was no time, or results were missing
-  bool wrong = false;              // a head read another one, or several; or dv has other heads than those that read it
+  bool asked = false;  // false: there was no time, or results were missing
+  bool wrong =
+      false;  // a query head read a wrong head or several, or dv comes from other heads than those that read it
   std::vector<std::string> notes;  // sentences
 };
 
-// Collective; the same on every rank. backward: dv is asked, too.
+// Collective; the same on every rank. backward: asks for dv too.
 HeadMapping ask_heads(Prober& prober, const AskedCase& asked, bool backward);
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,5 @@
-// Known mistakes of context-parallel attention, each a small change of the fp64 definition or of its results, held
-// against what the ranks gave.
+// Tests known mistakes of context-parallel attention against what the ranks returned. Each mistake is a small change of
+// the fp64 definition or of its results.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@
 
 namespace cp_pool::diagnosis {
 
-// What the hypotheses say of a case: certainty, id, cause, explains, others and evidence of a Diagnosis. seen: what was
-// observed of the mask, for the sentence; may be none. Collective over groups.cp, since a hypothesis that fits is tried
-// on another seed; rank 0 gets the answer.
+// Fills certainty, id, cause, explains, others and evidence of a Diagnosis. seen: what was observed of the mask, to
+// name it in sentences; may be null. Collective over groups.cp, since a hypothesis that fits is tried on another seed.
+// Only rank 0 gets the answer.
 Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const SeenKeys* seen,
                   const CpGroups& groups, const Settings& settings);
 

@@ -1,4 +1,4 @@
-// A known mistake, as a small change of the definition or of its results.
+// A hypothesis is a known mistake, written as a small change of the definition of attention or of its results.
 #pragma once
 
 #include <algorithm>
@@ -15,38 +15,39 @@ namespace cp_pool::diagnosis {
 class Bench;
 
 struct Hypothesis {
-  std::string id;    // of docs/diagnosis.md
-  std::string says;  // what is wrong, as a sentence without its ranks and its full stop
+  std::string id;    // as docs/diagnosis.md lists it
+  std::string says;  // what is wrong, as a sentence that names no ranks and has no full stop
 
-  // One of these four. The first is tried in both passes, in the forward alone and in the backward alone.
+  // Exactly one of the next four functions is set.
+  // `pass` is tried in both passes, in the forward alone and in the backward alone.
   std::function<void(const World&, Pass&)> pass = {};
   std::function<void(Model&)> model = {};
-  // Also changes magnitudes, and so must be made of linear steps.
+  // Is applied to magnitudes too, and so must be linear.
   std::function<void(const World&, WholeResults&)> results = {};
 
-  // Whether it is what the results show, by itself: which rows are wrong, and what they hold.
+  // Decides without a simulation whether the results show the mistake: by which rows are wrong, and what they hold.
   std::function<bool(const Bench&)> shows = {};
 
-  // The first thing that `model` changes.
+  // The first stage of the computation that `model` changes.
   enum class Level { forward, backward, sums };
   Level level = Level::forward;
 
-  bool of_mask = false;  // only which keys a query sees
+  bool of_mask = false;  // changes only which keys a query sees
 
-  std::string backward_id = {};  // what it is in the backward alone, if that is another mistake
+  std::string backward_id = {};  // the id if it is made in the backward alone; empty: `id`
   std::string backward_says = {};
 };
 
 using Hypotheses = std::vector<Hypothesis>;
 
-// Which results fail, by name: mistakes of single gradients are tried on these alone.
+// The names of the results that fail. A mistake in a single gradient is tried only if that gradient is among them.
 struct Symptoms {
   std::vector<std::string> failing;
 
   [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing, name) != failing.end(); }
 };
 
-// The library, by subject. Those that a case cannot have are left out.
+// The library of hypotheses, by subject. Hypotheses that cannot apply to a case are left out.
 Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms);

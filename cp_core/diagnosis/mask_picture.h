@@ -1,4 +1,4 @@
-// The mask as it was seen, in few characters (cases/diagnosis.h).
+// Draws the mask as it was observed, with one character per cell (cases/diagnosis.h).
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace cp_pool::diagnosis {
 
-// At most so many cells each way.
+// The most cells in each direction.
 inline constexpr std::int64_t kMostCells = 64;
 
-// times, expected: fp64 [q, kv], as in SeenKeys. rows: of each query.
+// times, expected: fp64 [q, kv], as in SeenKeys. rows: one per query.
 MaskPicture draw_mask(const ProbeGrid& grid, const at::Tensor& times, const at::Tensor& expected,
                       const std::vector<RowReading>& rows);
 

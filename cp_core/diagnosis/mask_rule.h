@@ -1,4 +1,4 @@
-// The mask of a case, and the ways in which it is got wrong.
+// The mask of a case, with parameters for the ways in which implementations get it wrong.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace cp_pool::diagnosis {
 
-// Where rows stand in the sequences, as the mask takes it: int64, one a row.
+// The sequence and position of every row as the mask sees them: int64, one per row.
 struct Places {
   at::Tensor q_sequence;
   at::Tensor q_position;
@@ -22,33 +22,34 @@ struct Places {
 };
 
 struct MaskRule {
-  // That of the definition.
+  // The mask of the definition.
   explicit MaskRule(const World& world);
 
   enum class Diagonal { bottom_right, top_left, reversed };
 
   bool causal = false;
-  std::int64_t causal_edge = 0;  // a causal query sees the keys up to so many after its diagonal
-  // Whether the sides of the window count, and where they are; a side of the case that is -1 does not.
+  std::int64_t causal_edge = 0;  // a causal query sees keys up to this many positions after its diagonal
+  // Whether each side of the window is applied, and its width in keys. A side that is -1 in the case is not applied.
   std::array<bool, 2> limited{false, false};
   std::array<std::int64_t, 2> window{0, 0};
   std::int64_t chunk = 0;
-  // By so much a chunk begins later for queries, for its first key and for the key behind its last.
+  // By how many positions a chunk begins late for queries, begins late for keys, and ends late for keys.
   std::int64_t chunk_query_shift = 0;
   std::int64_t chunk_first_shift = 0;
   std::int64_t chunk_end_shift = 0;
   Diagonal diagonal = Diagonal::bottom_right;
-  std::int64_t shift = 0;         // the diagonal lies so many keys further right
-  bool chunk_of_diagonal = true;  // a query's chunk goes by its diagonal, not by its position
-  bool borders = true;
+  std::int64_t shift = 0;         // by how many keys the diagonal is moved to the right
+  bool chunk_of_diagonal = true;  // a query's chunk is that of its diagonal; else that of its position
+  bool borders = true;            // queries see keys of their own sequence only
   bool padding_keys = false;
   bool padding_queries = false;
-  // Where rows are taken to be; by the window, and by causal, if they go by other places. Lengths of the sequences.
+  // Where the mask takes rows to be; `window_places` and `causal_places` override this for the window and for causal.
   Places places;
   std::optional<Places> window_places;
   std::optional<Places> causal_places;
-  // Which rows are no padding, bool, if that does not go by places and lengths.
+  // bool, for q and kv rows: which rows are not padding, if places and lengths do not decide it.
   std::optional<std::pair<at::Tensor, at::Tensor>> valid_rows;
+  // Lengths of the sequences.
   std::vector<std::int64_t> valid_q;
   std::vector<std::int64_t> valid_kv;
   std::vector<std::int64_t> padded_q;
@@ -58,7 +59,7 @@ struct MaskRule {
   [[nodiscard]] at::Tensor times() const;
 
  private:
-  // i' of the queries and j of the keys: [q rows, 1] and [1, kv rows].
+  // Returns i' of the queries and j of the keys (docs/definitions.md): [q rows, 1] and [1, kv rows].
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> diagonal_of(const Places& of) const;
   [[nodiscard]] at::Tensor valid_pairs() const;
 };

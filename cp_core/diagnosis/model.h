@@ -1,7 +1,7 @@
-// A simulated implementation of context-parallel attention: the definition, until a hypothesis changes it.
+// A simulated implementation of context-parallel attention. It follows the definition until a hypothesis changes it.
 //
-// Pairs are [q rows, kv rows], rows as in World. "Place" is where a rank takes a row of keys to be: what it holds there
-// may be another row.
+// Tensors of pairs are [q rows, kv rows], with the rows of World. A "place" is where a rank expects a certain kv row;
+// after a mistake, the rank may hold another row there.
 #pragma once
 
 #include <cstdint>
@@ -16,107 +16,111 @@
 
 namespace cp_pool::diagnosis {
 
-// How a pass (the forward or the backward) comes from inputs to scores.
+// How a pass (the forward or the backward) computes scores from its inputs.
 struct Pass {
-  // fp64, pairs: how often a query meets what is held at a place.
+  // fp64, pairs: how often the query attends to the key at the place; 0 or 1 by the definition.
   at::Tensor times;
-  // int64 [ranks, kv rows]: which row a rank holds at a place; -1 = zeros. Undefined: every row is at its place.
+  // int64 [ranks, kv rows]: which row the rank really holds at the place; -1 = zeros. Undefined: every row is at its
+  // place.
   at::Tensor held;
-  // bool [ranks, kv rows]: places at which K stands for V and V for K. Undefined: nowhere.
+  // bool [ranks, kv rows]: the places at which K and V are exchanged. Undefined: nowhere.
   at::Tensor exchanged;
   double scale = 0;
   double bias_factor = 1;
-  at::Tensor bias_index;  // int64, pairs: the element of the bias, as World::bias_index
-  // Of each head that is computed: which heads of the inputs it has.
+  at::Tensor bias_index;  // int64, pairs: the element of the bias that the pair reads, as World::bias_index
+  // For each computed head: which head of each input it reads.
   std::vector<std::int64_t> q_head;
   std::vector<std::int64_t> kv_head;
   std::vector<std::int64_t> dout_head;
   std::vector<std::int64_t> bias_head;
   std::vector<std::int64_t> sink_head;
-  // Other inputs than the world's, in the same shape. Undefined: the world's.
+  // Inputs that replace those of the world, in the same shapes. Undefined: those of the world.
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
   at::Tensor dout;
-  // bool, one a row: they hold NaN. Undefined: as the world's.
+  // bool, one per row: whether the inputs hold NaN there. Undefined: as in the world.
   at::Tensor q_poisoned;
   at::Tensor kv_poisoned;
 };
 
-// What a row had before a part joined, and the part: lse [heads, q rows]; kNothing where no key was seen.
+// One step of a merge, which joins a part to the result so far. Tensors are [heads, q rows]; an lse is kNothing where
+// no key was seen.
 struct Merge {
-  at::Tensor keep;  // what was merged before is multiplied by it
-  at::Tensor add;   // the part's out is multiplied by it
-  at::Tensor lse;   // afterwards
+  at::Tensor keep;  // factor of the out that was merged so far
+  at::Tensor add;   // factor of the part's out
+  at::Tensor lse;   // of the merged result
 };
 inline constexpr double kNothing = -1e30;
 using MergeRule = std::function<Merge(const at::Tensor& lse, const at::Tensor& part_lse, bool first)>;
-// By the definition.
+// The correct merge.
 Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool first);
 
 struct Backward;
 
 struct Model {
-  // The definition.
+  // Starts as the definition. Keeps a pointer to the world.
   explicit Model(const World& of);
 
   const World* world;
   Pass forward;
   Pass backward;
 
-  // In which part a pair is, int64, from 0 in the order in which parts are merged. Undefined: there is one part.
+  // int64, pairs: the number of the part that the pair belongs to, from 0 in the order in which parts are merged.
+  // Undefined: there is one part.
   at::Tensor part;
   std::int64_t parts = 1;
   MergeRule merge = merge_rightly;
-  bool merges_rightly = true;  // `merge` is as it should be
+  bool merges_rightly = true;  // `merge` is correct
   bool counts_parts = false;   // out is divided by the number of parts in which the row sees a key
-  // The returned lse is that of this part; -1: of all but the last.
+  // If set, the returned lse is that of this part alone; -1: of all parts but the last.
   std::optional<std::int64_t> returned_part_lse;
 
-  // The softmax and the merge take exponentials of fp32 scores and lse themselves, not of distances to the largest.
+  // The softmax takes exponentials of the fp32 scores without subtracting the row's largest score first.
   bool softmax_in_fp32 = false;
 
-  double sink_times = 1;  // how often the sink joins
-  at::Tensor sink;        // [heads], instead of the world's
+  double sink_times = 1;  // how often the sink is counted
+  at::Tensor sink;        // [heads], replaces the sink of the world
   bool sink_needs_a_key = false;
   bool sink_in_padding = false;
-  // Changes what is returned of the forward: out [q rows, heads, dim], lse [q rows, heads, 1].
+  // Changes the results of the forward as they are returned: out [q rows, heads, dim], lse [q rows, heads, 1].
   std::function<void(const World&, verify::Results&)> returned;
-  // Changes gradients, and their magnitudes: by steps that are linear.
+  // Changes the gradients as they are returned. Is applied to their magnitudes too, and so must be linear.
   std::function<void(const World&, verify::Results&)> returned_gradients;
-  // The backward takes out and lse as they were returned, and weighs every pair by them: what most backwards do.
-  // Otherwise it is the derivative of the forward.
+  // The backward recomputes the probability of every pair from the out and lse that were returned, as most real
+  // backwards do. Otherwise the backward is the derivative of the forward.
   bool from_returned = false;
-  // Sums gradients otherwise than sum_gradients() does (gradient_sums.h), whose arguments it has.
+  // Replaces sum_gradients() (gradient_sums.h) and has its parameters.
   std::function<void(const Model&, const Backward&, bool absolute, verify::Results&)> sums;
   bool lse_of_part = false;
   bool delta_of_part = false;
   bool delta_missing = false;
   bool exponentials_divided = false;  // p = exp(score) / exp(lse), in fp32
-  // Takes delta as rows of dout and out have it, head by head: of each computed head which one. Empty: its own.
+  // For each computed head: the head of dout and out from which its delta is taken. Empty: its own.
   std::vector<std::int64_t> delta_head;
-  std::vector<std::int64_t> lse_head;  // of each computed head whose lse it takes. Empty: its own
+  std::vector<std::int64_t> lse_head;  // for each computed head: the head whose lse it takes. Empty: its own
 
-  // Which head gets the gradients of a computed head.
+  // For each computed head: the head to which its gradients are added.
   std::vector<std::int64_t> dq_head;
   std::vector<std::int64_t> dkv_head;
-  // int64 [ranks, kv rows]: which row gets the gradients of a rank's place; -1 = none. Undefined: that row.
+  // int64 [ranks, kv rows]: the row to which the gradients of a rank's place are added; -1 = none. Undefined: the row
+  // of the place.
   at::Tensor landing;
-  // fp64, pairs: how often a pair counts in each gradient. Undefined: once.
+  // fp64, pairs: how often the pair counts in each gradient. Undefined: once.
   at::Tensor weight_dq;
   at::Tensor weight_dk;
   at::Tensor weight_dv;
   at::Tensor weight_dbias;
-  // fp64 [ranks, ranks]: how often a rank counts the share of another's queries. Of dbias where it is whole on each
-  // rank.
+  // fp64 [ranks, ranks]: how often the first rank counts the share of the second rank's queries. shares_dbias is used
+  // only in thd, where every rank returns the whole dbias.
   at::Tensor shares_dbias;
   at::Tensor shares_dsink;
-  at::Tensor shares_max_logit;  // counts where it is not 0
-  at::Tensor dbias_heads;       // fp64 [ranks, heads]: how often a rank counts a head in a gradient that heads share
-  bool dbias_lands_at_own_head = false;   // not at the head whose bias was read
-  bool dbias_of_all_ranks = false;        // where each rank has bias rows of its own, other ranks' queries had them
-  at::Tensor max_logit_times;             // pairs that count in max_logit; undefined: those of the forward
-  std::optional<double> max_logit_least;  // no smaller value is returned
+  at::Tensor shares_max_logit;  // a share counts where this is not 0
+  at::Tensor dbias_heads;  // fp64 [ranks, heads]: how often the rank counts the head in a dbias that all heads share
+  bool dbias_lands_at_own_head = false;   // else it lands at the head whose bias was read
+  bool dbias_of_all_ranks = false;        // where each rank returns its own bias rows: they count all ranks' queries
+  at::Tensor max_logit_times;             // pairs that count in max_logit where not 0; undefined: those of the forward
+  std::optional<double> max_logit_least;  // a smaller max_logit is returned as this value
 };
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,5 @@
-// One run of what is under test whose results all ranks know: the failing case as it was judged, or the same again with
-// another seed or dtype.
+// One run of the implementation under test whose results all ranks know: the failing case as it was judged, or a
+// repetition of it with another seed or dtype.
 #pragma once
 
 #include <chrono>
@@ -32,24 +32,25 @@ struct Observation {
   bool is_probe = false;  // the mask probe of a case: its inputs make the mask readable (verify/mask_probe.h)
 };
 
-// Asks what is under test again. All methods are collective over groups.cp and give the same on every rank.
+// Runs the implementation under test again. All methods are collective over groups.cp and return the same on every
+// rank.
 class Questions {
  public:
   Questions(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups, const Settings& settings)
       : implementation_(implementation), judged_(judged), groups_(groups), settings_(settings) {}
 
-  // The judged results.
+  // Returns the results that were judged. Runs nothing.
   Observation the_case();
-  // Takes a step of the case as `change` makes it. Its lengths stay, whatever its seed. nullopt: it would be skipped.
+  // Runs a step of the changed case with these lengths, whatever its seed. nullopt: the implementation skips that case.
   std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths);
-  // Takes a step of the mask probe of such a case.
+  // Runs a step of the mask probe of the changed case.
   std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
-  // Names of the checks that failed on any rank, those of the mask probe and of the repetition included.
+  // Returns the names of the checks that failed on any rank, including those of the mask probe and of the repetition.
   std::vector<std::string> failed_checks();
 
-  // Whether rank 0's clock leaves so much time before the deadline.
+  // Whether at least this much time is left before the deadline by rank 0's clock.
   bool has_time(std::chrono::milliseconds needed);
-  // Rank 0's answer, on every rank.
+  // Returns rank 0's argument on every rank.
   bool agreed(bool of_rank_0);
 
  private:

@@ -1,4 +1,4 @@
-// The inputs of a pass of a model, by computed head, and products with what a rank holds at the places of keys.
+// The inputs of a pass of a model, by computed head, and their products with the keys that ranks hold at places.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,21 +9,21 @@ namespace cp_pool::diagnosis {
 
 class Operands {
  public:
-  // absolute: of absolute values, for magnitudes.
+  // absolute: takes the absolute values of the inputs, for magnitudes.
   Operands(const World& world, const Pass& pass, bool absolute);
 
-  // [heads, q rows, dim] of the computed heads.
+  // [computed heads, q rows, dim].
   [[nodiscard]] at::Tensor q() const;
   [[nodiscard]] at::Tensor dout() const;
-  // q . k and dout . v of all pairs, [heads, q rows, kv rows], keys at their places.
+  // q . k and dout . v of all pairs: [heads, q rows, kv rows], where the last axis is the place of the key.
   [[nodiscard]] at::Tensor raw_scores() const;
   [[nodiscard]] at::Tensor raw_dp() const;
-  // [heads, q rows, kv rows] times k or v at their places: [heads, q rows, dim].
+  // Multiplies [heads, q rows, kv rows] by the k or v held at the places. Returns [heads, q rows, dim].
   [[nodiscard]] at::Tensor times_k(const at::Tensor& of_places) const;
   [[nodiscard]] at::Tensor times_v(const at::Tensor& of_places) const;
-  // bool, pairs: a value that is NaN is read if the pair meets. Undefined: none is.
+  // bool, pairs: whether the pair reads NaN if the query attends to the key. Undefined: no pair does.
   [[nodiscard]] at::Tensor poisoned_pairs() const;
-  // bool, pairs: K stands for V and V for K at the place. Undefined: nowhere.
+  // bool, pairs: whether K and V are exchanged at the place. Undefined: nowhere.
   [[nodiscard]] at::Tensor exchanged_pairs() const;
 
  private:

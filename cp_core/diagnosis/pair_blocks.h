@@ -1,4 +1,4 @@
-// Pairs of queries and keys that have something in common, gathered into rectangles.
+// Gathers pairs of queries and keys that have the same label into rectangles.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace cp_pool::diagnosis {
 
-// A label for each pair, row by row; 0: none.
+// A label for each pair, row by row; 0 means no label.
 struct PairLabels {
   std::int64_t q = 0;
   std::int64_t kv = 0;
   std::vector<std::int32_t> labels;
-  // A rectangle does not go on from the row or column before into one that is a border.
+  // True for rows and columns that begin a section: a rectangle cannot extend into them from the row or column before.
   std::vector<bool> q_border;
   std::vector<bool> kv_border;
 
@@ -20,7 +20,7 @@ struct PairLabels {
   std::int32_t& at(std::int64_t i, std::int64_t j) { return labels[static_cast<std::size_t>(i * kv + j)]; }
 };
 
-// Both ends included.
+// A rectangle of pairs; both ends are included.
 struct PairBlock {
   std::int64_t q_first = 0;
   std::int64_t q_last = -1;
@@ -32,8 +32,8 @@ struct PairBlock {
   bool operator==(const PairBlock&) const = default;
 };
 
-// The largest rectangle of one label, then the largest of what is left, and so on, at most `most`. Of equally large
-// ones the one that ends first, downwards and then to the right.
+// Returns the largest rectangle of one label, then the largest one of the remaining pairs, and so on; at most `most`.
+// Among equally large ones, the one that ends first comes first: by its last row, then by its last column.
 std::vector<PairBlock> largest_blocks(PairLabels labels, std::size_t most);
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,5 @@
-// What was observed of each pair of a query and a key, by head. Heads are asked the same and mostly answer the same, so
-// those that do share one matrix.
+// One observed value for each pair of a query and a key, by head. All heads are asked the same question and mostly give
+// the same answer, so heads with equal answers form a class and share one matrix.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@ class PairValues {
  public:
   struct HeadClass {
     std::vector<std::int64_t> heads;  // ascending
-    at::Tensor values;                // fp32 [q, kv]; NaN where nothing was asked yet, or NaN was observed
+    at::Tensor values;                // fp32 [q, kv]; NaN where nothing was asked yet, and where NaN was observed
   };
 
-  // Values of heads count as equal within `tolerance`, relative. No more than most_values numbers are kept: heads that
-  // differ when there is no room are unread.
+  // Values of heads are equal if they differ by no more than `tolerance`, relatively. At most most_values numbers are
+  // kept; a head that differs when there is no room for another matrix becomes unread.
   PairValues(std::int64_t heads, std::int64_t q, std::int64_t kv, double tolerance, std::int64_t most_values);
 
-  // values: [rows, heads, any]. Heads whose values differ go separate ways from here on.
+  // Splits classes: heads whose values differ are in different classes from now on. values: [rows, heads, any].
   void tell_apart(const at::Tensor& values);
-  // values: [q, heads, count]: of all queries and the keys from `first` on.
+  // Sets the values of all queries and `count` keys from `first` on. values: [q, heads, count].
   void set_keys(std::int64_t first, const at::Tensor& values);
-  // values: [kv, heads, count]: of all keys and the queries from `first` on.
+  // Sets the values of all keys and `count` queries from `first` on. values: [kv, heads, count].
   void set_queries(std::int64_t first, const at::Tensor& values);
 
-  // The first holds head 0.
+  // The first class contains head 0.
   [[nodiscard]] const std::vector<HeadClass>& classes() const { return classes_; }
   [[nodiscard]] const std::vector<std::int64_t>& unread() const { return unread_; }
 

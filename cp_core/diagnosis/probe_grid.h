@@ -1,5 +1,5 @@
-// The rows of a case as a probe counts them: those of all ranks, padding included, sequence by sequence. Keys of other
-// sequences and padding keys are columns like any other, so that they show where they are seen.
+// Numbers the rows of a case for a probe: the rows of all ranks, padding included, sequence by sequence. Keys of other
+// sequences and padding keys are ordinary columns, so that a query that wrongly sees them shows.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ namespace cp_pool::diagnosis {
 
 struct GridRow {
   std::int64_t sequence = 0;
-  // In the sequence. Padding rows that have no position of their own stand behind the others.
+  // Position in the sequence. Padding rows without a position of their own come after all others.
   std::int64_t position = 0;
   bool padding = false;
-  int rank = 0;  // that holds it
-  std::int64_t chunk =
-      -1;  // the dual chunk, of the sequence or of the pack as the convention cuts; -1: it cuts otherwise
+  int rank = 0;  // the rank that holds the row
+  // The number of the dual chunk, in the sequence or in the pack as the sharding convention cuts; -1: the sharding has
+  // no dual chunks.
+  std::int64_t chunk = -1;
 
   bool operator==(const GridRow&) const = default;
 };
@@ -28,12 +29,12 @@ struct GridRow {
 struct GridAxis {
   std::vector<GridRow> rows;
   std::vector<std::int64_t> lengths;  // how many rows each sequence has
-  bool places_padding = true;         // the positions of padding rows are those of the padded sequence
-  verify::RowsByRank by_rank;         // what each rank holds, in packed order; `canonical` is the index in `rows`
+  bool places_padding = true;         // padding rows have their positions of the padded sequence
+  verify::RowsByRank by_rank;         // the rows of each rank in packed order; `canonical` is the index in `rows`
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
   [[nodiscard]] const GridRow& row(std::int64_t index) const { return rows[static_cast<std::size_t>(index)]; }
-  // How many sequences have rows.
+  // The number of sequences that have rows.
   [[nodiscard]] std::int64_t sequences() const;
 };
 
@@ -42,7 +43,7 @@ struct ProbeGrid {
   GridAxis kv;
 };
 
-// There must be no sharding_fault.
+// The sharding must have no sharding_fault.
 ProbeGrid make_grid(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding, int ranks);
 
 }  // namespace cp_pool::diagnosis

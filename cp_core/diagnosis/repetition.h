@@ -1,4 +1,4 @@
-// What the same step gives when it is taken again, and what is left over from a step before.
+// Finds out whether the same step gives the same results again, and whether results are left over from an earlier step.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct Repetition {
   std::string says;  // "the same step gave other results in 1 of 3 runs"
 };
 
-// Of the runs of one case with one seed that were seen.
+// Compares all observed runs that have the same case and seed.
 Repetition repetition_of(const Observed& observed);
 
-// Why the results of `other_seed` that are wrong are those of the step before, as a sentence; empty if they are not.
-// again: the step before it.
+// Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
+// to them; else an empty string. again: the step before.
 std::string stale_results(const Observed& observed, const Bench& again, const Bench& other_seed);
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,5 @@
-// Which keys each query really saw, and which queries reached the gradients of each key: read off the results of steps
-// whose inputs make the answer readable (one-hot V in blocks, q = 0).
+// Finds out which keys each query really saw, and which queries contribute to the gradients of each key. It runs steps
+// whose inputs make this readable from the results (one-hot V in blocks, q = 0).
 #pragma once
 
 #include <cstdint>
@@ -20,28 +20,29 @@ namespace cp_pool::diagnosis {
 struct SeenKeys {
   // Why nothing could be observed, as a sentence; empty if something could.
   std::string why_not;
-  // fp64 [rows of q, rows of kv], sequence by sequence, valid rows and then padding: how often the query saw the key.
-  // NaN where that could not be observed, and in padding queries of which the implementation promises nothing. Not
-  // whole: a weight, where 1 is that of a key seen once.
+  // fp64 [rows of q, rows of kv], sequence by sequence, in each the valid rows and then padding: how often the query
+  // saw the key. NaN where that could not be observed, and in padding queries if the implementation promises nothing
+  // about them. A number that is not whole is a weight, relative to that of a key seen once.
   at::Tensor times;
-  at::Tensor expected;        // the same of the definition: 0 and 1
-  bool whole_numbers = true;  // every weight that was observed is one, and out holds nothing but values of keys
-  bool wrong = false;         // times differs from expected
-  bool heads_differ = false;  // not all heads saw what `times` has, or one read another key-value head than it should
-  bool gradients_wrong = false;  // dq, dk or dv have other pairs than those that met, or in another measure
-  // How many rows each sequence has in times: the padded lengths, unless the implementation declares other padding.
+  at::Tensor expected;           // what `times` should be by the definition: 0 and 1
+  bool whole_numbers = true;     // all observed times are whole numbers, and out holds nothing but values of keys
+  bool wrong = false;            // times differs from expected
+  bool heads_differ = false;     // some heads saw other keys than `times` says, or read a wrong key-value head
+  bool gradients_wrong = false;  // dq, dk or dv count other pairs than the forward saw, or count them wrongly
+  // The number of rows of each sequence in `times`: the padded lengths, unless the implementation declares other
+  // padding.
   std::vector<std::int64_t> q_lengths;
   std::vector<std::int64_t> kv_lengths;
-  // On rank 0 alone:
+  // The rest is filled on rank 0 only:
   WrongPairs pairs;                    // where times differs from expected
-  std::optional<MaskPicture> picture;  // if it does somewhere
-  std::vector<std::string> notes;      // what could not be observed, what else was seen (heads that differ, dq, dk, dv)
+  std::optional<MaskPicture> picture;  // set if times differ from expected somewhere
+  std::vector<std::string> notes;  // sentences: what could not be observed, what else was seen of heads and gradients
 };
 
-// Collective over groups.cp; but for what rank 0 alone has, the same on every rank. The failing case is asked again:
-// with q = 0, without a bias, with a vanilla softmax; with as few heads as the implementation declares for its mask
-// probe, and with its own heads if nothing is wrong with few. Begins no step that would pass settings.deadline. Of a
-// case with more than 4096 rows of keys nothing is asked.
+// Collective over groups.cp; the same on every rank except for the members that only rank 0 fills. Runs the failing
+// case again with q = 0, no bias and a vanilla softmax: first with as few heads as the implementation declares for its
+// mask probe, then, if nothing is wrong with few, with its own heads. Begins no step that would pass settings.deadline.
+// A case with more than 4096 rows of keys is not run.
 SeenKeys find_seen_keys(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
                         const Settings& settings);
 

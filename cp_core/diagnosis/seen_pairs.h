@@ -1,4 +1,4 @@
-// The pairs that were seen to meet, as a hypothesis: whether they alone explain all numbers.
+// Makes a hypothesis of the observed mask: that the keys which queries saw explain all wrong results.
 #pragma once
 
 #include "cp_core/diagnosis/hypothesis.h"
@@ -6,7 +6,7 @@
 
 namespace cp_pool::diagnosis {
 
-// Empty where nothing wrong was seen, or what was seen is no mask.
+// Empty if nothing wrong was seen, or if what was seen is no mask.
 Hypotheses seen_pairs_hypotheses(const SeenKeys& seen);
 
 }  // namespace cp_pool::diagnosis

@@ -1,4 +1,4 @@
-// A case with the features of another, small enough to be simulated densely many times.
+// Shrinks a case, keeping its features, until it is small enough to be simulated densely many times.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ struct SizedCase {
   SequenceLengths lengths;
 };
 
-// Whether the case can be simulated as it is.
+// Whether the case is small enough as it is.
 bool is_small(const Case& c, const SequenceLengths& lengths);
 
-// With shorter sequences, windows and chunks that are shorter by as much, and fewer heads in as many blocks. nullopt:
-// no such case is valid.
+// Returns the case with shorter sequences, windows and chunks shortened by the same factor, and fewer heads in as many
+// blocks. nullopt: no such case is valid.
 std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& lengths);
 
 }  // namespace cp_pool::diagnosis

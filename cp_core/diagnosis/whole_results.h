@@ -1,4 +1,4 @@
-// The results of all ranks put together: rank 0 has each rank's rows side by side, as the rank gave them.
+// Gathers the results of all ranks, each rank's rows as the rank returned them.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace cp_pool::diagnosis {
 
-// By rank. Tensors in the shape of verify::Results, but for rows: those of out, lse and dq are the rank's rows of q in
-// packed order, those of dk and dv its rows of kv, padding included (verify::RankRows). fp64 on the CPU. dbias as
-// verify::bias_by_row gives the rank's. A result that a rank did not give, or gave misshapen, is undefined on all.
+// By rank; fp64 on the CPU, [rows, heads, dim]. The rows of out, lse and dq are the rank's q rows in packed order,
+// those of dk and dv its kv rows, padding included (verify::RankRows). dbias is as verify::bias_by_row arranges the
+// rank's. A result that some rank did not return, or returned in a wrong shape, is undefined for all ranks.
 using ResultsByRank = std::vector<verify::Results>;
 
-// Collective over cp. Returns the same on every rank.
+// Collective over cp; the same on every rank.
 ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const verify::Results& results,
                              Communicator& cp);
 

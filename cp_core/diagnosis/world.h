@@ -1,5 +1,5 @@
-// The problem of all ranks in one place, dense and in fp64: the rows of every rank behind each other, with what their
-// shards hold, padding included.
+// The problem of all ranks in one place, dense and in fp64: the rows of all ranks are concatenated, with the values
+// that the ranks' shards hold, padding included.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,52 @@ namespace cp_pool::diagnosis {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The rows of q, or of k and v: rank after rank, each in packed order.
+// The rows of q, or of k and v: rank after rank, each rank's rows in packed order.
 struct Side {
   Side() = default;
   Side(const verify::RowsByRank& by_rank, bool poisoned_padding);
 
   [[nodiscard]] std::int64_t count() const { return rank.numel(); }
-  // The rows of these indices alone.
+  // Returns only the rows with these indices. `first` stays empty.
   [[nodiscard]] Side selected(const at::Tensor& rows) const;
 
-  // int64, one a row.
+  // int64, one element per row.
   at::Tensor rank;
   at::Tensor sequence;
-  at::Tensor position;   // in the sequence; -1 = padding that no sequence has
-  at::Tensor canonical;  // verify::LocalRow; -1 = padding
-  at::Tensor row;        // its number here
-  at::Tensor place;      // among the rows that its rank has of the sequence
-  at::Tensor half;       // whether that is in the first or the second half of these
+  at::Tensor position;   // in the sequence; -1 = padding that has no position
+  at::Tensor canonical;  // index in canonical tensors (verify::LocalRow); -1 = padding
+  at::Tensor row;        // index in this Side
+  at::Tensor place;      // index among the rows that its rank has of the sequence
+  at::Tensor half;       // 0 or 1: whether `place` is in the first or the second half of those rows
   at::Tensor place_in_half;
-  at::Tensor valid;                 // bool: no padding
-  at::Tensor poisoned;              // bool: inputs hold NaN there
-  std::vector<std::int64_t> first;  // of each rank its first row, and the number of all rows; none of selected rows
+  at::Tensor valid;                 // bool: is not padding
+  at::Tensor poisoned;              // bool: the inputs hold NaN there
+  std::vector<std::int64_t> first;  // the first row of each rank, then the number of rows; empty after selected()
 };
 
 struct World {
   // Keeps a reference to the observation.
   explicit World(const Observation& of);
 
-  // The same with these queries alone, for what depends on one query at a time.
+  // Returns the world with only these queries, for computations in which queries do not depend on each other. It has
+  // no dout.
   [[nodiscard]] World with_queries(const at::Tensor& rows) const;
 
   [[nodiscard]] const Case& c() const { return observation->c; }
   [[nodiscard]] const SequenceLengths& lengths() const { return observation->lengths; }
   [[nodiscard]] std::int64_t group() const { return c().heads / c().kv_heads; }
-  // q . k and dout . v of all pairs, [heads, q rows, kv rows], with the heads of the definition. Computed when first
-  // asked for.
+  // q . k and dout . v of all pairs, [heads, q rows, kv rows], with the heads of the definition. Computed on the first
+  // call.
   const at::Tensor& raw_scores() const;
   const at::Tensor& raw_dp() const;
-  // Of each pair the element of `bias` that it has: int64 [q rows, kv rows], over batch, rows and columns.
+  // The element of `bias` that each pair reads: int64 [q rows, kv rows], an index into the flattened batch, rows and
+  // columns.
   [[nodiscard]] at::Tensor bias_index() const { return bias_index_at(q_rows.position, kv_rows.position); }
-  // The same if rows stand at these positions.
+  // The same, if the rows were at these positions.
   [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
     return bias_index_at(q_rows.sequence, q_positions, kv_positions);
   }
-  // The same in these sequences.
+  // The same, if the queries also belonged to these sequences.
   [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
                                          const at::Tensor& kv_positions) const;
 
@@ -68,7 +70,7 @@ struct World {
   int ranks = 0;
   Side q_rows;
   Side kv_rows;
-  // fp64, 0 where they hold NaN.
+  // fp64; NaN in padding is replaced by 0.
   at::Tensor q;     // [q rows, heads, head_dim_qk]
   at::Tensor k;     // [kv rows, kv_heads, head_dim_qk]
   at::Tensor v;     // [kv rows, kv_heads, head_dim_v]
@@ -83,7 +85,7 @@ struct World {
   mutable at::Tensor raw_dp_;
 };
 
-// [rows, kv_heads, dim] as [heads, rows, dim]: query head h has kv head kv_of[h].
+// Turns [rows, kv_heads, dim] into [heads, rows, dim], where query head h gets kv head kv_of[h].
 at::Tensor by_query_head(const at::Tensor& keys, const std::vector<std::int64_t>& kv_of);
 // The kv head of each query head: docs/definitions.md.
 std::vector<std::int64_t> defined_kv_heads(const Case& c);

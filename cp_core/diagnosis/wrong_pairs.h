@@ -1,4 +1,4 @@
-// Where queries saw other keys than they should: counts, the largest rectangles, sentences.
+// Describes where queries saw other keys than they should, in counts, rectangles and sentences.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace cp_pool::diagnosis {
 
-// What a query saw of the keys, and what it should have.
+// The keys that queries saw, and those that they should have seen.
 struct SightPairs {
   const ProbeGrid& grid;
   const JudgedCase& judged;
@@ -21,14 +21,14 @@ struct SightPairs {
   const at::Tensor& expected;  // fp64 [q, kv]
   const std::vector<RowReading>& rows;
   bool has_lse = false;
-  std::string prefix;  // of each sentence: "heads 2, 3: ", or empty
+  std::string prefix;  // put before each sentence: "heads 2, 3: ", or empty
 };
 
 WrongPairs find_wrong_pairs(const SightPairs& pairs);
 
-// What missing and excess pairs have in common.
+// Says what missing and excess pairs have in common.
 std::vector<std::string> notes_on_pairs(const SightPairs& pairs);
-// Weights that are no whole numbers or make no mean, and what lse says otherwise than out.
+// Reports weights that are no whole numbers or do not sum to 1, and where lse contradicts out.
 std::vector<std::string> notes_on_weights(const SightPairs& pairs);
 
 }  // namespace cp_pool::diagnosis

@@ -1,4 +1,4 @@
-// Cases judged and diagnosed on ranks that are threads of this process.
+// Judges and diagnoses cases on ranks that are threads of this process.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@
 namespace cp_pool::diagnosis::test {
 
 struct Diagnosed {
-  bool failed = false;  // the case, on some rank
-  std::string reason;   // of the first rank that failed
-  Diagnosis diagnosis;  // of a case that failed
+  bool failed = false;  // the case failed on some rank
+  std::string reason;   // why it failed on the first such rank
+  Diagnosis diagnosis;  // empty unless the case failed
 };
 
-// Each rank has an implementation of its own.
+// Runs `make` once on each rank.
 Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make);
 
-// Of our own implementation.
+// The same for our own implementation.
 Diagnosed diagnosed(const Case& c);
 
-// What a diagnosis says, on one line and with its evidence below it.
+// Returns the diagnosis on one line, with its evidence below it.
 std::string text_of(const Diagnosis& diagnosis);
 
 }  // namespace cp_pool::diagnosis::test

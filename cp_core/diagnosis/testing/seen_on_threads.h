@@ -1,4 +1,4 @@
-// find_seen_keys on ranks that are threads of this process.
+// Runs find_seen_keys on ranks that are threads of this process.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@ namespace cp_pool::diagnosis::test {
 
 using MakeImplementation = std::function<std::unique_ptr<Implementation>()>;
 
-// One answer a rank. Each rank has an implementation of its own.
+// Returns one answer per rank. Runs `make` once on each rank.
 std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& make, const Settings& settings = {});
 
-// Of our own implementation, rank 0's answer.
+// Returns rank 0's answer for our own implementation.
 SeenKeys seen_by_own(const Case& c);
 
-// All that an answer says, a line each: pairs, then notes.
+// Returns all sentences of an answer, one per line: pairs, then notes.
 std::string text_of(const SeenKeys& seen);
 
 }  // namespace cp_pool::diagnosis::test

@@ -1,5 +1,5 @@
-// What is under test, as a hypothesis has it: an implementation that gives what the simulation of a known mistake
-// predicts, rounded to the case's dtype. Every rank computes the whole problem from the case's seed.
+// An implementation that makes the mistake of a hypothesis: it returns what the simulation predicts, rounded to the
+// case's dtype. Every rank computes the whole problem from the case's seed.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace cp_pool::diagnosis::test {
 
 class SimulatedAttention final : public Implementation {
  public:
-  // hypothesis: the mistake's place in all_hypotheses() of a case whose `failing` results fail; -1: no mistake.
+  // hypothesis: the index of the mistake in all_hypotheses() for a case whose `failing` results fail; -1: no mistake.
   SimulatedAttention(std::vector<std::string> failing, int hypothesis, Attempt attempt)
       : failing_(std::move(failing)), hypothesis_(hypothesis), attempt_(attempt) {}
 

@@ -1,4 +1,4 @@
-// Tensors whose memory is read in another order than it has: two axes exchanged, or strides taken for contiguous ones.
+// Mistakes in which a tensor's memory is read in the wrong order: two axes exchanged, or strides ignored.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -26,16 +26,18 @@ namespace {
 
 using verify::Results;
 
-// [rows, heads, dim] in another order, in the same shape; undefined if its sizes do not allow it. Linear.
+// Returns the elements of [rows, heads, dim] in another order but in the same shape; undefined if the sizes do not
+// allow it. Linear.
 using Reorder = std::function<at::Tensor(const at::Tensor&)>;
 
 struct Misreading {
   std::string says;
   Reorder read;
-  bool needs_elements = false;  // exchanges them, which an lse has not
+  bool needs_elements = false;  // reorders elements of a head, which an lse does not have
 };
 
-// The memory of [rows, heads, dim] with the first two axes exchanged, heads in blocks that stay together; or back.
+// Exchanges the axes of rows and heads in the memory of [rows, heads, dim], in which heads form `blocks` blocks that
+// stay together (0: each head is one). back: undoes the exchange.
 Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
   return [=](const at::Tensor& x) -> at::Tensor {
     const std::int64_t count = blocks == 0 ? x.size(1) : blocks;
@@ -70,7 +72,7 @@ class Axes {
   explicit Axes(const World& world) : world_(world), c_(world.c()) {}
 
   Hypotheses all(const Symptoms& symptoms) {
-    // Which rows would hold NaN then is not known.
+    // With NaN in padding, it is not known which rows would hold NaN after an exchange.
     if (world_.q_rows.poisoned.any().item<bool>() || world_.kv_rows.poisoned.any().item<bool>()) {
       if (c_.strided) strides();
       return std::move(all_);
@@ -114,7 +116,7 @@ class Axes {
     return of_ranks(std::move(all), count);
   }
 
-  // The first ones are of each rank's rows, the others of the rows of all ranks as they follow in the sequences.
+  // The first `count` misreadings apply to each rank's rows, the others to the rows of all ranks in sequence order.
   [[nodiscard]] std::vector<Misreading> of_ranks(std::vector<Misreading> all, std::size_t count) const {
     for (std::size_t i = 0; i < all.size(); ++i) all[i].read = i < count ? by_rank(all[i].read) : by_block(all[i].read);
     return all;
@@ -133,7 +135,7 @@ class Axes {
     };
   }
 
-  // Each rank has a block of the heads.
+  // Reorders the rows of all ranks, separately for the block of heads of each rank.
   [[nodiscard]] Reorder by_block(const Reorder& read) const {
     const at::Tensor of_q = order_in_sequences(world_.q_rows);
     const at::Tensor of_kv = order_in_sequences(world_.kv_rows);
@@ -150,7 +152,7 @@ class Axes {
     };
   }
 
-  // The order that a misreading gives, as places in the flattened tensor; undefined where it changes nothing.
+  // Returns the order that a misreading causes, as indices into the flattened tensor; undefined if it changes nothing.
   static at::Tensor order_of(const Misreading& misreading, const at::Tensor& like) {
     const at::Tensor places = at::arange(like.numel(), at::kLong).view(like.sizes());
     const at::Tensor order = misreading.read(places);
@@ -162,8 +164,8 @@ class Axes {
     return x.contiguous().flatten().index_select(0, order).view(x.sizes());
   }
 
-  // K and V, or all inputs, in the forward, in the backward or in both. Gradients go where their inputs were read, or
-  // stay in the order of what was read.
+  // Misreads K and V, or all inputs, in the forward, in the backward or in both. The gradients are returned either in
+  // the order of the inputs' memory or in the order in which the inputs were misread.
   void inputs(const Misreading& misreading) {
     const at::Tensor k = order_of(misreading, world_.k);
     const at::Tensor v = order_of(misreading, world_.v);
@@ -196,7 +198,7 @@ class Axes {
       all_.push_back(
           {.id = kId, .says = fmt::format("of q, k, v and dout {}", misreading.says), .model = [=](Model& model) {
              const World& world = *model.world;
-             model.returned = [](const World&, Results&) {};  // needs whole ranks
+             model.returned = [](const World&, Results&) {};  // keeps the hypothesis from being tried on a sample
              if (world.q_rows.first.empty()) return;
              for (Pass* const pass : {&model.forward, &model.backward}) {
                pass->q = in_order(world.q, q);
@@ -222,7 +224,7 @@ class Axes {
     return false;
   }
 
-  // Results that fail are returned in another order.
+  // Returns the failing results in another order.
   void results(const Misreading& misreading, const Symptoms& symptoms) {
     if (misreading.needs_elements && symptoms.fails("lse")) return;
     std::vector<std::string> names;
@@ -241,8 +243,8 @@ class Axes {
                     }});
   }
 
-  // A strided input is the first half of the heads of a larger tensor, whose other half is what padding is. Read as
-  // contiguous, every second row is one of the other half.
+  // A strided input is the first half of the heads of a larger tensor; the other half holds the padding value. If it is
+  // read as contiguous, every second row comes from the other half.
   struct Read {
     at::Tensor rows;
     at::Tensor poisoned;
@@ -282,7 +284,7 @@ class Axes {
           {.id = "strides_ignored",
            .says = fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
            .model = [queries = queries, gradients = gradients](Model& model) {
-             model.returned = [](const World&, Results&) {};  // needs whole ranks
+             model.returned = [](const World&, Results&) {};  // keeps the hypothesis from being tried on a sample
              const World& world = *model.world;
              if (world.q_rows.first.empty()) return;
              for (Pass* const pass : {&model.forward, &model.backward}) {

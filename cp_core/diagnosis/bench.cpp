@@ -22,7 +22,7 @@ bool is_forward(at::Tensor Results::* member) {
   return std::ranges::find(kForwardResults, member) != kForwardResults.end();
 }
 
-// Of so many queries a sample is looked at first.
+// Size of the sample of queries on which hypotheses are tried first.
 constexpr std::int64_t kSampleRows = 64;
 
 at::Tensor evenly(const at::Tensor& rows, std::int64_t most) {
@@ -64,7 +64,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
   choose_sample();
 }
 
-// Rows that are wrong, and rows that are right, of all ranks.
+// Samples half of the rows from those with a wrong out or lse, and half from the others.
 void Bench::choose_sample() {
   if (world_.q_rows.count() <= 2 * kSampleRows) return;
   at::Tensor wrong = at::zeros_like(world_.q_rows.valid);
@@ -82,7 +82,7 @@ void Bench::choose_sample() {
 std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
   using Passes = Attempt::Passes;
   std::vector<Attempt> all;
-  // In 16 bits a small error of the forward may stay within its bounds.
+  // In 16 bits, a mistake in the forward may stay within its bounds and only show in gradients.
   const bool sharp = world_.c().dtype == DType::fp32;
   const bool training = world_.c().training;
   if (hypothesis.pass) {
@@ -120,7 +120,7 @@ bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const
   if (!may_explain_sample(hypothesis, attempt)) return false;
   const Model model = changed(right_, hypothesis, attempt);
   const bool changes_forward = has_other_forward(hypothesis, attempt);
-  // Parts are those of the forward, even if only the backward takes them for what they are not.
+  // The backward needs the parts of the forward, even if only the backward handles them wrongly.
   Forward forward = changes_forward || model.part.defined() ? run_forward(model) : forward_;
   const bool whole = attempt.who == Attempt::Who::all;
   if (whole && !plausible(forward.results, /*forward=*/true)) return false;
@@ -179,7 +179,7 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
 bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
   if (!sample_ || attempt.who != Attempt::Who::all || !has_other_forward(hypothesis, attempt)) return true;
   const Model model = changed(Model(*sample_), hypothesis, attempt);
-  if (model.returned || model.returned_part_lse) return true;  // which may need whole ranks
+  if (model.returned || model.returned_part_lse) return true;  // needs whole ranks, not a sample
   const Forward forward = run_forward(model);
   for (const Given& given : fits_.given()) {
     if (given.member != &Results::out && given.member != &Results::lse) continue;
@@ -188,7 +188,8 @@ bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& atte
   return true;
 }
 
-// Rows of other ranks stay right. False: not possible, since what the model changes is not of one rank.
+// Undoes the model's changes for the queries of all ranks but the wrong ones. False: the changes cannot be separated by
+// rank.
 bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
   const at::Tensor ranks = are_of(at::arange(world_.ranks, at::kLong), query_ranks_);
   for (const auto pass : {&Model::forward, &Model::backward}) {

@@ -1,4 +1,4 @@
-// Which elements of a bias a pair has, and what its gradient counts.
+// Mistakes in which elements of the bias a pair reads, and in what the gradient of the bias sums.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -20,16 +20,16 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Neighbouring positions that are computed with at once, and where they start.
+// Consecutive positions of a sequence that an implementation computes with at once.
 struct Run {
-  std::int64_t rank = 0;  // -1: of all
+  std::int64_t rank = 0;  // the rank that holds the rows; -1: several ranks
   std::int64_t sequence = 0;
-  at::Tensor rows;             // int64, by position
-  std::int64_t for_rank = -1;  // of keys: only queries of this rank meet them so; -1: all
+  at::Tensor rows;             // int64, ordered by position
+  std::int64_t for_rank = -1;  // a run of keys that applies only to queries of this rank; -1: of all ranks
 };
 
-// Of each rank, as it holds them, or its chunks alone; of all ranks, which are whole sequences; or these, as
-// runs_of_others cuts them.
+// How rows are cut into runs. rank: the stretches that each rank holds; chunk: those cut between the rank's two chunks;
+// sequence: whole sequences, over all ranks; others: whole sequences as runs_of_others cuts them.
 enum class RunsOf { rank, chunk, sequence, others };
 
 std::vector<Run> runs_of(const Side& side, RunsOf which) {
@@ -63,7 +63,7 @@ std::vector<Run> runs_of(const Side& side, RunsOf which) {
   return runs;
 }
 
-// As each rank may take keys: whole sequences, cut where its own keys begin and end.
+// Cuts whole sequences for each rank where that rank's own keys begin and end.
 std::vector<Run> runs_of_others(const Side& side, int ranks) {
   std::vector<Run> all;
   for (const Run& whole : runs_of(side, RunsOf::sequence)) {
@@ -101,7 +101,7 @@ class Biases {
   }
 
  private:
-  // index: of all queries. A world may have a sample of them.
+  // index: for all queries. The world that the hypothesis is tried on may have only a sample of them.
   void add(std::string id, std::string says, const at::Tensor& index) {
     all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [index](const World& world, Pass& pass) {
                       pass.bias_index = index.index_select(0, world.q_rows.row);
@@ -112,7 +112,8 @@ class Biases {
     return side.position.index_select(0, rows);
   }
 
-  // [q rows] or [q rows, kv rows] of positions of queries; likewise of keys.
+  // Returns bias indices of pairs. row: positions of queries, [q rows] or [q rows, kv rows]; column: positions of keys,
+  // [kv rows] or [q rows, kv rows].
   [[nodiscard]] at::Tensor index_of(const at::Tensor& row, const at::Tensor& column) const {
     const std::int64_t rows = world_.bias.size(2);
     const std::int64_t columns = world_.bias.size(3);
@@ -158,8 +159,8 @@ class Biases {
     return index_tensor(difference).index_select(0, world_.q_rows.sequence);
   }
 
-  // Of each part of a run of queries and one of keys the first query, or the first key, that meets another: rows or
-  // columns are counted from there. Runs are those of ranks, or whole sequences.
+  // Bias rows (else columns) are counted from the start of each part, which is a run of queries and a run of keys.
+  // trimmed: they are counted from the first query (or key) of the part that attends to a key (or is attended to).
   void from_zero(const char* id, const std::string& says, bool rows, bool trimmed) {
     for (const auto& [of_queries, of_keys] :
          {std::pair{RunsOf::rank, RunsOf::rank}, std::pair{RunsOf::chunk, RunsOf::chunk},
@@ -172,7 +173,7 @@ class Biases {
           of_keys == RunsOf::others ? runs_of_others(world_.kv_rows, world_.ranks) : runs_of(world_.kv_rows, of_keys);
       add(id, says, index_from_zero(q_runs, kv_runs, rows, trimmed));
       if (c_.chunk == 0) continue;
-      // Chunks of the mask cut runs further.
+      // The chunks of the mask cut the runs further.
       add(id, fmt::format("{}, in its chunk of the mask", says),
           index_from_zero(cut_at_chunks(q_runs, world_.q_rows.position.add(differences())),
                           cut_at_chunks(kv_runs, world_.kv_rows.position), rows, trimmed));
@@ -214,10 +215,10 @@ class Biases {
     return index.clamp(0, world_.bias.numel() / world_.bias.size(1) - 1);
   }
 
-  // By how many elements the bias rows of a run lie before their own if its row `start` has the first one.
+  // Returns how much the bias index of each row of a run changes if the run's row `start` reads the first bias row.
   [[nodiscard]] at::Tensor rows_back(const Run& q, std::int64_t start) const {
     const at::Tensor place = at::arange(q.rows.numel(), at::kLong).sub(start).clamp_min(0);
-    // In bshd and sbhd a rank counts bias rows in its own rows.
+    // In bshd and sbhd a rank holds only the bias rows of its own queries, and counts in these.
     at::Tensor position = place;
     if (c_.layout != Layout::thd && q.rank >= 0) {
       const std::int64_t base = world_.q_rows.first[static_cast<std::size_t>(q.rank)];
@@ -292,7 +293,7 @@ class Biases {
       map.reserve(static_cast<std::size_t>(heads));
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
-      // The gradient goes to the heads whose bias was read, or to those that computed it.
+      // The gradient goes either to the heads whose bias was read, or to the heads that computed it.
       all_.push_back({.id = id, .says = says, .pass = [map](const World&, Pass& pass) { pass.bias_head = map; }});
       all_.push_back({.id = id, .says = std::move(says), .model = [map](Model& model) {
                         model.forward.bias_head = model.backward.bias_head = map;
@@ -341,7 +342,7 @@ class Biases {
           model.weight_dbias = model.world->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
         });
       }
-      // Element by element what a later sequence gave replaces the others.
+      // In each element, the gradient from a later sequence replaces that of earlier ones.
       const at::Tensor times = Model(world_).forward.times;
       sum("in each element the last sequence that has it",
           [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
@@ -349,7 +350,7 @@ class Biases {
     if (world_.bias.size(1) == 1) shared_heads();
   }
 
-  // 1 for pairs of the last sequence among those that share their element.
+  // 1 for pairs that belong to the last sequence which uses their element of the bias, else 0.
   [[nodiscard]] at::Tensor last_sequence(const at::Tensor& times) const {
     const at::Tensor index = world_.bias_index();
     const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1).expand_as(index);

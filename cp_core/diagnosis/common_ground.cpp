@@ -62,7 +62,7 @@ std::string on_ranks(const World& world, const std::set<std::int64_t>& ranks) {
   return fmt::format(", on {} {} only", plural("rank", ranks.size()), text_of(numbers));
 }
 
-// wrong: bool [heads].
+// Names the wrong heads; empty if all heads are wrong. wrong: bool [heads].
 std::string in_heads(const at::Tensor& wrong) {
   const std::vector<std::int64_t> heads = numbers_of(wrong);
   const auto count = wrong.numel();
@@ -74,7 +74,7 @@ std::string in_heads(const at::Tensor& wrong) {
                      every_second ? " (every second)" : "");
 }
 
-// wrong: bool, one a row. What all wrong rows are, and no right row with terms need be.
+// Names properties that all wrong rows have. Correct rows may have them too. wrong: bool, one per row.
 std::string in_rows(const Side& side, const at::Tensor& wrong) {
   const auto all = [&](const at::Tensor& flags) { return !wrong.logical_and(flags.logical_not()).any().item<bool>(); };
   std::vector<std::string> parts;

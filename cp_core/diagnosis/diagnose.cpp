@@ -11,7 +11,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// What was seen of the mask may take this share of the time.
+// Observing the mask may take one part in so many of the time.
 constexpr int kShareOfSeenKeys = 3;
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Rows of padding, and valid rows that see no key: which of them are wrong, and what they hold.
+// Mistakes that show in rows of padding and in valid rows that see no key: by which of these rows are wrong, and what
+// they hold.
 #include <string>
 #include <utility>
 
@@ -16,19 +17,19 @@ namespace {
 
 using verify::Results;
 
-// Rows of one kind of result.
+// Properties of the rows of one kind of result.
 struct Rows {
   at::Tensor wrong;    // bool [rows, heads]
   at::Tensor padding;  // bool [rows, 1]
-  at::Tensor empty;    // bool [rows, 1]: valid, and see no key or are seen by no query
-  at::Tensor finite;   // bool [rows, heads]: all that was given is
+  at::Tensor empty;    // bool [rows, 1]: valid queries that see no key, or keys that no query sees
+  at::Tensor finite;   // bool [rows, heads]: all returned values are finite
 };
 
 class EmptyRows {
  public:
   explicit EmptyRows(const Bench& bench) : bench_(bench), times_(Model(bench.world()).forward.times) {}
 
-  // All wrong rows are such rows, and there are some.
+  // Whether some row is wrong, and all wrong rows satisfy `are`.
   [[nodiscard]] bool all_wrong(const std::function<at::Tensor(const Given&, const Rows&)>& are) const {
     bool some = false;
     for (const Given& given : bench_.fits().given()) {
@@ -40,7 +41,7 @@ class EmptyRows {
     return some;
   }
 
-  // Some wrong row of these results is such a row.
+  // Whether some wrong row of this result satisfies `are`.
   [[nodiscard]] bool some_wrong(at::Tensor Results::* member, const std::function<at::Tensor(const Rows&)>& are) const {
     for (const Given& given : bench_.fits().given()) {
       if (given.member != member) continue;
@@ -50,7 +51,7 @@ class EmptyRows {
     return false;
   }
 
-  // bool [q rows, 1]: in a half of a rank's rows that is all padding.
+  // bool [q rows, 1]: whether the row is in a half of a rank's rows of a sequence that is all padding.
   [[nodiscard]] at::Tensor padding_halves() const {
     const Side& side = bench_.world().q_rows;
     const std::int64_t batch = bench_.world().c().batch;
@@ -86,12 +87,13 @@ bool is_gradient(const Given& given) {
   return given.member != &Results::out && given.member != &Results::lse && given.member != &Results::max_logit;
 }
 
-// Rows of padding, and only these.
+// Only rows of padding are wrong.
 bool padding_alone(const Bench& bench) {
   return EmptyRows(bench).all_wrong([](const Given&, const Rows& rows) { return rows.padding.expand_as(rows.wrong); });
 }
 
-// NaN in rows of out that see no key, or in the halves that are all padding; gradients may have it from there.
+// The wrong rows of out and lse hold NaN or infinities, and see no key or are in a half that is all padding. Gradients
+// may have inherited them.
 bool nan_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const at::Tensor halves = rows.padding_halves();
@@ -104,7 +106,7 @@ bool nan_without_keys(const Bench& bench) {
   return only && rows.some_wrong(&Results::out, [](const Rows& of) { return of.finite.logical_not(); });
 }
 
-// bool [q rows, kv rows]: what would meet if padding took part, too.
+// bool [q rows, kv rows]: the pairs that the mask would allow if padding queries or padding keys took part.
 at::Tensor pairs_with_padding(const World& world, bool queries, bool keys) {
   MaskRule rule(world);
   rule.padding_queries = queries;
@@ -112,7 +114,8 @@ at::Tensor pairs_with_padding(const World& world, bool queries, bool keys) {
   return rule.times().ne(0.0);
 }
 
-// Wrong are rows of padding of what queries get, and else only sums over queries, in keys that padding would see.
+// The wrong rows of out, lse and dq are padding. Other wrong results are sums over queries; in dk and dv, only keys
+// that padding queries would see.
 bool padding_queries(const Bench& bench) {
   const EmptyRows rows(bench);
   const World& world = bench.world();
@@ -121,7 +124,7 @@ bool padding_queries(const Bench& bench) {
                              .any(0)
                              .unsqueeze(1);
   const bool only = rows.all_wrong([&](const Given& given, const Rows& of) {
-    // NaN that padding holds comes through hidden pairs, too.
+    // NaN in padding reaches gradients through hidden pairs too.
     const bool of_keys = given.member == &Results::dk || given.member == &Results::dv;
     if (of_keys) return met.logical_or(of.finite.logical_not());
     const bool of_queries =
@@ -131,8 +134,8 @@ bool padding_queries(const Bench& bench) {
   return only && rows.some_wrong(&Results::lse, [](const Rows& of) { return of.padding.expand_as(of.wrong); });
 }
 
-// Padding holds NaN: lse is none in all rows that would see it, and in no others; nothing else is wrong but rows that
-// hold NaN, too.
+// Padding holds NaN. lse is wrong in exactly the rows that would see padding keys, and every wrong row of every result
+// holds NaN or infinities.
 bool padding_keys_with_nan(const Bench& bench) {
   const World& world = bench.world();
   if (!world.kv_rows.poisoned.any().item<bool>()) return false;
@@ -161,7 +164,7 @@ bool out_without_keys(const Bench& bench) {
 bool lse_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
-    // The gradient of a sink has its weight in such rows, which is no number if the lse is minus infinity.
+    // dsink sums the sink's weight in these rows, which is NaN or infinite if the lse is minus infinity.
     if (given.member == &Results::dsink) return of.finite.logical_not();
     if (given.member != &Results::lse) return at::zeros_like(of.wrong);
     return of.empty.logical_or(of.padding)

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kMostCells = 96;
 
-// The rows of a rank in a result of this kind; null where rows are no positions.
+// Returns the rows of a result of this kind; null if its rows are not positions of a sequence.
 const Side* side_with_rows(const World& world, at::Tensor verify::Results::* member) {
   using verify::Results;
   if (member == &Results::out || member == &Results::lse || member == &Results::dq) return &world.q_rows;
@@ -16,7 +16,7 @@ const Side* side_with_rows(const World& world, at::Tensor verify::Results::* mem
   return nullptr;
 }
 
-// The largest of each cell of so many values.
+// Returns the largest value of each cell of `per_cell` values.
 std::vector<double> cells_of(const at::Tensor& values, std::int64_t per_cell) {
   std::vector<double> cells;
   for (std::int64_t first = 0; first < values.numel(); first += per_cell) {
@@ -26,7 +26,7 @@ std::vector<double> cells_of(const at::Tensor& values, std::int64_t per_cell) {
   return cells;
 }
 
-// Cells at which a row does not continue the one before.
+// Returns the cells that contain a row which does not continue the row before it.
 std::vector<std::int64_t> borders_of(const Side& side, int rank, std::int64_t per_cell) {
   std::vector<std::int64_t> borders;
   const std::int64_t first = side.first[static_cast<std::size_t>(rank)];

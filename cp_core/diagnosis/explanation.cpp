@@ -19,7 +19,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// A hypothesis in the form in which it explains what was seen.
+// A hypothesis, and the variant of it that explains the observations.
 struct Candidate {
   const Hypothesis* hypothesis = nullptr;
   Attempt attempt;
@@ -54,7 +54,8 @@ std::string sentence_of(const Candidate& candidate, const Bench& bench) {
   return says;
 }
 
-// The mask probe may have fewer heads than the case, and then says nothing of a mistake that names heads.
+// Whether the mistake concerns particular heads. The mask probe may have fewer heads than the case, and then cannot
+// refute such a mistake.
 bool goes_by_heads(const Hypothesis& hypothesis) {
   constexpr std::array<std::string_view, 6> kIds{"heads_exchanged",         "kv_heads_interleaved", "kv_head_repeated",
                                                  "backward_heads_repeated", "axes_exchanged",       "strides_ignored"};
@@ -105,7 +106,7 @@ class Explainer {
   }
 
  private:
-  // Where rounding hides least, of what has something wrong.
+  // The failing observation in which rounding hides least.
   [[nodiscard]] const Bench* first_failing() const {
     if (again_ && !again_->failing().empty()) return &*again_;
     if (!of_case_.failing().empty()) return &of_case_;
@@ -135,8 +136,8 @@ class Explainer {
   [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const {
     const auto explained = [&](const Bench& bench) {
       if (goes_by_heads(*candidate.hypothesis) && !has_same_heads(bench.world().c(), first.world().c())) return true;
-      // What is read off wrong rows is not refuted where there are none: scores of the mask probe cannot overflow, and
-      // it has no sink.
+      // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
+      // example, has no sink and no scores that overflow.
       if (candidate.hypothesis->shows && bench.failing().empty()) return true;
       return &bench == &first || bench.explains(*candidate.hypothesis, candidate.attempt);
     };
@@ -162,8 +163,7 @@ class Explainer {
           "chunks of ranks have one row each, so that a mistake at the borders of chunks looks like one of all rows");
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
-    // That queries saw other keys, or that errors are those of rounding, is what is seen of a mistake, and not which
-    // one it is.
+    // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
     const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
     const bool certain = known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
     diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
@@ -203,7 +203,7 @@ class Explainer {
     return true;
   }
 
-  // The judged results are right, and only another run of the same step is not.
+  // The judged results are correct, and only the repetition of the same step differs.
   [[nodiscard]] bool differs_alone() const {
     return of_case_.failing().empty() && !observed_.failed_checks.empty() &&
            std::ranges::all_of(observed_.failed_checks,

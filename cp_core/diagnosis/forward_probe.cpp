@@ -18,10 +18,10 @@ namespace {
 using verify::CanonicalInputs;
 using verify::Results;
 
-// The most numbers that are kept of weights, over classes of heads: 512 MiB.
+// The most weights that are kept, over all classes of heads: 512 MiB.
 constexpr std::int64_t kMostWeightsKept = std::int64_t{1} << 27U;
-// What K holds. No mean of values of V is negative, so K that comes in the place of V is never taken for a set of keys,
-// and row_reading.h knows it.
+// The value of all elements of K. No mean of rows of V is negative, so if K is read in place of V the output cannot be
+// mistaken for a set of keys (RowReading::keys_of_minus_one).
 constexpr double kNoValue = -1;
 
 CanonicalInputs forward_inputs(const Prober& prober, const AskedCase& asked) {
@@ -30,7 +30,8 @@ CanonicalInputs forward_inputs(const Prober& prober, const AskedCase& asked) {
   return inputs;
 }
 
-// Codes of the keys from `first` on, the same in every head: key first + s has 1 in element s. Returns their number.
+// Sets the codes of the keys from `first` on, the same in every head: key first + s has 1 in element s. Returns how
+// many keys have a code.
 std::int64_t set_one_hot(at::Tensor& v, std::int64_t first) {
   const std::int64_t count = std::min(v.size(2), v.size(0) - first);
   v.zero_();
@@ -38,7 +39,7 @@ std::int64_t set_one_hot(at::Tensor& v, std::int64_t first) {
   return count;
 }
 
-// The weights that heads gave to keys, and their lse.
+// Collects the weights that heads give to keys, and their lse.
 class WeightProbe {
  public:
   WeightProbe(Prober& prober, const AskedCase& asked)
@@ -48,7 +49,7 @@ class WeightProbe {
         tolerance_(weight_tolerance(asked.c.dtype, asked.c.cp_size)),
         values_(asked.c.heads, prober.grid().q.size(), keys_, tolerance_ / 2, kMostWeightsKept) {}
 
-  // Returns why nothing can be read.
+  // Returns why nothing can be read, as a sentence; empty if something can.
   std::string ask() {
     constexpr const char* kDrifts =
         "the same step gave other bits when it was repeated, so what one step shows may not hold of the next";
@@ -67,12 +68,12 @@ class WeightProbe {
       keys_asked_ += count;
     }
     if (keys_asked_ == 0) return "there was no time for a step";
-    // What holds of the second step may not hold of a later one.
+    // The second step repeated the first one, but a later one may not.
     if (keys_asked_ > set_one_hot(inputs.v, 0) && !repeats(inputs, first)) return kDrifts;
     return {};
   }
 
-  // What each class of heads saw.
+  // Returns what each class of heads saw.
   [[nodiscard]] std::vector<Sight> sights() const {
     std::vector<Sight> sights;
     for (const PairValues::HeadClass& heads : values_.classes()) sights.push_back(sight_of(heads));
@@ -95,7 +96,7 @@ class WeightProbe {
     values_.tell_apart(lse.exp());
   }
 
-  // Padding queries are read only if something is promised of them.
+  // Padding queries are read only if the implementation promises something about them.
   [[nodiscard]] bool is_read(std::int64_t query) const {
     return !prober_.grid().q.row(query).padding || prober_.judged().sharding.judges_padding;
   }
@@ -122,8 +123,8 @@ class WeightProbe {
     return sight;
   }
 
-  // That a query saw all of its keys several times is believed of an lse that is right where out can tell, and nowhere
-  // wrong: in another base, say, an lse may stand for a whole number by chance.
+  // Only lse can show that a query saw all of its keys several times. It is believed only if it is proved right for
+  // another query and wrong for none: an lse in another base, for example, may give a whole number of keys by chance.
   static void distrust_lse(Sight& sight) {
     const auto times_of = [&](std::size_t i) { return sight.times.select(0, static_cast<std::int64_t>(i)); };
     bool is_right = false;
@@ -146,11 +147,11 @@ class WeightProbe {
   std::int64_t keys_;
   double tolerance_;
   PairValues values_;
-  at::Tensor lse_;  // fp64 [q, heads]; undefined if none is given
+  at::Tensor lse_;  // fp64 [q, heads]; undefined if the implementation returns none
   std::int64_t keys_asked_ = 0;
 };
 
-// Of each query.
+// bool, one per query.
 at::Tensor has_nan(const at::Tensor& results) {
   return results.isnan().flatten(1).any(1);
 }

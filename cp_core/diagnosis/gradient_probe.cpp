@@ -13,11 +13,12 @@ namespace {
 using verify::CanonicalInputs;
 using verify::Results;
 
-constexpr std::int64_t kMostGradientValues = std::int64_t{1} << 26U;  // of each gradient: 256 MiB
+constexpr std::int64_t kMostGradientValues = std::int64_t{1} << 26U;  // the most values kept for each gradient: 256 MiB
 constexpr double kHeadsAgree = 0.02;
 
-// The element of v and dout that all keys and queries use. In q and k it stays 0, if there is another, and so does that
-// of dq and dk if they hold nothing but pairs. Codes stand in the others.
+// The element of v and dout that all keys and queries use; codes are in the other elements. In q and k this element
+// stays 0 if the head has another one, so that of dq and dk must stay 0 too, unless they hold more than contributions
+// of pairs.
 constexpr std::int64_t kCommonElement = 0;
 
 std::int64_t first_code(std::int64_t elements) {
@@ -34,7 +35,7 @@ void fill_key_values(at::Tensor& v, KeyValues choice) {
   v.select(2, kCommonElement).copy_(at::tensor(values, at::kDouble).unsqueeze(1));
 }
 
-// Row first + s has 1 in element first_element + s.
+// Sets 1 in element first_element + s of each row first + s.
 void add_one_hot(at::Tensor& rows, std::int64_t first, std::int64_t count, std::int64_t first_element) {
   for (std::int64_t s = 0; s < count; ++s) rows.select(0, first + s).select(1, first_element + s).fill_(1);
 }
@@ -65,7 +66,7 @@ class GradientProbe {
             .to_ask = of_keys ? queries_ : keys_};
   }
 
-  // dq and dv.
+  // Asks for dq and dv.
   void ask_with_q_zero() {
     GradientValues dq = values_of("dq", false, true);
     GradientValues dv = values_of("dv", true, false);
@@ -96,7 +97,7 @@ class GradientProbe {
     if (choice_ == KeyValues::first) found_.all.push_back(std::move(dv));
   }
 
-  // dk.
+  // Asks for dk.
   void ask_with_k_zero() {
     GradientValues dk = values_of("dk", true, true);
     CanonicalInputs inputs = prober_.zeros(asked_);
@@ -118,7 +119,7 @@ class GradientProbe {
     found_.all.push_back(std::move(dk));
   }
 
-  // The element of dq or dk that stays 0 has something if it holds more than pairs.
+  // Sets `foreign` if the element of dq or dk that should stay 0 does not.
   void look_for_others(GradientValues& gradient, const at::Tensor& result) const {
     if (first_code(result.size(2)) == kCommonElement) return;
     constexpr double kRounding = 1e-4;
@@ -160,8 +161,8 @@ class GradientProbe {
 }  // namespace
 
 double key_value(KeyValues choice, std::int64_t key) {
-  // Four values far from their mean, which follow each other in no order, so that neither neighbours nor every second
-  // or fourth key have the same. The second choice has another mean.
+  // Four values far from their mean, in a pseudorandom order, so that there is no regular pattern among neighbours or
+  // among every second or fourth key. The second choice has another mean.
   constexpr std::array kValues{-3.0, -2.0, 2.0, 3.0};
   constexpr double kSecondMean = 4;
   constexpr std::uint64_t kFirstMultiplier = 0x9E3779B97F4A7C15;

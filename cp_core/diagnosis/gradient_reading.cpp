@@ -19,14 +19,14 @@ namespace cp_pool::diagnosis {
 namespace {
 
 constexpr double kNotThere = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kMostNotes = 4;  // of a gradient
+constexpr std::size_t kMostNotes = 4;  // per gradient
 
-// A smaller part of what is due is nothing; what is as near to a number as this is that number. Rounding in 16 bits
-// stays well inside.
+// Limits on the ratio of what a pair contributes to what is due. A smaller ratio than kAbsent counts as 0, and a ratio
+// within kNear of a number (relatively, above 1) counts as that number. Rounding in 16 bits stays well inside.
 constexpr double kAbsent = 0.1;
 constexpr double kNear = 0.2;
 
-// What is due to a pair, in units of p.
+// Returns what a pair should contribute, in units of p.
 double due_of(bool of_scores, double g, double mean) {
   return of_scores ? g - mean : 1;
 }
@@ -34,18 +34,18 @@ double due_of(bool of_scores, double g, double mean) {
 enum class Standing : std::uint8_t {
   right,
   lacking,
-  excess,
+  excess,    // contributes though the pair was not seen
   other,     // counted another number of times
-  bent,      // ds is not what it should be, whatever pairs there are
-  unclear,   // one of the three before
-  not_told,  // nothing is due that could be told from 0, or nothing was asked
+  bent,      // ds itself is wrong, so nothing can be said about the pair
+  unclear,   // lacking, other or bent
+  not_told,  // the pair was not asked for, or its due is too near 0 to be told from it
 };
 constexpr std::size_t kStandings = 7;
 
-// What a pair has, as a part of what is due, with one choice of g.
+// The ratio of what a pair contributes to what is due, with one choice of g.
 struct DueShare {
   double ratio = 0;
-  bool tells = false;  // what is due can be told from 0
+  bool tells = false;  // the due can be told from 0
   bool asked = false;
   bool finite = true;
 };
@@ -54,14 +54,14 @@ bool near(double a, double b) {
   return std::abs(a - b) <= kNear * std::max(1.0, std::abs(b));
 }
 
-// How far the parts of a pair may be from each other that is counted equally often with both choices of g.
+// Returns how far the ratios of a pair with the two choices of g may differ if it is counted equally often with both.
 double agreement(DType dtype) {
   constexpr double kLeast = 0.03;
   constexpr double kRoundings = 10;
   return kLeast + kRoundings * verify::unit_roundoff(dtype);
 }
 
-// second: not asked if the gradient does not have ds. tolerance: agreement.
+// second: not `asked` if the gradient is not made of ds. tolerance: see agreement().
 Standing standing_of(const DueShare& first, const DueShare& second, bool of_scores, double tolerance) {
   if (!first.asked) return Standing::not_told;
   if (!first.finite) return Standing::other;
@@ -79,7 +79,7 @@ Standing standing_of(const DueShare& first, const DueShare& second, bool of_scor
   return std::abs(first.ratio - second.ratio) <= tolerance * largest ? Standing::other : Standing::bent;
 }
 
-// Judges what one class of heads has in a gradient, and finds the words.
+// Judges the pairs of one class of heads in a gradient, and writes the notes.
 class GradientJudge {
  public:
   GradientJudge(const Prober& prober, const GradientValues& gradient, const PairValues::HeadClass& heads,
@@ -100,7 +100,7 @@ class GradientJudge {
     asked_[1] = values_[1] == nullptr ? 0 : second->asked;
   }
 
-  // Whether some pair is wrong.
+  // Judges all pairs. Returns whether one is wrong.
   bool judge() {
     for (std::int64_t i = 0; i < prober_.grid().q.size(); ++i) judge_query(i);
     return std::ranges::any_of(kFaults, [this](Standing fault) { return counted(fault) > 0; });
@@ -130,7 +130,7 @@ class GradientJudge {
   static constexpr std::array kFaults{Standing::lacking, Standing::excess, Standing::other, Standing::bent,
                                       Standing::unclear};
   static constexpr std::size_t kMostBlocks = 3;
-  // Labels of pairs: the standing, and how often it is counted in tenths.
+  // The label of a pair combines its standing (times kOfStanding) with its ratio in tenths.
   static constexpr std::int32_t kTenths = 10;
   static constexpr std::int32_t kOfStanding = 1 << 24;
   static constexpr std::int32_t kMostTenths = (1 << 22);
@@ -142,14 +142,14 @@ class GradientJudge {
     return nullptr;
   }
 
-  // Results in padding rows may hold anything, unless something is promised of them.
+  // Results in padding rows may hold anything unless the implementation promises something about them.
   [[nodiscard]] bool judges(const GridRow& row) const {
     return !row.padding || prober_.judged().sharding.judges_padding;
   }
 
   void judge_query(std::int64_t i) {
     const GridRow& query = prober_.grid().q.row(i);
-    // dout of padding is 0, unless it may hold anything.
+    // dout is 0 in padding rows unless padding may hold anything, so such queries contribute nothing.
     if (query.padding && prober_.judged().sharding.padding != verify::PaddingFill::nan) return;
     if (!gradient_.of_keys && !judges(query)) return;
     double count = 0;
@@ -175,7 +175,7 @@ class GradientJudge {
     if (bent) bend(i);
   }
 
-  // Where ds of a query is wrong for some keys, it may be 0 or a part for others for the same reason.
+  // If ds of a query is wrong for some keys, that may also be why it is 0 or has another size for other keys.
   void bend(std::int64_t i) {
     for (std::int64_t j = 0; j < keys_; ++j) {
       for (const Standing doubtful : {Standing::lacking, Standing::other}) {
@@ -188,7 +188,7 @@ class GradientJudge {
   }
 
   DueShare share(std::int64_t i, std::int64_t j, std::size_t question, KeyValues choice, double count, double mean) {
-    // Units of p beyond which a part is told from 0.
+    // The smallest due, in units of p, that can be told from 0.
     constexpr double kLeastDue = 0.5;
     DueShare found;
     found.asked = (gradient_.of_keys ? i : j) < asked_.at(question);
@@ -205,7 +205,7 @@ class GradientJudge {
   Standing standing_of_unseen(std::int64_t i, std::int64_t j, double count) const {
     constexpr double kNoise = 1e-3;
     if ((gradient_.of_keys ? i : j) >= asked_[0]) return Standing::not_told;
-    // Also NaN. Of a pair that does not meet, one-hot codes leave exactly 0.
+    // A pair that was not seen contributes exactly 0 with one-hot codes; NaN counts as excess.
     const bool nothing = std::abs(values_[0][i * keys_ + j]) <= kNoise / std::max(count, 1.0);
     return nothing ? Standing::not_told : Standing::excess;
   }
@@ -237,7 +237,7 @@ class GradientJudge {
     least_ratio_ = std::min(least_ratio_, ratio_);
     most_ratio_ = std::max(most_ratio_, ratio_);
   }
-  // All pairs have the same part of what is due, and it is another.
+  // Returns the ratio if it is the same for all pairs and not 1.
   [[nodiscard]] std::optional<double> common_factor() const {
     if (counted(Standing::other) == 0 || counted(Standing::right) > 0) return std::nullopt;
     for (const Standing fault : {Standing::lacking, Standing::excess, Standing::bent, Standing::unclear}) {
@@ -247,7 +247,7 @@ class GradientJudge {
     return (least_ratio_ + most_ratio_) / 2;
   }
 
-  // Pairs of ranks between which nothing came through.
+  // Names the pairs of ranks between which nothing was contributed.
   [[nodiscard]] std::vector<std::string> apart() {
     return ranks_apart(
         prober_.grid(),
@@ -308,7 +308,7 @@ class GradientJudge {
   std::array<const float*, 2> values_{};  // by choice of g
   std::array<std::int64_t, 2> asked_{};
   std::array<std::int64_t, kStandings> counts_{};
-  double ratio_ = kNotThere;  // of the pair that is judged
+  double ratio_ = kNotThere;  // of the pair that is being judged
   double least_ratio_ = std::numeric_limits<double>::infinity();
   double most_ratio_ = -std::numeric_limits<double>::infinity();
   std::vector<std::string> notes_;

@@ -1,4 +1,4 @@
-// Gradients alone: what they count, and how often.
+// Mistakes in gradients only: which pairs they count, how often, and where they land.
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -21,10 +21,10 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// A share of pairs, and how it is called in dq and in dk and dv.
+// A set of pairs, with its name in sentences about dq and in sentences about dk and dv.
 struct Share {
-  std::string of_keys;     // in dq: "of other ranks' keys"
-  std::string of_queries;  // in dk and dv: "of other ranks' queries"
+  std::string of_keys;     // for dq: "of other ranks' keys"
+  std::string of_queries;  // for dk and dv: "of other ranks' queries"
   at::Tensor pairs;        // bool
 };
 
@@ -73,7 +73,7 @@ class GradientMistakes {
     });
   }
 
-  // All gradients that fail, times or over the number of ranks.
+  // All failing gradients are multiplied or divided by the number of ranks.
   void times_ranks() {
     if (world_.ranks == 1) return;
     std::vector<std::string> failing = wrong_;
@@ -139,7 +139,7 @@ class GradientMistakes {
     return all;
   }
 
-  // Gradients that fail lack a share.
+  // The failing ones of dq, dk and dv lack a share.
   void missing(const Share& share) {
     if (wrong_.empty()) return;
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
@@ -159,7 +159,7 @@ class GradientMistakes {
     });
   }
 
-  // dq counts these pairs alone, of each query those of one of the choices, as it shows.
+  // dq of each query counts only the pairs of one of the choices, the one that fits its dq best.
   void lack_some(std::string says, const std::vector<at::Tensor>& choices) {
     add("gradient_share_missing", std::move(says), [choices](Model& model) {
       std::vector<Model> models;
@@ -168,7 +168,7 @@ class GradientMistakes {
     });
   }
 
-  // dk and dv lack these pairs, of each key those of one of the choices, as its dk shows.
+  // dk and dv of each key lack the pairs of one of the choices, the one that fits its dk best.
   void lack_one_or_other(std::string says, const std::vector<at::Tensor>& choices) {
     if (wrong("dq") || !wrong("dk")) return;
     const bool v = wrong("dv");
@@ -182,7 +182,7 @@ class GradientMistakes {
     });
   }
 
-  // Of the parts of a row only the last, or the first, counts.
+  // Only the last or the first part of each row counts, as if parts overwrote each other.
   void overwritten() {
     if (wrong_.empty()) return;
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
@@ -207,7 +207,7 @@ class GradientMistakes {
                     choices);
         }
       }
-      // The own keys count beside them.
+      // The rank's own keys count too.
       const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0));
       const at::Tensor others = Model(world_).forward.times.masked_fill(own, 0.0);
       for (const bool last : {true, false}) {
@@ -218,7 +218,7 @@ class GradientMistakes {
       }
       return;
     }
-    // A later chunk of queries replaces what earlier ones of the same rank gave, in the keys that it sees.
+    // In the keys that it sees, a later chunk of queries overwrites the contribution of earlier chunks.
     const at::Tensor times = Model(world_).forward.times;
     const at::Tensor stretch = stretch_of_rows(world_.q_rows);
     std::vector<std::pair<at::Tensor, bool>> cuts{{world_.q_rows.half, true},
@@ -247,7 +247,7 @@ class GradientMistakes {
     one_chunk_to_others();
   }
 
-  // A rank's queries give their share to the keys of others chunk by chunk, and one of the chunks alone arrives.
+  // A rank's queries contribute to the keys of other ranks chunk by chunk, and only one of the chunks arrives.
   void one_chunk_to_others() {
     if (world_.ranks == 1 || wrong("dq")) return;
     const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0));
@@ -266,7 +266,8 @@ class GradientMistakes {
     }
   }
 
-  // Pairs of the last or first part of a row (dim 1) or column (dim 0) in which any pair meets.
+  // bool, pairs: whether the pair is in the last or first part, of its row (dim 1) or column (dim 0), that has a
+  // visible pair.
   static at::Tensor end_part(const at::Tensor& part, const at::Tensor& times, bool last, std::int64_t dim) {
     const at::Tensor of_seen = part.masked_fill(times.eq(0.0), last ? -1 : part.max().item<std::int64_t>() + 1);
     return part.eq(last ? of_seen.amax(dim, /*keepdim=*/true) : of_seen.amin(dim, /*keepdim=*/true));
@@ -300,7 +301,7 @@ class GradientMistakes {
     }
   }
 
-  // What a rank gives to the keys of all others arrives at one of them.
+  // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks.
   void sum_of_sent(const Ring& ring) {
     const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
     for (const int by : {1, -1}) {
@@ -317,7 +318,7 @@ class GradientMistakes {
                       by > 0 ? "next rank" : "rank before"),
           [landing](Model& model) { model.landing = landing; });
     }
-    // Gradients stay with the rank that computed them, in the rows of its own keys.
+    // The gradients stay at the rank that computed them, in the rows of its own keys.
     const auto own = [=, this](int rank, int owner) {
       return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size);
     };
@@ -342,7 +343,7 @@ class GradientMistakes {
   const World& world_;
   const Case& c_;
   const Symptoms& symptoms_;
-  std::vector<std::string> wrong_;  // of dq, dk and dv
+  std::vector<std::string> wrong_;  // those of dq, dk and dv that fail
   Hypotheses all_;
 };
 

@@ -18,24 +18,24 @@ namespace {
 using verify::CanonicalInputs;
 using verify::Results;
 
-// A smaller part of what a head reads is nothing.
+// A head that makes up a smaller part of what is read counts as not read.
 constexpr double kPartOfAHead = 1e-3;
 
-// Head first + c has 1 in element c of all its rows.
+// Sets 1 in element c of all rows of each head first + c.
 void set_head_codes(at::Tensor& rows, std::int64_t first) {
   rows.zero_();
   const std::int64_t count = std::min(rows.size(2), rows.size(1) - first);
   for (std::int64_t c = 0; c < count; ++c) rows.select(1, first + c).select(1, c).fill_(1);
 }
 
-// The heads that each row read, as they differ from row to row: the number of rows by the heads, and the first row.
+// Maps each set of key-value heads that some row read to the number of such rows and the first of them.
 struct RowsThatRead {
   std::int64_t rows = 0;
   std::int64_t first = 0;
 };
 using ReadHeads = std::map<std::vector<std::int64_t>, RowsThatRead>;
 
-// parts: fp64 [rows, kv_heads], what one query head has of each key-value head.
+// parts: fp64 [rows, kv_heads], the part of one query head's out that comes from each key-value head.
 ReadHeads heads_read(const Prober& prober, const at::Tensor& parts) {
   ReadHeads read;
   const at::Tensor whole = parts.contiguous();
@@ -113,7 +113,7 @@ class HeadProbe {
     return rows;
   }
 
-  // What each query head gave to dv of each key-value head, summed over keys.
+  // Measures what each query head contributes to dv of each key-value head, summed over keys.
   bool ask_backward() {
     CanonicalInputs inputs = prober_.zeros(asked_);
     given_ = at::zeros({kv_heads_, heads_}, at::kDouble);

@@ -1,4 +1,4 @@
-// Which heads of the inputs a head computes with, and where its results go.
+// Mistakes in which heads of the inputs a head computes with, and in which heads its results are returned.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -51,8 +51,8 @@ class Heads {
   }
 
  private:
-  // Query heads read other key-value heads. Gradients go to the heads that were read, or to those that should have
-  // been.
+  // Query heads read wrong key-value heads. Gradients land at the heads that were read, or at those that should have
+  // been read.
   void read(const std::string& id, const std::string& says, const Map& kv_of) {
     if (kv_of == mapped(heads_, [this](std::int64_t h) { return h / group_; })) return;
     for (const Map& known : read_maps_) {
@@ -113,8 +113,8 @@ class Heads {
     }
   }
 
-  // In each of `blocks` blocks q, out, dout and dq are [group, kv heads], while lse, delta, bias and max_logit stay
-  // [kv heads, group].
+  // In each of `blocks` blocks, the heads of q, out, dout and dq are ordered [group, kv heads], but those of lse,
+  // delta, bias and max_logit [kv heads, group].
   void statistics_stay(std::int64_t blocks) {
     const std::int64_t block = heads_ / blocks;
     const std::int64_t kv_block = kv_heads_ / blocks;
@@ -140,10 +140,10 @@ class Heads {
 
   struct Exchange {
     std::string says;
-    Map of;  // of each place the head that stands there; of `count` heads
+    Map of;  // for each of `count` places, the head that is there
   };
 
-  // The ways in which blocks of so many heads are exchanged.
+  // The ways in which `count` heads in `blocks` blocks are exchanged.
   static std::vector<Exchange> exchanges(std::int64_t count, std::int64_t blocks) {
     const std::int64_t block = count / blocks;
     std::vector<Exchange> all;
@@ -179,12 +179,12 @@ class Heads {
     all_.push_back({.id = "heads_exchanged", .says = std::move(says), .model = std::move(model)});
   }
 
-  // All that is sent is exchanged, and what comes back is not.
+  // The heads are exchanged when inputs are sent, and not put back in order when results return.
   void throughout(const std::string& says, const Map& q, const Map& kv) {
     for (const bool bias_too : {true, false}) {
       for (const bool sink_too : {false, true}) {
         if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
-        // delta may be that of the exchanged rows, or be taken before they are exchanged.
+        // delta may be computed before or after the exchange.
         for (const bool exchanged_delta : {true, false}) {
           add(says, [=, group = group_](Model& model) {
             for (Pass* const pass : {&model.forward, &model.backward}) {
@@ -194,7 +194,7 @@ class Heads {
               if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
               if (sink_too) pass->sink_head = q;
             }
-            // dbias, like other results, stands where it was computed.
+            // dbias, like the other results, is returned at the head that computed it.
             model.dbias_lands_at_own_head = bias_too;
             if (exchanged_delta) model.delta_head = q;
             model.dkv_head = mapped(static_cast<std::int64_t>(q.size()), [group](std::int64_t h) { return h / group; });
@@ -204,7 +204,7 @@ class Heads {
     }
   }
 
-  // Results come back exchanged; gradients are those of that, or right.
+  // Only the results are exchanged. Gradients follow from the exchanged results, or are correct.
   void results_alone(const std::string& says, const Map& q) {
     const at::Tensor index = index_tensor(q);
     const auto change = [index](const World&, verify::Results& results) {
@@ -240,7 +240,7 @@ class Heads {
     }
   }
 
-  // Queries are exchanged, and results are put back.
+  // Only queries are exchanged, and their results are put back in order.
   void queries_alone(const std::string& says, const Map& q) {
     add(says + ", of queries alone", [=, group = group_](Model& model) {
       Map kv_of(q.size());
@@ -251,7 +251,7 @@ class Heads {
     });
   }
 
-  // In the backward a block of heads computes with the inputs, or with what the forward kept, of another.
+  // In the backward, a block of heads computes with the inputs, or with the saved tensors, of another block.
   void repeated() {
     if (!c_.training) return;
     std::set<std::int64_t> blocks;
@@ -261,7 +261,7 @@ class Heads {
       }
     }
     for (const std::int64_t block : blocks) {
-      // The first block of each of the pieces that are computed in two or four.
+      // The heads are computed in pieces of two or four blocks, and the first block of a piece is repeated.
       for (const std::int64_t parts : {2, 4}) {
         if (heads_ % (block * parts) != 0) continue;
         repeat(block,
@@ -296,7 +296,7 @@ class Heads {
                       results.dk = results.dk.index_select(1, index_tensor(of_kv));
                       results.dv = results.dv.index_select(1, index_tensor(of_kv));
                     }});
-    // The same of a rank's own keys alone.
+    // The same, but only for the rank's own keys.
     all_.push_back(
         {.id = id,
          .says = fmt::format(

@@ -14,13 +14,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Hardly the seed of any case.
+// XORed into the seed of the case; hardly the seed of any case by itself.
 constexpr std::uint64_t kOtherSeed = 0x9E3779B97F4A7C15;
 
-// A step of a small case needs less.
+// More time than one step of a small case takes.
 constexpr milliseconds kForAStep{200};
 
-// With lengths that do not depend on the seed.
+// Fixes the sequence lengths, so that they do not change with the seed.
 Case with_lengths(const Case& c, const SequenceLengths& lengths) {
   Case fixed = c;
   if (c.layout != Layout::thd) return fixed;
@@ -29,7 +29,7 @@ Case with_lengths(const Case& c, const SequenceLengths& lengths) {
   return fixed;
 }
 
-// The same problem where rounding hides least.
+// The same case in fp32, where rounding hides least.
 Case sharp_case(const Case& c) {
   Case sharp = c;
   sharp.dtype = DType::fp32;
@@ -71,7 +71,7 @@ class Observing {
       again = of.c;
       observed.again = questions_.variant(again, of.lengths);
     }
-    // Some have other kernels in 16 bits, and the mistake may be in these alone.
+    // An implementation may have other kernels in 16 bits, and only those may be wrong.
     const bool may_be_right = observed.again && again.dtype != of.c.dtype && questions_.has_time(kForAStep);
     if (may_be_right && !questions_.agreed(on_rank_0_ && is_wrong(*observed.again))) {
       observed.right_in_fp32 = true;
@@ -86,7 +86,7 @@ class Observing {
       if (auto repeated = questions_.variant(again, of.lengths))
         observed.repeated.push_back(std::move(repeated->results));
     }
-    // In 16 bits, and with large scores, the probe sees what rounding hides.
+    // In 16 bits and with large scores, the mask probe shows mistakes that rounding hides elsewhere.
     const bool sharp = again.dtype == DType::fp32 && again.input_scale <= 1;
     const bool masked =
         std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });

@@ -1,5 +1,5 @@
-// A hypothesis names its own mistake and not its neighbour's: of deliberate faults of our own implementation, on small
-// cases, and of how rows are cut.
+// Tests on small cases with deliberate faults of our own implementation that the right hypothesis is named and not a
+// similar one, and how rows are cut.
 #include <string>
 #include <vector>
 
@@ -20,8 +20,8 @@ std::string named(const Case& c, Mutant mutant) {
   return diagnosis.certainty == Certainty::certain ? diagnosis.id : test::text_of(diagnosis);
 }
 
-// 8 tokens over two ranks: rank 1 has chunks 1 and 2, which are one stretch. Query 2 sees key 1 and keys 6 and 7 of
-// rank 0, two parts of one step.
+// 8 tokens over two ranks. Rank 1 has chunks 1 and 2, which are one stretch. Query 2 sees key 1 and keys 6 and 7 of
+// rank 0, which are two parts of one step.
 Case parts_case() {
   Case c = verify::test::small_case();
   c.batch = 1;
@@ -51,12 +51,12 @@ TEST(HypothesesTest, TheBackwardTakesPartsAsTheForwardDoes) {
   EXPECT_EQ(named(parts_case(), Mutant::dk_overwrites), "gradient_share_missing");
 }
 
-// The mask probe has no such scores, and nothing is wrong in it.
+// The mask probe has no scores that overflow, so nothing is wrong in it.
 TEST(HypothesesTest, ScoresThatOverflowAreNamedThoughTheMaskProbeIsRight) {
   EXPECT_EQ(named(verify::test::steep_case(), Mutant::softmax_max_not_subtracted), "max_not_subtracted");
 }
 
-// The key behind the only one is padding, which holds NaN.
+// The row after the only key is padding, which holds NaN.
 TEST(HypothesesTest, PaddingThatHoldsNanIsKnownByMaxLogit) {
   EXPECT_EQ(named(verify::test::one_key_case(), Mutant::max_logit_past_tile), "max_logit_of_hidden_keys");
   EXPECT_NE(named(verify::test::one_key_case(), Mutant::max_logit_from_zero), "max_logit_of_hidden_keys");

@@ -9,7 +9,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// The weight of a score's rounding relative to that of its p (docs/numerics.md).
+// The weight of the rounding of a score relative to that of its p (docs/numerics.md).
 constexpr double kScoreWeight = 0.5;
 
 class Magnitudes {
@@ -38,7 +38,8 @@ class Magnitudes {
     return verify::floor_factor(DType::fp32) / verify::floor_factor(world_.problem.dtype);
   }
 
-  // p times the rounding of its score, and, with large scores, of lse. Undefined where it does not count.
+  // Returns p times the rounding of its score and, with large scores, of lse. Undefined if the rounding of scores does
+  // not count.
   [[nodiscard]] at::Tensor rounding_of(const Pass& pass, const Operands& operands, const at::Tensor& p) const {
     if (!rounds_scores()) return {};
     at::Tensor of_p = operands.raw_scores().mul_(kScoreWeight * std::abs(pass.scale)).mul_(p);

@@ -11,9 +11,9 @@ namespace {
 // How an axis is cut into cells.
 struct Cells {
   std::int64_t rows_per_cell = 1;
-  std::vector<std::int64_t> first;    // row of each cell, and the number of rows
-  std::vector<std::int64_t> borders;  // cells with which another sequence begins
-  std::vector<int> ranks;             // that own the first row
+  std::vector<std::int64_t> first;    // the first row of each cell, then the number of rows
+  std::vector<std::int64_t> borders;  // the cells that begin another sequence
+  std::vector<int> ranks;             // the rank that owns the first row of each cell
 
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(ranks.size()); }
 };
@@ -29,7 +29,7 @@ std::int64_t cells_of_all(const std::vector<std::int64_t>& lengths, std::int64_t
 }
 
 Cells cut_into_cells(const GridAxis& axis) {
-  // With more sequences than cells, cells lie across their borders, and none is drawn.
+  // With more sequences than cells, cells span several sequences, and no border is drawn.
   const bool by_sequence = axis.sequences() <= kMostCells;
   const std::vector<std::int64_t> lengths = by_sequence ? axis.lengths : std::vector<std::int64_t>{axis.size()};
   Cells cells;
@@ -47,7 +47,7 @@ Cells cut_into_cells(const GridAxis& axis) {
   return cells;
 }
 
-// What is found in the pairs of a cell.
+// What the pairs of a cell show.
 struct CellSight {
   bool expected = false;
   bool missing = false;
@@ -86,7 +86,7 @@ class Painter {
     const double expected = expected_[i * grid_.kv.size() + j];
     cell.expected = cell.expected || expected > 0;
     if (std::isnan(times)) {
-      // Padding queries of which nothing is promised are not looked at.
+      // Padding queries about which nothing is promised are not judged.
       cell.no_number = cell.no_number || !grid_.q.row(i).padding;
       return;
     }

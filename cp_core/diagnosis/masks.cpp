@@ -1,4 +1,4 @@
-// Which keys a query sees.
+// Mistakes in which keys a query sees.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -58,7 +58,7 @@ class Masks {
             [](const World&, MaskRule& rule) { rule.chunk_of_diagonal = false; });
       }
     }
-    // With one edge alone it is that edge which lies elsewhere.
+    // If the mask has only one edge, a shifted diagonal is the same as a shifted edge.
     if ((has_left() ? 1 : 0) + (has_right() ? 1 : 0) + (c_.chunk > 0 ? 1 : 0) < 2) return;
     for (const std::int64_t shift : {1, -1}) {
       add("diagonal_off_by_one",
@@ -94,7 +94,7 @@ class Masks {
     literal_limits();
   }
 
-  // A side that is -1, which is none, as a width of -1.
+  // A side of the window that is -1, which means no limit, is taken for a width of -1.
   void literal_limits() {
     const bool left = c_.window[0] < 0;
     const bool right_side = c_.window[1] < 0;
@@ -197,7 +197,7 @@ class Masks {
     return index_tensor(starts).index_select(0, sequences);
   }
 
-  // Positions count on over the sequences, which have these lengths; padding stays unseen.
+  // Lays the sequences, which have these lengths, end to end as one sequence. Padding stays unseen.
   static void as_one_sequence(const std::vector<std::int64_t>& q, const std::vector<std::int64_t>& kv, MaskRule& rule) {
     constexpr std::int64_t kNowhere = -1;
     Places& places = rule.places;
@@ -237,7 +237,7 @@ class Masks {
     };
     add("lengths_rounded", says, change);
     if (!world_.sink.defined()) return;
-    // To the rows that are lost the sink is not given either.
+    // The rows that are lost do not get the sink either.
     all_.push_back({.id = "lengths_rounded", .says = says, .model = [change](Model& model) {
                       MaskRule rule(*model.world);
                       change(*model.world, rule);
@@ -246,8 +246,8 @@ class Masks {
                     }});
   }
 
-  // Chunks are cut anew in each chunk of a rank, and the first query of a chunk falls to the one before it, if there is
-  // one.
+  // A chunk's first query is taken for one of the chunk before. If it is the first row of a rank's dual chunk, there is
+  // no chunk before it and the query sees nothing.
   void first_queries_of_chunks() {
     all_.push_back(
         {.id = "chunk_boundary_off_by_one",

@@ -1,4 +1,4 @@
-// What counts in max_logit.
+// Mistakes in which scores count in max_logit.
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,8 +93,9 @@ class MaxLogits {
         [times](Model& model) { model.max_logit_times = times.index_select(0, model.world->q_rows.row); });
   }
 
-  // A chunk of queries and the keys between the first and the last that it sees are computed as one rectangle, in which
-  // the mask hides keys. Keys are those of a rank's stretch or of a sequence, and of one chunk of the mask.
+  // A chunk of queries and the keys from the first to the last that it sees are computed as one rectangle, and the
+  // pairs in it that the mask hides are counted. The keys are those of a rank's stretch or of a sequence, within one
+  // chunk of the mask.
   void rectangles() {
     const Side& kv = world_.kv_rows;
     for (const bool of_ranks : {false, true}) {
@@ -106,12 +107,13 @@ class MaxLogits {
     }
   }
 
-  // int64 [rows]: a number for each stretch that a rank has of a sequence.
+  // int64 [rows]: the number of the stretch of a rank and sequence that the row is in.
   [[nodiscard]] at::Tensor stretches(const Side& side) const {
     return side.rank.mul(c_.batch).add(side.sequence).mul(2).add(stretch_of_rows(side));
   }
 
-  // 1 between the first and the last query and key that meet, of each group of queries and each of keys; else 0.
+  // fp64, pairs: 1 in the rectangle from the first to the last query and key that form a visible pair, for each group
+  // of queries and each group of keys; else 0.
   [[nodiscard]] at::Tensor in_rectangles(const at::Tensor& q_group, const at::Tensor& kv_group) const {
     const at::Tensor seen = Model(world_).forward.times.ne(0.0);
     at::Tensor inside = at::zeros_like(seen);
@@ -124,7 +126,8 @@ class MaxLogits {
     return inside.to(at::kDouble);
   }
 
-  // The chunks of the mask cut groups further. bool [q rows] and bool [kv rows].
+  // Returns the groups of queries and keys that have a visible pair, as bool [q rows] and bool [kv rows]. The chunks of
+  // the mask cut groups of keys further.
   [[nodiscard]] std::vector<std::pair<at::Tensor, at::Tensor>> groups_that_meet(const at::Tensor& q_group,
                                                                                 const at::Tensor& kv_group,
                                                                                 const at::Tensor& seen) const {
@@ -148,8 +151,8 @@ class MaxLogits {
     return position.ge(those.min()).logical_and(position.le(those.max()));
   }
 
-  // The row that lies behind the last key which a query sees of a rank's chunk, or of a sequence, is counted with it,
-  // padding or not.
+  // The row after the last key that a query sees, in a rank's chunk or in a sequence, is counted too, even if it is
+  // padding.
   void next_rows() {
     const Side& kv = world_.kv_rows;
     const at::Tensor rows = at::arange(kv.count(), at::kLong);
@@ -163,7 +166,7 @@ class MaxLogits {
           with_next(kv.sequence, order, kv.rank.mul(0)));
   }
 
-  // place: where a key lies in memory; whose memory it is.
+  // place: the index of each key in memory; memory: the rank that holds it.
   [[nodiscard]] at::Tensor with_next(const at::Tensor& group, const at::Tensor& place, const at::Tensor& memory) const {
     const at::Tensor times = Model(world_).forward.times;
     at::Tensor counted = times.ne(0.0);

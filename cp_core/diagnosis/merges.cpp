@@ -1,4 +1,4 @@
-// How the parts of a row are merged.
+// Mistakes in how the parts of a row are merged.
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -23,7 +23,7 @@ at::Tensor has_keys(const at::Tensor& lse) {
   return lse.gt(kNothing / 2);
 }
 
-// A rule for the parts in which a row sees keys; others change nothing.
+// Applies the rule only to parts in which the row sees keys; other parts change nothing.
 MergeRule where_keys_are(const MergeRule& rule) {
   return [rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
     const Merge merge = rule(lse, part_lse, first);
@@ -34,7 +34,7 @@ MergeRule where_keys_are(const MergeRule& rule) {
   };
 }
 
-// For parts behind the first in which a row sees keys, which stands as it is.
+// Applies the rule only after the first part in which the row sees keys; that part is taken as it is.
 MergeRule after_the_first(const MergeRule& rule) {
   return where_keys_are([rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
     const Merge merge = rule(lse, part_lse, first);
@@ -45,7 +45,7 @@ MergeRule after_the_first(const MergeRule& rule) {
   });
 }
 
-// Weights by an lse that is not the right one.
+// Merges with weights relative to `total`, which need not be the correct lse.
 Merge weighed_by(const at::Tensor& lse, const at::Tensor& part_lse, const at::Tensor& total) {
   return {.keep = lse.sub(total).exp(), .add = part_lse.sub(total).exp(), .lse = total};
 }
@@ -78,7 +78,7 @@ class Merges {
                     }});
   }
 
-  // Parts as each query's results show them: the steps, or a finer cut.
+  // Cuts each query's keys into the parts that fit its results best: those of `parts`, or a finer cut.
   static void take_seen_parts(const Parts& parts, at::Tensor (*nearest)(const std::vector<Model>&), Model& model) {
     take_parts(parts, model);
     if (parts.finer.empty()) return;
@@ -177,7 +177,7 @@ class Merges {
     averaged(parts, id);
   }
 
-  // The mean of the parts in which a row sees keys: the sum over their number.
+  // The out of a row is the sum of the parts in which it sees keys, divided by their number.
   void averaged(const Parts& parts, const char* id) {
     for (const bool zero_lse : {false, true}) {
       all_.push_back({.id = id,
@@ -201,7 +201,7 @@ class Merges {
     const char* const id = "lse_base_2";
     constexpr double kLog2E = std::numbers::log2e;
     constexpr double kLn2 = std::numbers::ln2;
-    // Some write the constant with few digits.
+    // Some implementations write the constant with few digits.
     for (const double factor : {kLog2E, kLn2, 1.4427, 0.6931}) {
       const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e"
                                           : "in base e, is merged as if it were in base 2 and converted";
@@ -252,7 +252,7 @@ class Merges {
     }
   }
 
-  // An lse of 0 before the first part.
+  // The lse before the first part is 0.
   void starts() {
     const char* const id = "merge_starts_at_zero";
     const auto from_zero = [](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
@@ -271,7 +271,7 @@ class Merges {
                       model.merges_rightly = false;
                     }});
     for (const Parts& parts : parts_) {
-      // The first part is the result so far, whichever rows it has.
+      // The first part becomes the result so far, even in rows that see none of its keys.
       add(parts, id, "an lse of minus infinity is taken for 0 when a part joins",
           where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
             return first ? merge_rightly(lse, part_lse, true) : from_zero(lse, part_lse, false);
@@ -297,7 +297,7 @@ class Merges {
                  [dtype = dtype](const World&, const at::Tensor& lse) { return rounded(lse, dtype); });
     }
     halves();
-    // The lse of one part alone; out is right.
+    // The returned lse is that of one part only; out is correct.
     for (const Parts& parts : parts_) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
         all_.push_back({.id = "lse_without_a_part",

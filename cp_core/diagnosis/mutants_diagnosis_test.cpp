@@ -1,8 +1,8 @@
-// Every deliberate fault of mutants.def that CPU ranks can have is diagnosed on up to two cases that it makes fail, and
-// the answers are held against tests/diagnosis/expected.json, which was written down before any was tried.
+// Diagnoses every deliberate fault of mutants.def that CPU ranks can have, on up to two cases that it makes fail, and
+// compares the answers with tests/diagnosis/expected.json, which was written before any diagnosis was tried.
 //
-// CP_POOL_DIAGNOSES names a file that gets a line for each answer: mutant, case, certainty, id and the other ids,
-// between tabs. tools/diagnoses makes the table of docs/diagnosis.md of it.
+// CP_POOL_DIAGNOSES names a file that gets one line per answer: mutant, case, certainty, id and the other ids,
+// separated by tabs. tools/diagnoses makes the table of docs/diagnosis.md from it.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -25,7 +25,7 @@
 
 namespace cp_pool {
 
-// How GoogleTest prints the parameter of a test.
+// Is called by GoogleTest to print the parameter of a test.
 void PrintTo(const MutantInfo& info, std::ostream* out) {
   *out << info.name;
 }
@@ -34,7 +34,7 @@ namespace diagnosis {
 namespace {
 
 constexpr std::size_t kMostCases = 2;
-constexpr int kMostRanks = 4;  // where so few show it: a case of fewer rows takes less time
+constexpr int kMostRanks = 4;  // preferred, since a case with fewer rows takes less time
 constexpr double kLeastRight = 0.85;
 
 struct Witness {
@@ -61,7 +61,7 @@ bool fails(const Case& c) {
                              [](const RankReport& report) { return report.outcome == CaseOutcome::fail; });
 }
 
-// Those on which the mutant that is on shows: of two communication types, where there are as many.
+// The cases that fail with the active mutant, of two communication types if possible.
 std::vector<Witness> failing_cases() {
   static const std::vector<Witness> all = witnesses();
   std::vector<Witness> chosen;
@@ -78,7 +78,7 @@ std::vector<Witness> failing_cases() {
   return chosen;
 }
 
-// What expected.json says of a mutant.
+// The entry of expected.json for a mutant.
 struct Expected {
   bool none = false;
   std::set<std::string> ids;

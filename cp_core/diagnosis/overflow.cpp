@@ -15,20 +15,20 @@ namespace {
 
 using verify::Results;
 
-// Exponents of e: fp32 numbers end at 88.72, begin to lose bits at -87.3, and are 0 below -103.97.
+// exp(x) in fp32 overflows above x = 88.72, loses bits below -87.3, and is 0 below -103.97.
 constexpr double kMayOverflow = 87.5;
 constexpr double kOverflows = 89.5;
 constexpr double kMayVanish = -83;
 constexpr double kVanishes = -105;
-// So many rows of each kind must tell.
+// At least this many rows that must be wrong, and rows that must not, are needed for a decision.
 constexpr std::int64_t kRowsToTell = 3;
 
 // bool [q rows, heads]
 struct Exposed {
-  at::Tensor may;    // some exponential of a score or of a part's lse may be beyond the range of fp32
-  at::Tensor must;   // that of the whole row is
-  at::Tensor parts;  // it has keys of several ranks
-  at::Tensor times;  // pairs
+  at::Tensor may;    // the exponential of some score or of some part's lse may leave the range of fp32
+  at::Tensor must;   // the exponential of the row's lse leaves it
+  at::Tensor parts;  // the row sees keys of several ranks
+  at::Tensor times;  // fp64, pairs
 };
 
 Exposed exposed_rows(const World& world) {
@@ -53,17 +53,19 @@ Exposed exposed_rows(const World& world) {
   return {.may = may.t(), .must = must.logical_and(total.gt(-kInfinity)).t(), .parts = parts.gt(1).t(), .times = times};
 }
 
-// bool [kv rows, kv heads]: seen by such a query.
+// bool [kv rows, kv heads]: whether one of these queries sees the key.
 at::Tensor keys_of(const at::Tensor& queries, const at::Tensor& times, std::int64_t kv_heads) {
   const at::Tensor by_head = times.t().ne(0.0).to(at::kDouble).matmul(queries.to(at::kDouble));  // [kv rows, heads]
   return by_head.view({by_head.size(0), kv_heads, -1}).sum(-1).gt(0.0);
 }
 
-// Wrong rows are those whose exponentials leave the range of fp32, all of these, and some hold no numbers or zeros.
+// Whether the wrong rows are exactly those whose exponentials leave the range of fp32, and some of them hold NaN,
+// infinities or only zeros.
 bool out_of_range(const Bench& bench) {
   const World& world = bench.world();
   Exposed exposed = exposed_rows(world);
-  // In a merge only rows of several parts leave the range. Where there are none, it can only be the softmax.
+  // If the mistake is in the merge, only rows of several parts are wrong. If no row has several parts, it must be in
+  // the softmax.
   const at::Tensor merged = exposed.must.logical_and(exposed.parts);
   if (merged.any().item<bool>()) exposed.must = merged;
   if (exposed.must.sum().item<std::int64_t>() < kRowsToTell) return false;

@@ -5,8 +5,8 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Finds the largest rectangle in one pass over the rows: above each pair of a row stands a bar of pairs with its label,
-// and a rectangle that ends in this row is a width of bars as high as the lowest of them.
+// Finds the largest rectangle in one pass over the rows. Each pair of a row is the foot of a bar of pairs with the same
+// label above it. A rectangle that ends in this row spans adjacent bars and is as high as the lowest of them.
 class BlockSearch {
  public:
   explicit BlockSearch(PairLabels& labels) : labels_(labels), heights_(static_cast<std::size_t>(labels.kv), 0) {}
@@ -21,7 +21,7 @@ class BlockSearch {
 
  private:
   struct Bar {
-    std::int64_t first;  // column from which on bars are at least so high
+    std::int64_t first;  // the first column of the run of bars that are at least this high
     std::int64_t height;
   };
 
@@ -47,7 +47,8 @@ class BlockSearch {
     (void)lower(i, labels_.kv, 0);
   }
 
-  // Ends the bars before column j that are higher. Returns from which column on bars are at least so high.
+  // Ends the rectangles before column j that are higher than `height`. Returns the first column from which on bars are
+  // at least `height` high.
   std::int64_t lower(std::int64_t i, std::int64_t j, std::int64_t height) {
     std::int64_t first = j;
     while (!bars_.empty() && bars_.back().height > height) {
@@ -65,7 +66,7 @@ class BlockSearch {
 
   PairLabels& labels_;
   std::vector<std::int64_t> heights_;
-  std::vector<Bar> bars_;  // of the present label, higher and higher
+  std::vector<Bar> bars_;  // bars of the current label, ascending in height
   PairBlock best_;
 };
 

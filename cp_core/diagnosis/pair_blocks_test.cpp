@@ -48,7 +48,7 @@ TEST(PairBlocks, AreNoMoreThanAskedFor) {
   EXPECT_THAT(largest_blocks(labels_of({"   "}), 3), IsEmpty());
 }
 
-// Tries every rectangle.
+// Tries every rectangle. Returns the number of pairs of the largest one.
 std::int64_t most_pairs(PairLabels& labels) {
   std::int64_t most = 0;
   for (std::int64_t top = 0; top < labels.q; ++top) {

@@ -12,7 +12,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// a, b: of the same shape. NaN and infinities are like themselves.
+// a and b must have the same shape. NaN equals NaN, and infinities equal themselves.
 bool alike(const at::Tensor& a, const at::Tensor& b, double tolerance) {
   const at::Tensor close = a.sub(b).abs().le(at::maximum(a.abs(), b.abs()).mul(tolerance));
   const at::Tensor both_nan = a.isnan().logical_and(b.isnan());
@@ -34,7 +34,7 @@ void PairValues::tell_apart(const at::Tensor& values) {
   for (std::size_t i = 0; i < classes_.size(); ++i) {
     const HeadClass& old = classes_[i];
     const auto first_part = static_cast<std::ptrdiff_t>(found.size());
-    // Classes that are still to come keep their room.
+    // Leaves room for one matrix of each class that is still to be split.
     const auto room = most_classes_ - static_cast<std::int64_t>(classes_.size() - i - 1);
     for (const std::int64_t head : old.heads) {
       const auto same = std::find_if(found.begin() + first_part, found.end(), [&](const HeadClass& part) {

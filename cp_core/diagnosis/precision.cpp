@@ -1,4 +1,4 @@
-// Rounding alone: sums that were kept in 16 bits.
+// Mistakes that only show as rounding: sums that are kept in 16 bits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,7 +27,7 @@ struct Format {
 constexpr std::array kFormats{Format{"bf16", at::kBFloat16, 0x1p-8, DType::bf16},
                               Format{"fp16", at::kHalf, 0x1p-11, DType::fp16}};
 
-// How far errors may be from the size of rounding errors, of so many roundings.
+// The most roundings of a format that errors may amount to.
 constexpr double kMostRoundings = 4;
 
 double quantile_of(const at::Tensor& values, double share) {
@@ -35,11 +35,11 @@ double quantile_of(const at::Tensor& values, double share) {
   return sorted[static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1))].item<double>();
 }
 
-// The errors of the wrong rows of a result.
+// The errors of a result.
 struct Errors {
-  at::Tensor relative;     // [rows]: rms error over the size of its terms, of all rows that have terms
-  double wrong_share = 0;  // of these rows
-  double bias = 0;         // correlation of errors and values
+  at::Tensor relative;     // [rows]: rms error relative to the size of the terms, for all judged rows that have terms
+  double wrong_share = 0;  // the share of these rows that is wrong
+  double bias = 0;         // the correlation of errors and values
 };
 
 std::optional<Errors> errors_of(const Bench& bench, const Given& given) {
@@ -70,27 +70,27 @@ std::vector<const Given*> wrong_results(const Bench& bench) {
   return wrong;
 }
 
-// Whether numbers that were computed in fp32 are all numbers of a 16-bit format.
+// Whether numbers that were computed in fp32 can all be represented in a 16-bit format.
 bool on_grid(const at::Tensor& values, at::ScalarType type) {
   const at::Tensor finite = values.masked_select(values.isfinite().logical_and(values.ne(0.0)));
   if (finite.numel() == 0) return false;
-  // The difference to a sum that is exact has the rounding of fp32 on it.
+  // Allows for fp32 rounding in the numbers.
   constexpr double kOfFp32 = 0x1p-20;
   const at::Tensor distance = finite.sub(finite.to(type).to(at::kDouble)).abs();
   return distance.le(finite.abs().mul(kOfFp32)).to(at::kDouble).mean().item<double>() > 0.99;
 }
 
-// In a dtype as coarse as the format every number is one of the format.
+// Whether the case's dtype is finer than the format. In a coarser or equal dtype, every number is one of the format.
 bool is_finer(const Bench& bench, const Format& format) {
   return verify::floor_factor(bench.world().c().dtype) < verify::floor_factor(format.dtype);
 }
 
-// Where rounding hides it, nothing need be wrong.
+// Whether the dtype's rounding may hide the mistake, so that a run without wrong results does not refute it.
 bool may_hide(const Bench& bench) {
   return bench.world().c().dtype != DType::fp32 && wrong_results(bench).empty();
 }
 
-// What was merged before a sink joined.
+// Returns out as it was before a sink joined.
 at::Tensor before_sink(const Given& out, const Bench& bench) {
   const World& world = bench.world();
   for (const Given& given : bench.fits().given()) {
@@ -101,7 +101,7 @@ at::Tensor before_sink(const Given& out, const Bench& bench) {
   return out.value;
 }
 
-// out is of the format, its errors are of that size, lse is right, and gradients are those of such an out.
+// out has only numbers of the format and errors of its size, lse is correct, and gradients follow from out.
 bool out_in(const Format& format, const Bench& bench) {
   if (may_hide(bench)) return true;
   if (bench.failing_of(&Results::lse) || !bench.failing_of(&Results::out)) return false;
@@ -117,7 +117,7 @@ bool out_in(const Format& format, const Bench& bench) {
   return bench.gradients_follow();
 }
 
-// Wrong gradients are of the format, or without a rank's own share they are.
+// The wrong gradients have only numbers of the format, at least after subtracting each rank's own share.
 bool gradients_in(const Format& format, const Bench& bench) {
   if (may_hide(bench)) return true;
   if (bench.forward_fails()) return false;
@@ -132,7 +132,7 @@ bool gradients_in(const Format& format, const Bench& bench) {
   });
 }
 
-// Errors of several results are of the size of rounding, in most rows, in any direction.
+// The errors of several results have the size of rounding in most rows, and no preferred direction.
 bool rounding_of(const Format& format, const Format* finer, const Bench& bench) {
   const std::vector<const Given*> wrong = wrong_results(bench);
   if (wrong.size() < 2) return false;

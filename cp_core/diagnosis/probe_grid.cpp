@@ -12,15 +12,15 @@ using verify::Convention;
 using verify::ConventionKind;
 using verify::LocalRow;
 
-// A row of a rank, before rows are numbered.
+// A row that a rank holds, before rows are numbered.
 struct HeldRow {
   std::int64_t position;
   int rank;
-  std::size_t place;  // in the rank's packed order
+  std::size_t place;  // index in the rank's packed order
   bool padding;
 };
 
-// The rows that ranks hold of each sequence, by position.
+// Returns the rows of each sequence over all ranks, sorted by position, padding without a position last.
 std::vector<std::vector<HeldRow>> by_sequence(const verify::RowsByRank& by_rank,
                                               const std::vector<std::int64_t>& valid) {
   std::vector<std::vector<HeldRow>> sequences(valid.size());
@@ -31,7 +31,7 @@ std::vector<std::vector<HeldRow>> by_sequence(const verify::RowsByRank& by_rank,
           {row.position, static_cast<int>(rank), place, row.canonical < 0});
     }
   }
-  // Padding without a position of its own has -1.
+  // Padding without a position of its own has position -1.
   const auto order = [](const HeldRow& row) {
     return std::tuple(row.padding && row.position < 0, row.position, row.rank, row.place);
   };
@@ -58,7 +58,7 @@ GridAxis make_axis(const verify::RowsByRank& by_rank, const std::vector<std::int
   return axis;
 }
 
-// Numbers the chunks of each pack: the whole axis, or each sequence.
+// Sets the chunk number of each row. The whole axis is cut into chunks (over_pack), or each sequence.
 void number_chunks(GridAxis& axis, bool over_pack, std::int64_t chunks) {
   for (std::size_t i = 0; i < axis.rows.size(); ++i) {
     GridRow& row = axis.rows[i];

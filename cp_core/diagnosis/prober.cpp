@@ -19,7 +19,7 @@ namespace {
 using std::chrono::steady_clock;
 using verify::Results;
 
-// The lengths and the declaration of a case in which every row of the grid is valid.
+// The lengths and the sharding of a case in which every row of the grid is valid.
 SequenceLengths grid_lengths(const ProbeGrid& grid) {
   return {
       .valid_q = grid.q.lengths, .padded_q = grid.q.lengths, .valid_kv = grid.kv.lengths, .padded_kv = grid.kv.lengths};
@@ -31,8 +31,8 @@ verify::Sharding grid_sharding(const verify::Sharding& declared, const ProbeGrid
   return sharding;
 }
 
-// The rows of all ranks [rows of the axis, heads, dim]; undefined if a rank gave none. without_padding: NaN in its
-// rows.
+// Returns the rows of all ranks as [rows of the axis, heads, dim]; undefined if a rank returned none. without_padding:
+// sets padding rows to NaN.
 at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* member, const GridAxis& axis,
                          bool without_padding) {
   at::Tensor whole;
@@ -50,7 +50,7 @@ at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* mem
   return whole;
 }
 
-// The rows of a tensor in grid order that are no padding.
+// Returns the rows of a tensor in grid order that are not padding.
 at::Tensor valid_rows(const at::Tensor& rows, const GridAxis& axis) {
   std::vector<std::int64_t> valid;
   for (std::int64_t i = 0; i < axis.size(); ++i) {
@@ -105,7 +105,7 @@ std::int64_t Prober::largest_of_all(std::int64_t here) {
 }
 
 bool Prober::has_time(Part part) {
-  // A backward costs some 2.5 forwards; this is for the first whole step alone.
+  // An estimate for the first whole step: a backward takes about 2.5 times as long as a forward.
   constexpr int kForwardsOfAStep = 4;
   steady_clock::duration expected = longest_.at(static_cast<std::size_t>(part));
   if (expected == steady_clock::duration::zero() && part == Part::whole) {

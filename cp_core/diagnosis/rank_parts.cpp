@@ -19,7 +19,7 @@ const std::int64_t* data_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<std::int64_t>();
 }
 
-// own: the step of a rank's own keys.
+// own: the number of the step in which a rank's own keys are used.
 std::vector<at::Tensor> finer_parts(const World& world, const at::Tensor& step, int own) {
   const at::Tensor half = world.kv_rows.half.unsqueeze(0);
   if (!half.any().item<bool>()) return {};
@@ -113,7 +113,7 @@ std::vector<Parts> parts_with_own_last(const World& world) {
 }
 
 at::Tensor stretch_of_others(const World& world) {
-  const at::Tensor order = order_in_sequences(world.kv_rows).argsort();  // rows, sequence by sequence
+  const at::Tensor order = order_in_sequences(world.kv_rows).argsort();  // row indices, sequence by sequence
   const at::Tensor ranks = world.kv_rows.rank.index_select(0, order);
   std::vector<at::Tensor> of_ranks;
   for (int rank = 0; rank < world.ranks; ++rank) {

@@ -23,8 +23,8 @@ bool same(const ResultsByRank& a, const ResultsByRank& b) {
   return true;
 }
 
-// Whether the result is the right one times some number, within twice its bounds: then it is one of a wrong scale, and
-// where numbers are small it may look like one that something was added to.
+// Whether the result is the correct one times a constant, within twice its bounds. Such a result has a wrong scale; if
+// its numbers are small, it may look like one to which something was added.
 bool is_scaled(const Given& given) {
   const at::Tensor judged = given.judged.view({-1, 1, 1});
   const at::Tensor value = given.value.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
@@ -34,7 +34,8 @@ bool is_scaled(const Given& given) {
   return !verify::row_rms(value.sub(right.mul(factor))).gt(bound).any().item<bool>();
 }
 
-// Whether what the later run gave of the wrong results is what `before` makes of the right ones.
+// Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
+// runs' correct results.
 bool are_stale(const Bench& earlier, const Bench& later, bool added) {
   if (later.failing().empty()) return false;
   for (const Given& given : later.fits().given()) {
@@ -43,7 +44,7 @@ bool are_stale(const Bench& earlier, const Bench& later, bool added) {
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
     if (added && is_scaled(given)) return false;
     const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
-    // The bounds are those of the other step, and a sum has those of both.
+    // The errors of both steps may be in the sum.
     const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));
     const at::Tensor bound =
         given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);

@@ -1,4 +1,4 @@
-// Steps of a ring, and what is exchanged between ranks.
+// Mistakes in the steps of a ring and in the exchange of data between ranks.
 #include <string>
 #include <utility>
 
@@ -41,7 +41,8 @@ class RingSteps {
     all_.push_back({.id = std::move(id), .says = std::move(says), .pass = std::move(pass)});
   }
 
-  // A rank takes the keys that it holds for those of another rank. owner: of rank and the true owner.
+  // A rank takes the keys that it holds for those of another rank. other: maps the rank and the true owner to the rank
+  // whose keys they are taken for.
   void owner_taken_for(const std::string& says, const std::function<int(int rank, int owner)>& other) {
     const at::Tensor places = rows_at_same_place(world_.kv_rows, world_.ranks, other);
     if (!places.defined()) return;
@@ -52,7 +53,7 @@ class RingSteps {
     });
   }
 
-  // The ranks of a ring's place, and a place's distance from another.
+  // Returns the rank at a place of the ring (taken modulo its size) that has the same heads as rank `like`.
   static int rank_at(const Ring& ring, int like, int place) {
     const auto ranks = static_cast<int>(ring.place.size());
     const int of_place = ranks / ring.size;
@@ -71,7 +72,7 @@ class RingSteps {
       const char* const whose = off < 0 ? "before" : "after";
       owner_taken_for(fmt::format("a rank takes the keys that it holds for those of the rank {} their owner", whose),
                       [=](int /*rank*/, int owner) { return rank_at(ring, owner, at(owner) + off); });
-      // The own keys are right, and the others are taken in a turn.
+      // A rank's own keys are correct, and the others are shifted among themselves.
       owner_taken_for(fmt::format("a rank takes the keys of others for those of the rank {} their owner", whose),
                       [=](int rank, int owner) {
                         const int of = step(rank, owner);
@@ -124,7 +125,7 @@ class RingSteps {
     }
   }
 
-  // Chunks of queries, or of keys, against the keys of others or of all.
+  // The part of one chunk of queries or of keys is left out, for the keys of other ranks or of all ranks.
   void missing_halves() {
     const at::Tensor others = world_.q_rows.rank.unsqueeze(1).ne(world_.kv_rows.rank.unsqueeze(0));
     for (const std::int64_t half : {0, 1}) {
@@ -134,7 +135,7 @@ class RingSteps {
       struct Part {
         std::string says;
         at::Tensor gone;
-        at::Tensor instead;  // counts twice; undefined: none does
+        at::Tensor instead;  // pairs that count twice; undefined: none
       };
       const at::Tensor other_queries = queries.logical_not();
       for (const Part& part :
@@ -191,7 +192,7 @@ class RingSteps {
         weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
   }
 
-  // K and V of the rank itself, or of the step before, at the places of others.
+  // A rank holds the K and V of rank whose(rank, owner) at the places of rank `owner`.
   void held(const std::string& id, const std::string& says, const std::function<int(int rank, int owner)>& whose,
             const std::string& backward_id = {}, const std::string& backward_says = {}) {
     const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, whose);
@@ -220,7 +221,7 @@ class RingSteps {
     const auto own = [=](int rank, int owner) { return rank_at(ring, owner, at(rank)); };
     held("own_kv_every_step", "every step computes with the rank's own K and V", own, "backward_own_kv",
          "every step of the backward computes with the rank's own K and V");
-    // The same under the mask of the own keys.
+    // The same with the mask of the rank's own keys.
     const at::Tensor steps = step_of_pairs(world_, ring);
     Hypothesis masked{.id = "own_kv_every_step",
                       .says = "every step computes with the rank's own K and V, under their mask",
@@ -256,7 +257,7 @@ class RingSteps {
              .level = both ? Hypothesis::Level::forward : Hypothesis::Level::backward});
       }
     }
-    if (ring.size == 2) return;  // what was there before is the own
+    if (ring.size == 2) return;  // the step before is then that of the rank's own keys
     const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
     const auto before = [=](int rank, int owner) {
       const int step = ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
@@ -265,7 +266,7 @@ class RingSteps {
     held(id, "a step computes with K and V of the step before, since the next have not arrived", before);
   }
 
-  // K and V change places on their way: at every step, or once.
+  // K and V are exchanged in transit: at every step, or once.
   void exchanged(const Ring& ring) {
     if (c_.head_dim_qk != c_.head_dim_v) return;
     const auto places = index_tensor({ring.place.begin(), ring.place.end()});
@@ -282,7 +283,7 @@ class RingSteps {
     }
   }
 
-  // Of ranks that trade tokens for heads: a rank has its own tokens of its heads, and zeros for those of others.
+  // In an all-to-all of tokens for heads, a rank has its own tokens for its heads, and zeros for the tokens of others.
   void heads_not_awaited() {
     const int ranks = head_ranks(c_);
     if (ranks == 1 || c_.kv_heads % ranks != 0) return;
@@ -294,7 +295,7 @@ class RingSteps {
     }
   }
 
-  // 1 where a row is of the rank that computes the head, else 0: [rows, heads, 1].
+  // fp64 [rows, heads, 1]: 1 where the row belongs to the rank that computes the head, else 0.
   static at::Tensor own_heads(const Side& side, std::int64_t heads, int ranks) {
     const at::Tensor computes = at::arange(heads, at::kLong).div(heads / ranks, "floor");
     return side.rank.remainder(ranks).unsqueeze(1).eq(computes.unsqueeze(0)).to(at::kDouble).unsqueeze(-1);

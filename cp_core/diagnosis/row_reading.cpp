@@ -11,18 +11,18 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// A key weighs nothing if it weighs so much less than one that is seen.
+// A key whose weight, relative to that of a seen key, is below this was not seen.
 constexpr double kWeighsNothing = 1e-4;
 
 struct WeighedRow {
   double sum = 0;
-  double largest = 0;   // in size
-  double smallest = 0;  // of those that are not nothing
+  double largest = 0;   // largest absolute value
+  double smallest = 0;  // smallest weight of a seen key
   std::int64_t seen = 0;
   bool finite = true;
   bool negative = false;
 
-  // All keys that are seen weigh the same.
+  // Whether all keys seen have the same weight.
   [[nodiscard]] bool equal(double tolerance) const { return largest <= smallest * (1 + 2 * tolerance); }
 };
 
@@ -44,14 +44,14 @@ WeighedRow weigh(std::span<const float> weights) {
   return found;
 }
 
-// Whether these times can be told to be a whole number.
+// Whether the value is a whole number, and small enough to be told from the next one.
 bool is_number(double times, double tolerance) {
   if (times <= kWeighsNothing) return times >= -kWeighsNothing;
   const double number = std::round(times);
   return number >= 1 && std::abs(times - number) <= tolerance * number && 2 * tolerance * number < 1;
 }
 
-// Fills times with weights * factor, as whole numbers if all are.
+// Fills times with weights * factor. Returns whether all are whole numbers, and if so rounds them.
 bool fill_numbers(std::span<const float> weights, double factor, double tolerance, std::span<double> times) {
   bool numbers = true;
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -63,14 +63,14 @@ bool fill_numbers(std::span<const float> weights, double factor, double toleranc
   return true;
 }
 
-// By how much the number of keys that lse stands for may be off.
+// The tolerance on the number of keys that lse stands for.
 double rounding_of(double keys) {
   constexpr double kPartOfAKey = 0.25;
   constexpr double kRoundingOfLse = 1e-3;
   return kPartOfAKey + kRoundingOfLse * keys;
 }
 
-// What an lse in fp32 may be off (docs/numerics.md: the bound of the mask probe).
+// The tolerance on an lse in fp32 (docs/numerics.md: the bound of the mask probe).
 double lse_rounding(double lse) {
   constexpr double kRoundings = 16;
   return kRoundings * verify::kUnitRoundoffFp32 * (1 + std::abs(lse));
@@ -80,8 +80,8 @@ double sum_of(std::span<const double> times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
-// For how many of the keys that lse counts out has -1 in each element instead of their values, if it has the values of
-// all the others; 0 if it is otherwise. times: to work in.
+// Returns for how many keys out holds -1 in each element instead of the key's value, if the values of all other keys
+// are correct; else 0. counted: the number of keys by lse. times: scratch space.
 double keys_of_minus_one(std::span<const float> weights, double counted, double tolerance, std::span<double> times) {
   const double offset = -static_cast<double>(std::ranges::min(weights));
   std::vector<float> raised(weights.begin(), weights.end());
@@ -120,7 +120,7 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
   if (lse_counts && fill_numbers(weights, counted, tolerance, times)) {
     const double number = sum_of(times);
     const double more = counted - number;
-    // Fewer in lse than in out contradict each other.
+    // lse contradicts out if it counts fewer keys.
     if (more >= -rounding_of(number)) {
       if (!whole) return reading;
       if (more > rounding_of(number)) {
@@ -136,7 +136,7 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
       return reading;
     }
   }
-  if (lse && !whole) return unknown();  // which of the two is wrong cannot be told
+  if (lse && !whole) return unknown();  // weights and lse disagree, and which is wrong cannot be told
   if (found.equal(tolerance)) {
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = weights[i] >= found.smallest ? 1 : 0;
     const auto seen = static_cast<double>(found.seen);
@@ -144,7 +144,8 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
     if (whole && !is_mean) reading.sum = found.sum;
     return reading;
   }
-  // Without lse, numbers up to a factor. With one that contradicts, unequal weights may come of a wrong merge.
+  // Without lse, the numbers are known up to a factor. With an lse that contradicts them, unequal weights may result
+  // from a wrong merge.
   const bool readable = !lse && (is_mean || !whole);
   if (readable && fill_numbers(weights, 1 / found.smallest, 2 * tolerance, times)) return reading;
   const bool counts = (whole && is_mean) || !lse_counts || counted == 0;

@@ -28,7 +28,7 @@ Read read(const std::vector<float>& weights, std::optional<double> lse, bool who
   return read;
 }
 
-// The weights of keys that are seen so often.
+// Returns the weights of keys that are seen this often.
 std::vector<float> weights_of(const std::vector<double>& times) {
   double sum = 0;
   for (const double one : times) sum += one;
@@ -68,7 +68,8 @@ TEST(RowReading, WeightsThatAreNoNumbersStayWeights) {
   EXPECT_THAT(times, Pointwise(DoubleNear(1e-6), std::vector{1.0, 1.0, 1.6, 0.4}));
 }
 
-// Parts of 4 and of 2 keys, merged by the plain mean, with an lse of zeros: ratios are whole, and still no set of keys.
+// Parts of 4 and of 2 keys are merged by the plain mean, and lse is 0. The ratios of weights are whole numbers, but
+// they come from no set of keys.
 TEST(RowReading, AnLseThatContradictsMakesNoNumbersOfUnequalWeights) {
   const auto [row, times] = read({0.125F, 0.125F, 0.125F, 0.125F, 0.25F, 0.25F}, 0.0);
   EXPECT_EQ(row.kind, Kind::weights);
@@ -129,7 +130,7 @@ TEST(RowReading, NegativeWeightsAreNoKeys) {
   EXPECT_EQ(row.keys_of_minus_one, 0);
 }
 
-// Two of four keys came with -1 in the place of their values.
+// Two of four keys have -1 in place of their values.
 TEST(RowReading, KnowsKInThePlaceOfV) {
   const RowReading row = read({-0.25F, -0.25F, -0.5F, -0.5F, -0.5F}, std::log(4.0)).row;
   EXPECT_TRUE(row.negative);

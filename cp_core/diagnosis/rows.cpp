@@ -1,4 +1,4 @@
-// Whose rows they are: attention takes a rank's rows for others than those that it has.
+// Mistakes in which attention takes a rank's rows for other rows than those that the rank holds.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -24,7 +24,7 @@ using verify::ConventionKind;
 using verify::LocalRow;
 using verify::RowsByRank;
 
-// Where rows are taken to be, rank by rank. nullopt: they cannot be taken so.
+// Maps the rows of each rank to the rows that they are taken for. nullopt: the mistake is not possible here.
 using Belief = std::function<std::optional<RowsByRank>(const RowsByRank& rows, const std::vector<std::int64_t>& valid,
                                                        const std::vector<std::int64_t>& padded)>;
 
@@ -59,7 +59,7 @@ bool same_places(const RowsByRank& a, const RowsByRank& b) {
                             [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, {}, place, place); });
 }
 
-// The believed rows of both sides; of a sample of queries those that are in it.
+// The rows that those of both sides are taken for.
 struct Believed {
   RowsByRank q;
   RowsByRank kv;
@@ -174,7 +174,8 @@ class Rows {
     }
   }
 
-  // A hypothesis that both sides, or one of them, are taken so; left out if one before it takes them for the same.
+  // Adds the hypothesis that queries, keys or both are taken for other rows; left out if an earlier one believes the
+  // same.
   void add(const std::string& id, std::string says, const Belief& belief, bool queries = true, bool keys = true) {
     Believed believed{.q = q_, .kv = kv_};
     if (queries) {
@@ -205,7 +206,7 @@ class Rows {
             .kv_position = column_of(believed.kv, &LocalRow::position)};
   }
 
-  // places: of all rows. A world may have a sample of the queries.
+  // places: those of all rows. The world may have only a sample of the queries.
   static void take_places(const World& world, const Places& places, Pass& pass) {
     MaskRule rule(world);
     rule.places = places;
@@ -214,14 +215,14 @@ class Rows {
     rule.places.q_position = places.q_position.index_select(0, rows);
     pass.times = rule.times();
     if (!world.bias.defined()) return;
-    // In bshd and sbhd a rank has the bias rows of its own queries.
+    // In bshd and sbhd a rank holds only the bias rows of its own queries.
     const bool by_row = world.c().layout == Layout::thd;
     const at::Tensor columns =
         world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position, rule.places.kv_position);
     pass.bias_index = columns;
   }
 
-  // Places counted in the rows that a rank has of a sequence.
+  // Positions counted among the rows that a rank has of a sequence (of_chunk: among those of one chunk).
   static Places local_places(const World& world, bool of_chunk) {
     const auto place = [of_chunk](const Side& side) { return of_chunk ? side.place_in_half : side.place; };
     return {.q_sequence = world.q_rows.sequence,
@@ -230,7 +231,7 @@ class Rows {
             .kv_position = place(world.kv_rows)};
   }
 
-  // Padding is none in a rank's own count.
+  // Positions are counted in each rank's rows; which rows are padding stays correct.
   static void count_locally(const World& world, bool queries, bool keys, MaskRule& rule) {
     const Places local = local_places(world, /*of_chunk=*/false);
     rule.valid_rows = std::pair(world.q_rows.valid, world.kv_rows.valid);
@@ -254,7 +255,7 @@ class Rows {
 
   void positions_from_zero() {
     if (world_.ranks == 1) return;
-    // Where the mask is a window alone, this is a window that is counted in local rows.
+    // If the mask is only a window, the id of a window counted in local rows fits better.
     const bool window_alone = !c_.causal && c_.chunk == 0;
     const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
     add_rule(id,
@@ -285,7 +286,7 @@ class Rows {
     }
   }
 
-  // What stands at the places of keys if rows stay in the order of ranks and are taken for whole sequences.
+  // Gathered keys stay in the order of ranks but are taken for whole sequences.
   void gathered() {
     if (world_.ranks == 1) return;
     const char* const id = "gathered_rows_not_reordered";
@@ -310,7 +311,7 @@ class Rows {
       }
     }
     of_groups(id);
-    // The gradients alone.
+    // The same in the gradients only.
     const char* const gradients = "dkv_rows_not_reordered";
     const at::Tensor own_slice =
         all.div(std::max<std::int64_t>(1, world_.kv_rows.count() / world_.ranks), "floor").eq(ranks);
@@ -324,7 +325,7 @@ class Rows {
     }
   }
 
-  // Rows of ranks that exchange heads stay in the order of ranks.
+  // The rows of ranks that exchange heads stay in the order of ranks.
   void of_groups(const char* id) {
     std::vector<int> sizes{world_.ranks};
     if (world_.c().comm == CommType::a2a_p2p) sizes.insert(sizes.begin(), 2);
@@ -353,8 +354,8 @@ class Rows {
     }
   }
 
-  // Bias rows that are exchanged, too, and lie where they should: each query has those of the place where it is taken
-  // to be, and the gradient goes there.
+  // The bias rows are exchanged too and are in the right order. Each query reads the bias row of the position that it
+  // is taken to have, and the gradient goes there.
   void with_bias_rows(const char* id, std::string says, const Belief& belief) {
     if (!world_.bias.defined() || c_.layout == Layout::thd) return;
     const auto q = belief(q_, lengths_.valid_q, lengths_.padded_q);
@@ -375,11 +376,11 @@ class Rows {
                     }});
   }
 
-  // Sequences begin where they would without padding.
+  // Sequences are taken to begin where they would begin without padding.
   void valid_offsets() {
     if (!c_.pad_between_seqs || c_.batch == 1) return;
     const char* const id = "valid_offsets_in_padded_rows";
-    // In the padded sequences, one after the other.
+    // Offsets are counted in the padded sequences.
     add(id, "sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
@@ -393,7 +394,7 @@ class Rows {
           return believed;
         });
     in_rows_of_ranks(id);
-    // In each rank's rows, one valid token after the other.
+    // Offsets are counted in the valid tokens of each rank's rows.
     add(id,
         "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
@@ -414,8 +415,9 @@ class Rows {
         });
   }
 
-  // A sequence begins where the rank's shares of the valid tokens of those before it end. Its rows have the positions
-  // of chunks of the padded or of the valid length, and the last one has as many.
+  // A sequence is taken to begin where the rank's shares of the valid tokens of earlier sequences end. Its rows get the
+  // positions of chunks of the padded or of the valid length, and its number of rows is that of the padded or of the
+  // valid length.
   void in_rows_of_ranks(const char* id) {
     for (const bool chunks_are_padded : {true, false}) {
       for (const bool as_many_as_padded : {true, false}) {
@@ -445,11 +447,11 @@ class Rows {
 
   struct Stretch {
     std::int64_t sequence = 0;
-    std::int64_t first = 0;  // row
+    std::int64_t first = 0;  // first row
     std::int64_t count = 0;
   };
 
-  // Gives these rows the positions of two chunks.
+  // Assigns the positions of two chunks to these rows.
   static void take_chunks(const Stretch& of, std::int64_t chunk, const std::array<std::int64_t, 2>& chunks,
                           std::int64_t valid, std::vector<LocalRow>& rows) {
     for (std::int64_t i = 0; i < of.count; ++i) {

@@ -1,4 +1,4 @@
-// The scale of scores.
+// Mistakes in the scale of scores.
 #include <cmath>
 #include <string>
 #include <utility>

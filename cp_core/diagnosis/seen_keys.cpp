@@ -45,7 +45,7 @@ class KeySearch {
     found_.why_not = obstacle();
     if (found_.why_not.empty()) ask_few_heads();
     if (!found_.why_not.empty()) return std::move(found_);
-    // What failed is asked first, since time may be short.
+    // Asks for the failed results first, since time may be short.
     const bool gradients_first = judged_.c.training && only_gradients_failed();
     if (gradients_first) ask_gradients_of(*few_, "");
     ask_all_heads();
@@ -58,7 +58,7 @@ class KeySearch {
   }
 
  private:
-  // Why nothing can be asked. Chooses the cases that are.
+  // Chooses the cases to ask. Returns why nothing can be asked, as a sentence; empty if something can.
   std::string obstacle() {
     const std::int64_t queries = prober_.grid().q.size();
     const std::int64_t keys = prober_.grid().kv.size();
@@ -78,7 +78,7 @@ class KeySearch {
     return {};
   }
 
-  // Whether there is time for a question. If not, it is said that it was not asked.
+  // Whether there is time for a question. If not, adds a note that it was not asked.
   bool begins(const std::string& question, Prober::Part part) {
     if (!prober_.has_time(part)) {
       note(fmt::format("there was no time to ask {}", question));
@@ -91,7 +91,7 @@ class KeySearch {
   void note(std::string text) { notes_.push_back(std::move(text)); }
   void note_all(std::vector<std::string> texts) { std::ranges::move(texts, std::back_inserter(notes_)); }
 
-  // Checks fail on the ranks that own the wrong rows.
+  // Collective, since a check fails only on the ranks that own the wrong rows.
   bool only_gradients_failed() {
     const auto failed = [this](bool of_forward) {
       return std::ranges::any_of(judged_.checks, [of_forward](const Check& check) {
@@ -113,7 +113,8 @@ class KeySearch {
     if (found_.why_not.empty()) adopt(std::move(reading), *few_);
   }
 
-  // What goes wrong with few heads is tried on one block with the case's own; if nothing does, all is read with those.
+  // If something was wrong with few heads, one block of keys is asked again with the case's own heads. Otherwise all
+  // keys are asked with those.
   void ask_all_heads() {
     if (!own_) return;
     if (reading_.wrong || reading_.heads_differ) {
@@ -167,8 +168,8 @@ class KeySearch {
     found_.heads_differ = found_.heads_differ || prober_.agreed(mapping.wrong);
   }
 
-  // Codes stand in padding rows of all questions before. An implementation of which nothing may be read there is asked
-  // once more with NaN.
+  // In all earlier questions, padding rows hold codes. If the implementation declares that padding may hold NaN, this
+  // asks once more with NaN there.
   void ask_padding() {
     const auto is_padding = [](const GridRow& row) { return row.padding; };
     const ProbeGrid& grid = prober_.grid();
@@ -185,7 +186,7 @@ class KeySearch {
 
   // --- Which pairs gradients have ---
 
-  // Asks with another choice of key values, too, if anything is wrong.
+  // Asks again with the other choice of key values if anything is wrong.
   void ask_gradients_of(const AskedCase& asked, const char* with) {
     if (!begins(std::string("which queries reached dq, dk and dv") + with, Prober::Part::whole)) return;
     const Gradients first = ask_gradients(prober_, asked, KeyValues::first);
@@ -205,11 +206,11 @@ class KeySearch {
     note_all(judge_gradients(first, &second).notes);
   }
 
-  // Rank 0's judgement; that of other ranks is empty.
+  // Only rank 0 judges; other ranks return an empty reading.
   GradientReading judge_gradients(const Gradients& first, const Gradients* second) const {
     GradientReading whole;
     if (!prober_.is_rank_0()) return whole;
-    // What the forward saw is the measure, if it is known and all heads saw it.
+    // Gradients are compared with what the forward saw, if that is known and the same for all heads.
     const bool is_known = found_.whole_numbers && !found_.heads_differ;
     const bool by_sight = is_known && reading_.keys_asked == prober_.grid().kv.size();
     const GradientMeasure measure{.seen = by_sight ? found_.times : found_.expected, .is_observed = by_sight};
@@ -255,7 +256,7 @@ class KeySearch {
     found_.notes = std::move(notes_);
   }
 
-  // What could not be observed of the forward.
+  // Notes what could not be observed of the forward.
   void tell_limits() {
     const std::int64_t keys = prober_.grid().kv.size();
     if (reading_.keys_asked < keys) {
@@ -272,7 +273,7 @@ class KeySearch {
     }
   }
 
-  // A fault of which nothing was seen lies in what the questions leave out.
+  // Notes that a fault which did not show must lie in something that the questions leave out.
   void tell_what_vanished() {
     if (found_.wrong || found_.heads_differ || reading_.keys_asked < prober_.grid().kv.size()) return;
     const auto is_unknown = [](const RowReading& row) { return row.kind == RowReading::Kind::unknown; };
@@ -304,10 +305,10 @@ class KeySearch {
   const Settings& settings_;
   Prober prober_;
   std::optional<AskedCase> few_;
-  std::optional<AskedCase> own_;     // with the case's own heads, if they are others
-  const AskedCase* used_ = nullptr;  // the one that reading_ is of
+  std::optional<AskedCase> own_;     // with the case's own heads, if these differ
+  const AskedCase* used_ = nullptr;  // the case that reading_ comes from
   ForwardReading reading_;
-  bool all_asked_ = true;  // of what is asked after few heads of the forward
+  bool all_asked_ = true;  // every question after the first (the forward with few heads) was asked
   std::int64_t spoilt_by_padding_ = 0;
   std::vector<std::string> notes_;
   SeenKeys found_;

@@ -1,4 +1,5 @@
-// What is said of deliberate faults of our own implementation: each pair, as the fault's definition has it.
+// Tests that the observed pairs are those that the definition of each deliberate fault of our own implementation
+// implies.
 #include <functional>
 #include <string>
 
@@ -48,7 +49,7 @@ SeenKeys seen_with(Mutant mutant, const Case& c) {
 
 using TimesOf = std::function<double(std::int64_t i, std::int64_t j)>;
 
-// The queries of one_sequence saw the keys so often.
+// Expects that the queries of one_sequence saw the keys this often.
 void expect_times(const SeenKeys& seen, const TimesOf& times) {
   ASSERT_EQ(seen.why_not, "");
   at::Tensor expected = at::zeros({kTokens, kTokens}, at::kDouble);
@@ -173,12 +174,11 @@ TEST(SeenKeysOfMutants, PaddingQueriesComputed) {
               ElementsAre("3 padding queries 13..15 (rank 0) saw keys 0..12 (chunks 0..3, ranks 0, 1)"));
 }
 
-// What a rank holds of the other it takes for its own, so keys of the other count as those at the same place of its
-// own.
+// A rank takes the keys of the other rank for its own, so they count as the keys at the same index of its own.
 TEST(SeenKeysOfMutants, RingOrder) {
   const auto taken_for = [](std::int64_t key) { return key < 4 || key >= 12 ? key ^ 4 : key ^ 4; };
   const SeenKeys seen = seen_with(Mutant::ring_order, forward_only(causal_sequence()));
-  // Its own keys, too, are taken for those of the other: the rank before the owner.
+  // It also takes its own keys for those of the other rank, which is the rank before the owner.
   expect_times(seen, [&](auto i, auto j) { return taken_for(j) <= i ? 1 : 0; });
 }
 
@@ -186,7 +186,7 @@ TEST(SeenKeysOfMutants, AllGatherStepRepeated) {
   Case c = forward_only(one_sequence());
   c.comm = CommType::all_gather;
   const SeenKeys seen = seen_with(Mutant::all_gather_step_repeated, c);
-  // Keys of the own rank are seen in a step of their own.
+  // A rank's own keys have a step of their own, so they are seen once.
   expect_times(seen, [](auto i, auto j) {
     if (owner_of(i) == owner_of(j)) return 1;
     return i < 8 ? 2 : 0;
@@ -226,7 +226,7 @@ TEST(SeenKeysOfMutants, OwnGradientsDropped) {
   EXPECT_THAT(seen.notes, testing::Not(Contains(StartsWith("dq"))));
 }
 
-// Parts of unequal size, so that equal weights are wrong.
+// The causal mask makes parts of unequal size, so that equal weights are wrong.
 TEST(SeenKeysOfMutants, MergeWeightsEqual) {
   const SeenKeys seen = seen_with(Mutant::merge_weights_equal, forward_only(causal_sequence()));
   EXPECT_TRUE(seen.wrong);
@@ -283,7 +283,7 @@ TEST(SeenKeysOfMutants, ScaleOfAGradient) {
   EXPECT_THAT(seen.notes, Contains("dq is 2.83 times what it should be, for every pair"));
 }
 
-// Each part's delta makes ds of a part of one key 0: no pair of it is said to be lacking.
+// With a delta per part, ds is 0 in a part of one key. No pair of it is reported as lacking.
 TEST(SeenKeysOfMutants, DeltaOfPartsIsNoLackOfPairs) {
   const SeenKeys seen = seen_with(Mutant::backward_out_of_part, causal_sequence());
   EXPECT_TRUE(seen.gradients_wrong);

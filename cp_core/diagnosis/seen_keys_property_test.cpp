@@ -1,6 +1,6 @@
-// What is observed is what is so, over random cases: of our own implementation nothing wrong, and of one in which
-// random queries see random keys every pair.
-//   CP_POOL_DIAGNOSIS_CASES  how many cases of each (default 200)
+// Tests over random cases that observations are true: nothing wrong is seen of our own implementation, and every pair
+// is seen of one in which random queries see random keys.
+//   CP_POOL_DIAGNOSIS_CASES  number of cases of each kind (default 200)
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -40,20 +40,20 @@ int count_of_cases() {
   return count;
 }
 
-// Rows of keys, padding included.
+// The number of rows of keys, padding included.
 std::int64_t keys_of(const Case& c) {
   std::int64_t keys = 0;
   for (const std::int64_t length : resolve_lengths(c).padded_kv) keys += length;
   return keys;
 }
 
-// Cases of few steps: those with many keys or narrow heads need hundreds.
+// Returns a case that needs few steps; many keys need hundreds.
 Case random_small_case(std::mt19937_64& generator) {
   constexpr std::int64_t kMostKeys = 96;
   while (true) {
     const Case c = verify::test::random_case(generator);
     const std::int64_t keys = keys_of(c);
-    // Cases with replicated tokens, and those of several groups, are not asked (driver/pool/pool_diagnosis.cpp).
+    // Cases with replicated tokens or several groups are not diagnosed (driver/pool/pool_diagnosis.cpp).
     if (c.replicated > 0 || c.group > 1) continue;
     if (keys > 0 && keys <= kMostKeys && heads_do_not_divide(c).empty()) return c;
   }
@@ -63,7 +63,7 @@ TEST(SeenKeysProperty, NothingIsWrongWithOurOwn) {
   std::mt19937_64 generator(11);
   for (int i = 0; i < count_of_cases(); ++i) {
     Case c = random_small_case(generator);
-    // Every fourth backward: it takes many steps.
+    // Only every fourth case keeps its backward, which takes many steps.
     c.training = c.training && i % 4 == 0;
     const SeenKeys seen = test::seen_by_own(c);
     SCOPED_TRACE(verify::test::text_of(c));
@@ -85,7 +85,7 @@ struct ToyCase {
   ProbeGrid grid;
 };
 
-// Each valid row is some rank's, in any order, with padding here and there.
+// Deals the valid rows to ranks at random, in any order, with padding rows in between.
 verify::RowsByRank listed_rows(std::mt19937_64& generator, const std::vector<std::int64_t>& valid, int ranks) {
   std::int64_t total = 0;
   for (const std::int64_t length : valid) total += length;
@@ -138,7 +138,7 @@ ToyCase any_toy_case(std::mt19937_64& generator) {
   return toy;
 }
 
-// One with queries and keys.
+// Returns a case that has queries and keys.
 ToyCase random_toy_case(std::mt19937_64& generator) {
   while (true) {
     ToyCase toy = any_toy_case(generator);
@@ -146,7 +146,7 @@ ToyCase random_toy_case(std::mt19937_64& generator) {
   }
 }
 
-// Some queries see nothing, some what they should but for a few keys, some anything.
+// Some queries see nothing, some see what they should except for a few keys, and some see random keys.
 at::Tensor random_times(std::mt19937_64& generator, const ToyCase& toy, std::int64_t most_times) {
   const SequenceLengths lengths = resolve_lengths(toy.c);
   at::Tensor times = at::zeros({toy.grid.q.size(), toy.grid.kv.size()}, at::kDouble);
@@ -162,7 +162,8 @@ at::Tensor random_times(std::mt19937_64& generator, const ToyCase& toy, std::int
       cells[i][j] = changed ? any : meets ? 1 : 0;
     }
   }
-  // What lse alone says is believed where it is proved to be right by a query with keys that it saw unequally often.
+  // A query that sees two keys unequally often proves that lse is right, so that lse alone is believed for other
+  // queries.
   const auto valid = std::ranges::find(toy.grid.q.rows, false, &GridRow::padding);
   if (valid != toy.grid.q.rows.end() && times.size(1) > 1) {
     const auto i = valid - toy.grid.q.rows.begin();
@@ -177,7 +178,7 @@ SeenKeys seen_by_toy(const ToyCase& toy, const ToySight& sight) {
   return test::seen_on_threads(toy.c, make).front();
 }
 
-// Rows of padding of which nothing is promised are not read.
+// Sets padding rows about which nothing is promised to NaN, since they are not read.
 void hide_unread(const ToyCase& toy, at::Tensor& times) {
   for (std::int64_t i = 0; i < times.size(0) && !toy.sharding.judges_padding; ++i) {
     if (toy.grid.q.row(i).padding) times.select(0, i).fill_(std::numeric_limits<double>::quiet_NaN());
@@ -214,7 +215,7 @@ TEST(SeenKeysProperty, ReadsEveryPairUpToAFactorWithoutLse) {
     const ToyCase toy = random_toy_case(generator);
     ToySight sight{.times = {random_times(generator, toy, 3)}};
     sight.gives_lse = false;
-    // 2 and 3 alone would be 1 and 1.5.
+    // Without lse, a query that sees keys only 2 and 3 times would be read as 1 and 1.5 times.
     at::Tensor& times = sight.times.front();
     for (std::int64_t q = 0; q < times.size(0); ++q) {
       if (times.select(0, q).eq(1).any().item<bool>()) continue;
@@ -229,7 +230,8 @@ TEST(SeenKeysProperty, ReadsEveryPairUpToAFactorWithoutLse) {
   }
 }
 
-// Gradients that have the pairs that met are right, whatever pairs these are; and dv shows each that it lacks.
+// Gradients that count the pairs of the forward are judged correct, whatever pairs these are; dv shows each missing
+// pair.
 TEST(SeenKeysProperty, ReadsWhichQueriesReachedTheGradientsOfKeys) {
   std::mt19937_64 generator(14);
   for (int i = 0; i < count_of_cases() / 2; ++i) {

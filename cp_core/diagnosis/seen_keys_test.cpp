@@ -1,4 +1,4 @@
-// What is said of faults of an implementation that is not ours.
+// Tests what is observed of the faults of an implementation that is not ours.
 #include "cp_core/diagnosis/seen_keys.h"
 
 #include <chrono>
@@ -42,7 +42,7 @@ ToySight sees_all() {
   return {.times = {at::ones({kToyTokens, kToyTokens}, at::kDouble)}};
 }
 
-// All pairs but queries first..last and keys first..last are 1, and those are `value`.
+// Returns a matrix of 1 that has `value` for queries q_first..q_last and keys kv_first..kv_last.
 at::Tensor pairs_with(std::int64_t q_first, std::int64_t q_last, std::int64_t kv_first, std::int64_t kv_last,
                       double value) {
   at::Tensor pairs = at::ones({kToyTokens, kToyTokens}, at::kDouble);
@@ -150,7 +150,7 @@ TEST(SeenKeys, WeightsOfAWrongMergeAreNoKeys) {
               Contains("queries 0..15 (ranks 0, 1) gave keys 0..7 (rank 0) the weight 0.50, where 1 is due"));
 }
 
-// The lse of 12 keys in base 2 is by chance that of three times as many.
+// The lse of 12 keys in base 2 happens to be close to the natural lse of 36 keys.
 TEST(SeenKeys, AnLseInAnotherBaseIsNotTakenForKeysSeenSeveralTimes) {
   Case c = toy_sequence();
   c.training = false;
@@ -162,7 +162,7 @@ TEST(SeenKeys, AnLseInAnotherBaseIsNotTakenForKeysSeenSeveralTimes) {
   EXPECT_THAT(seen.notes, Contains(HasSubstr("lse of 16 queries is not the logarithm of the number of keys")));
 }
 
-// All keys twice, or an lse that is too large by log 2: out is the same.
+// Seeing all keys twice and an lse that is too large by log 2 give the same results.
 TEST(SeenKeys, ThatAllKeysAreSeenTwiceIsNotBelievedOfLseAlone) {
   Case c = toy_sequence();
   c.training = false;

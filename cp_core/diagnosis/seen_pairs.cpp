@@ -10,7 +10,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Of rows of a world the rows of what was seen: int64, -1 = not among them.
+// Maps the rows of a world to the rows of SeenKeys::times: int64; -1 = the row is not there.
 at::Tensor rows_in(const std::vector<std::int64_t>& lengths, const Side& side) {
   std::vector<std::int64_t> starts;
   std::exclusive_scan(lengths.begin(), lengths.end(), std::back_inserter(starts), std::int64_t{0});

@@ -1,4 +1,4 @@
-// The sink of a softmax, and its gradient.
+// Mistakes in the sink of the softmax and in its gradient.
 #include <cmath>
 #include <set>
 #include <string>
@@ -68,7 +68,7 @@ class Sinks {
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
       add(id, says, [map](Model& model) { model.forward.sink_head = model.backward.sink_head = map; });
-      // Its gradient is that of a sink that joined where it should.
+      // The gradient is that of a correct sink.
       add(id, says + "; its gradient is not", [map](Model& model) { model.forward.sink_head = map; });
     };
     seen.insert(Model(world_).forward.sink_head);

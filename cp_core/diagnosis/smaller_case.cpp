@@ -10,9 +10,9 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Pairs of a query and a key, times heads, that one simulation may have: some 20 MiB in fp64.
+// The most pairs of a query and a key, times heads, of one simulation: about 20 MiB in fp64.
 constexpr std::int64_t kMostElements = 2'500'000;
-constexpr std::int64_t kTokens = 192;  // of a smaller case
+constexpr std::int64_t kTokens = 192;  // limit for a smaller case
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kMostSequences = 3;
 
@@ -20,7 +20,7 @@ std::int64_t total(const std::vector<std::int64_t>& lengths) {
   return std::reduce(lengths.begin(), lengths.end());
 }
 
-// A window or a chunk; none stays none, and what there is does not vanish.
+// Scales a window or a chunk. `none` and 0 stay as they are, and others do not become 0.
 std::int64_t scaled(std::int64_t size, double by, std::int64_t none) {
   if (size == none || size == 0) return size;
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(size) * by));
@@ -35,7 +35,7 @@ void shrink_heads(Case& c) {
   c.heads = kv_heads * group;
 }
 
-// Lengths of so many sequences, the longest first in weight: all shorter by as much.
+// Returns the lengths of the first `batch` sequences, all scaled by the same factor.
 std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by,
                                  std::int64_t multiple, bool whole) {
   lengths.resize(static_cast<std::size_t>(batch));

@@ -17,7 +17,7 @@ bool is_of_keys(at::Tensor Results::* member) {
   return member == &Results::dk || member == &Results::dv;
 }
 
-// What this rank gave, as [rows, heads, dim]; undefined where a result is missing or misshapen.
+// Returns this rank's results as [rows, heads, dim]; undefined where a result is missing or has a wrong shape.
 class OwnResults {
  public:
   OwnResults(const Case& c, const verify::Ownership& owners, const Results& results, int rank)
@@ -45,7 +45,7 @@ class OwnResults {
     return given.size(-1) == (of_v ? c_.head_dim_v : c_.head_dim_qk) ? rows.packed(given) : at::Tensor();
   }
 
-  // [heads, rows], or [heads] for one row
+  // given: [heads, rows], or [heads] for one row.
   [[nodiscard]] at::Tensor by_head(const at::Tensor& given, std::int64_t rows) const {
     const at::Tensor matrix = given.dim() == 1 ? given.unsqueeze(1) : given;
     if (matrix.dim() != 2 || matrix.size(0) != c_.heads || matrix.size(1) != rows) return {};
@@ -74,7 +74,7 @@ at::Tensor gather(Communicator& cp, const at::Tensor& own, const char* what) {
   return all.cpu();
 }
 
-// The sizes of each of a rank's results: its rows may be more or fewer than those of other ranks. 0 where it has none.
+// The sizes of each of a rank's results, since ranks may have different numbers of rows. 0 where a result is missing.
 at::Tensor sizes_of(const std::vector<at::Tensor>& own) {
   constexpr std::int64_t kDimensions = 3;
   at::Tensor sizes = at::zeros({static_cast<std::int64_t>(own.size()), kDimensions}, at::kLong);
@@ -104,7 +104,7 @@ ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, con
   ResultsByRank by_rank(static_cast<std::size_t>(cp.size()));
   for (std::size_t i = 0; i < given.size(); ++i) {
     std::int64_t most = 0;
-    bool everywhere = true;  // a rank without rows has an empty tensor, which has heads
+    bool everywhere = true;  // by the number of heads, since a rank without rows returns an empty tensor
     for (int rank = 0; rank < cp.size(); ++rank) {
       most = std::max(most, elements(rank, i));
       everywhere = everywhere && size[rank][static_cast<std::int64_t>(i)][1] > 0;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::size_t kMostRectangles = 8;
 constexpr std::size_t kMostWeights = 4;
-// Labels of excess pairs whose query has weights that are no whole numbers: this and the weight in hundredths.
+// The label of an excess pair whose query has weights that are no whole numbers is this plus the weight in hundredths.
 constexpr std::int32_t kOfSomeWeight = 1 << 24;
-// Less is no weight at all (row_reading.cpp rounds so small times to 0 in rows of whole numbers).
+// A smaller weight counts as 0 (row_reading.cpp rounds times this small to 0 in rows of whole numbers).
 constexpr double kNoWeight = 1e-4;
 constexpr double kHundred = 100;
 
@@ -41,14 +41,14 @@ class PairReader {
   [[nodiscard]] bool missing(std::int64_t i, std::int64_t j) const {
     return expected(i, j) && std::abs(times(i, j)) <= kNoWeight;
   }
-  // A label for pairs that met though they should not, or more than once. 0: it is none.
+  // Returns a label for a pair that was seen though it should not be, or more than once; else 0.
   [[nodiscard]] std::int32_t excess(std::int64_t i, std::int64_t j) const {
     const double seen = times(i, j);
     if (std::isnan(seen)) return 0;
     if (weighs(i)) return !expected(i, j) && std::abs(seen) > kNoWeight ? kOfSomeWeight + hundredths_of(seen) : 0;
     return seen > (expected(i, j) ? 1 : 0) ? static_cast<std::int32_t>(seen) : 0;
   }
-  // A label for keys that are seen as they should be, with another weight: hundredths. 0: it is none.
+  // Returns the weight in hundredths for a pair that is rightly seen but has a wrong weight; else 0.
   [[nodiscard]] std::int32_t weight(std::int64_t i, std::int64_t j) const {
     constexpr double kAsDue = 0.02;
     const double seen = times(i, j);
@@ -61,7 +61,8 @@ class PairReader {
     for (std::int64_t j = 0; j < keys_; ++j) count += missing(i, j) ? 1 : 0;
     return count;
   }
-  // Of weights that are no whole numbers, the largest distance from one, in parts of it.
+  // Returns the largest relative distance of a weight from the nearest whole number, over queries whose weights are no
+  // whole numbers.
   [[nodiscard]] double farthest_from_number() const {
     double farthest = 0;
     for (std::int64_t i = 0; i < pairs_.grid.q.size(); ++i) {
@@ -115,7 +116,7 @@ std::string excess_text(const PairReader& reader, const PairBlock& block, bool h
                      has_lse ? "" : ", the keys that they saw least counting once");
 }
 
-// The queries of a reading that have something in common.
+// How many queries pass a test, and the first of them.
 struct FoundRows {
   std::int64_t count = 0;
   std::int64_t first = -1;
@@ -130,7 +131,7 @@ FoundRows find_rows(const std::vector<RowReading>& rows, Test&& test) {
   return found;
 }
 
-// Says what is wrong with weights and lse.
+// Writes the notes on what is wrong with weights and lse.
 class WeightNotes {
  public:
   explicit WeightNotes(const SightPairs& pairs) : pairs_(pairs), reader_(pairs) {}

@@ -20,7 +20,7 @@ std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& m
     judged.sharding = implementation->sharding(c, judged.lengths);
     found[static_cast<std::size_t>(rank)] = find_seen_keys(*implementation, judged, groups, settings);
   };
-  run_ranks(c.cp_size, ask, std::chrono::minutes(9));  // a machine that is busy with other work may need it
+  run_ranks(c.cp_size, ask, std::chrono::minutes(9));  // generous, for a machine that is busy with other work
   return found;
 }
 

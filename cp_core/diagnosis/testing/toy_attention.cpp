@@ -66,7 +66,7 @@ class ToyStep final : public Step {
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(setting_.groups.cp->rank()); }
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(setting_.c.head_dim_qk)); }
 
-  // fp64 [heads, rows, dim].
+  // Returns the shard as fp64 [heads, rows, dim].
   static at::Tensor own(const verify::RankRows& rows, const at::Tensor& shard) {
     return rows.packed(shard).to(at::kDouble).transpose(0, 1).contiguous();
   }
@@ -79,7 +79,7 @@ class ToyStep final : public Step {
     return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
   }
 
-  // Where nothing is promised of padding rows, they hold other numbers in every head and every step.
+  // If nothing is promised about padding rows, fills them with numbers that differ in every head and every step.
   [[nodiscard]] at::Tensor with_garbage(const at::Tensor& by_head, const verify::RankRows& rows) const {
     if (setting_.view.sharding.judges_padding || rows.padding_rows().numel() == 0) return by_head;
     thread_local double number = 0;
@@ -99,7 +99,7 @@ class ToyStep final : public Step {
   }
   [[nodiscard]] at::Tensor by_query_head(const at::Tensor& keys) const { return keys.index_select(0, read_heads()); }
 
-  // The rows of a matrix of the grid that are this rank's queries: [rows, kv].
+  // Selects this rank's queries from a matrix of the grid: [rows, kv].
   [[nodiscard]] at::Tensor of_own(const at::Tensor& matrix) const {
     return matrix.index_select(0, places_of(grid_.q.by_rank[rank()]));
   }
@@ -115,7 +115,7 @@ class ToyStep final : public Step {
     return matrix.defined() ? pairs.mul(of_own(matrix)) : pairs;
   }
 
-  // [heads, rows, dim] of every rank, in grid order.
+  // Gathers [heads, rows, dim] from all ranks, in grid order.
   [[nodiscard]] at::Tensor gathered(const at::Tensor& rows, const char* what) const {
     at::Tensor all = at::zeros({rows.size(0), grid_.kv.size(), rows.size(2)}, at::kDouble);
     all.index_copy_(1, places_of(grid_.kv.by_rank[rank()]), rows);
@@ -123,7 +123,7 @@ class ToyStep final : public Step {
     return all;
   }
 
-  // Of [heads, all keys, dim] of each rank the sum over ranks and query heads, of the own rows.
+  // Sums [heads, all keys, dim] over ranks and over the query heads of each key-value head. Returns this rank's rows.
   [[nodiscard]] at::Tensor summed(const at::Tensor& by_head, const char* what) const {
     at::Tensor sum = at::zeros({setting_.c.kv_heads, by_head.size(1), by_head.size(2)}, at::kDouble)
                          .index_add(0, read_heads(), by_head);

@@ -1,4 +1,5 @@
-// Our own context-parallel attention as what is under test, and what a worker does with it beside running cases.
+// Our own context-parallel attention as the implementation under test, and what a worker does with it besides running
+// cases: skip reasons, preparation and rehearsals.
 #pragma once
 
 #include <memory>
@@ -15,12 +16,12 @@ namespace cp_pool {
 
 class OwnImplementation final : public Implementation {
  public:
-  // cut: inputs are cut by this convention, and results judged by it, while the attention goes on to hold its rows for
-  // dual chunks. That is wrong on purpose for all but dual_chunk: the judge must see it.
+  // cut: the convention by which inputs are sharded and results are judged. The attention itself always treats its rows
+  // as dual chunks, so any other convention makes it wrong on purpose, to test the judge.
   explicit OwnImplementation(verify::Convention cut = {}) : cut_(cut) {}
 
   std::string skip_reason(const Case& c, const at::Device& device) override;
-  // On CPU the math backend runs what any backend would.
+  // On a CPU the answer is always the math backend, whatever the case asks for.
   std::string backend(const Case& c, const at::Device& device) override;
   verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override;
   bool repeats_bits(const Case& c, const at::Device& device) override;
@@ -37,17 +38,17 @@ std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 // run_case (trial/run_case.h) with our own attention.
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
 
-// Returns work that this rank can do for the case before it runs, while another case runs (attention/backend.h). Empty
-// for a case that would be skipped, and on a CPU. The calling thread, and those that do the work, must have the device
-// set.
+// Returns work that this rank can do for a case in advance, while another case runs (attention/backend.h). Empty for a
+// case that would be skipped, and on a CPU. The device must be set in the calling thread and in the threads that do the
+// work.
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device);
 std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend);
 
-// Runs a case of one rank from inputs to verdict, on any thread and while another case runs, whose global flags it
-// uses. Throws std::runtime_error if the case does not pass.
+// Runs a case of one rank from inputs to verdict. May be called on any thread while another case runs, and keeps that
+// case's global flags. Throws std::runtime_error if the case does not pass.
 void rehearse_case(const Case& c, const at::Device& device);
-// Small cases to rehearse, with cuDNN and with math. They load the kernels of libraries and our own, which would take
-// the first case of a process half a second. None on a CPU.
+// Returns small cases to rehearse, with cuDNN and with math. They load the kernels of the libraries and our own, which
+// would cost the first case of a process half a second. Empty on a CPU.
 std::vector<Preparation> rehearsals(const at::Device& device);
 
 }  // namespace cp_pool

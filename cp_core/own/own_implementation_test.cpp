@@ -34,7 +34,7 @@ std::vector<RankReport> reports_of(const Case& c, const char* cut) {
   return reports;
 }
 
-// What slime#1871, LCA#53 and torchtitan#3681 were: data cut by one convention, attention by another.
+// The bug of slime#1871, LCA#53 and torchtitan#3681: data is sharded by one convention, and attention expects another.
 TEST(OwnImplementation, InputsCutTheWrongWayAreSeen) {
   for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
     for (const Layout layout : {Layout::bshd, Layout::thd}) {
@@ -57,7 +57,7 @@ TEST(OwnImplementation, PackCutWhereSequencesShouldBeIsSeen) {
       std::ranges::any_of(reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }));
 }
 
-// 5 tokens of each sequence on every rank; in thd one sequence is shorter, one empty.
+// Every rank holds the first 5 tokens of each sequence. In thd one sequence is shorter than that, and one is empty.
 Case replicated_case(CommType comm, Layout layout) {
   Case c = causal_case(comm, layout);
   c.kv_heads = 4;
@@ -94,7 +94,7 @@ TEST(OwnImplementation, TakesReplicatedTokensInEveryLayoutAndCommunicationType) 
   }
 }
 
-// All of a sequence, or all of its keys, is on every rank: nothing is left to cut.
+// Every rank holds whole sequences, or all of their keys, so that nothing is left to shard.
 TEST(OwnImplementation, TakesSequencesThatAreReplicatedAsAWhole) {
   Case c = replicated_case(CommType::p2p, Layout::bshd);
   c.replicated = c.seqlen_kv;

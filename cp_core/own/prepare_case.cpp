@@ -13,7 +13,7 @@ namespace cp_pool {
 std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend) {
   const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Preparation> pieces;
-  // run_case takes steps of these two cases. Nobody prepares for steps that are replayed as a graph.
+  // run_case runs steps of these two cases. Steps that are replayed as a graph are not prepared.
   for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
     const AttentionProblem problem =
         step.replicated > 0 ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);

@@ -7,7 +7,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// One piece for each pass, which takes down the heads it is for.
+// Returns one piece for each call, which records the number of heads that it is for.
 class CountingBackend final : public FastBackend {
  public:
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan>, const AttentionOperands& like, Pass,
@@ -18,7 +18,7 @@ class CountingBackend final : public FastBackend {
   mutable std::vector<std::int64_t> done;
 };
 
-// Takes down how many rows of queries each piece is for.
+// Records how many query rows each piece is for.
 class RowsBackend final : public FastBackend {
  public:
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan>, const AttentionOperands& like, Pass,
@@ -38,7 +38,7 @@ TEST(PrepareCase, IsForTheCaseAndForItsMaskProbe) {
   EXPECT_THAT(backend.done, testing::ElementsAre(4, 4, 1, 1));
 }
 
-// What is prepared is what runs: replicated tokens are in whole sequences then.
+// A case with replicated tokens runs on whole sequences, so it must be prepared for these.
 TEST(PrepareCase, OfReplicatedTokensIsForWholeSequences) {
   Case c = test::small_case();
   c.layout = Layout::thd;

@@ -10,10 +10,11 @@ namespace cp_pool {
 
 AttentionInputs attention_inputs(const verify::Shards& shards);
 
-// In the case's layout; lse fp32 [heads, local tokens], max_logit and dsink fp32 [heads].
+// Results in the case's layout; lse is fp32 [heads, local tokens], max_logit and dsink are fp32 [heads].
 verify::Results results_of(const AttentionForward& forward, const AttentionGradients& gradients);
 
-// Collective over the groups: forward, and backward if there is a dout. Throws CommError, or whatever a library throws.
+// Collective over the groups. Runs the forward, and the backward if the shards have a dout. Throws CommError, and
+// whatever a library throws.
 verify::Results take_step(const AttentionProblem& problem, const CpGroups& groups, const verify::Shards& shards);
 
 }  // namespace cp_pool

@@ -28,7 +28,7 @@ void rehearse_case(const Case& c, const at::Device& device) {
 std::vector<Preparation> rehearsals(const at::Device& device) {
   std::vector<Preparation> pieces;
   if (!device.is_cuda()) return pieces;
-  // Libraries take longest, and stand behind math.
+  // In reverse order, since the libraries take longest to load and come after math.
   for (const Backend backend : kValues<Backend> | std::views::reverse) {
     if (!facts_of(backend).rehearsed) continue;
     Case c;

@@ -16,14 +16,14 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-// What a rank holds of sequences whose first tokens are replicated.
+// The rows that a rank holds of sequences whose first tokens are replicated.
 struct ShardRuns {
   std::vector<Run> replicated;
   std::vector<Run> cut;
   std::int64_t rows = 0;
 };
 
-// first_row: where the rank's rows begin.
+// first_row: the index of the rank's first row.
 ShardRuns shard_runs(const Lengths& valid, const Lengths& padded, std::int64_t replicated, int ranks, int rank,
                      std::int64_t first_row = 0) {
   Lengths rest;
@@ -46,7 +46,8 @@ ShardRuns shard_runs(const Lengths& valid, const Lengths& padded, std::int64_t r
   return runs;
 }
 
-// Each position of the sequences once, in the shards of all ranks one after the other; replicated ones in this rank's.
+// Returns a run for each position of the sequences, once, in the concatenated shards of all ranks. Replicated positions
+// are those in this rank's own shard.
 ShardRuns runs_of_all(const Lengths& valid, const Lengths& padded, std::int64_t replicated, const Communicator& cp) {
   ShardRuns all;
   for (int rank = 0; rank < cp.size(); ++rank) {
@@ -73,7 +74,7 @@ std::vector<Run> without_padding(const std::vector<Run>& runs, const Lengths& va
 }
 
 #ifdef CP_POOL_MUTANTS
-// The replicated rows of two ranks one after the other, and the rest behind them.
+// Each sequence begins with its replicated rows twice, and its other rows follow.
 std::vector<Run> with_replicated_twice(const ShardRuns& runs, std::size_t sequences) {
   Lengths replicated(sequences, 0);
   std::vector<Run> twice = runs.replicated;
@@ -100,7 +101,7 @@ std::vector<Run> without_replicated(std::vector<Run> runs, const Lengths& valid,
   return runs;
 }
 
-// The copies from the rows that this rank computed itself.
+// Keeps only the copies from rows that this rank computed itself.
 std::vector<RowCopy> from_own_rows(const std::vector<RowCopy>& copies, const Communicator& cp, std::int64_t rows) {
   std::vector<RowCopy> own = copies_of_rank(copies, cp.rank(), rows);
   for (RowCopy& copy : own) copy.source += cp.rank() * rows;
@@ -108,7 +109,7 @@ std::vector<RowCopy> from_own_rows(const std::vector<RowCopy>& copies, const Com
 }
 #endif
 
-// The first rows and columns of a bias, or 0 beyond them.
+// Cuts a bias to this many rows and columns, or extends it with 0.
 at::Tensor resized(const at::Tensor& bias, std::int64_t rows, std::int64_t columns) {
   if (bias.size(2) == rows && bias.size(3) == columns) return bias;
   const at::Tensor out = at::zeros({bias.size(0), bias.size(1), rows, columns}, bias.options());
@@ -119,7 +120,7 @@ at::Tensor resized(const at::Tensor& bias, std::int64_t rows, std::int64_t colum
   return out;
 }
 
-// [batch, heads, rows, columns] to [rows, batch, heads, columns] and back.
+// Convert [batch, heads, rows, columns] to [rows, batch, heads, columns], and back.
 at::Tensor rows_first(const at::Tensor& bias) {
   return bias.permute({2, 0, 1, 3}).contiguous();
 }
@@ -206,13 +207,14 @@ at::Tensor WholeSequences::dout(const verify::Shards& shards) const {
   return whole(q_, to_packed(shards.dout, case_.layout), "replicated tokens: dout");
 }
 
-// In thd every rank has the whole bias, and so it has the columns in every layout.
+// The step is in thd, where every rank has the whole bias. In the other layouts a rank has all columns of its own rows,
+// so only rows have to be gathered.
 at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
   const std::int64_t columns = std::ranges::max(whole_lengths_.padded_kv);
   if (case_.bias == BiasShape::shape_111s) return resized(bias, 1, columns);
   const std::int64_t rows = std::ranges::max(whole_lengths_.padded_q);
   if (case_.layout == Layout::thd) return resized(bias, rows, columns);
-  // The rows of one sequence, which all have in common.
+  // All sequences have the same length here, so the rows of one stand for all.
   const Lengths length{lengths_.valid_q.front()};
   const ShardRuns all = runs_of_all(length, length, lengths_.replicated, cp_);
   const at::Tensor by_row = rows_first(bias);

@@ -1,7 +1,7 @@
-// Our own attention holds dual chunks of whole sequences, and knows of no tokens that every rank holds. A case with
-// replicated tokens is therefore brought into that form before a step, and its results are brought back: the ranks
-// gather the rows of all, and each copies out those that it needs, each row of the problem once. That is simple, and
-// moves more than a step would that left replicated rows where they are.
+// Our own attention works on dual chunks of whole sequences and does not know tokens that every rank holds. A case with
+// replicated tokens is therefore converted to that form before a step, and its results are converted back. For each
+// conversion the ranks gather the rows of all ranks, and each copies out the rows that it needs, each row of the
+// problem once. That is simple, but moves more data than a step that left replicated rows where they are.
 #pragma once
 
 #include <string_view>
@@ -19,11 +19,11 @@
 
 namespace cp_pool {
 
-// The case as our attention computes it: in thd, whole sequences padded to multiples of 2 * cp_size.
+// The problem as our attention computes it: in thd, with whole sequences padded to multiples of 2 * cp_size.
 AttentionProblem whole_sequences_problem(const Case& c, const SequenceLengths& lengths);
 
-// Between a rank's shards of a case and what a step on whole sequences takes and gives. All arguments of the
-// constructor outlive this; cp has as many ranks as the case. Every method is collective over cp.
+// Converts between a rank's shards of a case and the inputs and results of a step on whole sequences. All arguments of
+// the constructor must outlive this; cp must have as many ranks as the case. Every method is collective over cp.
 class WholeSequences {
  public:
   WholeSequences(const Case& c, const SequenceLengths& lengths, Communicator& cp);
@@ -31,15 +31,15 @@ class WholeSequences {
   [[nodiscard]] AttentionInputs inputs(const verify::Shards& shards) const;
   [[nodiscard]] at::Tensor dout(const verify::Shards& shards) const;
 
-  // Fill this rank's results with what the step gave.
+  // Fill this rank's results from those of the step.
   void fill(const AttentionForward& forward, verify::Results& results) const;
   void fill(const AttentionGradients& gradients, const verify::Shards& shards, verify::Results& results) const;
 
  private:
-  // Of queries or of keys: the copies from the rows of all ranks, rank by rank, to those of this one.
+  // The copies from the gathered rows of all ranks, rank by rank, to the rows of this rank, for queries or for keys.
   struct Side {
-    std::int64_t shard_rows = 0;  // of a rank
-    std::int64_t whole_rows = 0;
+    std::int64_t shard_rows = 0;  // rows of a rank's shard
+    std::int64_t whole_rows = 0;  // rows of a rank in the step
     std::vector<RowCopy> to_whole;
     std::vector<RowCopy> cut_to_shard;
     std::vector<RowCopy> replicated_to_shard;
@@ -49,7 +49,7 @@ class WholeSequences {
                                const std::vector<std::int64_t>& whole, bool keys) const;
 
   [[nodiscard]] at::Tensor gathered(const at::Tensor& rows, std::string_view what) const;
-  // Packed tensors: rows of a shard to those of the step and back. Padding rows are 0, or `padding`.
+  // Convert the packed rows of a shard to those of the step, and back. Padding rows are 0, or `padding`.
   [[nodiscard]] at::Tensor whole(const Side& side, const at::Tensor& rows, std::string_view what) const;
   [[nodiscard]] at::Tensor shard(const Side& side, const std::vector<RowCopy>& replicated, const at::Tensor& rows,
                                  std::string_view what, double padding = 0) const;

@@ -36,7 +36,7 @@ std::int64_t sum(const Lengths& lengths) {
   return total;
 }
 
-// fn(sequence, first row, valid length, padded length)
+// Calls fn(sequence, first row, valid length, padded length).
 template <typename Fn>
 void for_each_sequence(const Lengths& valid, const Lengths& padded, Fn fn) {
   std::int64_t start = 0;
@@ -78,7 +78,7 @@ at::Tensor sum_heads(const at::Tensor& tensor, std::int64_t kv_heads) {
   return tensor.unflatten(1, {kv_heads, tensor.size(1) / kv_heads}).sum(2);
 }
 
-// The part [heads or 1, sq or 1, skv] of a bias that one sequence uses.
+// Returns the part of a bias that one sequence uses: [heads or 1, sq or 1, skv].
 at::Tensor bias_slice(const at::Tensor& bias, std::int64_t sequence, std::int64_t sq, std::int64_t skv) {
   const at::Tensor of_sequence = bias.select(0, bias.size(0) == 1 ? 0 : sequence).narrow(2, 0, skv);
   return of_sequence.size(1) == 1 ? of_sequence : of_sequence.narrow(1, 0, sq);
@@ -167,7 +167,7 @@ class Comparison {
  public:
   Comparison(int rank, double tolerance) : rank_(rank), tolerance_(tolerance) {}
 
-  // zero: rows that must be 0 to the bit.
+  // zero: rows that must be exactly 0.
   void hold(const char* name, const at::Tensor& actual, const at::Tensor& expected, const at::Tensor& zero = {}) {
     if (!expected.defined()) {
       if (actual.defined()) found_.push_back(fmt::format("rank {}: {} is not wanted", rank_, name));
@@ -240,7 +240,7 @@ WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, s
 
 WholeResults dense_attention(const AttentionProblem& problem, const WholeInputs& inputs) {
   const c10::InferenceMode no_autograd;
-  at::set_num_threads(1);  // these products are too small to share
+  at::set_num_threads(1);  // these products are too small for several threads
   WholeResults results;
   const auto zeros = [](const at::Tensor& like) { return at::zeros(like.sizes(), at::kDouble); };
   results.out = zeros(inputs.dout);

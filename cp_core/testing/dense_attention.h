@@ -1,5 +1,5 @@
-// Whole attention problems for tests: made from a seed, computed densely in fp64 from the definition, cut into shards
-// by its own arithmetic, and run on ranks of this process.
+// Whole attention problems for tests: made from a seed, computed densely in fp64 from the definition, sharded by
+// arithmetic that is independent of the code under test, and run on ranks of this process.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace cp_pool::test {
 
-// Packed tensors of whole sequences [sum of padded lengths, heads, dim], NaN at padding.
+// Packed tensors of whole sequences, [sum of padded lengths, heads, dim], with NaN in padding.
 struct WholeInputs {
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
   at::Tensor dout;
-  at::Tensor bias;  // [batch or 1, heads or 1, s_q or 1, s_kv], the largest padded lengths
+  at::Tensor bias;  // [batch or 1, heads or 1, s_q or 1, s_kv], for the largest padded lengths
   at::Tensor sink;
 };
 
-// 0 at padding; lse -inf there. All fp64.
+// All fp64; padding is 0, and -inf in lse.
 struct WholeResults {
   at::Tensor out;
   at::Tensor lse;  // [heads, tokens]
@@ -39,8 +39,8 @@ struct WholeResults {
 WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, std::uint64_t seed);
 WholeResults dense_attention(const AttentionProblem& problem, const WholeInputs& inputs);
 
-// The rows of a packed whole tensor that a rank holds, dimension `dim` counting rows. padded: the lengths of its
-// sequences.
+// Returns the rows of a packed whole tensor that a rank holds. dim: the dimension of the rows; padded: the padded
+// lengths of the sequences.
 at::Tensor shard_rows(const at::Tensor& whole, std::int64_t dim, const std::vector<std::int64_t>& padded, int ranks,
                       int rank);
 
@@ -50,19 +50,19 @@ struct RankResults {
 };
 
 struct RankOptions {
-  // Gives each rank its backend; none: the problem's own.
+  // Returns the backend of each rank; empty: the problem's own.
   // NOLINTNEXTLINE(readability-redundant-member-init): as AttentionGradientSums::turn
   std::function<AttentionBackend&(int rank)> backend_of = {};
-  int backwards = 1;     // with the problem's own backend, one after the other: the gradients are the last one's
-  bool windows = false;  // of the communicators
+  int backwards = 1;  // how many backwards run, with the problem's own backend; the last one's gradients are returned
+  bool windows = false;  // whether the communicators have windows
 };
 
-// What each rank gets, forward and backward.
+// Runs the problem, forward and backward. Returns the results of each rank.
 std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
                                       const RankOptions& options = {});
 
-// Holds every rank's results against the dense ones with at::allclose (rtol = atol = tolerance), with -inf and zero
-// rows exactly where expected. Says what differs; empty if nothing does.
+// Compares every rank's results with the dense ones by at::allclose (rtol = atol = tolerance); -inf and zero rows must
+// be exactly where they are expected. Returns a sentence per difference; empty if there is none.
 std::vector<std::string> differences(const AttentionProblem& problem, const WholeResults& expected,
                                      const std::vector<RankResults>& actual, double tolerance);
 

@@ -1,4 +1,4 @@
-// What the tests of the GPU ranks' communicators share.
+// Helpers and fixtures for the tests of communicators of GPU ranks.
 #pragma once
 
 #include <cstdlib>
@@ -21,7 +21,8 @@
 namespace cp_pool {
 
 constexpr std::chrono::seconds kLongEnough{20};
-// From an abort to the end of the wait, at most: less than the 4 s or more for which tests keep devices busy.
+// The longest time from an abort to the end of the wait. It is less than the 4 s or more for which tests keep devices
+// busy.
 constexpr double kFreedMilliseconds = 3500;
 
 inline at::TensorOptions on_gpu(at::ScalarType dtype = at::kFloat) {
@@ -52,7 +53,8 @@ inline double milliseconds_since(Communicator::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Communicator::Clock::now() - start).count();
 }
 
-// Which way data takes between ranks: peer copies (peer_link.h), NCCL alone, or peer copies on one GPU that all share.
+// How data moves between ranks: by peer copies (peer_link.h), by NCCL only, or by peer copies on one GPU that all ranks
+// share.
 enum class Way { peer_copies, nccl, shared };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
@@ -60,13 +62,13 @@ inline void PrintTo(Way way, std::ostream* out) {
   *out << (way == Way::nccl ? "nccl" : way == Way::shared ? "shared" : "peer_copies");
 }
 
-// Ranks inherit it.
+// Selects the way for ranks that are forked afterwards.
 inline void take(Way way) {
   setenv("CP_POOL_PEER_COPIES", way == Way::nccl ? "off" : "on", /*overwrite=*/1);
   share_one_gpu(way == Way::shared);
 }
 
-// Runs as many ranks as its parameter says, each on a GPU of its own unless they share one.
+// The parameter is the number of ranks and the way. Each rank has a GPU of its own unless they share one.
 class NcclRanks : public testing::TestWithParam<std::tuple<int, Way>> {
  protected:
   void SetUp() override {
@@ -81,7 +83,7 @@ inline auto ranks_and_ways() {
   return testing::Combine(testing::Values(1, 2, 4), testing::Values(Way::peer_copies, Way::nccl, Way::shared));
 }
 
-// Run on two GPUs, or four; peer copies on fewer, too, which ranks then share.
+// Tests on kRanks GPUs. With peer copies, ranks share a GPU if there are too few.
 template <int kRanks, Way kWay>
 class NcclFixture : public testing::Test {
  protected:
@@ -94,7 +96,7 @@ class NcclPair : public NcclFixture<2, Way::peer_copies> {};
 class NcclPairAlone : public NcclFixture<2, Way::nccl> {};
 class NcclFour : public NcclFixture<4, Way::peer_copies> {};
 
-// On one GPU that all ranks share.
+// Tests on one GPU that all ranks share.
 class Sharing : public testing::Test {
  protected:
   void SetUp() override {
@@ -105,7 +107,7 @@ class Sharing : public testing::Test {
 class SharingPair : public Sharing {};
 class SharingFour : public Sharing {};
 
-// With peer copies, on GPUs of their own.
+// Tests with peer copies on two ranks with a GPU each.
 class TwoGpus : public testing::Test {
  protected:
   void SetUp() override {
@@ -114,7 +116,7 @@ class TwoGpus : public testing::Test {
   }
 };
 
-// Calls check(number) after each of 20 replays of a graph of the step; forget() stands before each.
+// Captures the step as a graph and replays it 20 times. Calls forget() before and check(number) after each replay.
 inline void replay_captured(const CpGroups& groups, const std::function<void()>& step,
                             const std::function<void()>& forget, const std::function<void(int)>& check) {
   const std::unique_ptr<CapturedStep> graph = cuda_part<CudaSteps>().capture(step);
@@ -126,7 +128,7 @@ inline void replay_captured(const CpGroups& groups, const std::function<void()>&
   }
 }
 
-// Neighbours.
+// The neighbours of a rank in the ring of all ranks.
 struct Ring {
   explicit Ring(const GpuRank& rank)
       : next((rank.rank + 1) % rank.size), previous((rank.rank + rank.size - 1) % rank.size) {}

@@ -7,7 +7,7 @@ extern "C" void cp_pool_give_cuda_part();
 namespace cp_pool {
 
 const CudaDevice& linked_cuda_device() {
-  // Tests leave the user's plans of cuDNN alone (attention/cudnn/plan_store.h).
+  // Keeps tests from using the user's stored cuDNN plans (attention/cudnn/plan_store.h).
   constexpr int kUnlessSet = 0;
   setenv("CP_POOL_PLAN_STORE", "off", kUnlessSet);
   cp_pool_give_cuda_part();

@@ -1,5 +1,5 @@
-// What tests on GPUs share. Without enough visible GPUs such a test is skipped, with a sentence; if
-// CP_POOL_REQUIRE_GPU=N in the environment says that N are there, and it needs no more, it fails instead.
+// Fixture for tests on GPUs. Such a test is skipped with a sentence if too few GPUs are visible. If the environment has
+// CP_POOL_REQUIRE_GPU=N and the test needs no more than N GPUs, it fails instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 
 namespace cp_pool {
 
-// Gives this program the CUDA part that is linked into it.
+// Registers the CUDA part that is linked into this program, and returns it.
 const CudaDevice& linked_cuda_device();
 
-// Skips or fails the running test if fewer than `needed` of `visible` GPUs are there. For SetUp.
+// Skips or fails the running test if `visible` is less than `needed`. To be called in SetUp.
 void require_gpus(int needed, int visible);
 
 // A test on the first visible GPU, in this process.

@@ -30,7 +30,7 @@ constexpr int kEndAll = 77;  // exit status of end_all_ranks
 // Runs `body` in a child process, which exits with its result.
 template <typename Body>
 pid_t in_child(Body&& body) {
-  std::fflush(nullptr);  // what is buffered is the parent's to print
+  std::fflush(nullptr);  // else the child would print the parent's buffer too
   const pid_t child = fork();
   if (child != 0) return child;
   alarm(kKillAfterSeconds);

@@ -1,5 +1,5 @@
-// Ranks in processes of their own, as in a worker group: one GPU each, or sharing the GPUs where there are fewer than
-// ranks. The parent must not have used CUDA, which does not survive a fork.
+// Runs ranks in processes of their own, as in a worker group. Each rank has its own GPU, or ranks share if there are
+// fewer GPUs than ranks. The parent must not have used CUDA, which does not survive a fork.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace cp_pool {
 
-// Counted in a child process.
+// Returns the number of visible GPUs, counted in a child process.
 int count_gpus();
 
 struct GpuRank {
@@ -23,20 +23,21 @@ struct GpuRank {
 
   // The groups of all ranks, with a deadline of 20 s from now.
   [[nodiscard]] CpGroups connect(const std::string& prefix = "test/") const;
-  // Events between ranks.
+  // Announce an event to the other ranks, and wait until a rank has announced it.
   void tell(const std::string& event) const;
   void await(const std::string& event) const;
 };
 
-// Makes all ranks share the first GPU from now on, or those of on_gpu_ranks share where they must.
+// true: the ranks of on_gpu_ranks all share the first GPU from now on. false: they share only if there are too few
+// GPUs.
 void share_one_gpu(bool always);
 
-// Forks `size` ranks and runs `body` in each. The expectations that fail there are printed there, and
-// fail this test. A rank that takes longer than a minute is killed.
+// Forks `size` ranks and runs `body` in each. A failed expectation is printed by the rank and fails this test. A rank
+// that takes longer than 5 minutes is killed.
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body);
 
-// Called by a rank that cannot go on and has shown what it was to show: ends it, and its peers, which may be waiting
-// for it on their GPUs.
+// Ends this rank and has its peers killed. For a rank that has shown what it had to show but cannot go on, while its
+// peers may be waiting for it on their GPUs.
 [[noreturn]] void end_all_ranks();
 
 }  // namespace cp_pool

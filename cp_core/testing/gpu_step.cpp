@@ -17,7 +17,7 @@
 namespace cp_pool::test {
 namespace {
 
-// Before cuBLAS is first used: it repeats bit by bit only with a workspace of fixed size.
+// Must be set before cuBLAS is first used, which gives the same bits again only with a workspace of fixed size.
 [[maybe_unused]] const int kCublasWorkspace = setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
 
 at::Device own_gpu() {

@@ -1,4 +1,4 @@
-// Steps of attention on GPU ranks that tests run again and again.
+// Steps of attention on GPU ranks that tests can run repeatedly.
 #pragma once
 
 #include <string>
@@ -12,27 +12,27 @@
 
 namespace cp_pool::test {
 
-// How many ranks tests give a communication type on this machine: 4, or 2 if there are fewer GPUs and the type allows.
-// Then require_gpus: there may be none.
+// The number of ranks for tests of a communication type on this machine: 4, or 2 if there are fewer GPUs and the type
+// allows it. Call require_gpus too, since there may be no GPU.
 int gpu_ranks_for(CommType comm);
 
-// A thd case of bf16, causal and in deterministic mode, with these valid lengths and with padding between them.
+// A causal thd case in bf16 and deterministic mode, with these valid lengths and with padding between sequences.
 Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<std::int64_t>& seqlens);
 
-// The same on every rank of the group; keeps this rank's share of the inputs on its GPU. The process is put in the
-// state that the worker puts it in before a case.
+// Every rank of the group constructs it with the same case. Keeps this rank's shards on its GPU. The constructor resets
+// the process state as a worker does before a case.
 class GpuStep {
  public:
-  // replayed: as AttentionProblem's.
+  // replayed: as AttentionProblem::replayed.
   GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups, bool replayed = false);
 
-  // Enqueued on the current stream.
+  // Enqueue the work on the current stream.
   [[nodiscard]] AttentionForward forward() const;
   [[nodiscard]] AttentionGradients backward(const AttentionForward& forward) const;
   [[nodiscard]] verify::Results run() const;
-  // The same, waited for: of the bits of everything that the rank got.
+  // Runs a step, waits for it, and returns the hash of the bits of all results of this rank.
   [[nodiscard]] std::string hash() const;
-  // Waits for the device.
+  // Waits for the device and checks the results.
   [[nodiscard]] std::vector<Check> check(const verify::Results& results) const;
 
  private:

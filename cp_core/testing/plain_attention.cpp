@@ -27,7 +27,7 @@ at::Tensor column(const std::vector<LocalRow>& rows, std::int64_t LocalRow::* me
   return at::tensor(values, at::kLong);
 }
 
-// For the sequence of each row its length.
+// Returns for each row the length of its sequence.
 at::Tensor lengths_of(const at::Tensor& sequences, const std::vector<std::int64_t>& lengths) {
   return at::tensor(lengths, at::kLong).index_select(0, sequences);
 }
@@ -77,7 +77,7 @@ class PlainStep final : public Step {
  private:
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(setting_.groups.cp->rank()); }
 
-  // A shard as fp32 [heads, rows, dim].
+  // Returns the shard as fp32 [heads, rows, dim].
   static at::Tensor by_head(const verify::RankRows& rows, const at::Tensor& shard) {
     return rows.packed(shard).to(at::kFloat).transpose(0, 1).contiguous();
   }
@@ -101,7 +101,8 @@ class PlainStep final : public Step {
     return row.canonical >= 0 && row.position < setting_.lengths.replicated;
   }
 
-  // Which of all key rows count: of replicated ones those of rank 0.
+  // bool, one per key row of all ranks: whether the row counts. Of the copies of a replicated row, only rank 0's
+  // counts.
   [[nodiscard]] at::Tensor counted_keys() const {
     std::vector<std::int64_t> counted;
     for (std::size_t r = 0; r < owners_.kv.size(); ++r) {
@@ -110,7 +111,7 @@ class PlainStep final : public Step {
     return at::tensor(counted, at::kLong).ne(0);
   }
 
-  // 1 for each query whose part in dk and dv this rank adds, else 0: fp32 [rows, 1].
+  // fp32 [rows, 1]: 1 for each query whose contribution to dk and dv this rank adds, else 0.
   [[nodiscard]] at::Tensor counted_queries() const {
     std::vector<double> counted;
     for (const LocalRow& row : setting_.view.q.rows()) counted.push_back(rank() == 0 || !replicated(row) ? 1 : 0);
@@ -118,7 +119,7 @@ class PlainStep final : public Step {
     return fault_ == PlainFault::replicated_loss_of_every_rank ? out.fill_(1) : out;
   }
 
-  // Where the gradients of this rank's keys stand among those of all key rows.
+  // The indices of this rank's keys among the key rows of all ranks.
   [[nodiscard]] at::Tensor own_keys() const {
     std::int64_t first = 0;
     for (std::size_t r = 0; r < rank(); ++r) first += static_cast<std::int64_t>(owners_.kv[r].size());
@@ -131,7 +132,7 @@ class PlainStep final : public Step {
     return at::tensor(places, at::kLong);
   }
 
-  // Which of all key rows each query row sees: bool [rows, all key rows].
+  // bool [rows, all key rows]: whether the query sees the key.
   [[nodiscard]] at::Tensor visible() const {
     const Case& c = setting_.c;
     const std::vector<LocalRow> keys = all_key_rows();
@@ -158,7 +159,7 @@ class PlainStep final : public Step {
     return seen;
   }
 
-  // [heads, rows, dim] of every rank as [heads, all rows, dim].
+  // Gathers [heads, rows, dim] from every rank as [heads, all rows, dim].
   [[nodiscard]] at::Tensor gathered(const at::Tensor& own, const char* what) const {
     Communicator& cp = *setting_.groups.cp;
     std::int64_t most = 0;
@@ -176,7 +177,8 @@ class PlainStep final : public Step {
     return all.index_select(0, at::tensor(kept, at::kLong)).transpose(0, 1);
   }
 
-  // Of [heads, all key rows, dim] of each rank the sum, over the query heads of a key-value head too, of the own rows.
+  // Sums [heads, all key rows, dim] over ranks and over the query heads of each key-value head. Returns this rank's
+  // rows.
   [[nodiscard]] at::Tensor summed(const at::Tensor& all, const char* what) const {
     at::Tensor by_kv_head = at::zeros({setting_.c.kv_heads, all.size(1), all.size(2)}).index_add(0, kv_head_, all);
     const at::Tensor own = by_kv_head.index_select(1, own_keys());

@@ -1,5 +1,5 @@
-// A second implementation of context-parallel attention, as small as one can be: it gathers K and V and computes
-// densely in fp32. It holds the seam of trial/implementation.h open, and can be made wrong in ways that are common.
+// A second, minimal implementation of context-parallel attention for tests of trial/implementation.h. It gathers K and
+// V and computes densely in fp32. It can be made wrong in common ways.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@ namespace cp_pool::test {
 
 enum class PlainFault {
   none,
-  diagonal_top_left,     // query i stands at key i, not at i + skv - sq
+  diagonal_top_left,     // query i is at key i, not at i + skv - sq
   window_one_too_wide,   // to the left
-  sequences_see_others,  // of a pack
-  reads_padding,         // padding keys of the own sequence are seen
+  sequences_see_others,  // sequences of a pack see each other
+  reads_padding,         // padding keys of a query's own sequence are seen
   unscaled,
   lse_in_base_2,
-  keys_not_summed,                 // dk and dv are those of the own queries
+  keys_not_summed,                 // dk and dv count only the rank's own queries
   heads_interleaved,               // query head h reads key-value head h % kv_heads though the declaration says blocked
-  repeats_other_bits,              // every second step
+  repeats_other_bits,              // every second step gives other bits
   replicated_keys_of_every_rank,   // replicated keys are seen once for each rank
   replicated_loss_of_every_rank,   // replicated queries count in dk and dv once for each rank
-  replicated_gradients_of_a_rank,  // a rank's own queries alone count in dk and dv of replicated keys
+  replicated_gradients_of_a_rank,  // dk and dv of replicated keys count only the rank's own queries
 };
 
 class PlainAttention final : public Implementation {

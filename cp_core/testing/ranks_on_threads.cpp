@@ -12,7 +12,7 @@
 namespace cp_pool {
 namespace {
 
-// Keeps the exception that came first and lets the other ranks go.
+// Keeps the first exception and aborts the communicators of all ranks.
 class FirstError {
  public:
   void keep(std::exception_ptr error, const std::vector<CpGroups>& groups) {

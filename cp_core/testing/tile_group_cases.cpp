@@ -22,7 +22,7 @@ struct Window {
 constexpr Window kFull{};
 constexpr Window kCausal{.left = kInf, .right = 0};
 
-// Tensors end `after` rows behind the last tile.
+// after: how many rows the tensors have after the last tile.
 GroupCase make(std::string name, Window window, const std::vector<Rectangle>& rectangles, std::int64_t after = 0) {
   GroupCase c{.name = std::move(name), .group = {.left = window.left, .right = window.right, .tiles = {}}};
   for (const Rectangle& r : rectangles) {
@@ -41,7 +41,7 @@ GroupCase make(std::string name, Window window, const std::vector<Rectangle>& re
   return c;
 }
 
-// `count` tiles of m x n whose rows repeat every q_stride and k_stride.
+// Returns `count` rectangles like `first`, each q_stride and k_stride rows after the one before.
 std::vector<Rectangle> batch(std::int64_t count, Rectangle first, std::int64_t q_stride, std::int64_t k_stride) {
   std::vector<Rectangle> rectangles;
   rectangles.reserve(static_cast<std::size_t>(count));
@@ -51,7 +51,7 @@ std::vector<Rectangle> batch(std::int64_t count, Rectangle first, std::int64_t q
   return rectangles;
 }
 
-// More tiles than the kernels take ranges in one launch, of many sizes, with gaps here and there.
+// Returns more tiles than the kernels take in one launch, of many sizes and with some gaps.
 std::vector<Rectangle> many() {
   std::vector<Rectangle> rectangles;
   std::int64_t q_row = 0;

@@ -1,4 +1,4 @@
-// Groups of tiles of every kind that tiling makes, for tests of backends.
+// Groups of tiles of every kind that tiling produces, for tests of backends.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace cp_pool::test {
 
 std::vector<GroupCase> group_cases();
 
-// The case of this name, which must exist.
+// Returns the case of this name, which must exist.
 GroupCase group_case(const std::string& name);
 
 }  // namespace cp_pool::test

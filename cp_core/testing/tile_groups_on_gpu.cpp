@@ -16,26 +16,26 @@
 namespace cp_pool::test {
 namespace {
 
-// Before cuBLAS is first used: it repeats bit by bit only with a workspace of fixed size.
+// Must be set before cuBLAS is first used, which gives the same bits again only with a workspace of fixed size.
 [[maybe_unused]] const int kCublasWorkspace = setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
 
 constexpr double kUntouchedOut = 777.0;
 constexpr double kUntouchedLse = -333.0;
-constexpr double kSumBefore = 5.0;  // what the gradients are added to
+constexpr double kSumBefore = 5.0;  // initial value of the sums that gradients are added to
 
 double unit_roundoff(at::ScalarType dtype) {
   return std::exp2(dtype == at::kBFloat16 ? -8 : dtype == at::kHalf ? -11 : -24);
 }
 
 struct Bound {
-  double relative = 0;  // to the magnitude
+  double relative = 0;  // factor of the magnitude
   double absolute = 0;
 };
 
 Bound bound_of(at::ScalarType dtype) {
   return {.relative = (dtype == at::kFloat ? 64 : 4) * unit_roundoff(dtype), .absolute = 64 * std::exp2(-24)};
 }
-// lse and max_logit.
+// For lse and max_logit.
 constexpr Bound kStatisticBound{.relative = 64.0 / (1 << 24), .absolute = 0};
 
 std::string index_text(const at::Tensor& tensor, std::int64_t flat) {
@@ -48,12 +48,12 @@ std::string index_text(const at::Tensor& tensor, std::int64_t flat) {
   return testing::PrintToString(index);
 }
 
-// Empty if every element is within its bound; else the figures.
+// Returns an empty string if every element is within its bound; else the figures.
 std::string compare(const std::string& name, const at::Tensor& actual_on_gpu, const Figure& expected, Bound bound) {
   const at::Tensor actual = actual_on_gpu.cpu().to(at::kDouble).contiguous();
   const at::Tensor error = actual.sub(expected.value).abs();
   const at::Tensor allowed = expected.magnitude.mul(bound.relative).add(bound.absolute);
-  // NaN is never within a bound.
+  // Written with `not` so that NaN is bad.
   const at::Tensor bad = error.le(allowed).logical_not();
   const std::int64_t bad_count = bad.sum().item<std::int64_t>();
   if (bad_count == 0) return {};
@@ -74,7 +74,7 @@ at::Tensor fp32_like(const at::Tensor& tensor, double value) {
   return at::full(tensor.sizes(), value, tensor.options().dtype(at::kFloat));
 }
 
-// What the whole tensors shall be: the sums had a value before, and rows of no tile keep theirs.
+// The expected whole tensors: sums include their initial value, and rows of no tile keep theirs.
 Figure added(const Figure& figure) {
   return {.value = figure.value.add(kSumBefore), .magnitude = figure.magnitude};
 }

@@ -34,7 +34,7 @@ at::Tensor visible_keys(const Tile& tile) {
   return visible;
 }
 
-// [heads, rows, dim] in fp64; kv heads repeated for the query heads that share them.
+// Return the rows of a tile as fp64 [heads, rows, dim]; kv heads are repeated for the query heads that share them.
 at::Tensor query_rows(const at::Tensor& rows, const Tile& tile) {
   return rows.narrow(0, tile.q_row, tile.m).transpose(0, 1).to(at::kDouble);
 }
@@ -42,7 +42,7 @@ at::Tensor key_rows(const at::Tensor& rows, const Tile& tile, std::int64_t heads
   const at::Tensor of_kv_heads = rows.narrow(0, tile.k_row, tile.n).transpose(0, 1).to(at::kDouble);
   return of_kv_heads.repeat_interleave(heads / rows.size(1), 0);
 }
-// A view [heads, rows] of [heads, tokens].
+// Returns a view [heads, rows] of [heads, tokens].
 at::Tensor statistic_rows(const at::Tensor& statistic, const Tile& tile) {
   return statistic.narrow(1, tile.q_row, tile.m);
 }
@@ -192,7 +192,7 @@ GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::Sc
   inputs.operands.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim_qk));
   if (bias.defined()) inputs.operands.bias = bias.to(dtype);
 
-  // What other keys gave: a weight of 0 to 0.8, and an output of their own.
+  // Adds keys outside the group, with a random output and a weight of 0 to 0.8.
   GroupExpected expected;
   expect_forward(c, moved(inputs.operands, device), expected);
   expected = on_cpu(std::move(expected));

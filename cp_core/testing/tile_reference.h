@@ -1,5 +1,5 @@
-// For tests of backends: one group of tiles computed densely in fp64 from the definition in tiling.h, and how far off a
-// computation in less precision may be.
+// For tests of backends: computes one group of tiles densely in fp64 from the definition in tiling.h, with the
+// magnitudes that bound the error of a less precise computation.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ struct GroupCase {
   TileGroup group;
 };
 
-// Rows of no tile are NaN, in every tensor.
+// In every tensor, rows that belong to no tile are NaN.
 struct GroupInputs {
   AttentionOperands operands;
-  AttentionBackwardOperands backward;  // of an attention that saw more keys than the group's
+  AttentionBackwardOperands backward;  // those of an attention that also saw keys outside the group
 };
 
-// A number and the sum of the absolute values that it is made of: what rounding errors are proportional to.
+// A number and the sum of the absolute values of its terms, to which rounding errors are proportional.
 struct Figure {
   at::Tensor value;
   at::Tensor magnitude;
 };
 
-// fp64, 0 at rows of no tile.
+// fp64; rows that belong to no tile are 0.
 struct GroupExpected {
   Figure out;        // [q tokens, heads, head_dim_v]
   Figure lse;        // [heads, q tokens]
@@ -52,12 +52,12 @@ struct GroupExpected {
 GroupInputs moved(const GroupInputs& inputs, const at::Device& device);
 
 // bias: undefined, or [1 or sequences, 1 or heads, positions, positions]: fp32 values, which are rounded to dtype.
-// device: where the attention in fp64 is computed; what is returned is on the CPU.
+// device: where the fp64 attention is computed; the returned tensors are on the CPU.
 GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype, const at::Tensor& bias,
                               const at::Device& device = at::kCPU);
 GroupExpected expect_group(const GroupCase& c, const GroupInputs& inputs, const at::Device& device = at::kCPU);
 
-// True at rows of some tile.
+// bool, one per row: whether the row belongs to a tile.
 at::Tensor covered_queries(const GroupCase& c);
 at::Tensor covered_keys(const GroupCase& c);
 

@@ -9,16 +9,16 @@
 namespace cp_pool::verify::test {
 namespace {
 
-// What random cases seldom are.
+// Cases with properties that random ones rarely have.
 std::vector<Case> rare_cases() {
-  // A rank's two chunks of queries must not become one tile where the diagonal goes on past the keys of the first, or
-  // does not meet the first row of the second.
+  // A rank's two chunks of queries must not become one tile if the diagonal continues past the keys of the first chunk,
+  // or does not meet the first row of the second chunk.
   Case right_window = small_case();
   right_window.window = {kInfiniteWindow, 1};
   Case fewer_keys = small_case();
   fewer_keys.window = {kInfiniteWindow, 2};
   fewer_keys.seqlen_kv = 12;
-  // Parts of a row whose lse are some 10 apart: the smaller one still shows in lse.
+  // The lse of the parts of a row differ by about 10, so that the smaller part still shows in the merged lse.
   Case uneven = steep_case();
   uneven.input_scale = 3;
   return {right_window, fewer_keys, one_key_case(), steep_case(), uneven, high_sink_case()};

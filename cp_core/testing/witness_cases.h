@@ -1,4 +1,4 @@
-// The fixed list of cases that see every deliberate fault of mutants.def, for tests.
+// A fixed list of cases for tests. Every deliberate fault of mutants.def makes at least one of them fail.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace cp_pool::verify::test {
 
-// Small valid training cases of 2 to 8 ranks: random ones, and what these seldom are.
+// Small valid training cases of 2 to 8 ranks: random ones, and ones with properties that random ones rarely have.
 std::vector<Case> witness_cases();
 
 }  // namespace cp_pool::verify::test

@@ -24,16 +24,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// The problem takes one rank longer than the others can wait for it.
+// Thrown if one rank takes longer than the others can wait.
 class OneRankTooSlow : public std::exception {};
 
-// The limit for rank 0 alone: most of the time that is left. The rest is for the step in progress then.
+// The time limit for rank 0 alone: three quarters of the remaining time. The rest is for the step that is in progress
+// at the limit.
 steady_clock::time_point limit_of_one_rank(steady_clock::time_point deadline) {
   const auto now = steady_clock::now();
   return deadline == steady_clock::time_point::max() ? deadline : now + (deadline - now) / 4 * 3;
 }
 
-// The shards of one rank, and the step on them.
+// The shards of one rank, and steps on them.
 class Problem {
  public:
   Problem(Implementation& implementation, const StepSetting& setting)
@@ -44,7 +45,7 @@ class Problem {
             setting.view)) {}
 
   void step() const { (void)take_step(implementation_, setting_, shards_); }
-  // Returns the bytes that this rank sends in it by the communicators of its groups.
+  // Runs a step. Returns how many bytes this rank sent through the communicators of its groups.
   [[nodiscard]] std::int64_t counted_step() const {
     std::int64_t sent = 0;
     const CpGroups counted = count_sent(setting_.groups, sent);
@@ -65,19 +66,20 @@ class Problem {
   verify::Shards shards_;
 };
 
-// Builds plans, loads kernels, connects ranks: nothing that a graph can hold. Returns the bytes that this rank sends.
+// Runs a step that builds plans, loads kernels and connects ranks, none of which a graph can capture. Returns how many
+// bytes this rank sent.
 std::int64_t take_first_step(const Problem& problem, Communicator& cp) {
   const std::int64_t sent = problem.counted_step();
   cp.synchronize("first step");
   return sent;
 }
 
-// A graph has memory of its own, and cannot use what others have left in the cache.
+// Whether the cache must be emptied first: a graph has memory of its own and cannot use cached memory of other steps.
 bool needs_room(const PerfOptions& options, const at::Device& device) {
   return options.graph && device.is_cuda();
 }
 
-// Lets all ranks close memory of others that its owner may want to free.
+// Lets all ranks close the memory of other ranks that they have mapped, so that its owner can free it.
 void meet_if_graph(Communicator& cp, const PerfOptions& options, const at::Device& device) {
   if (!needs_room(options, device)) return;
   constexpr std::int64_t kTag = -2;
@@ -86,7 +88,7 @@ void meet_if_graph(Communicator& cp, const PerfOptions& options, const at::Devic
   cp.checked_barrier(kTag, kLimit);
 }
 
-// A step as it is timed: called, or replayed. After the first step, and meet_if_graph.
+// A step as it is timed: called, or replayed as a graph. Is made after the first step and meet_if_graph.
 class TimedStep {
  public:
   TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
@@ -108,7 +110,8 @@ class TimedStep {
   std::unique_ptr<CapturedStep> captured_;
 };
 
-// Traces after the timed steps, which it would slow down. A trace that cannot be written is no error of the step.
+// Runs after the timed steps, since tracing would slow them down. A trace that cannot be written does not fail the
+// step.
 void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, const at::Device& device,
            const std::string& who, StepTimes& into) {
   if (!options.trace) return;

@@ -1,4 +1,4 @@
-// How long a step of a case takes, forward and backward, and how long the same problem takes one rank alone.
+// Measures how long a step of a case takes, forward and backward, and how long the same problem takes on one rank.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,15 +12,15 @@
 
 namespace cp_pool {
 
-// Inputs are made before the clock runs, and nothing is verified. The messages of an extra first step are counted.
+// Inputs are made before the clock starts, and nothing is verified. An extra first step counts the bytes sent.
 
-// Collective over groups.cp: runs the steps of all ranks and fills step_ms and bytes_sent. Throws CommError, or
-// whatever a library throws.
+// Collective over groups.cp. Runs the steps on all ranks and fills step_ms and bytes_sent; writes a trace if asked to.
+// Throws CommError, and whatever a library throws.
 void time_case(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
                const verify::RankView& view, const CpGroups& groups, const PerfOptions& options, StepTimes& into);
 
-// Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Fills
-// one_rank_ms and one_rank_reason.
+// Collective over groups.cp. Rank 0 runs the same sequences with cp_size 1 while the others wait. Fills one_rank_ms, or
+// else one_rank_reason, on rank 0.
 void time_one_rank(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
                    const CpGroups& groups, const PerfOptions& options, const at::Device& device, StepTimes& into);
 

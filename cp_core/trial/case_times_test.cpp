@@ -42,7 +42,7 @@ std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
 TEST(CaseTimes, StandThoughTheTraceCannotBeWritten) {
   const cp_pool::test::TemporaryFolder folder;
   Case c = causal_case();
-  c.cp_size = 1;  // the profiler is one of the process, whose threads the ranks of a test are
+  c.cp_size = 1;  // there is one profiler per process, and the ranks of a test are threads
   const auto trace_error_of = [&](const std::filesystem::path& trace) {
     const StepTimes times = times_of(c, {.warmup = 0, .iterations = 2, .trace = trace}).front();
     EXPECT_THAT(times.step_ms, SizeIs(2));
@@ -82,7 +82,7 @@ TEST(CaseTimes, OfOneRankThatTakesTooLongAreLeftOut) {
   EXPECT_THAT(times.front().one_rank_reason, HasSubstr("--timeout"));
 }
 
-// What other ways to exchange send: tests/traffic.
+// tests/traffic has the bytes of other communication types.
 TEST(CaseTimes, ComeWithTheBytesThatARankSendsInOneStep) {
   Case c = causal_case();
   c.cp_size = 2;

@@ -27,12 +27,12 @@ at::Tensor offsets_of(const std::vector<std::int64_t>& lengths) {
   return at::tensor(offsets, at::kLong).to(at::kInt);
 }
 
-// One side of a case: who holds which row of its padded sequences.
+// Queries or keys of a case: which rank holds which row of the padded sequences.
 struct Side {
   std::vector<RankRows> ranks;
-  std::vector<std::int64_t> starts;  // of each padded sequence in the whole
+  std::vector<std::int64_t> starts;  // the first row of each padded sequence in the whole
   std::int64_t total = 0;
-  std::int64_t most_rows = 0;  // of a rank
+  std::int64_t most_rows = 0;  // the most rows of any rank
 
   Side(Layout layout, std::int64_t batch, const RowsByRank& by_rank, const std::vector<std::int64_t>& padded,
        const at::Device& device)
@@ -45,20 +45,20 @@ struct Side {
   }
 };
 
-// Puts the ranks' results together. A result that is missing or misshapen is NaN.
+// Assembles the ranks' results. A result that is missing or has a wrong shape becomes NaN.
 class Gatherer {
  public:
   Gatherer(const Case& c, const SequenceLengths& lengths, const Sharding& sharding, const at::Device& device,
            Communicator& group)
       : Gatherer(c, lengths, sharding, ownership_of(sharding, c.layout, lengths, group.size()), device, group) {}
 
-  // A shard in the case's layout to the whole tensor in that layout.
+  // Gathers shards in the case's layout into the whole tensor in that layout.
   at::Tensor whole(const at::Tensor& shard, bool query_side, std::int64_t heads, std::int64_t dim) {
     const Side& side = query_side ? q_ : kv_;
     return in_layout(gather(packed_or_nan(shard, own(side), heads, dim), side, kZero));
   }
 
-  // lse [heads, local tokens] to [heads, tokens], or [batch, heads, s].
+  // Gathers lse [heads, local tokens] into [heads, tokens] in thd, else [batch, heads, s].
   at::Tensor whole_lse(const at::Tensor& lse) {
     const std::int64_t rows = own(q_).count();
     const bool fits =
@@ -70,7 +70,8 @@ class Gatherer {
     return tokens.view({case_.batch, -1, case_.heads}).transpose(1, 2);
   }
 
-  // The gradient of a bias: rows of the ranks' queries in bshd and sbhd, the whole on every rank in thd.
+  // Gathers the gradient of a bias. In bshd and sbhd a rank has the rows of its queries; in thd every rank has the
+  // whole.
   at::Tensor whole_dbias(const at::Tensor& dbias, const at::Tensor& bias) {
     if (case_.layout == Layout::thd) return dbias;
     RowsByRank first;
@@ -115,8 +116,8 @@ class Gatherer {
     return rows.packed(shard);
   }
 
-  // Rows in packed order of every rank to rows of the whole, padding included: of a promise about padding what the rank
-  // gave, else what docs/definitions.md says; of replicated rows rank 0's.
+  // Gathers the packed rows of every rank into the whole, padding included. Padding rows are the rank's if the
+  // implementation promises their values, else `padding`. Replicated rows are rank 0's.
   at::Tensor gather(const at::Tensor& packed, const Side& side, double padding) {
     const std::int64_t rows = side.most_rows;
     at::Tensor sent = at::zeros({rows, packed.size(1), packed.size(2)}, packed.options());

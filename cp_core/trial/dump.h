@@ -1,5 +1,5 @@
-// Writes a case with its inputs and what all ranks computed, in global sequence order, for a check by other means
-// (tools/check_dump.py; the format is described in docs/numerics.md).
+// Writes a case with its inputs and the results of all ranks, in global sequence order, for an independent check by
+// tools/check_dump.py. docs/numerics.md describes the format.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@
 
 namespace cp_pool::verify {
 
-// Collective; rank 0 writes the file, and makes its folder. Each row is written once. A result of the wrong shape or
-// dtype is gathered as NaN. Throws CommError, and on rank 0, when every rank has given its part, FileError.
+// Collective over group. Rank 0 writes the file and makes its folder. Each row is written once. A result of a wrong
+// shape or dtype is gathered as NaN. Throws CommError; rank 0 throws FileError, after all ranks have contributed.
 void dump_case(const std::filesystem::path& file, const std::string& id, const Case& c, const SequenceLengths& lengths,
                const Sharding& sharding, const CanonicalInputs& inputs, const Results& results, Communicator& group);
 

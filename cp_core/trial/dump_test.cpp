@@ -39,7 +39,7 @@ class DumpTest : public testing::Test {
     });
   }
 
-  // Exit code of the checker over all dumps.
+  // Runs the checker on all dumps and returns its exit code.
   [[nodiscard]] int check() const {
     return WEXITSTATUS(std::system(
         fmt::format("'{0}/.venv/bin/python' '{0}/tools/check_dump.py' '{1}'", CP_POOL_SOURCE_DIR, folder_.string())
@@ -100,7 +100,7 @@ TEST_F(DumpTest, ThatWasTamperedWithIsWrongByTheIndependentChecker) {
   EXPECT_EQ(check(), 1);
 }
 
-// A right answer stays right, and nothing is left of what could not be written.
+// The verdict stays a pass, and no part of the unwritten dump is left behind.
 TEST_F(DumpTest, ThatCannotBeWrittenIsNamedByRankZeroAndChangesNoVerdict) {
   const Case c = test::small_case();
   RunOptions options;

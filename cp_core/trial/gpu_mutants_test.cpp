@@ -1,6 +1,6 @@
-// The deliberate faults of mutants.def that GPU ranks can have. Those that leave out a wait are caught by random
-// delays: a step with the fault gives other bits than one without, or dies. The others are caught by run_case, with the
-// math backend, which has the seams of attention.
+// Tests the deliberate faults of mutants.def that GPU ranks can have. A fault that leaves out a wait is caught with
+// random delays: a step with the fault gives other bits than one without, or crashes. The others are caught by run_case
+// with the math backend, in which all seams of attention can be made faulty.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -36,7 +36,7 @@ const MutantInfo& info_of(Mutant mutant) {
   return *std::ranges::find(all_mutants(), mutant, &MutantInfo::mutant);
 }
 
-// The largest over the ranks.
+// Returns the largest value of all ranks.
 std::int64_t largest_of_ranks(const CpGroups& groups, std::int64_t value) {
   at::Tensor largest =
       at::full({1}, value, at::TensorOptions(at::kLong).device(at::kCUDA, c10::cuda::current_device()));
@@ -50,7 +50,7 @@ std::int64_t largest_of_ranks(const CpGroups& groups, std::int64_t value) {
 struct WaitMutant {
   Mutant mutant;
   CommType comm;
-  Backend backend = Backend::flash;  // whose calls add to sums; those of cuDNN do not
+  Backend backend = Backend::flash;  // its calls add to sums, while those of cuDNN do not
 };
 
 constexpr std::array kWaitMutants{
@@ -76,7 +76,8 @@ bool leaves_out_a_wait(Mutant mutant) {
 
 class GpuWaitMutants : public testing::TestWithParam<WaitMutant> {};
 
-// The device rests after each pass: memory that a fault frees too early must not become that of another tensor.
+// Runs a step under random delays. Synchronises the device after each pass, so that memory which a fault frees too
+// early is not given to another tensor.
 std::string hash_under_delays(const GpuStep& step, std::uint64_t seed) {
   constexpr std::uint64_t kMostMicroseconds = 3000;
   cuda_device().set_stream_delays({.seed = seed, .most_microseconds = kMostMicroseconds});
@@ -88,10 +89,11 @@ std::string hash_under_delays(const GpuStep& step, std::uint64_t seed) {
   return hash_of(results_of(forward, gradients));
 }
 
-constexpr int kSeeds = 40;      // of a round
-constexpr int kMostRounds = 5;  // some waits are long over before they are skipped, but for a seed in tens
+constexpr int kSeeds = 40;      // per round
+constexpr int kMostRounds = 5;  // a skipped wait may only matter for one seed in tens
 
-// A step, and one like it with other numbers: these are in the memory that a skipped wait reads too early.
+// A step and a similar one with other numbers. A skipped wait reads the other step's numbers if it reads memory too
+// early.
 struct Steps {
   GpuStep step;
   GpuStep other;
@@ -107,7 +109,7 @@ int count_different(const Steps& steps, const std::string& expected, int round) 
   return different;
 }
 
-// What a kernel died of may come to light in the destructor of a tensor, which ends the process.
+// Ends all ranks on std::terminate: the error of a crashed kernel may be thrown in the destructor of a tensor.
 class EndingAllRanks {
  public:
   EndingAllRanks() : before_(std::set_terminate(end)) {}
@@ -124,8 +126,8 @@ class EndingAllRanks {
   std::terminate_handler before_;
 };
 
-// The same with the mutant. Without a wait a kernel may also read offsets that are not there yet, and die of them: that
-// shows the mutant too, and is the end of this rank's GPU.
+// The same with the mutant. Without a wait, a kernel may also read offsets that are not written yet, and crash. That
+// shows the mutant too, but this rank cannot use its GPU any more.
 int count_different_with(const MutantInfo& mutant, int rank, const Steps& steps, const std::string& expected,
                          int round) {
   try {
@@ -180,14 +182,14 @@ TEST(GpuMutants, OfStreamsAreAllTried) {
 
 // --- Everything else -------------------------------------------------------------------------------------------------
 
-constexpr int kRanks = 4;     // of two, each is both before and behind the other
-constexpr int kOddRanks = 3;  // of a mutant that only odd rings show
+constexpr int kRanks = 4;     // with two, each rank's next and previous rank are the same
+constexpr int kOddRanks = 3;  // for a mutant that only shows in odd rings
 
 bool needs_an_odd_ring(Mutant mutant) {
   return mutant == Mutant::odd_ring_order;
 }
 
-// What random cases seldom are: see mutants_test.cpp.
+// Cases with properties that random ones rarely have: see testing/witness_cases.cpp.
 std::vector<Case> rare_cases() {
   Case start = test::small_case();
   start.cp_size = kRanks;
@@ -217,7 +219,7 @@ std::vector<Case> witness_cases(const at::Device& device, int ranks) {
   return cases;
 }
 
-// Cases run on all ranks, which learn together whether one of them found a fault.
+// Runs cases on all ranks. All ranks get the same answer on whether any of them found a fault.
 class Witnesses {
  public:
   explicit Witnesses(const CpGroups& groups)
@@ -225,7 +227,7 @@ class Witnesses {
         device_(at::kCUDA, c10::cuda::current_device()),
         cases_(witness_cases(device_, groups.cp->size())) {}
 
-  // How many cases it took; nullopt if none fails.
+  // Runs cases until one fails. Returns how many cases ran; nullopt if none fails.
   std::optional<std::size_t> first_failing() {
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       if (fails(cases_[i])) return i + 1;
@@ -233,10 +235,10 @@ class Witnesses {
     return std::nullopt;
   }
 
-  // Does the case that failed pass without a mutant?
+  // Whether case `number`, counted from 1, passes. Is called without a mutant.
   bool passes(std::size_t number) { return !fails(cases_[number - 1]); }
 
-  // What this rank found last, empty if nothing.
+  // The last fault that this rank found; empty if none.
   [[nodiscard]] const std::string& found() const { return found_; }
 
  private:
@@ -270,7 +272,7 @@ void kill(const MutantInfo& info, Witnesses& witnesses, int rank) {
                                          << ", too: " << witnesses.found();
 }
 
-// In parts, since ranks may take a minute.
+// The mutants are tested in parts, since ranks are killed after some minutes.
 constexpr std::size_t kParts = 4;
 
 class GpuMutantParts : public testing::TestWithParam<std::size_t> {};

@@ -1,5 +1,5 @@
-// Whole cases on ranks that are threads of this process and share one GPU, with the kernels of the libraries and our
-// own: every communication type, a2a+p2p included, where there is a single GPU, and without NCCL.
+// Runs whole cases on ranks that are threads of this process and share one GPU, with the kernels of the libraries and
+// our own. So every communication type, a2a+p2p included, is tested with a single GPU and without NCCL.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,12 +28,12 @@
 namespace cp_pool::verify {
 namespace {
 
-// Before cuBLAS is first used: it repeats bit by bit only with a workspace of fixed size.
+// Must be set before cuBLAS is first used, which gives the same bits again only with a workspace of fixed size.
 [[maybe_unused]] const int kCublasWorkspace = setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
 
-// Of a case under compute-sanitizer.
+// Long enough for a case under compute-sanitizer.
 constexpr std::chrono::minutes kLongEnough{8};
-// Tools that watch the device may lose track of what several threads launch at once.
+// Tools that trace the device may fail if several threads launch kernels at once.
 const bool kOneAtATime = std::getenv("CP_POOL_TEST_ONE_AT_A_TIME") != nullptr;
 constexpr int kRanks = 4;
 constexpr auto kCommTypes = kValues<CommType>;
@@ -43,7 +43,7 @@ constexpr std::array kBackends{Backend::cudnn, Backend::flash, Backend::math};
 struct NamedCase {
   std::string name;
   Case c;
-  bool windows = false;  // of the communicators
+  bool windows = false;  // whether the communicators have windows
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
@@ -57,7 +57,7 @@ std::string name_of_test(const testing::TestParamInfo<NamedCase>& info) {
   return name;
 }
 
-// In deterministic mode: the step is repeated, and has to give the same bits.
+// In deterministic mode, so that the repeated step has to give the same bits.
 Case causal_case(CommType comm, Backend backend, Layout layout) {
   Case c;
   c.comm = comm;
@@ -106,7 +106,7 @@ class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCas
     validate(c, "test");
     RunOptions options;
     options.device = at::Device(at::kCUDA, 0);
-    // What is kept was made on the streams of another case.
+    // Cached references were made on another case's streams, so they are only used if cases share streams.
     options.reference_cache = streams == Streams::shared;
     reset_numeric_state(options.device);
     std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
@@ -127,7 +127,7 @@ TEST_P(GpuOneDevice, PassesOnEveryRank) {
 
 class GpuRehearsals : public GpuTest {};
 
-// Nobody hears of one that fails in a worker.
+// A rehearsal that fails in a worker is not reported, so it is tested here.
 TEST_F(GpuRehearsals, PassOnThreadsOfTheirOwn) {
   const std::vector<Preparation> pieces = rehearsals(at::Device(at::kCUDA, 0));
   ASSERT_EQ(pieces.size(), 2U);
@@ -153,8 +153,8 @@ std::vector<NamedCase> types() {
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuOneDevice, testing::ValuesIn(types()), name_of_test);
 
-// Small enough for tools under which each access to memory takes a hundred times as long; of the type that needs more
-// GPUs than two otherwise.
+// Small enough for tools under which each memory access takes a hundred times as long. They use the communication type
+// that otherwise needs more than two GPUs.
 std::vector<NamedCase> small_cases() {
   std::vector<NamedCase> cases;
   for (const Layout layout : kLayouts) {
@@ -250,7 +250,7 @@ std::vector<NamedCase> ranks() {
   std::vector<NamedCase> cases;
   for (const int ranks : {2, 8}) {
     for (const CommType comm : kCommTypes) {
-      // Pairs in a ring, and a head for each rank.
+      // Some types need pairs of ranks, or a head for each rank.
       if (!facts_of(comm).takes_size(ranks)) continue;
       for (Case c : {causal_case(comm, Backend::cudnn, Layout::bshd), causal_case(comm, Backend::flash, Layout::thd)}) {
         c.cp_size = ranks;
@@ -268,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuOneDevice, testing::ValuesIn(ranks()), name_o
 
 class GpuOneDeviceHeadGroups : public GpuOneDevice {};
 
-// Rows and heads that one call of a rank's own step, or of a2a, has.
+// Returns into how many groups cuDNN divides the heads of one call: of a rank's own step, or of a2a.
 std::int64_t groups_of(const Case& c) {
   const std::int64_t tokens = c.batch * c.seqlen_q;
   const std::int64_t sharing = head_ranks(c);
@@ -282,7 +282,7 @@ TEST_P(GpuOneDeviceHeadGroups, PassOnEveryRank) {
   expect_all_pass(GetParam());
 }
 
-// Enough rows for cuDNN to compute heads in groups: those of a2a, and those of a rank's own step.
+// Cases with enough rows that cuDNN computes heads in groups, in a2a and in a rank's own step.
 std::vector<NamedCase> long_cases() {
   std::vector<NamedCase> cases;
   for (const CommType comm : kCommTypes) {
@@ -295,7 +295,7 @@ std::vector<NamedCase> long_cases() {
   return cases;
 }
 
-// Those of a2a: the columns of groups of heads arrive in one tensor.
+// Only a2a, in which the columns of all groups of heads arrive in one tensor.
 std::vector<NamedCase> long_window_cases() {
   std::vector<NamedCase> cases = with_windows(long_cases());
   std::erase_if(cases, [](const NamedCase& one) { return one.c.comm != CommType::a2a; });

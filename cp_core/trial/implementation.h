@@ -1,5 +1,5 @@
-// What is under test, as a trial knows it: an implementation of context-parallel attention. Ours is own/; one in Python
-// is python/extension/.
+// The interface of an implementation of context-parallel attention that is under test. own/ has ours, and
+// python/extension/ has the one that calls Python.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@
 
 namespace cp_pool {
 
-// What a step is a step of. All of it outlives the step.
+// The setting of a step. Everything that it refers to outlives the step.
 struct StepSetting {
-  const Case& c;  // the case; or its mask probe, whose heads are fewer; or the case with cp_size 1
+  const Case& c;  // the case, or its mask probe, which has fewer heads, or the case with cp_size 1
   const SequenceLengths& lengths;
-  const CpGroups& groups;        // its size is the number of ranks
+  const CpGroups& groups;        // the size of `cp` is the number of ranks
   const verify::RankView& view;  // which rows this rank holds
   at::Device device;
   bool replayed = false;  // the step will be captured and replayed as a CUDA graph
 };
 
-// One step of this rank: a forward and, for cases that train, then a backward, which may be left out. Both are
-// collective over the groups. They may throw CommError, BackendUnsupported (the case becomes a skip) or whatever a
+// One step of this rank: a forward and, for cases that train, a backward after it, which the caller may leave out. Both
+// are collective over the groups. They may throw CommError, BackendUnsupported (the case becomes a skip) and whatever a
 // library throws.
 class Step {
  public:
@@ -38,12 +38,12 @@ class Step {
   Step& operator=(const Step&) = delete;
   virtual ~Step() = default;
 
-  // Fills out, and lse and max_logit where the implementation gives them: shaped as docs/definitions.md says, for the
-  // rows of the view, in the implementation's order of heads.
+  // Fills out, and lse and max_logit if the implementation returns them. Their shapes are those of docs/definitions.md,
+  // for the rows of the view, with heads in the implementation's order.
   virtual void forward(verify::Results& results) = 0;
   // Fills the gradients.
   virtual void backward(verify::Results& results) = 0;
-  // Sentences about how it computed what it has computed (backend_note of docs/protocol.md).
+  // Sentences about how the step was computed so far (backend_note of docs/protocol.md).
   [[nodiscard]] virtual std::set<std::string> remarks() const { return {}; }
 };
 
@@ -54,27 +54,28 @@ class Implementation {
   Implementation& operator=(const Implementation&) = delete;
   virtual ~Implementation() = default;
 
-  // All of these give the same answer on every rank.
+  // All of the following methods but make_step must return the same on every rank.
 
-  // Why it cannot run the case on this device, as a sentence; empty if it can.
+  // Why the implementation cannot run the case on this device, as a sentence; empty if it can.
   virtual std::string skip_reason(const Case& c, const at::Device& device) = 0;
-  // What computes the case: `backend` of a result.
+  // The name of what computes the case: `backend` of a result.
   virtual std::string backend(const Case& c, const at::Device& device) = 0;
-  // Of a case that it does not skip.
+  // How the case is sharded. Is called only for cases that are not skipped.
   virtual verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) = 0;
-  // Whether the same step gives the same bits. If not, a repeated forward must have the same bits all the same, and
-  // repeated gradients are held against their bounds.
+  // Whether the same step gives the same bits again. If not, only a repeated forward must have the same bits, and
+  // repeated gradients are compared with the reference within their bounds.
   virtual bool repeats_bits(const Case& c, const at::Device& device) = 0;
-  // How many heads, and as many key-value heads, the mask probe of the case has: the fewest that it can run.
+  // The number of heads, and of key-value heads, of the case's mask probe: the fewest that the implementation can run.
   virtual std::int64_t probe_heads(const Case& c) = 0;
-  // Why no step of the whole problem can be taken on one rank alone, as a sentence; empty if it can.
+  // Why the whole problem cannot be run on one rank, as a sentence; empty if it can.
   virtual std::string why_not_alone() { return {}; }
 
-  // shards: outlive the step, which must not write into them: the next step reads them again.
+  // shards: outlive the step, which must not write to them, since the next step reads them again.
   virtual std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) = 0;
 };
 
-// Takes a whole step: forward, and backward if the shards have a dout. Adds what it remarks to `remarks`.
+// Runs a whole step: the forward, and the backward if the shards have a dout. Adds the step's remarks to `remarks`, if
+// not null.
 verify::Results take_step(Implementation& implementation, const StepSetting& setting, const verify::Shards& shards,
                           std::set<std::string>* remarks = nullptr);
 

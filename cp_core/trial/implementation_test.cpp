@@ -1,5 +1,5 @@
-// The seam: a small implementation that is not ours is judged by run_case, right under every convention, and wrong
-// where it is made so.
+// Tests run_case with a small implementation that is not ours: it passes under every sharding convention, and fails
+// with each of its faults.
 #include "cp_core/trial/implementation.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Sharding declared(const char* convention) {
   return sharding;
 }
 
-// Sequences of unequal query and key lengths, with padding between them, causal and with a window.
+// Sequences with different query and key lengths and padding between them, causal and with a window.
 Case masked_pack() {
   Case c = test::small_case();
   c.layout = Layout::thd;
@@ -49,7 +49,8 @@ Case masked_pack() {
   return c;
 }
 
-// Row by row: every rank has every fourth valid row, from the last to the first, and rank 1 two rows of padding.
+// Lists rows explicitly: rank r of n has every n-th valid row, from the last to the first, and rank 1 also has two rows
+// of padding.
 Sharding listed(const Case& c) {
   const SequenceLengths lengths = resolve_lengths(c);
   const auto deal = [&](const std::vector<std::int64_t>& valid) {
@@ -135,14 +136,14 @@ TEST(Seam, SeesCommonFaultsOfAnotherImplementation) {
         PlainFault::reads_padding, PlainFault::unscaled, PlainFault::lse_in_base_2, PlainFault::keys_not_summed,
         PlainFault::heads_interleaved, PlainFault::repeats_other_bits}) {
     Case c = masked_pack();
-    // The causal diagonal of these lengths hides nearly all that stands before a key's own sequence.
+    // With these lengths, the causal mask hides nearly all keys of other sequences and of padding.
     if (fault == PlainFault::reads_padding || fault == PlainFault::sequences_see_others) c.causal = false;
     if (fault == PlainFault::reads_padding || fault == PlainFault::sequences_see_others) c.window = {-1, -1};
     EXPECT_TRUE(fails(c, declared("dual_chunk"), fault)) << static_cast<int>(fault);
   }
 }
 
-// Every rank has the first 5 tokens; one sequence is shorter.
+// Every rank holds the first 5 tokens of each sequence; one sequence is shorter than that.
 Case replicated_pack() {
   Case c = masked_pack();
   c.seqlens = {29, 4, 32};
@@ -173,7 +174,7 @@ TEST(Seam, SeesCommonFaultsWithReplicatedTokens) {
   }
 }
 
-// Each rank's copy is judged, so the one that is not what the others have is named.
+// Each rank's copy of a replicated row is judged, so the rank with the wrong copy is named.
 TEST(Seam, AWrongCopyOfAReplicatedRowIsThatOfItsRank) {
   const Case c = replicated_pack();
   for (const char* tensor : {"out", "lse", "dq", "dk", "dv"}) {
@@ -202,7 +203,7 @@ TEST(Seam, InterleavedHeadsAreRightWhereTheyAreDeclared) {
   EXPECT_TRUE(fails(masked_pack(), sharding, PlainFault::none));
 }
 
-// An error beyond the bound says how far, in the terms of the rule, and a wider bound lets it pass, visibly.
+// The message of a failed row says how far beyond the bound it is. A wider bound lets it pass, and is reported.
 TEST(Seam, AFailingRowSaysHowMuchItNeedsAndAWiderBoundIsReported) {
   Case c = test::small_case();
   c.seqlen_q = c.seqlen_kv = 64;
@@ -218,7 +219,7 @@ TEST(Seam, AFailingRowSaysHowMuchItNeedsAndAWiderBoundIsReported) {
   EXPECT_EQ(wide.front().bound_factor, 3);
 }
 
-// Without a promise the padding of results may hold anything, with one it may not.
+// Padding rows of results may hold anything unless the implementation promises their values.
 TEST(Seam, PaddingOfResultsIsJudgedIfItIsPromised) {
   Case c = masked_pack();
   c.causal = false;

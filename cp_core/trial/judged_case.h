@@ -1,5 +1,5 @@
-// What a rank keeps of a case whose results it has judged, so that the case can be asked again why it failed
-// (diagnosis/). Every rank keeps it, whatever its own verdict, since all ranks take part in asking.
+// What a rank keeps of a case whose results it has judged, so that the failure can be diagnosed (diagnosis/). Every
+// rank keeps it, whatever its own verdict, since all ranks take part in a diagnosis.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ struct JudgedCase {
   SequenceLengths lengths;
   verify::Sharding sharding;  // with the bound factor of the run
   at::Device device = at::kCPU;
-  verify::Results results;  // of this rank's first step, as it was judged: heads in the order of docs/definitions.md
+  verify::Results results;  // of this rank's first step, as judged: heads in the order of docs/definitions.md
   std::shared_ptr<const verify::Expected> expected;
-  std::vector<Check> checks;  // of this rank, the mask probe's and the repetition's included
+  std::vector<Check> checks;  // of this rank, including those of the mask probe and of the repetition
 };
 
 }  // namespace cp_pool

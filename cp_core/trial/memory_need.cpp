@@ -6,15 +6,15 @@
 namespace cp_pool::verify {
 namespace {
 
-// Bytes for each element of the whole problem's inputs and results: every rank holds the whole inputs, and the expected
-// results in fp64. Its own shards are small beside that.
+// Bytes per element of the whole problem's inputs and results. Every rank holds the whole inputs, and the expected
+// results in fp64; its own shards are small compared with these.
 constexpr double kBytesOfElement = 24;
-// Bytes for each element of a bias, whose gradient is assembled by rows.
+// Bytes per element of a bias, whose gradient is assembled by rows.
 constexpr double kBytesOfBias = 70;
-// For each score of a block of queries (query_blocks.cpp), of which the reference holds several copies.
+// Bytes per score of a block of queries (query_blocks.cpp), of which the reference holds several copies.
 constexpr double kBytesOfScore = 38;
 constexpr double kMostScores = 1U << 27U;
-constexpr double kRest = 512U << 20U;
+constexpr double kRest = 512U << 20U;  // bytes, whatever the sizes
 
 }  // namespace
 

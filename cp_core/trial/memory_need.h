@@ -1,4 +1,4 @@
-// Estimates how much device memory a case takes on one rank, for ranks that share a GPU.
+// Estimates how much device memory a case needs on one rank, for ranks that share a GPU.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace cp_pool::verify {
 
-// Bytes that the allocator of one of `ranks` ranks reserves for the case at most, without what it keeps of earlier
-// cases. An estimate from the sizes of the tensors (docs/gpu_support.md says how it was measured).
+// Returns the most bytes that the allocator of one of `ranks` ranks reserves for the case, without memory cached from
+// earlier cases. An estimate from the sizes of the tensors; docs/gpu_support.md says how it was measured.
 std::size_t estimated_device_bytes(const CanonicalProblem& problem, int ranks);
 
 }  // namespace cp_pool::verify

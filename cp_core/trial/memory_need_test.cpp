@@ -37,7 +37,7 @@ TEST(MemoryNeed, GrowsWithTheProblem) {
   EXPECT_GT(gib(biased, 2), gib(te_case(), 2) + 4);
 }
 
-// As seen on an H100: 4.4 GiB on each of two ranks, 2.7 GiB on each of four.
+// Measured on an H100: 4.4 GiB on each of two ranks, 2.7 GiB on each of four.
 TEST(MemoryNeed, OfARankShrinksWithTheNumberOfRanksButNotAsMuch) {
   const Case c = te_case();
   EXPECT_NEAR(gib(c, 2), 4.44, 1);

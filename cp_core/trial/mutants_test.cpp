@@ -1,5 +1,5 @@
-// Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one of a fixed
-// list of cases. What killed each mutant is recorded as properties of the test, which tools/mutants prints as a table.
+// Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one case of a
+// fixed list. The check that caught each mutant is recorded in test properties, which tools/mutants prints as a table.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t kCasesOfWindows = 20;
 
 struct Kill {
-  std::size_t after = 0;  // cases tried, the one that killed it included
-  std::string check;      // the tensor, or what else was checked
+  std::size_t after = 0;  // number of cases tried, including the one that killed the mutant
+  std::string check;      // name of the failed check
   std::string message;
 };
 
@@ -49,7 +49,7 @@ TEST(Verification, CatchesEveryMutant) {
   }
 }
 
-// Where there is one group, its ranks are consecutive.
+// With a single group, the ranks of the group are always consecutive.
 TEST(Verification, NeedsSeveralGroupsToSeeThatTheirRanksAreNotConsecutive) {
   for (const CommType comm : kValues<CommType>) {
     Case c = test::small_case();
@@ -65,7 +65,7 @@ TEST(Verification, NeedsSeveralGroupsToSeeThatTheirRanksAreNotConsecutive) {
   }
 }
 
-// Those whose seams lie on another way where ranks write into each other's memory.
+// The mutants whose seams are in other code if ranks write into each other's memory.
 TEST(Verification, CatchesTheMutantsOfWindows) {
   std::vector<Case> cases = test::witness_cases();
   std::erase_if(cases, [](const Case& c) { return c.comm == CommType::p2p; });

@@ -38,8 +38,8 @@ using verify::Results;
 using verify::Shards;
 
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
-constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;  // at most
-constexpr std::size_t kCacheShareCuda = 8;  // and at most this fraction, 1 / 8, of the device's memory
+constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
+constexpr std::size_t kCacheShareCuda = 8;  // the cache has at most 1 / 8 of the device's memory
 
 std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   if (!device.is_cuda()) return kCacheBytesCpu;
@@ -47,7 +47,8 @@ std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   return share / static_cast<std::size_t>(ranks_on_gpu);
 }
 
-// One cache for each rank of the process: workers have one rank and one device, tests have ranks that are threads.
+// Returns the cache of this rank. Workers have one rank and one device; in tests, several ranks are threads of a
+// process.
 verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& options, const at::Device& device) {
   static std::mutex mutex;
   static std::map<int, verify::ExpectedCache> caches;
@@ -66,8 +67,8 @@ bool anywhere(bool here, Communicator& cp, const at::Device& device, const char*
   return flag.item<int>() != 0;
 }
 
-// Ranks compute the expected results together. If one rank has them in its cache and another has not, because a case
-// ended half way, all compute them again.
+// Ranks compute the expected results together. If only some ranks have them in their caches, because a case ended
+// halfway, all compute them again.
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
                                             const verify::CanonicalInputs& inputs, Communicator& cp,
                                             const RunOptions& options) {
@@ -82,7 +83,7 @@ std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& prob
   return expected;
 }
 
-// Ranks that share a GPU all take their part of a case at once.
+// Decides whether a case fits into a GPU that several ranks share, all of which run the case at the same time.
 class SharedMemory {
  public:
   SharedMemory(const verify::CanonicalProblem& problem, Communicator& cp, const RunOptions& options)
@@ -90,12 +91,12 @@ class SharedMemory {
         options_(options),
         need_(verify::estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
 
-  // Why the case needs more memory than there is, as a sentence; empty if it fits. Cached results of earlier cases are
-  // dropped if they are in the way. The same answer on every rank.
+  // Returns why the case needs more memory than there is, as a sentence; empty if it fits. Drops cached results of
+  // earlier cases if that is needed. The same on every rank.
   std::string what_does_not_fit() {
     if (fits()) return {};
     cache_of(cp_, options_, options_.device).clear();
-    cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // closes what other ranks have open of it
+    cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
     cuda_device().release_cached_memory();
     if (fits()) return {};
     if (need_ <= free_) return "the ranks of another GPU need more memory than is free there";
@@ -105,10 +106,11 @@ class SharedMemory {
   }
 
  private:
-  static constexpr std::int64_t kBarrierTag = -2;  // no case has this seq
+  static constexpr std::int64_t kBarrierTag = -2;  // differs from the seq of every case
 
   bool fits() {
-    // When all have come here, all have given back what they had cached; and none goes on before all have looked.
+    // This call and the one below are collective, so all ranks have released their cached memory before any looks, and
+    // no rank allocates before all have looked.
     (void)anywhere(false, cp_, options_.device, "memory of ranks that share a GPU");
     free_ = cuda_device().memory().free_bytes;
     return !anywhere(need_ > free_, cp_, options_.device, "whether the case fits");
@@ -133,8 +135,8 @@ class CaseRun {
     report_.bound_factor = sharding.bound_factor;
   }
 
-  // Each part communicates first and judges afterwards, and no rank skips a part because of its own result. So a failed
-  // check leaves no other rank waiting.
+  // Each part communicates first and judges afterwards, and no rank skips a part because of its own result, so that a
+  // failed check leaves no other rank waiting.
   RankReport run() {
     check_results();
     timed(case_phase::kProbe, [&] { probe_mask(); });
@@ -214,8 +216,8 @@ class CaseRun {
     }
   }
 
-  // The same step gives the same bits. Where the backward does not promise that, the repeated gradients are held
-  // against their bounds.
+  // The repeated step must give the same bits. If the implementation does not promise that, only the forward must, and
+  // the repeated gradients are compared with the reference within their bounds.
   void check_repeat(const Expected& expected, const Results& results, const Results& again) {
     const bool bitwise = implementation_.repeats_bits(case_, options_.device);
     const auto forward_bits = [](const Results& of) {
@@ -236,7 +238,7 @@ class CaseRun {
     }
   }
 
-  // The same answer on every rank.
+  // Whether every rank passed; the same on every rank.
   bool all_passed() {
     const bool failed = report_.outcome == CaseOutcome::fail;
     return !anywhere(failed, *groups_.cp, options_.device, "verdicts before the timed steps");
@@ -257,8 +259,8 @@ class CaseRun {
     add(verify::check_mask_probe(c, probe.expected, view_, results));
   }
 
-  // The steps that are verified, and those that are timed. A step that will be replayed as a graph is verified in that
-  // form.
+  // The setting of the steps that are verified. If the timed steps will be replayed as a graph, a step is verified in
+  // the same form.
   StepSetting setting_of(const Case& c) const {
     return {.c = c,
             .lengths = lengths_,
@@ -277,7 +279,7 @@ class CaseRun {
 
   void add(std::vector<Check> checks) { std::ranges::move(checks, std::back_inserter(report_.checks)); }
 
-  // Times a phase, and tells the caller as it starts.
+  // Runs and times a phase, and reports its start to the caller.
   template <typename Body>
   void timed(const char* name, Body&& body) {
     using std::chrono::steady_clock;
@@ -298,7 +300,7 @@ class CaseRun {
   std::shared_ptr<JudgedCase> judged_;
 };
 
-// Whether a case runs, and how it is cut.
+// Whether a case runs, and how it is sharded.
 struct Plan {
   std::string skip;  // why it does not run, as a sentence
   verify::Sharding sharding;
@@ -310,8 +312,8 @@ Plan plan_of(Implementation& implementation, const Case& c, const SequenceLength
   plan.skip = implementation.skip_reason(c, device);
   if (!plan.skip.empty()) return plan;
   plan.sharding = implementation.sharding(c, lengths);
-  // Proved before anything runs. A convention that the lengths do not divide by is no fault of anybody's; rows that an
-  // implementation lists itself are its own.
+  // Checked before anything runs. If the lengths do not fit a convention, the case is skipped. If rows that the
+  // implementation lists itself are wrong, that is the implementation's error.
   std::string fault = verify::sharding_fault(plan.sharding, c, lengths, ranks);
   if (fault.empty()) return plan;
   if (!std::holds_alternative<verify::Convention>(plan.sharding.rows)) {

@@ -1,4 +1,4 @@
-// Runs one case on this rank and verifies this rank's results: the entry from worker/ into cp_core/.
+// Runs one case on this rank and verifies this rank's results. This is the entry from worker/ into cp_core/.
 #pragma once
 
 #include <chrono>
@@ -25,51 +25,54 @@ namespace cp_pool {
 
 struct RankReport {
   CaseOutcome outcome = CaseOutcome::pass;  // pass, fail or skip
-  std::string reason;                       // of a fail or skip, one sentence
+  std::string reason;                       // why it failed or was skipped, one sentence; empty if it passed
   std::vector<Check> checks;
-  std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
-  std::set<std::string> remarks;             // Step::remarks of its steps
-  std::optional<StepTimes> perf;             // if asked for, and every rank passed
-  std::vector<LostOutput> lost_outputs;      // they change no outcome
-  double bound_factor = 1;                   // every bound was so many times as wide
-  std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
-  std::shared_ptr<const JudgedCase> judged;  // RunOptions::keep_judged; none of a skip and where times were taken
+  std::map<std::string, double> timings_ms;  // milliseconds by phase (cases/case_phases.h)
+  std::set<std::string> remarks;             // Step::remarks of all steps
+  std::optional<StepTimes> perf;             // set if asked for and every rank passed
+  std::vector<LostOutput> lost_outputs;      // files that could not be written; they do not change the outcome
+  double bound_factor = 1;                   // the factor by which every bound was widened
+  std::string
+      output_hash;  // hash of the bits of this rank's results; the same step has the same hash if it repeats bits
+  std::shared_ptr<const JudgedCase> judged;  // RunOptions::keep_judged; null for skips, and if steps were timed
 };
 
 struct RunOptions {
   std::optional<std::filesystem::path> dump_dir;  // write inputs and results of all ranks there (docs/numerics.md)
   std::string id;                                 // names the dump; empty = case_id of the case
-  // Of a case that several groups run at once (cases/case_groups.h): what the dump's name has behind the ID, and this
-  // rank among those of all groups, whose cache of references it uses; none: it is the rank in groups.cp.
+  // For a case that several groups run at once (cases/case_groups.h): the suffix of the dump's name after the ID, and
+  // this rank's number among the ranks of all groups, which selects its reference cache; nullopt: its rank in
+  // groups.cp.
   std::string group_suffix;
   std::optional<int> world_rank;
-  bool keep_judged = false;         // give the results back with the report, for a diagnosis
+  bool keep_judged = false;         // return the judged results in the report, for a diagnosis
   bool reference_cache = true;      // keep references for later cases that pose the same problem
-  at::Device device = at::kCPU;     // where the ranks' tensors are: the communicators' device
-  bool shares_gpus = false;         // ranks share GPUs, the same on all of them
+  at::Device device = at::kCPU;     // where this rank's tensors are; the device of the communicators
+  bool shares_gpus = false;         // whether any ranks share a GPU; the same on all ranks
   int ranks_on_gpu = 1;             // how many ranks use this rank's GPU
-  bool sets_global_flags = true;    // false: another case, whose flags these are, runs at the same time
+  bool sets_global_flags = true;    // false: another case runs at the same time, and its global flags stay
   std::optional<PerfOptions> perf;  // time the step after it has been verified
-  double bound_factor = 1;          // bounds are so many times as wide, beside the implementation's own
-  // When waits in communication that is not cp-pool's have to end: 90 % of the case's time.
+  double bound_factor = 1;          // factor on all bounds, besides the implementation's own factor
+  // When waits in communication other than cp-pool's own must end: at 90 % of the case's time.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   // Called when a phase starts (cases/case_phases.h).
   std::function<void(std::string_view)> on_phase;
-  // Called for each result of the step, and of its repetition, before anything reads it. It may replace `result`, which
-  // is then verified, hashed and dumped: this is how faults are injected. tensor: the name of the result in checks.
+  // Called for each result of the step and of its repetition before anything reads it. It may replace `result`, which
+  // is then verified, hashed and dumped; faults are injected this way. tensor: the name of the result in checks.
   std::function<void(std::string_view tensor, bool repeated, at::Tensor& result)> on_result;
 };
 
-// Why run_case would skip the case over so many ranks, as far as can be told before there are ranks: a sentence; empty
-// if it would run. Throws what the implementation throws about rows that it lists itself.
+// Returns why run_case would skip the case on this many ranks, as a sentence; empty if it would run, as far as this can
+// be known before ranks exist. Throws std::invalid_argument if rows that the implementation lists itself cannot be
+// judged.
 std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks);
 
-// Collective over groups.cp. Files that cannot be written are in the report. Throws CommError, or whatever a library
-// throws; other ranks may then still wait in a collective.
+// Collective over groups.cp. Files that cannot be written are listed in the report. Throws CommError, and whatever a
+// library throws; other ranks may then still be waiting in a collective.
 RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options);
 
-// Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch
-// state: before every case.
+// Seeds every generator with 1234, resets the deterministic flags, releases cached device memory and drops scratch
+// state. Is called before every case.
 void reset_numeric_state(const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool

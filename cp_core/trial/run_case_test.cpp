@@ -39,9 +39,9 @@ TEST(RunCase, ChecksEveryTensorOfATrainingStep) {
   }
 }
 
-// Right results that the bounds have refused once: LibTorch multiplies matrices of a few rows by another kernel than
-// the baseline's, the dtype holds no count of so many keys, sums of codes in a row of one are large by chance, and so
-// are the errors of few elements.
+// Correct results with unusual rounding. In order: LibTorch multiplies matrices of a few rows with another kernel than
+// the baseline's; the dtype cannot represent a count of so many keys; sums of codes in a row of one element are large
+// by chance; the errors of few elements are large by chance.
 TEST(RunCase, PassesWhereRoundingIsUnusual) {
   for (const char* text : {
            R"({"dtype":"fp32","batch":8,"seqlen_q":4,"seqlen_kv":4,"heads":16,"kv_heads":16,"head_dim_qk":128,
@@ -83,7 +83,7 @@ TEST(RunCase, GivesTheSameHashAgainAndAnotherForOtherInputs) {
   EXPECT_NE(run_on_threads(c).front().output_hash, first.front().output_hash);
 }
 
-// A case that ended half way leaves it so: rank 0 has what is expected, the others have not.
+// After a case that ended halfway, rank 0 may have the expected results in its cache and the others not.
 TEST(RunCase, TakesNoHarmIfOnlySomeRanksHaveTheReferenceCached) {
   Case c = small_case();
   c.seed = 4711;
@@ -133,7 +133,7 @@ TEST(NumericState, IsTheSameAfterEveryReset) {
   EXPECT_EQ(at::randn({1}).item<float>(), first);
 }
 
-// Found by random cases: dk was 3 % beyond the fixed tolerance of fp16, and a tenth of its bound.
+// dk of this case is 3 % beyond a fixed tolerance for fp16, but only a tenth of its bound.
 TEST(RunCase, RowsThatSeeOneKeyHaveNoFixedTolerance) {
   Case c;
   c.backend = Backend::math;

@@ -1,5 +1,5 @@
-// Writes tensors in the safetensors format (github.com/huggingface/safetensors): the length of the header as 8 bytes,
-// a JSON header of names, dtypes, shapes and offsets, then the data; little-endian.
+// Writes tensors in the safetensors format (github.com/huggingface/safetensors), little-endian: 8 bytes with the length
+// of the header, a JSON header of names, dtypes, shapes and offsets, then the data.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace cp_pool::verify {
 
-// Undefined tensors are left out. The file is written atomically. Throws FileError.
+// Leaves out undefined tensors. Writes the file atomically. Throws FileError.
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata);
 

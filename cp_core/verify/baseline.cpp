@@ -53,7 +53,7 @@ class Baseline {
     hide_invisible_keys(problem_, block, scores);
   }
 
-  // fp32 scores whatever the dtype, for lse and max_logit.
+  // Computes lse and max_logit, from fp32 scores whatever the dtype.
   void add_lse(const QueryBlock& block, const at::Tensor& raw_scores) {
     at::Tensor scores = raw_scores.mul(problem_.scale());
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
@@ -65,7 +65,7 @@ class Baseline {
     put(block, results_.lse, lse);
   }
 
-  // [kv_heads, group * rows, seqlen_kv], and one more column for the sink if there is one.
+  // Returns [kv_heads, group * rows, seqlen_kv], with one more column for the sink if there is one.
   [[nodiscard]] at::Tensor probabilities(const QueryBlock& block, const at::Tensor& raw_scores) const {
     at::Tensor scores = rounded(rounded(raw_scores).mul(problem_.scale()));
     finish_scores(block, scores);
@@ -96,7 +96,7 @@ class Baseline {
     }
     ds = rounded(ds.mul_(problem_.scale()));
     put(block, results_.dq, product(ds, k));
-    // Rounded when the last block has been added: an eager implementation has one block.
+    // dk and dv are rounded only after the last block, since an eager implementation has a single block.
     add_key_rows(block, results_.dk, at::bmm(ds.transpose(1, 2), q));
     add_key_rows(block, results_.dv, at::bmm(p.transpose(1, 2), dout));
   }

@@ -1,15 +1,15 @@
-// The same problem as an eager implementation without context parallelism solves it in the problem's dtype: what
-// rounding alone does to the answers.
+// Computes the problem as an eager implementation without context parallelism does in the problem's dtype. Its errors
+// show what rounding alone does to the results.
 #pragma once
 
 #include "cp_core/verify/reference.h"
 
 namespace cp_pool::verify {
 
-// fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
-// probabilities and their gradients are rounded too. lse is the exception: fp32, from fp32 scores, since every
-// implementation has those, and an lse of 16 bits could hide any fault.
-// sum_shares: if the problem is a share, adds up a gradient of what heads share, before it is rounded.
+// Returns fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
+// probabilities and their gradients are rounded too. lse is the exception: it is computed in fp32 from fp32 scores,
+// since every implementation has those, and an lse of 16 bits could hide any fault. sum_shares: if the problem is a
+// share of another's heads, sums the gradient of a bias that heads share over the shares before it is rounded.
 Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs,
                          const SumShares& sum_shares = {});
 

@@ -85,13 +85,13 @@ double unit_roundoff(DType dtype) {
 }
 
 double underflow_error(DType dtype) {
-  // fp16: half the distance of its subnormal numbers, which are among those that occur. The others: the smallest normal
-  // number, since libraries may flush subnormal ones.
+  // In fp16, subnormal numbers occur, and the error is half their distance. In the other dtypes it is the smallest
+  // normal number, since libraries may flush subnormal numbers.
   return dtype == DType::fp16 ? 0x1p-25 : 0x1p-126;
 }
 
 double floor_factor(DType dtype) {
-  // c: what rounding needs beyond twice the baseline's own error.
+  // The factors c allow for rounding beyond twice the baseline's own error.
   constexpr double kFloor16Bit = 4;
   constexpr double kFloorFp32 = 16;
   return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
@@ -99,7 +99,7 @@ double floor_factor(DType dtype) {
 
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
                         std::int64_t first_row, std::int64_t rows, const at::Device& device) {
-  // i' counts a query from the sequence's bottom-right corner: the last query stands at the last key.
+  // i' aligns queries and keys at the bottom right: the last query is at the last key.
   const at::Tensor i = at::arange(first_row, first_row + rows, at::TensorOptions(device).dtype(at::kLong))
                            .add(seqlen_kv - seqlen_q)
                            .unsqueeze(1);

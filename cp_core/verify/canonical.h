@@ -1,5 +1,6 @@
-// The problem that a case poses, without how it is split over ranks: what the inputs, the reference and the baseline
-// depend on. Cases that differ only in layout, communication type, backend or world size pose the same problem.
+// The problem that a case poses, regardless of how it is split over ranks. The inputs, the reference and the baseline
+// depend on it alone. Cases that differ only in layout, communication type, backend or world size pose the same
+// problem.
 //
 // Canonical order of tensors: [tokens, heads, dim], sequence by sequence, valid tokens only.
 #pragma once
@@ -18,7 +19,7 @@
 namespace cp_pool::verify {
 
 struct CanonicalProblem {
-  std::vector<std::int64_t> seqlens_q;  // valid lengths, one a sequence
+  std::vector<std::int64_t> seqlens_q;  // valid lengths, one per sequence
   std::vector<std::int64_t> seqlens_kv;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
@@ -33,8 +34,8 @@ struct CanonicalProblem {
   bool training = true;
   double input_scale = 1;  // the standard deviation of q and k
   std::uint64_t seed = 0;
-  // If this problem is a share of another one's heads (head_shares.h): the number of heads of that one. On a CPU both
-  // are computed in the same blocks of queries, and so give the same bits. 0: this is no share.
+  // If this problem is a share of another problem's heads (head_shares.h): the number of heads of the other problem. On
+  // a CPU both are computed in the same blocks of queries, and so give the same bits. 0: this is no share.
   std::int64_t whole_heads = 0;
 
   auto operator<=>(const CanonicalProblem&) const = default;
@@ -42,13 +43,14 @@ struct CanonicalProblem {
   [[nodiscard]] std::int64_t tokens_q() const;
   [[nodiscard]] std::int64_t tokens_kv() const;
   [[nodiscard]] double scale() const;  // 1 / sqrt(head_dim_qk)
-  // Scores are so large that the rounding of fp32 scores and underflow matter in every dtype (docs/numerics.md).
+  // Whether scores are so large that underflow and the rounding of fp32 scores matter in every dtype
+  // (docs/numerics.md).
   [[nodiscard]] bool has_large_scores() const { return input_scale > 1; }
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
   [[nodiscard]] bool bias_of_each_head() const { return bias && of_each_head(*bias); }
-  // A gradient to which all heads contribute.
+  // Whether the bias has a gradient to which all heads contribute.
   [[nodiscard]] bool has_shared_dbias() const { return has_dbias() && !bias_of_each_head(); }
 };
 
@@ -60,18 +62,18 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
 
 at::ScalarType scalar_type_of(DType dtype);
 
-// The unit roundoff of a format with round to nearest: half the distance between 1 and the next number.
+// The unit roundoff of the dtype with round to nearest: half the distance between 1 and the next larger number.
 double unit_roundoff(DType dtype);
 inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
 
-// The largest absolute error with which a number too small for the format is rounded or flushed to zero.
+// The largest absolute error of rounding a number that is too small for the dtype, or of flushing it to zero.
 double underflow_error(DType dtype);
 
 // c * u of the bound (docs/numerics.md).
 double floor_factor(DType dtype);
 
-// Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/definitions.md):
-// bool [rows, seqlen_kv]. Shares nothing with mask.h on purpose.
+// bool [rows, seqlen_kv]: which keys the queries first_row .. first_row + rows - 1 of a sequence see, by the definition
+// (docs/definitions.md). It uses nothing of mask.h, so that a fault there cannot hide here.
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
                         std::int64_t first_row, std::int64_t rows, const at::Device& device = at::kCPU);
 

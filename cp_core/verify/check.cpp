@@ -12,7 +12,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// Only the first fault that is found gives the message.
+// Marks the check as failed. Only the first fault sets the message.
 void fail(Check& check, const std::string& message) {
   if (check.ok) check.message = message;
   check.ok = false;
@@ -80,10 +80,10 @@ class TensorCheck {
     at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
     if (rules_.bound_factor != 1) bound = bound.mul(rules_.bound_factor);
     const at::Tensor baseline = expected_.baseline_error.index_select(0, rows_.canonical_rows()).reshape({-1});
-    // A bound of 0 asks for exactness: any error is infinitely far beyond it.
+    // A bound of 0 demands exactness: any error is infinitely far beyond it.
     const at::Tensor excess = at::where(error.eq(0.0), 0.0, error.div(bound));
     const at::Tensor worst = excess.argmax();
-    // Read in one transfer: each number read from a device costs a wait.
+    // All figures are read in one transfer, since each read from a device waits for it.
     const at::Tensor figures =
         at::stack({worst.to(at::kDouble), difference.max(), error.square().mean().sqrt(), error.take(worst),
                    bound.take(worst), baseline.take(worst), error.le(bound).logical_not_().sum().to(at::kDouble)})
@@ -103,8 +103,8 @@ class TensorCheck {
     check_untouched();
   }
 
-  // bound = factor * (kAllowedBaselines * baseline + floor): how many baselines the worst row needs. Nothing of a row
-  // whose baseline is exact.
+  // Says how many times the baseline's error the worst row needs, given bound = factor * (kAllowedBaselines * baseline
+  // + floor). Empty if that row's baseline is exact.
   [[nodiscard]] std::string needs() const {
     const double allowed = kAllowedBaselines * rules_.bound_factor;
     const double floor = check_.bound - allowed * check_.baseline;
@@ -142,7 +142,7 @@ class TensorCheck {
   at::Tensor wide_;
   at::Tensor actual_;
   at::Tensor value_;
-  at::Tensor same_;  // bool: where actual_ is value_, also where both are -inf
+  at::Tensor same_;  // bool: whether actual_ equals value_; true where both are -inf
   Check check_;
 };
 

@@ -12,23 +12,30 @@
 
 namespace cp_pool::verify {
 
-// What an implementation has declared of its results (sharding.h).
+// What an implementation has declared about its results (sharding.h).
 struct CheckRules {
   bool judges_padding = true;
-  double bound_factor = 1;  // every bound, and the fixed tolerance, is so many times as wide
+  double bound_factor = 1;  // factor on every bound and on the fixed tolerance
 };
 
-// actual: every row of the rank in packed order, padding included, [rows.count(), heads, dim]; rows: those of the side
-// (q or kv) that the tensor belongs to. Checked in this order, the first fault gives the message:
-//   shape; padding rows hold exactly 0 (lse: -inf), where rules.judges_padding; no NaN; infinities exactly where the
-//   reference has them (only lse has, -inf); every row's error within its bound; every element within the fixed
-//   tolerance; elements to which nothing contributes exactly 0.
-// The figures are filled in whatever the outcome; they are NaN if values are. An error beyond its bound says how many
-// times the baseline's own error the worst row needs, and how many it is allowed.
+// Compares one result of a rank with what is expected. actual: [rows.count(), heads, dim], every row of the rank in
+// packed order, padding included; rows: the rank's rows of the side (q or kv) that the tensor belongs to.
+//
+// The checks are, in this order:
+//   - the shape;
+//   - padding rows hold exactly 0 (lse: -inf), if rules.judges_padding;
+//   - no value is NaN;
+//   - infinities are exactly where the reference has them (-inf in lse and max_logit);
+//   - the error of every row is within its bound;
+//   - every element is within the fixed tolerance;
+//   - elements to which nothing contributes are exactly 0.
+// The first fault gives the message. The figures are filled in whatever the outcome, and are NaN if values are. The
+// message of an error beyond its bound says how many times the baseline's own error the worst row needs, and how many
+// are allowed.
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual,
                    const CheckRules& rules = {});
 
-// The check of a result that cannot be measured, as one of the wrong shape: its figures are NaN.
+// Returns a failed check of a result that cannot be measured, such as one of a wrong shape. Its figures are NaN.
 Check failed_check(std::string_view tensor, const std::string& message);
 
 }  // namespace cp_pool::verify

@@ -10,7 +10,8 @@
 namespace cp_pool::verify {
 namespace {
 
-// actual: the rank's result. measure: compares it with the reference, called if its dtype is right.
+// Checks that a result exists and has the dtype, then calls `measure` to compare it with the reference. actual: the
+// rank's result.
 template <typename Measure>
 Check check_result(const Expected& expected, const char* name, const at::Tensor& actual, at::ScalarType dtype,
                    Measure&& measure) {
@@ -37,7 +38,7 @@ Check check_shard(const Expected& expected, const char* name, const RankRows& ro
   });
 }
 
-// fp32 [heads, rows], or [heads]: one row.
+// Checks a result with one value per head and row. actual: fp32 [heads, rows], or [heads] for one row.
 Check check_by_head(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& actual,
                     const CheckRules& rules) {
   return check_result(expected, name, actual, at::kFloat, [&](const ExpectedTensor& tensor) {
@@ -47,7 +48,7 @@ Check check_by_head(const Expected& expected, const char* name, const RankRows& 
   });
 }
 
-// The rows of a result with one value for each head.
+// Returns the single row of a result that has one value per head.
 RankRows one_row(const at::Tensor& like) {
   return RankRows::replicated(1, 1, PaddingFill::nan, like.defined() ? like.device() : at::Device(at::kCPU));
 }
@@ -88,7 +89,7 @@ std::vector<Check> check_gradients(const Case& c, const Expected& expected, cons
 
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
                                     const Results& results) {
-  // Its bounds are below half a key: they are not widened.
+  // The bounds are not widened, since they must stay below the effect of one key.
   const CheckRules rules{.judges_padding = view.sharding.judges_padding, .bound_factor = 1};
   const auto dtype = scalar_type_of(c.dtype);
   std::vector<Check> checks{check_shard(expected, "mask out", view.q, results.out, dtype, rules)};

@@ -9,15 +9,15 @@
 
 namespace cp_pool::verify {
 
-// Returns one check for each tensor that the case asks for. A result that is missing or has the wrong dtype or shape is
-// a failed check.
+// Returns one check for each result that the case asks for. A result that is missing or has a wrong dtype or shape
+// gives a failed check.
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Results& results);
 
-// The same for gradients alone. The case must be one that trains.
+// The same for gradients only. The case must train.
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const Results& results);
 
-// The same for a mask probe. expected: that of the probe.
+// The same for a mask probe. expected: MaskProbe::expected.
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
                                     const Results& results);
 

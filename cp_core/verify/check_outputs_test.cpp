@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// One rank's step that has every result, of a sequence of 13 tokens and one of padding.
+// A step on one rank that has every result. The sequence has 13 tokens and one row of padding.
 class CheckOutputs : public testing::Test {
  protected:
   CheckOutputs() {
@@ -42,7 +42,7 @@ class CheckOutputs : public testing::Test {
     return c;
   }
 
-  // "tensor: message" of those that fail.
+  // Returns "tensor: message" for each failed check.
   [[nodiscard]] std::vector<std::string> faults(const Results& results) const {
     std::vector<std::string> list;
     for (const Check& check : check_outputs(case_, expected_, view_, results)) {
@@ -51,7 +51,8 @@ class CheckOutputs : public testing::Test {
     return list;
   }
 
-  // With one of the results changed, each in turn: that one's check alone fails, and says so.
+  // Changes each result in turn, except those in `but`, and expects that only the check of that result fails with the
+  // message.
   template <typename Change>
   void expect_each_refused(const Change& change, const std::string& message, const std::vector<std::string>& but = {}) {
     for (const auto& [name, result] : kResults) {

@@ -16,12 +16,13 @@ using testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One sequence of 6 valid tokens padded to 8 on the first of 2 ranks: positions 0, 1 are valid, 6, 7 are padding.
+// The rows of rank 0 of 2 of one sequence with 6 valid tokens, padded to 8: positions 0 and 1 are valid, 6 and 7 are
+// padding.
 RankRows padded_rows() {
   return {Layout::thd, 0, 2, {6}, {8}};
 }
 
-// 3 heads of 2 elements, all 1; every row may be off by 0.1.
+// 3 heads of 2 elements, all 1; every row has a bound of 0.1.
 ExpectedTensor ones(std::string_view name = "out") {
   ExpectedTensor expected;
   expected.name = name;
@@ -134,7 +135,7 @@ TEST(Check, HoldsTheFixedToleranceToo) {
   constexpr std::int64_t kDim = 64;
   ExpectedTensor expected = ones();
   expected.value = at::full({6, 3, kDim}, 1.0, at::kDouble);
-  expected.ceiling_asked = 0.03;  // 0.06 beside a value of 1
+  expected.ceiling_asked = 0.03;  // allows 0.06 for a value of 1
   expected.rounding = 0.01;
   at::Tensor actual = at::full({4, 3, kDim}, 1.0, at::kFloat);
   actual.narrow(0, 2, 2).zero_();

@@ -37,7 +37,7 @@ bool is_over_pack(ConventionKind kind) {
          kind == ConventionKind::striped;
 }
 
-// The lengths of the packs.
+// Returns the lengths of the packs.
 std::vector<std::int64_t> packs_of(ConventionKind kind, Layout layout, const std::vector<std::int64_t>& padded) {
   if (layout != Layout::thd || !is_over_pack(kind)) return padded;
   std::int64_t total = 0;
@@ -45,7 +45,7 @@ std::vector<std::int64_t> packs_of(ConventionKind kind, Layout layout, const std
   return {total};
 }
 
-// How many equal parts a pack is cut into.
+// Returns the number of equal parts that a pack is cut into; its length must be a multiple of it.
 std::int64_t parts_of(const Convention& convention, int ranks) {
   switch (convention.kind) {
     case ConventionKind::dual_chunk:
@@ -57,7 +57,7 @@ std::int64_t parts_of(const Convention& convention, int ranks) {
     case ConventionKind::striped:
       return convention.stripe * ranks;
     case ConventionKind::dual_chunk_ulysses:
-      return std::int64_t{2} * ranks;  // parts of a chunk, or of two, are then whole
+      return std::int64_t{2} * ranks;  // then the rows of a chunk divide by the ranks of a Ulysses group too
   }
   throw std::logic_error("unknown convention");
 }
@@ -75,7 +75,7 @@ std::vector<std::int64_t> dual_chunk_rows(std::int64_t length, int ranks, int ra
   return rows;
 }
 
-// The rows of a pack of this length that the rank holds, in its order.
+// Returns the rows of a pack of this length that the rank holds, in the rank's order.
 std::vector<std::int64_t> rows_of_pack(const Convention& convention, std::int64_t length, int ranks, int rank) {
   std::vector<std::int64_t> rows;
   switch (convention.kind) {
@@ -104,7 +104,7 @@ std::vector<std::int64_t> rows_of_pack(const Convention& convention, std::int64_
   throw std::logic_error("unknown convention");
 }
 
-// The padded tokens of each sequence that are not replicated.
+// Returns the number of padded tokens of each sequence that are not replicated.
 std::vector<std::int64_t> cut_lengths(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
                                       std::int64_t replicated) {
   std::vector<std::int64_t> lengths;
@@ -115,7 +115,7 @@ std::vector<std::int64_t> cut_lengths(const std::vector<std::int64_t>& valid, co
   return lengths;
 }
 
-// All rows of the padded sequences, one sequence after the other.
+// All rows of the padded sequences, sequence by sequence.
 struct PaddedRows {
   std::vector<LocalRow> replicated;
   std::vector<LocalRow> cut;
@@ -137,8 +137,8 @@ PaddedRows padded_rows(const std::vector<std::int64_t>& valid, const std::vector
   return rows;
 }
 
-// Puts the replicated rows of each sequence before the others. Both are in the order of sequences, since every
-// convention takes the rows of a pack from lower to higher ones.
+// Merges rows such that the replicated rows of each sequence come before its others. Both arguments are sorted by
+// sequence, since every convention takes the rows of a pack in ascending order.
 std::vector<LocalRow> merged(const std::vector<LocalRow>& replicated, const std::vector<LocalRow>& own) {
   std::vector<LocalRow> rows(replicated.size() + own.size());
   std::ranges::merge(replicated, own, rows.begin(), {}, &LocalRow::sequence, &LocalRow::sequence);

@@ -1,12 +1,12 @@
-// The conventions by which implementations cut sequences over ranks, each from its published source, written here
-// without a look at cp_core/partition.h.
+// The conventions by which implementations shard sequences over ranks. Each follows its published source and was
+// written independently of cp_core/partition.h.
 //
-// A convention cuts packs. Of a convention over the pack, thd has one pack: all padded sequences, one after the other,
-// whatever boundaries fall inside a part. In bshd and sbhd, and of a convention per sequence, each padded sequence is a
-// pack of its own.
+// A convention cuts packs. For a convention over the pack, thd has a single pack: all padded sequences, one after the
+// other, so that a part may span sequences. In bshd and sbhd, and for a convention per sequence, each padded sequence
+// is a pack of its own.
 //
-// Replicated rows, the first of each sequence, are on every rank, and a convention cuts what is left of the sequences.
-// A rank then holds sequence by sequence first the replicated rows, then its share of the rest.
+// Replicated rows are the first rows of each sequence and are on every rank. A convention cuts the rest of the
+// sequences. A rank then holds, for each sequence, first the replicated rows and then its share of the rest.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ enum class ConventionKind {
   contiguous,          // per sequence: n parts, rank r has part r. Ulysses, plain rings, torch without a balancer
   contiguous_pack,     // the same over the pack. ring-flash-attention's llama3
   striped,             // over the pack: stripe i belongs to rank i mod n. Striped attention; TE-JAX with larger stripes
-  dual_chunk_ulysses,  // per sequence: dual-chunk over a ring, then its rows in order cut over the ranks of a Ulysses
-                       // group. zigzag of long-context-attention (yunchang)
+  dual_chunk_ulysses,  // per sequence: dual-chunk over a ring, then the rows of a place of the ring, in order, are cut
+                       // over the ranks of its Ulysses group. zigzag of long-context-attention (yunchang)
 };
 
 struct Convention {
   ConventionKind kind = ConventionKind::dual_chunk;
-  std::int64_t stripe = 1;    // striped: rows of a stripe
-  int ring = 1;               // dual_chunk_ulysses: ranks of a ring; n / ring are in a Ulysses group
+  std::int64_t stripe = 1;    // striped: rows per stripe
+  int ring = 1;               // dual_chunk_ulysses: ranks per ring; a Ulysses group has n / ring ranks
   bool ulysses_inner = true;  // dual_chunk_ulysses: neighbouring ranks are in one Ulysses group; else in one ring
 
   bool operator==(const Convention&) const = default;
@@ -44,11 +44,11 @@ struct Convention {
 std::optional<Convention> parse_convention(std::string_view text);
 std::string to_string(const Convention& convention);
 
-// Why n ranks cannot cut these sequences so, as a sentence; empty if they can.
+// Returns why the convention cannot shard these sequences over the ranks, as a sentence; empty if it can.
 std::string convention_obstacle(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
                                 const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated = 0);
 
-// The rows of every rank. There must be no obstacle.
+// Returns the rows of every rank. There must be no obstacle.
 RowsByRank rows_by_convention(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
                               const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated = 0);
 

@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Of sequences without padding: which canonical rows a rank holds.
+// Returns the canonical rows that a rank holds of sequences without padding.
 std::vector<std::int64_t> rows_of(const char* convention, const std::vector<std::int64_t>& lengths, int ranks, int rank,
                                   Layout layout = Layout::thd) {
   const auto by_rank = rows_by_convention(parse_convention(convention).value(), layout, lengths, lengths, ranks);
@@ -22,7 +22,7 @@ std::string obstacle(const char* convention, const std::vector<std::int64_t>& le
   return convention_obstacle(parse_convention(convention).value(), Layout::thd, lengths, lengths, ranks);
 }
 
-// As rows_of, the first `replicated` rows of each sequence being on every rank.
+// The same as rows_of for 2 ranks, if the first `replicated` rows of each sequence are on every rank.
 std::vector<std::int64_t> rows_behind_replicated(std::int64_t replicated, const char* convention,
                                                  const std::vector<std::int64_t>& lengths, int rank) {
   const auto by_rank =
@@ -54,12 +54,12 @@ TEST(Conventions, StripesGoAroundTheRanks) {
 }
 
 TEST(Conventions, DualChunkOverARingIsCutAgainOverUlyssesRanks) {
-  // Rings of 2, Ulysses groups of 2 neighbours: ranks 0 and 1 share the ring's first place, with rows 0 to 3 and 12
-  // to 15.
+  // Rings of 2 and Ulysses groups of 2 neighbours. Ranks 0 and 1 share the first place of the ring, which has rows 0 to
+  // 3 and 12 to 15.
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 0), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 1), ElementsAre(12, 13, 14, 15));
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 2), ElementsAre(4, 5, 6, 7));
-  // Ulysses groups of ranks that are 2 apart: rank 1 has the second place of its ring, and is first in its group.
+  // Ulysses groups of ranks that are 2 apart. Rank 1 has the second place of its ring and is the first of its group.
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2:outer", {16}, 4, 1), ElementsAre(4, 5, 6, 7));
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2:outer", {16}, 4, 2), ElementsAre(12, 13, 14, 15));
 }

@@ -21,7 +21,7 @@ __global__ void fill_kernel(float* values, std::uint64_t count, std::uint64_t st
   }
 }
 
-// Integer sums are the same in every order, so atomics do not make this random.
+// Integer sums do not depend on their order, so the result is deterministic in spite of atomics.
 __global__ void sum_words_kernel(const unsigned char* data, std::uint64_t bytes, unsigned long long* total) {
   const std::uint64_t words = (bytes + 7) / 8;
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;

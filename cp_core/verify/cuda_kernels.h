@@ -1,4 +1,4 @@
-// Element-wise kernels of the verification on a GPU.
+// GPU kernels of the verification.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace cp_pool::verify {
 
-// Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (inputs.cpp): the same bits
-// as on the CPU.
+// Sets element i of fp32 `values` to number i of the stream that begins at `start` (nearly_normal.h). The bits are the
+// same as on the CPU.
 void fill_nearly_normal_cuda(at::Tensor& values, std::uint64_t start);
-// The sum of word_term (word_sum.h) over a contiguous tensor's bytes. Waits for the device.
+// Returns the sum of word_term (word_sum.h) over the 8-byte words of a contiguous tensor. Waits for the device.
 std::uint64_t sum_words_cuda(const at::Tensor& tensor);
 
 }  // namespace cp_pool::verify

@@ -1,5 +1,5 @@
-// The launches of cuda_kernels.h, on plain pointers: LibTorch's headers would cost nvcc ten times what the kernels do.
-// Whether a launch failed is for the caller to ask.
+// Launch the kernels of cuda_kernels.h on plain pointers, since nvcc would take ten times as long with LibTorch's
+// headers. The caller must check whether a launch failed.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace cp_pool::verify {
 
 void launch_fill_nearly_normal(float* values, std::uint64_t count, std::uint64_t start, cudaStream_t stream);
 
-// Adds to *total. data: at a multiple of 8 bytes.
+// Adds to *total, which is on the device. data: aligned to 8 bytes.
 void launch_sum_words(const void* data, std::uint64_t bytes, std::int64_t* total, cudaStream_t stream);
 
 }  // namespace cp_pool::verify

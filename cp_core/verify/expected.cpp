@@ -15,13 +15,13 @@ namespace cp_pool::verify {
 namespace {
 
 constexpr double kCeilingMargin = 3;
-// With fewer elements, the largest rounding error that was seen says little about the largest possible one.
+// With fewer elements, the largest observed rounding error says little about the largest possible one.
 constexpr std::int64_t kElementsForACeiling = 1024;
 // With fewer visible keys, p is near 1 in many rows, and the gradient of a score is a difference of nearly equal
-// numbers. Mostly the rounding of out is left of it, and the baseline does not have that in its delta.
+// numbers. The difference is then mostly the rounding error of out, which the baseline's delta does not have.
 constexpr std::int64_t kKeysForACeiling = 8;
 
-// The largest number of keys that a row sees, by the mask alone.
+// Returns the largest number of keys that the mask lets a row see, whatever the lengths.
 std::int64_t most_visible_keys(const CanonicalProblem& problem) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   if (problem.chunk > 0) most = problem.chunk;
@@ -51,10 +51,10 @@ at::Tensor row_rms(const at::Tensor& elements) {
 
 namespace {
 
-// underflow: what a result may lose in a row to which anything contributes.
+// underflow: the absolute error that underflow may cause in rows to which anything contributes.
 ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const at::Tensor& baseline,
                            const at::Tensor& magnitude, double floor, double ceiling, double underflow) {
-  // The lse of a row that sees no key is -inf, exactly: nothing to allow.
+  // The lse of a row that sees no key must be exactly -inf, so no error is allowed.
   const at::Tensor exact = value.isinf();
   const at::Tensor error = baseline.to(at::kDouble).sub_(value).masked_fill_(exact, 0.0);
   ExpectedTensor tensor{.name = name, .value = value, .baseline_error = row_rms(error), .bound = {}, .untouched = {}};
@@ -92,7 +92,7 @@ Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs
   };
   const double floor = floor_factor(problem.dtype);
   const double floor_fp32 = floor_factor(DType::fp32);
-  // The tolerances are those of inputs with standard deviation 1.
+  // The fixed tolerances are made for inputs with standard deviation 1.
   const bool has_ceiling = problem.input_scale == 1 && most_visible_keys(problem) >= kKeysForACeiling;
   const double ceiling = has_ceiling ? fixed_tolerance(problem) : 0;
   const auto underflow_of = [&](DType dtype) { return problem.has_large_scores() ? underflow_error(dtype) : 0; };

@@ -1,5 +1,5 @@
-// The expected results: for each row its reference value and its error bound. A row is one (token, head) vector; its
-// error is the root mean square over the vector's elements.
+// The expected results: a reference value and an error bound for each row. A row is the vector of one (token, head);
+// its error is the root mean square over the elements.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace cp_pool::verify {
 
-// How many times the baseline's own error a row may have, beside the floor.
+// How many times the baseline's own error a row may have, in addition to the floor.
 inline constexpr double kAllowedBaselines = 2;
 
 struct ExpectedTensor {
@@ -22,32 +22,33 @@ struct ExpectedTensor {
   at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
   at::Tensor baseline_error;  // fp64 [tokens, heads]
   at::Tensor bound;           // fp64 [tokens, heads]: kAllowedBaselines * baseline_error + c * u * magnitude
-  double ceiling_asked = 0;   // the ceiling, which holds only if `rounding` stays well below it
-  double rounding = 0;        // the baseline's largest |error| / (1 + |value|); 0 where there is no ceiling_asked
-  // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
-  // such elements with others (dbias).
+  double ceiling_asked = 0;   // the ceiling; applies only if `rounding` is well below it; 0 = none
+  double rounding = 0;        // the baseline's largest |error| / (1 + |value|); 0 without ceiling_asked
+  // bool, shaped like value: true for elements to which nothing contributes, which must be exactly 0. Undefined unless
+  // rows have both such elements and others (dbias).
   at::Tensor untouched;
 
-  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none: rounding may reach it, or
-  // the elements are too few to tell.
+  // A fixed tolerance in addition to the bounds: |error| <= ceiling * (1 + |value|) for each element. 0 = none, since
+  // rounding may reach it, or there are too few elements to tell.
   [[nodiscard]] double ceiling() const;
 };
 
 struct Expected {
-  std::vector<ExpectedTensor> tensors;  // out, lse, max_logit; if training, dq, dk, dv and what else has a gradient
+  std::vector<ExpectedTensor>
+      tensors;  // out, lse, max_logit; if training, also dq, dk, dv, and dsink and dbias if they exist
 
   [[nodiscard]] const ExpectedTensor& tensor(std::string_view name) const;  // throws std::out_of_range
   [[nodiscard]] std::size_t bytes() const;
 };
 
-// [.., dim] -> [..]: the root mean square of each row.
+// Returns the root mean square of each row: [.., dim] -> [..].
 at::Tensor row_rms(const at::Tensor& elements);
 
-// The tolerances of Transformer Engine's context-parallel tests, absolute and relative at once.
+// The tolerance of Transformer Engine's context-parallel tests, both absolute and relative.
 double fixed_tolerance(const CanonicalProblem& problem);
 
-// sum_shares: if the problem is a share of another's heads, sums a tensor over the shares. Ceilings are then those of
-// the share.
+// sum_shares: if the problem is a share of another's heads, sums a tensor over the shares. The ceilings are then those
+// of the share only.
 Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs,
                           const SumShares& sum_shares = {});
 

@@ -1,5 +1,5 @@
-// Keeps expected results across cases: the same problem comes again with other layouts, communication types and
-// backends. Each rank has one, and uses it from one thread at a time.
+// Keeps expected results across cases, since the same problem recurs with other layouts, communication types and
+// backends. Each rank has one cache, and uses it from one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace cp_pool::verify {
 
 class ExpectedCache {
  public:
-  // Forgets the least recently used entries when all together exceed `capacity` bytes.
+  // Drops the least recently used entries when all entries together exceed `capacity` bytes.
   explicit ExpectedCache(std::size_t capacity) : entries_(capacity) {}
 
-  // Null if the problem is not there. The result stays valid when the cache forgets it.
+  // Returns null if the problem is not cached. The result stays valid after the cache has dropped it.
   std::shared_ptr<const Expected> find(const CanonicalProblem& problem);
   // Replaces the entry of an equal problem. An entry larger than the capacity is not kept.
   void keep(const CanonicalProblem& problem, std::shared_ptr<const Expected> expected);
@@ -26,7 +26,7 @@ class ExpectedCache {
   [[nodiscard]] std::size_t bytes() const { return entries_.weight(); }
 
  private:
-  LruCache<CanonicalProblem, std::shared_ptr<const Expected>> entries_;  // weighed in bytes
+  LruCache<CanonicalProblem, std::shared_ptr<const Expected>> entries_;  // weight in bytes
 };
 
 }  // namespace cp_pool::verify

@@ -72,7 +72,7 @@ TEST(ExpectedCache, ForgetsTheLeastRecentlyUsedPastItsCapacity) {
   cache.keep(problem(1), of_800_bytes());
   cache.keep(problem(2), of_800_bytes());
   EXPECT_NE(cache.find(problem(1)), nullptr);
-  cache.keep(problem(3), of_800_bytes());  // 2 goes
+  cache.keep(problem(3), of_800_bytes());  // drops problem 2
   EXPECT_EQ(cache.bytes(), 2U * 800U);
   EXPECT_NE(cache.find(problem(1)), nullptr);
   EXPECT_EQ(cache.find(problem(2)), nullptr);

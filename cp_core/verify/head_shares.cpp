@@ -33,14 +33,14 @@ CanonicalInputs share_of(const CanonicalProblem& problem, const CanonicalInputs&
           .sink = part(inputs.sink, 0, group)};
 }
 
-// A tensor of which each rank has its heads: [rows, batches, heads, ...], batches and heads in one dimension.
+// A tensor of which each rank has its own heads: [rows, batches * heads, ...].
 struct Split {
   at::Tensor* tensor;
   std::int64_t batches;
   std::int64_t heads_a_kv_head;
 };
 
-// Gathers the ranks' parts of tensors. All are sent as fp64.
+// Gathers tensors from the ranks' shares. All values are sent as fp64.
 class Joiner {
  public:
   Joiner(Communicator& cp, std::int64_t kv_heads) : cp_(cp) {
@@ -56,7 +56,7 @@ class Joiner {
     if (elements_ >= kEnoughElements) join();
   }
 
-  // In few messages: most tensors are small.
+  // Gathers the tensors that were added. Small tensors share a message.
   void join() {
     if (splits_.empty()) return;
     const auto options = splits_.front().tensor->options().dtype(at::kDouble);
@@ -82,7 +82,7 @@ class Joiner {
  private:
   static constexpr std::int64_t kEnoughElements = std::int64_t{1} << 23U;  // 64 MiB
 
-  // [rows, batches, heads, what a head has]
+  // Returns a view [rows, batches, heads, elements per head].
   static at::Tensor by_batch(const Split& split, std::int64_t kv_heads) {
     const at::Tensor& t = *split.tensor;
     return t.view({t.size(0), split.batches, kv_heads * split.heads_a_kv_head, t.dim() == 3 ? t.size(2) : 1});
@@ -115,10 +115,10 @@ class Joiner {
   std::vector<HeadShare> shares_;
   std::int64_t most_ = 0;  // kv heads of the largest share
   std::vector<Split> splits_;
-  std::int64_t elements_ = 0;  // a rank sends
+  std::int64_t elements_ = 0;  // how many elements each rank sends
 };
 
-// A tensor's ceiling depends on the whole problem, and on the rounding of all of its elements.
+// Sets the ceilings, which depend on the whole problem and on the rounding of all elements of a tensor.
 void decide_ceilings(Expected& expected, const CanonicalProblem& problem, Communicator& cp) {
   std::vector<double> roundings;
   roundings.reserve(expected.tensors.size());
@@ -153,7 +153,7 @@ Expected compute_expected_together(const CanonicalProblem& problem, const Canoni
   Joiner joiner(cp, problem.kv_heads);
   for (ExpectedTensor& tensor : expected.tensors) {
     const bool bias = tensor.name == "dbias";
-    if (bias && problem.has_shared_dbias()) continue;  // whole already
+    if (bias && problem.has_shared_dbias()) continue;  // is summed over all heads already
     const bool keys = tensor.name == "dk" || tensor.name == "dv";
     const std::int64_t batches = bias ? bias_extents(problem)[0] : 1;
     const std::int64_t heads = keys ? 1 : problem.heads / problem.kv_heads;

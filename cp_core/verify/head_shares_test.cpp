@@ -107,7 +107,7 @@ TEST(ExpectedTogether, HasThemOfTheForwardAlone) {
   expect_independent_of_ranks(problem);
 }
 
-// Blocks of queries are those of the whole problem: a share in larger ones would add up dk and dv in another order.
+// Shares use the query blocks of the whole problem; larger blocks would sum dk and dv in another order.
 TEST(ExpectedTogether, HasThemIfTheQueriesTakeManyBlocks) {
   CanonicalProblem problem = problem_with(4, 2);
   problem.seqlens_q = problem.seqlens_kv = {1600};
@@ -115,7 +115,7 @@ TEST(ExpectedTogether, HasThemIfTheQueriesTakeManyBlocks) {
   expect_same(together(problem, 2).back(), alone);
 }
 
-// The sum over heads has another order: equal but for rounding, and for the baseline's own error little changes.
+// The sum over heads has another order, so values are equal except for rounding, and the bounds change little.
 TEST(ExpectedTogether, AddsUpTheGradientOfABiasThatHeadsShare) {
   for (const BiasShape shape : {BiasShape::shape_b1ss, BiasShape::shape_11ss}) {
     CanonicalProblem problem = problem_with(6, 3);
@@ -136,7 +136,7 @@ TEST(ExpectedTogether, AddsUpTheGradientOfABiasThatHeadsShare) {
 TEST(ExpectedTogether, TakesTheCeilingFromAllHeads) {
   const CanonicalProblem problem = problem_with(2, 2);
   CanonicalInputs inputs = make_inputs(problem);
-  inputs.q.select(1, 1).mul_(64);  // scores of one head beyond what bf16 rounds well
+  inputs.q.select(1, 1).mul_(64);  // scores of one head are so large that bf16 rounds them badly
   const Expected alone = compute_expected(problem, inputs);
   run_ranks(2, [&](const CpGroups& groups, int) {
     const Expected expected = compute_expected_together(problem, inputs, *groups.cp);

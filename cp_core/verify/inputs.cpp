@@ -11,7 +11,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// Streams of numbers: one a tensor.
+// The streams of numbers, one per tensor.
 enum class Stream : std::uint64_t { q = 1, k = 2, v = 3, dout = 4, bias = 5, sink = 6 };
 
 at::Tensor make_values(at::IntArrayRef shape, std::uint64_t seed, Stream stream, const at::TensorOptions& options,

@@ -1,4 +1,4 @@
-// The inputs of a problem, the same on every rank and machine.
+// Makes the inputs of a problem, the same on every rank and machine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,18 +7,19 @@
 
 namespace cp_pool::verify {
 
-// Tensors in canonical order (canonical.h) and the dtype of the problem.
+// Tensors in canonical order (canonical.h) and in the problem's dtype, unless stated otherwise.
 struct CanonicalInputs {
   at::Tensor q;     // [tokens_q, heads, head_dim_qk]
   at::Tensor k;     // [tokens_kv, kv_heads, head_dim_qk]
   at::Tensor v;     // [tokens_kv, kv_heads, head_dim_v]
   at::Tensor dout;  // [tokens_q, heads, head_dim_v]; undefined unless training
-  at::Tensor bias;  // as bias_extents; undefined if there is none
+  at::Tensor bias;  // shaped as bias_extents says; undefined if there is none
   at::Tensor sink;  // fp32 [heads], 0 for softmax off_by_one; undefined for vanilla
 };
 
-// Each value is a function of (seed, tensor, index) alone: nearly normal (a sum of four uniform numbers), mean 0,
-// standard deviation 1, made in integer arithmetic; those of q and k times input_scale; rounded to the dtype.
+// Each value is a function of (seed, tensor, index) alone. Values are nearly normal (a sum of four uniform numbers)
+// with mean 0 and standard deviation 1, and are made in integer arithmetic. q and k are multiplied by input_scale. All
+// are rounded to the dtype.
 CanonicalInputs make_inputs(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

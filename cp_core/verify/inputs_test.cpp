@@ -39,7 +39,7 @@ TEST(Inputs, AreNearlyNormal) {
 }
 
 TEST(Inputs, AreTheSameOnEveryMachine) {
-  // Computed by an independent implementation in Python from the description in inputs.cpp.
+  // The numbers are from an independent implementation in Python of the streams in inputs.cpp and nearly_normal.h.
   const at::Tensor q = make_inputs(problem_of(DType::fp32)).q.view(-1);
   EXPECT_FLOAT_EQ(q[0].item<float>(), -1.6988824F);
   EXPECT_FLOAT_EQ(q[12345].item<float>(), -0.013901653F);

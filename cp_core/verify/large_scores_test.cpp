@@ -1,4 +1,4 @@
-// What the bounds are where scores reach +-100 (docs/numerics.md, "Large scores").
+// Tests the bounds if scores reach +-100 (docs/numerics.md, "Large scores").
 #include <cstdint>
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ TEST(LargeScores, HaveFiniteBoundsAndLeaveNothingWithoutOneThatIsVisible) {
         EXPECT_EQ(tensor.ceiling(), 0) << tensor.name;
       }
       for (const char* name : {"out", "dq", "dk", "dv"}) {
-        // Far below what p = exp(-100) or less leaves of a gradient.
+        // No bound is below the underflow error, since p may be exp(-100) or less.
         EXPECT_TRUE(expected.tensor(name).bound.ge(0x1p-126).all().item<bool>()) << name;
       }
     }
@@ -49,7 +49,7 @@ TEST(LargeScores, LeaveTheGradientsOfHiddenKeysExact) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     CanonicalProblem problem = steep_problem(dtype, 10);
     problem.seqlens_q = {2, 0, 1};
-    problem.window = {1, 0};  // of the first sequence's 9 keys two queries see the last three
+    problem.window = {1, 0};  // the two queries of the first sequence see the last 3 of its 9 keys
     const Expected expected = compute_expected(problem, make_inputs(problem));
     for (const char* name : {"dk", "dv"}) {
       const at::Tensor bound = expected.tensor(name).bound;
@@ -57,11 +57,11 @@ TEST(LargeScores, LeaveTheGradientsOfHiddenKeysExact) {
       EXPECT_TRUE(bound.narrow(0, 6, 3).gt(0.0).all().item<bool>()) << name;
     }
     const ExpectedTensor& dbias = expected.tensor("dbias");
-    EXPECT_EQ(dbias.untouched.logical_not().sum().item<std::int64_t>(), 6);  // two keys of each of three queries
+    EXPECT_EQ(dbias.untouched.logical_not().sum().item<std::int64_t>(), 6);  // three queries see two keys each
   }
 }
 
-// Wide where they have to be, and not elsewhere: an lse that is wrong in its sixth digit shows.
+// The bounds of lse stay narrow, so that an lse which is wrong in its sixth digit fails.
 TEST(LargeScores, KeepLseSharpInEveryDtype) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     const CanonicalProblem problem = steep_problem(dtype, 10);
@@ -70,8 +70,8 @@ TEST(LargeScores, KeepLseSharpInEveryDtype) {
   }
 }
 
-// Right results whose rounding the bounds of ordinary scores refuse: p of a row that are tiny all of them, beside an
-// lse of 80; a sink beside scores of -100; out and p that fp16 cannot hold.
+// Correct results that bounds for ordinary scores would refuse: rows in which every p is tiny and lse is 80; a sink
+// with scores of -100; out and p that fp16 cannot represent.
 TEST(LargeScores, PassWhereRoundingIsUnusual) {
   for (
       const char* text : {

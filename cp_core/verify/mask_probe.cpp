@@ -14,7 +14,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// A sum of codes that is off by one key differs by about 1 in every element; a quarter is far from that and leaves
+// A sum of codes that is wrong by one key differs by about 1 in every element. A quarter is well below that and leaves
 // room for rounding.
 constexpr double kOneKeyIsMore = 0.25;
 
@@ -24,7 +24,7 @@ at::Tensor codes_like(const at::Tensor& values) {
   return at::where(values.ge(0.0), 1.0, -1.0).to(at::kFloat);
 }
 
-// Sums of codes over visible keys and over the queries that see a key, heads as in the tensors they came from.
+// Sums of codes over the keys that a query sees, and over the queries that see a key.
 struct Sums {
   at::Tensor keys_seen;    // fp32 [tokens_q, 1]
   at::Tensor key_codes;    // fp32 [tokens_q, heads, head_dim_v]
@@ -82,11 +82,11 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   const at::Tensor v = codes_like(probe.inputs.v);
   probe.inputs.v = v.to(dtype);
 
-  // The counts first: dout, of which the backward's sums are made, needs them.
+  // The forward's sums come first, since dout is made from the counts of visible keys.
   const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, v.options());
   const Sums forward = sum_codes(problem, v, none);
-  const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // rows that see no key: sums are 0
-  // The rounding of out * count, whose elements are about sqrt(count); rows with one or two keys may be larger.
+  const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // in rows that see no key, the sums are 0 anyway
+  // The rounding of out * count. Its elements are about sqrt(count), and may be larger in rows with one or two keys.
   const at::Tensor rounding = at::maximum(count.sqrt(), row_rms(forward.key_codes)).mul(u);
   probe.expected.tensors.push_back(
       tensor_of("mask out", forward.key_codes.div(count.unsqueeze(2)),
@@ -96,12 +96,12 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   probe.expected.tensors.push_back(tensor_of("mask lse", lse, lse_bound.masked_fill(lse_bound.isinf(), 0.0)));
   if (!problem.training) return probe;
 
-  // fp16 holds no larger numbers. A query that sees more keys gets a smaller weight, which still shows if it is
-  // missing.
+  // The weight is limited, since fp16 has no larger numbers. The effect of one query still shows with the smaller
+  // weight.
   const at::Tensor weight =
       problem.dtype == DType::fp16 ? forward.keys_seen.clamp_max(kLargestWeight) : forward.keys_seen;
   probe.inputs.dout = codes_like(probe.inputs.dout).mul(weight.unsqueeze(2)).to(dtype);
-  // A count that the dtype cannot hold is rounded, so the expected sums are weighted with the rounded counts.
+  // The dtype rounds counts that it cannot represent, so the expected sums use the rounded counts.
   const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
   const Sums backward = sum_codes(problem, v, weighted);
   probe.expected.tensors.push_back(tensor_of("mask dv", backward.query_codes,

@@ -22,7 +22,8 @@ at::Tensor row_errors(const at::Tensor& value, const at::Tensor& expected) {
   return value.sub(expected).nan_to_num(0.0).square().mean(-1).sqrt();
 }
 
-// How many rows of what `answered` gives are beyond the bounds of a probe of `asked`.
+// Returns how many rows are beyond the bounds of a probe of `asked`, if the results are those of the problem
+// `answered`.
 std::int64_t rows_beyond(const CanonicalProblem& asked, const CanonicalProblem& answered, const char* tensor) {
   const MaskProbe probe = make_mask_probe(asked);
   const auto dtype = scalar_type_of(asked.dtype);
@@ -47,7 +48,7 @@ TEST_P(MaskProbeTensor, AcceptsTheRightMaskInEveryDtype) {
 TEST_P(MaskProbeTensor, SeesOneKeyAmong400InBf16) {
   const CanonicalProblem problem = long_problem(DType::bf16);
   CanonicalProblem other = problem;
-  other.window = {398, -1};  // only the last query loses a key, its first
+  other.window = {398, -1};  // only the last query loses a key: its first one
   EXPECT_GE(rows_beyond(problem, other, GetParam()), 1);
   other.window = {-1, -1};
   other.causal = false;

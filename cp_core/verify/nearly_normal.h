@@ -1,5 +1,5 @@
-// The number stream of the inputs: number i is a function of (start, i) alone, in integer arithmetic, so that a CPU and
-// a GPU make the same bits in any order.
+// The number stream of the inputs. Number i is a function of (start, i) alone and is made in integer arithmetic, so
+// that a CPU and a GPU make the same bits in any order.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ CP_POOL_DEVICE_CODE constexpr std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31U);
 }
 
-// Nearly normal: mean 0, standard deviation 1.
+// Returns number i: nearly normal with mean 0 and standard deviation 1.
 CP_POOL_DEVICE_CODE constexpr float nearly_normal(std::uint64_t start, std::uint64_t i) {
   const std::uint64_t bits = mix(start + i * kGoldenGamma);
   const auto lanes = (bits & 0xFFFF) + ((bits >> 16U) & 0xFFFF) + ((bits >> 32U) & 0xFFFF) + (bits >> 48U);

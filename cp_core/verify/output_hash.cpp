@@ -16,7 +16,7 @@ namespace {
 std::uint64_t sum_words_cpu(const std::byte* data, std::size_t size) {
   std::uint64_t sum = 0;
   for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;  // the last one filled up with zeros
+    std::uint64_t word = 0;  // the last word is filled up with zeros
     std::memcpy(&word, data + at, std::min(sizeof word, size - at));
     sum += word_term(word, at / sizeof word);
   }

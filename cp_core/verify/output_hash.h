@@ -1,4 +1,4 @@
-// A fingerprint of results: equal bits give equal text on every machine of one byte order.
+// A fingerprint of results. Equal bits give equal text on all machines of the same byte order.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cp_pool::verify {
 
 class OutputHash {
  public:
-  // Undefined tensors count as empty.
+  // An undefined tensor counts as an empty one.
   void add(const at::Tensor& tensor);
   [[nodiscard]] std::string hex() const;  // 16 digits
 
@@ -22,7 +22,7 @@ class OutputHash {
   std::uint64_t state_ = 0x6A09E667F3BCC908;
 };
 
-// Of all results of a rank.
+// Returns the hash of all results of a rank.
 std::string hash_of(const Results& results);
 
 }  // namespace cp_pool::verify

@@ -11,7 +11,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// The canonical row of each sequence's first token, and the number of all rows.
+// Returns the canonical row of each sequence's first token, then the number of all rows.
 std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> starts(lengths.size() + 1, 0);
   std::inclusive_scan(lengths.begin(), lengths.end(), starts.begin() + 1);
@@ -28,7 +28,8 @@ std::string describe(std::int64_t canonical, std::string_view side, const std::v
                      canonical - starts[static_cast<std::size_t>(sequence)]);
 }
 
-// In bshd and sbhd a shard is a rectangle of sequences and rows.
+// Returns why the rows of a rank do not form a rectangle of sequences and rows, as shards in bshd and sbhd must; empty
+// if they do.
 std::string shape_fault(const std::vector<LocalRow>& rows, std::size_t sequences, std::size_t rank,
                         std::string_view side) {
   const std::size_t each = rows.size() / std::max<std::size_t>(sequences, 1);
@@ -69,7 +70,7 @@ std::string ownership_fault(const RowsByRank& by_rank, const std::vector<std::in
                             std::string_view side, std::int64_t replicated) {
   const std::vector<std::int64_t> starts = starts_of(valid);
   constexpr int kNobody = -1;
-  // Of each row the last rank that holds it. Ranks are looked at in order.
+  // For each row, the last rank so far that holds it; ranks are visited in order.
   std::vector<int> owner(static_cast<std::size_t>(starts.back()), kNobody);
   const auto lacks = [&](int rank, std::int64_t canonical) {
     return fmt::format("rank {} lacks {}, which is replicated: every rank holds it", rank,

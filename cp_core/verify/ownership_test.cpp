@@ -70,7 +70,7 @@ TEST(Ownership, RefusesARowThatThereIsNot) {
   EXPECT_THROW((void)local_rows({-2}, kLengths), std::out_of_range);
 }
 
-// Rows of sequences that are empty belong to none.
+// No row belongs to an empty sequence.
 TEST(Ownership, PassesOverEmptySequences) {
   EXPECT_THAT(local_rows({0}, {0, 1}), ElementsAre(LocalRow{1, 0, 0}));
 }

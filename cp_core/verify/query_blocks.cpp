@@ -6,7 +6,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// Scores of one block: 64 MiB in fp64 on a CPU, 1 GiB on a GPU, whose launches must be few.
+// The most scores of one block: 64 MiB in fp64 on a CPU, and 1 GiB on a GPU, where launches must be few.
 constexpr std::int64_t kMaxScoresCpu = std::int64_t{1} << 23U;
 constexpr std::int64_t kMaxScoresCuda = std::int64_t{1} << 27U;
 
@@ -16,7 +16,8 @@ void for_each_query_block(const CanonicalProblem& problem, const at::Device& dev
                           const std::function<void(const QueryBlock&)>& visit) {
   if (problem.heads == 0) return;
   const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
-  // A GPU needs blocks of the same size for a share as for a whole problem; bits need not agree there.
+  // On a CPU, a share is cut like the whole problem, to give the same bits. On a GPU bits need not agree, and a share
+  // uses blocks of full size.
   const bool as_whole = problem.whole_heads > 0 && !device.is_cuda();
   const std::int64_t block_heads = as_whole ? problem.whole_heads : problem.heads;
   QueryBlock block;

@@ -1,5 +1,5 @@
 // The reference and the baseline compute a problem in blocks of queries of one sequence, so that the scores of a block
-// fit in memory whatever the sequence length is.
+// fit into memory whatever the sequence length.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,27 @@ struct QueryBlock {
   std::int64_t kv_start = 0;   // canonical row of the sequence's first key
 };
 
-// Visits every query of every sequence that has keys, once; none if there are no heads. The size of the blocks suits
-// the device.
+// Visits every query of every sequence that has keys exactly once; visits nothing if there are no heads. The size of
+// the blocks depends on the device.
 void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
                           const std::function<void(const QueryBlock&)>& visit);
 
-// The block's rows of a query-side tensor [tokens_q, heads, dim] as [kv_heads, group * rows, dim]: the query heads that
-// share a kv head follow each other, so one batched product serves them all.
+// Returns the block's rows of a query-side tensor [tokens_q, heads, dim] as [kv_heads, group * rows, dim]. The query
+// heads that share a kv head are adjacent, so one batched product serves them all.
 at::Tensor query_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& tensor);
-// The reverse: [kv_heads, group * rows, dim] to [rows, heads, dim].
+// The reverse: converts [kv_heads, group * rows, dim] to [rows, heads, dim].
 at::Tensor by_token(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& grouped);
-// The sequence's rows of a key-side tensor [tokens_kv, kv_heads, dim] as [kv_heads, seqlen_kv, dim].
+// Returns the sequence's rows of a key-side tensor [tokens_kv, kv_heads, dim] as [kv_heads, seqlen_kv, dim].
 at::Tensor key_rows(const QueryBlock& block, const at::Tensor& tensor);
 // Adds [kv_heads, seqlen_kv, dim] to the sequence's rows of a key-side tensor.
 void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor& part);
 
-// The part of a bias (inputs.h) or its gradient that a block uses: [heads or 1, rows or 1, seqlen_kv], a view.
+// Returns a view of the part of a bias (inputs.h) or of its gradient that a block uses: [heads or 1, rows or 1,
+// seqlen_kv].
 at::Tensor bias_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& bias);
-// Scores [kv_heads, group * rows, seqlen_kv] by query head, [heads, rows, seqlen_kv]: a view.
+// Returns scores [kv_heads, group * rows, seqlen_kv] as a view by query head, [heads, rows, seqlen_kv].
 at::Tensor by_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& scores);
-// One value for each head, expanded to [kv_heads, group * rows, 1] to match the block's scores.
+// Expands one value per head to [kv_heads, group * rows, 1], to match the block's scores.
 at::Tensor per_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& values);
 // Adds score gradients [kv_heads, group * rows, seqlen_kv] to the gradient of the bias [batch or 1, heads or 1, rows,
 // columns].

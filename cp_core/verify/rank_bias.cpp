@@ -12,7 +12,8 @@
 namespace cp_pool::verify {
 namespace {
 
-// Of bshd and sbhd, where all sequences are as long as the first, and cut alike.
+// Returns the rank's rows of the first sequence. For bshd and sbhd, where all sequences are equally long and sharded
+// alike.
 RankRows rows_of_first_sequence(const RankRows& queries, std::int64_t sequences, const at::Device& device) {
   const auto count = static_cast<std::size_t>(queries.count() / sequences);
   return {Layout::thd,

@@ -1,6 +1,6 @@
 // The part of a bias that a rank holds, and the check of its gradient. Rows and columns are positions in a sequence, up
-// to the largest padded length. In bshd and sbhd a rank holds the rows of its queries, in packed order; in thd, and of
-// shape 111s, every rank holds the whole.
+// to the largest padded length. In bshd and sbhd a rank holds the rows of its queries in packed order. In thd, and for
+// shape 111s, every rank holds the whole bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,13 +16,13 @@ namespace cp_pool::verify {
 
 class RankBias {
  public:
-  // queries: the rank's.
+  // queries: the query rows of the rank.
   RankBias(const Case& c, const SequenceLengths& lengths, const RankRows& queries, const at::Device& device = at::kCPU);
 
-  // bias: as in CanonicalInputs. Padding, what the queries' padding is, where no sequence that uses the element has a
-  // valid query and key.
+  // Returns the rank's shard. bias: as in CanonicalInputs. Elements that no sequence uses for a valid query and key
+  // hold the padding value of the queries.
   [[nodiscard]] at::Tensor shard(const at::Tensor& bias) const;
-  // dbias: shaped like the shard.
+  // Checks the gradient. dbias: shaped like the shard.
   [[nodiscard]] Check check(const ExpectedTensor& expected, const at::Tensor& dbias,
                             const CheckRules& rules = {}) const;
 

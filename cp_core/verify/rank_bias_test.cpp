@@ -28,7 +28,7 @@ at::Tensor canonical_bias(BiasShape shape) {
   return make_inputs(problem).bias;
 }
 
-// Of one matrix the first `length` rows and columns are the bias, and all else is NaN.
+// Expects that the first `length` rows and columns of a matrix are the bias and all other elements are NaN.
 void expect_valid(const at::Tensor& padded, const at::Tensor& canonical, std::int64_t length) {
   const auto first = [length](const at::Tensor& matrix) { return matrix.narrow(0, 0, length).narrow(1, 0, length); };
   EXPECT_TRUE(at::equal(first(padded), first(canonical)));

@@ -20,19 +20,20 @@ bool reorders_heads(const Case& c, const RankView& view) {
   return view.sharding.heads == HeadOrder::interleaved && c.kv_heads > 1 && c.kv_heads < c.heads;
 }
 
-// Which head of the definition stands at each place of an implementation that reads key-value heads interleaved: its
-// query head h reads key-value head h % kv_heads.
+// Returns, for each query head of an implementation with interleaved heads (head h reads key-value head h % kv_heads),
+// the corresponding head of the definition.
 at::Tensor interleaved_heads(const Case& c) {
   return at::arange(c.heads, at::kLong).view({c.kv_heads, c.heads / c.kv_heads}).t().reshape({-1});
 }
 
-// A tensor with its query heads in dimension dim in another order, or as it is if it has no such dimension.
+// Reorders the query heads in dimension dim. Returns the tensor unchanged if it has no such dimension.
 at::Tensor with_heads(const at::Tensor& tensor, std::int64_t dim, const at::Tensor& heads) {
   if (!tensor.defined() || tensor.dim() <= dim || tensor.size(dim) != heads.numel()) return tensor;
   return tensor.index_select(dim, heads.to(tensor.device()));
 }
 
-// The tensor as the first half of the heads of a larger one, whose other half is what padding is.
+// Returns the tensor as a slice of a larger tensor: the first half of its heads. The other half holds the padding
+// value.
 at::Tensor as_slice(const at::Tensor& tensor, PaddingFill fill) {
   if (!tensor.defined()) return tensor;
   std::vector<std::int64_t> sizes = tensor.sizes().vec();

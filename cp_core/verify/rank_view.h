@@ -1,4 +1,4 @@
-// What one rank holds of a case: which rows, and its shards of the inputs.
+// The rows of a case that one rank holds, and its shards of the inputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +13,12 @@
 
 namespace cp_pool::verify {
 
-// Which rows of each tensor a rank holds, and in which form an implementation is given them.
+// The rows of each tensor that a rank holds, and the form in which the implementation gets them.
 struct RankView {
-  // Throws std::invalid_argument where there is a sharding_fault.
+  // Throws std::invalid_argument if there is a sharding_fault.
   RankView(const Case& c, const SequenceLengths& lengths, const Sharding& sharding, int rank, int size,
            const at::Device& device = at::kCPU);
-  // As our own implementation declares it.
+  // With the sharding that our own implementation declares.
   RankView(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU)
       : RankView(c, lengths, Sharding{}, rank, size, device) {}
 
@@ -32,20 +32,20 @@ struct RankView {
            const at::Device& device);
 };
 
-// In the case's layout and the implementation's order of heads; undefined where the case has none.
+// Tensors in the case's layout with the implementation's order of heads; undefined if the case does not have them.
 struct Shards {
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
   at::Tensor dout;  // undefined unless training
-  at::Tensor bias;  // as RankBias::shard gives it
+  at::Tensor bias;  // as RankBias::shard returns it
   at::Tensor sink;  // fp32 [heads]; undefined unless the softmax is learnable
 };
 
 Shards make_shards(const Case& c, const CanonicalInputs& inputs, const RankView& view);
 
-// Results of a step whose heads are in the implementation's order, in that of docs/definitions.md. Results that are
-// missing, or that have another number of heads or dimensions, stay as they are.
+// Reorders the heads of results from the implementation's order to that of docs/definitions.md. Results that are
+// missing, or that have a wrong number of heads or dimensions, stay as they are.
 Results in_defined_heads(const Case& c, const Results& results, const RankView& view);
 
 }  // namespace cp_pool::verify

@@ -9,7 +9,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// One sequence of 3 tokens and one of padding, 4 query heads on 2 key-value heads.
+// One sequence with 3 tokens and one row of padding, 4 query heads and 2 key-value heads.
 Case padded_case() {
   Case c;
   c.cp_size = 1;

@@ -13,7 +13,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// The weight of a score's rounding relative to that of its p (docs/numerics.md).
+// The weight of the rounding of a score relative to that of its p (docs/numerics.md).
 constexpr double kScoreWeight = 0.5;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -22,7 +22,7 @@ at::Tensor transposed(const at::Tensor& matrices) {
   return matrices.transpose(1, 2);
 }
 
-// The same inputs twice: fp64 for the values, absolute values in fp32 for the magnitudes.
+// The inputs in the form of one computation: in fp64 for the values, or absolute values in fp32 for the magnitudes.
 struct Operands {
   at::Tensor q, k, v, dout;
 };
@@ -57,7 +57,7 @@ class ReferenceBuilder {
     if (problem.bias) bias_ = inputs.bias.to(at::kDouble);
     if (problem.has_sink()) {
       sink_ = inputs.sink.to(at::kDouble);
-      // Rows of sequences without keys, which no block visits, have the sink alone.
+      // No block visits sequences without keys, so the lse of their rows is set to the sink here.
       reference_.value.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(reference_.value.lse));
     }
   }
@@ -84,10 +84,11 @@ class ReferenceBuilder {
     put(block, reference_.magnitude.out, out_magnitude);
     if (!problem_.training) return;
 
-    // The softmax's backward subtracts this from dout . v: a sum over keys, written as one over out's elements.
+    // The backward of the softmax subtracts delta from dout . v. Delta is a sum over keys, computed here as a sum over
+    // the elements of out.
     const at::Tensor products = query_rows(problem_, block, wide_.dout).mul(out);
     const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
-    // With large scores the error of out, of which delta is made, may be far larger than the rounding of out.
+    // With large scores, the error of out, from which delta is computed, may be far larger than the rounding of out.
     const at::Tensor delta_terms = problem_.has_large_scores()
                                        ? query_rows(problem_, block, absolute_.dout).mul(out_magnitude).to(at::kDouble)
                                        : products.abs();
@@ -100,13 +101,13 @@ class ReferenceBuilder {
     }
   }
 
-  // The rounding of fp32 numbers in units of this dtype's rounding, in which magnitudes are given.
+  // The rounding of fp32 relative to the rounding of this dtype, which is the unit of magnitudes.
   [[nodiscard]] double weight_of_fp32() const { return floor_factor(DType::fp32) / floor_factor(problem_.dtype); }
 
-  // fp32 and large scores alone: p * (1 + w * sum of |q| |k| * scale), since a score is rounded on its way, and its
-  // error makes a relative one of p. In 16 bits the rounding of p is far larger than that of ordinary scores. Notes the
-  // same of lse and max_logit. p = exp(score - lse): with large scores the error of lse counts, too, since rows may
-  // consist of tiny p alone.
+  // Returns the magnitude of p. In fp32 and with large scores it is p * (1 + w * sum of |q| |k| * scale), since the
+  // rounding error of a score becomes a relative error of p; otherwise the rounding of p itself is far larger, and p is
+  // returned. Also records the rounding of scores in the magnitudes of lse and max_logit. With large scores, the error
+  // of lse is included, since p = exp(score - lse) and a row may have only tiny p.
   at::Tensor with_rounding_of_scores(const QueryBlock& block, const Softmax& softmax) {
     at::Tensor p = softmax.p.to(at::kFloat);
     if (problem_.dtype != DType::fp32 && !problem_.has_large_scores()) return p;
@@ -121,8 +122,8 @@ class ReferenceBuilder {
     return of_p.mul_(weight_of_fp32()).add_(p);
   }
 
-  // Large scores alone: what p, and what is made of it, may lose where it is too small for the dtype, in units of the
-  // bound's floor, at the keys that are visible. Undefined for others, where it would be far below the rest.
+  // Returns the error by underflow of p and its products at visible keys, in units of the bound's floor. Undefined
+  // without large scores, where it would be negligible.
   [[nodiscard]] at::Tensor underflow_of(const QueryBlock& block, const at::Tensor& p) const {
     if (!problem_.has_large_scores()) return {};
     const double least = underflow_error(problem_.dtype) / floor_factor(problem_.dtype);
@@ -133,13 +134,14 @@ class ReferenceBuilder {
     return underflow;
   }
 
-  // In units of the floor of fp32, once the rounding of the scores has been noted: [kv_heads, group * rows, 1].
+  // Returns the error of lse in units of the floor of fp32: [kv_heads, group * rows, 1]. with_rounding_of_scores must
+  // have recorded the rounding of the scores before.
   at::Tensor error_of_lse(const QueryBlock& block, const Softmax& softmax) {
     const at::Tensor of_scores = query_rows(problem_, block, reference_.magnitude.lse).clamp_min(0.0);
     return softmax.lse.abs().masked_fill_(softmax.lse.isinf(), 0.0).add_(1.0).add_(of_scores);
   }
 
-  // The probability of the sink, exp(sink - lse), likewise.
+  // Returns the magnitude of the probability of the sink, exp(sink - lse).
   at::Tensor with_rounding_of_lse(const QueryBlock& block, const Softmax& softmax) {
     if (!problem_.has_large_scores()) return softmax.p_sink.clone();
     return error_of_lse(block, softmax)
@@ -179,8 +181,8 @@ class ReferenceBuilder {
   }
 
   // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
-  // With absolute operands and a positive row term: the magnitudes of the same sums. underflow: of ds; may be
-  // undefined.
+  // With absolute operands and a positive row term, these are the magnitudes of the sums. underflow: the error of ds by
+  // underflow; may be undefined.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
                      const at::Tensor& row_term, const at::Tensor& underflow) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);

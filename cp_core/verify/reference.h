@@ -1,4 +1,5 @@
-// The answers, in fp64, from the definition (docs/definitions.md). Uses nothing of the context-parallel library.
+// Computes the correct results in fp64 from the definition (docs/definitions.md). Uses nothing of the context-parallel
+// library.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ struct Results {
   at::Tensor dsink;      // [1, heads, 1]; undefined unless the softmax is learnable
 };
 
-// The results by the names that checks have.
+// The results, with the names that they have in checks.
 inline constexpr std::array<std::pair<std::string_view, at::Tensor Results::*>, 8> kResults{
     {{"out", &Results::out},
      {"lse", &Results::lse},
@@ -36,21 +37,21 @@ inline constexpr std::array<std::pair<std::string_view, at::Tensor Results::*>, 
      {"dbias", &Results::dbias},
      {"dsink", &Results::dsink}}};
 
-// All rows as if they saw no key: gradients and out 0, lse and max_logit -inf.
+// Returns the results of rows that see no key: out and gradients are 0, lse and max_logit -inf.
 Results empty_results(const CanonicalProblem& problem, const at::TensorOptions& options);
 
-// A bias, its gradient or a shard of them [b, h, rows, columns] in the form of the other results: [rows, b * h,
-// columns].
+// Converts a bias, its gradient or a shard of either from [b, h, rows, columns] to the form of the other results,
+// [rows, b * h, columns].
 at::Tensor bias_by_row(const at::Tensor& bias);
 
-// Sums a tensor of every rank's share over the shares.
+// Sums a tensor in place over the shares of all ranks.
 using SumShares = std::function<void(at::Tensor&)>;
 
 struct Reference {
   Results value;  // fp64
-  // fp32: the same sums over absolute values, which is the scale of each element's rounding error. Where inputs are
-  // fp32 or scores large, it includes the rounding of the scores. lse, max_logit: 1 + |value|, and the rounding of the
-  // scores.
+  // fp32: the same sums over absolute values, which are the scale of each element's rounding error. If inputs are fp32
+  // or scores are large, they include the rounding of the scores. For lse and max_logit: 1 + |value|, plus the rounding
+  // of the scores.
   Results magnitude;
 };
 

@@ -29,7 +29,7 @@ double at3(const at::Tensor& tensor, std::int64_t a, std::int64_t b, std::int64_
   return tensor[a][b][c].item<double>();
 }
 
-// Element by element, as one would write the definition down.
+// The definition for a single pair.
 bool sees(const CanonicalProblem& p, std::int64_t i, std::int64_t j, std::int64_t sq, std::int64_t skv) {
   const auto diagonal = i + skv - sq;
   if (p.causal && j > diagonal) return false;
@@ -37,7 +37,7 @@ bool sees(const CanonicalProblem& p, std::int64_t i, std::int64_t j, std::int64_
   return p.window[1] < 0 || j <= diagonal + p.window[1];
 }
 
-// out[row, head, :] and lse of one query.
+// Returns out[row, head, :] and lse of one query.
 std::pair<std::vector<double>, double> attend(const CanonicalProblem& p, const CanonicalInputs& inputs, std::size_t b,
                                               std::int64_t i, std::int64_t head) {
   std::int64_t q_start = 0;
@@ -109,7 +109,7 @@ TEST(Reference, ForwardIsTheDefinitionForUnequalLengths) {
   expect_matches_definition(p);
 }
 
-// The derivative of sum(out * dout) by each input element, from differences of the forward.
+// Compares gradients with the derivative of sum(out * dout) by each input element, from differences of the forward.
 TEST(Reference, GradientsAreDerivativesOfTheForward) {
   CanonicalProblem p = small_problem();
   p.causal = true;
@@ -146,7 +146,7 @@ TEST(Reference, MagnitudesBoundTheValues) {
   }
 }
 
-// One query and one key, so that p is 1 and nothing but the rounding of its score is added to the magnitudes.
+// With one query and one key, p is 1 and only the rounding of its score is added to the magnitudes.
 TEST(Reference, WeighsTheRoundingOfScoresInFp32Alone) {
   CanonicalProblem p = small_problem();
   p.seqlens_q = p.seqlens_kv = {1};
@@ -252,7 +252,7 @@ TEST(Expected, HoldsTheFixedToleranceWhereTheBaselineIsFarBelowIt) {
   EXPECT_EQ(compute_expected(p, make_inputs(p)).tensor("out").ceiling(), 1e-4);
   p.dtype = DType::bf16;
   CanonicalInputs large = make_inputs(p);
-  // Gradients of about 100, with elements near 0 whose rounding errors are as large as the others'.
+  // Gradients of about 100, with elements near 0 whose rounding errors are as large as those of the others.
   large.dout.mul_(100);
   EXPECT_EQ(compute_expected(p, large).tensor("dv").ceiling(), 0);
 }

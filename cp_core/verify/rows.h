@@ -1,8 +1,8 @@
-// The rows of the whole problem that a rank holds, as shards are made and results judged by them. Nothing here or in
-// conventions.h may use partition.h or layout.h, whose faults would otherwise cancel out.
+// The rows of the whole problem that a rank holds. Shards are made and results are judged by them. Nothing here or in
+// conventions.h may use partition.h or layout.h, or else their faults would cancel out.
 //
-// Packed order of a rank: the order of its rows. The shard of layout thd is in packed order; bshd is the same as
-// [batch, S/n]; sbhd is that transposed.
+// The packed order of a rank is the order of its rows. In layout thd a shard is in packed order. In bshd it is the same
+// rows viewed as [batch, S/n]; sbhd is that transposed.
 #pragma once
 
 #include <cstdint>
@@ -26,32 +26,33 @@ class ShapeError : public std::runtime_error {
 
 class RankRows {
  public:
-  // rows: in packed order. batch: the number of sequences. device: that of the tensors given to the methods.
+  // rows: in packed order. batch: the number of sequences. device: the device of all tensors passed to the methods.
   RankRows(Layout layout, std::int64_t batch, std::vector<LocalRow> rows, PaddingFill fill,
            const at::Device& device = at::kCPU);
-  // Those of the dual-chunk convention, with padding of NaN. valid, padded: one length for each sequence.
+  // The rows of the dual-chunk convention, with NaN in padding. valid, padded: one length per sequence.
   RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded, const at::Device& device = at::kCPU);
 
-  // Rows that every rank holds alike: positions 0 .. padded - 1 of one sequence.
+  // Returns rows that are the same on every rank: positions 0 .. padded - 1 of one sequence.
   static RankRows replicated(std::int64_t valid, std::int64_t padded, PaddingFill fill = PaddingFill::nan,
                              const at::Device& device = at::kCPU);
 
   [[nodiscard]] const std::vector<LocalRow>& rows() const { return rows_; }  // packed order, padding included
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
 
-  // Indices, int64, on the device: rows in packed order that are valid or padding, and the canonical row of each valid
-  // one.
+  // int64 on the device: the indices in packed order of valid rows and of padding rows, and the canonical row of each
+  // valid row.
   [[nodiscard]] const at::Tensor& valid_rows() const { return valid_rows_; }
   [[nodiscard]] const at::Tensor& padding_rows() const { return padding_rows_; }
   [[nodiscard]] const at::Tensor& canonical_rows() const { return canonical_rows_; }
 
   [[nodiscard]] PaddingFill fill() const { return fill_; }
 
-  // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding rows hold fill().
+  // Returns the rank's shard of a canonical tensor [tokens, heads, dim] in the case's layout; padding rows hold `fill`,
+  // by default fill().
   [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const { return shard(canonical, fill_); }
   [[nodiscard]] at::Tensor shard(const at::Tensor& canonical, PaddingFill fill) const;
-  // Is this a defined tensor of the shape of a shard, whatever its heads and dim?
+  // Whether the tensor is defined and has the shape of a shard, with any number of heads and any dim.
   [[nodiscard]] bool fits(const at::Tensor& shard) const;
   // Returns the shard in packed order, [count(), heads, dim]. Throws ShapeError unless fits(shard).
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;

@@ -47,7 +47,7 @@ at::Tensor padding_values(at::IntArrayRef shape, PaddingFill fill, const at::Ten
     case PaddingFill::garbage:
       break;
   }
-  // Whole numbers from -8 to 8, which every dtype holds; neighbours differ.
+  // Whole numbers from -8 to 8, which every dtype can represent; neighbours differ.
   constexpr std::int64_t kStep = 7;
   constexpr std::int64_t kValues = 17;
   const at::Tensor values = at::arange(c10::multiply_integers(shape), options.dtype(at::kLong));

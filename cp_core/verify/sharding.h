@@ -1,4 +1,5 @@
-// What an implementation declares of its shards: who owns which row, what padding rows hold, in which order heads are.
+// What an implementation declares about its shards: which rank owns which rows, what padding rows hold, the order of
+// heads.
 #pragma once
 
 #include <string>
@@ -13,36 +14,36 @@
 
 namespace cp_pool::verify {
 
-// What rows of inputs hold that are padding. dout is 0 there, but for nan.
+// What padding rows of inputs hold. dout is 0 there unless the fill is nan.
 enum class PaddingFill {
-  nan,      // a value that is read into a result shows
-  garbage,  // finite numbers, some larger than any valid one: of code that multiplies padding by 0
+  nan,      // shows in a result if it is read
+  garbage,  // finite numbers, some larger than any valid one: for code that multiplies padding by 0
   zeros,
 };
 
-// Which key-value head a query head reads.
+// Which key-value head query head h reads.
 enum class HeadOrder {
-  blocked,      // h / (heads / kv_heads): docs/definitions.md, and what most do
-  interleaved,  // h % kv_heads: of those who repeat K and V as a whole
+  blocked,      // h / (heads / kv_heads): as in docs/definitions.md and in most implementations
+  interleaved,  // h % kv_heads: in implementations that repeat K and V as a whole
 };
 
 struct Sharding {
   std::variant<Convention, Ownership> rows = Convention{};
   PaddingFill padding = PaddingFill::nan;
-  bool judges_padding = true;  // padding rows of results are promised to be 0, and -inf in lse
+  bool judges_padding = true;  // the implementation promises that padding rows of results are 0, and -inf in lse
   HeadOrder heads = HeadOrder::blocked;
-  bool needs_lse = true;    // a step that gives no lse is wrong
-  double bound_factor = 1;  // every bound is so many times as wide
+  bool needs_lse = true;    // a step that returns no lse fails
+  double bound_factor = 1;  // factor on every bound
 };
 
-// Why these shards cannot be made of the case over so many ranks, as a sentence: the convention does not divide the
-// lengths, or a row has not exactly one owner, or a replicated row not every rank. Empty if they can.
+// Returns why the case cannot be sharded like this over the ranks, as a sentence: the lengths do not fit the
+// convention, a row does not have exactly one owner, or a replicated row is missing on a rank. Empty if it can.
 std::string sharding_fault(const Sharding& sharding, const Case& c, const SequenceLengths& lengths, int ranks);
 
-// The rows of every rank. There must be no sharding_fault.
+// Returns the rows of every rank. There must be no sharding_fault.
 Ownership ownership_of(const Sharding& sharding, Layout layout, const SequenceLengths& lengths, int ranks);
 
-// A tensor of what padding holds.
+// Returns a tensor filled with what padding holds.
 at::Tensor padding_values(at::IntArrayRef shape, PaddingFill fill, const at::TensorOptions& options);
 
 }  // namespace cp_pool::verify

@@ -1,5 +1,5 @@
-// The fingerprint of one tensor: a sum over its 8-byte words, so that it can be taken in any order. Each word is mixed
-// with its place first.
+// The fingerprint of one tensor is a sum over its 8-byte words, so that it can be computed in any order. Each word is
+// first mixed with its index.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ CP_POOL_DEVICE_CODE constexpr std::uint64_t avalanche(std::uint64_t z) {
   return z ^ (z >> 33U);
 }
 
-// What word number `at` adds to the sum.
+// Returns the term of word number `at` in the sum.
 CP_POOL_DEVICE_CODE constexpr std::uint64_t word_term(std::uint64_t word, std::uint64_t at) {
   return avalanche(word + avalanche((at + 1) * 0x9E3779B97F4A7C15));
 }

@@ -1,6 +1,6 @@
-"""Context-parallel attention under test: your own attention, judged by cp-pool.
+"""Tests your own context-parallel attention with cp-pool.
 
-``import cp_pool`` imports neither torch nor the extension module; what needs them is loaded when it is first used.
+``import cp_pool`` imports neither torch nor the extension module. Names that need them are loaded on first use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# At once, so that the decorator and not its module is what the package calls ``adapter``.
+# Not lazily, so that ``cp_pool.adapter`` is the decorator and not its module.
 from cp_pool import shard
 from cp_pool.adapter import Adapter, Skip, adapter
 

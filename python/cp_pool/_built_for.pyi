@@ -1,3 +1,3 @@
-# Made by the build (cmake/CpPoolWheel.cmake).
+# The module is made by the build (cmake/CpPoolWheel.cmake).
 TORCH: str
 PYTHON: str

@@ -1,4 +1,4 @@
-"""What an adapter declares, and the decorator that makes one of a function, a class or an object."""
+"""What an adapter declares, and the decorator that turns a function, a class or an object into an adapter."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Skip(Exception):
 
 
 class DeclarationError(ValueError):
-    """An adapter declares what does not exist."""
+    """An adapter has a declaration that is not valid."""
 
 
-#: Each feature that a case may need, and when it needs it.
+#: Each feature that a case may need: its name in sentences, and a function that says whether a case needs it.
 FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "causal": ("a causal mask", lambda c: c.causal),
     "window": ("a sliding window", lambda c: c.window != (-1, -1)),
@@ -55,7 +55,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
 
 @dataclass(frozen=True)
 class Adapter:
-    """An implementation of context-parallel attention and what it declares of itself."""
+    """An implementation of context-parallel attention and what it declares about itself."""
 
     target: Any  # the function, or the object with forward and perhaps backward
     name: str
@@ -82,11 +82,11 @@ class Adapter:
 
     @property
     def is_function(self) -> bool:
-        """Whether gradients come from autograd of the result rather than from a backward of its own."""
+        """Whether gradients come from autograd of the result rather than from a backward method."""
         return not hasattr(self.target, "forward")
 
     def skip_reason(self, case: CaseView, device: str) -> str:
-        """Why it cannot run the case on this kind of device, as a sentence; empty if it can."""
+        """Why the adapter cannot run the case on this kind of device, as a sentence; empty if it can."""
         declared: tuple[tuple[str, Any, tuple[str, ...] | None], ...] = (
             ("comm", case.comm, self.comm),
             ("layouts", case.layout, self.layouts),
@@ -106,7 +106,7 @@ class Adapter:
         return heads_do_not_divide(case)
 
     def declaration(self) -> dict[str, Any]:
-        """What it declares, as it can be written in JSON."""
+        """The declaration in a form that can be written as JSON."""
         return {
             "name": self.name,
             "comm": None if self.comm is None else list(self.comm),
@@ -131,7 +131,8 @@ class Adapter:
 
 
 def heads_do_not_divide(case: CaseView) -> str:
-    """Why the ranks cannot split the heads of the case, as the definition of its communication type has it."""
+    """Why the ranks cannot split the heads as the case's communication type requires, as a sentence; empty if they
+    can."""
     among = {"a2a": case.cp_size, "a2a+p2p": 2}.get(case.comm, 1)
     if case.heads % among == 0 and case.kv_heads % among == 0:
         return ""
@@ -140,7 +141,7 @@ def heads_do_not_divide(case: CaseView) -> str:
 
 
 def name_of(target: Any) -> str:
-    """The name by which people know a function, class or object."""
+    """The name of a function or class, or of the class of an object."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
@@ -174,7 +175,7 @@ def _target_of(thing: Any) -> Any:
 
 
 def _check_parameters(target: Any) -> None:
-    """A wrong signature is told when the adapter is loaded, not by each case."""
+    """Raises DeclarationError for a wrong signature, so that it is reported when the adapter is loaded."""
     methods = [("forward", 5), ("backward", 4)] if hasattr(target, "forward") else [("", 5)]
     for method, count in methods:
         function = getattr(target, method, None) if method else target
@@ -192,7 +193,7 @@ def _check_parameters(target: Any) -> None:
 
 
 def _check_rows_function(shard: conventions.RowsFunction) -> None:
-    """Of an adapter that takes replicated tokens, the function is told how many there are."""
+    """Raises DeclarationError if the shard function of an adapter with replicated tokens does not take their number."""
     try:
         signature = inspect.signature(shard)
         signature.bind([], 1, 0)
@@ -260,8 +261,8 @@ def adapter(
 ) -> Any:
     """Marks a function ``(q, k, v, case, ctx)``, or a class or object with forward and backward, as an adapter.
 
-    The function or object stays what it was; what is declared is kept beside it. docs/adapters.md tells what each
-    argument means.
+    The function or object itself is not changed, except that the declaration is attached to it. docs/adapters.md says
+    what each argument means.
     """
     if target is not None:
         return adapter()(target)

@@ -1,5 +1,5 @@
-"""Which torch the programs and the extension of this package were built for, and whether it is the one that is
-installed. LibTorch has no stable interface: with another minor version they would crash, or compute nonsense."""
+"""Checks that the installed torch is the one that the programs and the extension of this package were built for.
+LibTorch has no stable interface: with another minor version they would crash or give wrong results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-# Not resolved: a build folder has links to the sources, and beside them what was built.
+# Links are not resolved: in a build folder the sources are links, and the built files are beside these links.
 PACKAGE = Path(__file__).absolute().parent
 
 
 def torch_folder() -> Path | None:
-    """Where `import torch` would find it. Imports nothing of it."""
+    """The folder in which `import torch` would find torch. Does not import it."""
     spec: ModuleSpec | None = (
         sys.modules["torch"].__spec__ if "torch" in sys.modules else importlib.util.find_spec("torch")
     )
@@ -22,7 +22,7 @@ def torch_folder() -> Path | None:
 
 
 def installed_torch() -> str | None:
-    """The version of that torch, such as 2.11.0+cu130."""
+    """The version of the installed torch, such as 2.11.0+cu130; None if there is none."""
     folder = torch_folder()
     if folder is None:
         return None
@@ -35,7 +35,7 @@ def installed_torch() -> str | None:
 
 
 def expected_torch() -> str | None:
-    """The version that this package was built for; None in a source tree, which was built for nothing."""
+    """The version that this package was built for; None in a source tree, which has no built files."""
     try:
         from cp_pool import _built_for
     except ImportError:
@@ -44,7 +44,7 @@ def expected_torch() -> str | None:
 
 
 def torch_problem() -> str | None:
-    """A sentence that says why what was built cannot be used with the installed torch; None if it can."""
+    """Why the built files cannot be used with the installed torch, as a sentence; None if they can."""
     expected = expected_torch()
     if expected is None:
         return None
@@ -61,7 +61,8 @@ def torch_problem() -> str | None:
 
 
 def require_torch() -> None:
-    """Raises ImportError with that sentence. Call it before the extension is loaded."""
+    """Raises ImportError with the sentence of torch_problem, if there is one. Call it before the extension is
+    loaded."""
     problem = torch_problem()
     if problem is not None:
         raise ImportError(problem)

@@ -1,4 +1,4 @@
-"""The cases of matrices, as `cp-pool list` knows them."""
+"""Lists the cases of matrices with `cp-pool list`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Listing:
 
 
 def said(stderr: str) -> str:
-    """The lines of cp-pool's stderr without "cp-pool: error: " and the like at their beginnings."""
+    """The lines of cp-pool's stderr without prefixes such as "cp-pool: error: "."""
     lines = []
     for line in stderr.strip().splitlines():
         for lead in ("cp-pool: error: ", "cp-pool: warning: ", "cp-pool: "):
@@ -63,8 +63,8 @@ def list_cases(
     filters: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Listing:
-    """Raises CaseRefused, with cp-pool's own words, where the matrices, the size or the filters are wrong, or
-    select nothing."""
+    """The cases that the filters select. Raises CaseRefused, with cp-pool's own message, if the matrices, the size or
+    the filters are wrong or select nothing; PoolError if cp-pool fails otherwise."""
     words = [binary, "list", "--json", "--size", size, "--matrix", *matrices]
     for expression in filters:
         words += ["--filter", expression]
@@ -91,8 +91,8 @@ def ended(code: int) -> str:
 
 
 class Catalog:
-    """Looks up IDs in matrices: in those that are given, else in the shipped one that the ID begins with. Each
-    matrix is expanded once."""
+    """Looks up IDs in the given matrices, or else in the shipped matrix whose name begins the ID. Each matrix is
+    expanded once."""
 
     def __init__(
         self, binary: str, matrices: Iterable[str] = (), size: str = "small", env: Mapping[str, str] | None = None
@@ -104,11 +104,11 @@ class Catalog:
         self._known: dict[tuple[str, ...], dict[str, ListedCase]] = {}
 
     def find(self, case_id: str) -> ListedCase:
-        """Raises CaseRefused for an unknown ID, with the suggestion of cp-pool."""
+        """The case with this ID. Raises CaseRefused for an unknown ID, with the suggestion of cp-pool."""
         matrices = self.matrices or (case_id.split("/", 1)[0],)
         if matrices not in self._known:
             try:
-                # The filter takes the optional cases, too.
+                # The filter * also selects optional cases.
                 listing = list_cases(self._binary, matrices, self.size, ["*"], self._env)
             except CaseRefused:
                 if self.matrices:
@@ -121,9 +121,9 @@ class Catalog:
         raise CaseRefused(self._refusal(case_id))
 
     def _refusal(self, case_id: str) -> str:
-        """explain looks an ID up as submit does, and runs nothing."""
+        """cp-pool's message for an unknown ID. It comes from `cp-pool explain`, which looks IDs up but runs nothing."""
         matrices = ["--matrix", *self.matrices] if self.matrices else []
-        # An argument that begins with a dash, or is empty, would be taken for something else than an ID.
+        # An argument that is empty or begins with a dash would not be taken for an ID.
         if not case_id or case_id.startswith("-"):
             return f"there is no case '{case_id}'"
         done = _run([self._binary, "explain", case_id, "--size", self.size, *matrices], self._env)

@@ -1,4 +1,4 @@
-"""What an adapter is given beside tensors: the case and the context of the rank."""
+"""What an adapter gets besides tensors: the case and the context of the rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CaseView", "Connection", "Ctx", "Lengths"]
 
 
 class CaseView:
-    """A case, its keys as attributes (docs/matrix_format.md)."""
+    """A case, with its keys as attributes (docs/matrix_format.md)."""
 
     suite: str
     model: str
@@ -49,7 +49,7 @@ class CaseView:
     replicated: int
     group: int
     seed: int
-    #: The ID of the case; empty where cp-pool runs a case that has none, such as the mask probe.
+    #: The ID of the case; empty for cases without an ID, such as the mask probe.
     id: str
 
     _DEFAULTS: ClassVar[dict[str, Any]] = {
@@ -98,12 +98,12 @@ class CaseView:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Every key of the case."""
+        """All keys of the case, with their values."""
         return {key: value for key, value in self.__dict__.items() if key != "id"}
 
     @property
     def scale(self) -> float:
-        """What scores are multiplied by."""
+        """The factor of the scores."""
         return 1.0 / math.sqrt(self.head_dim_qk)
 
     @property
@@ -120,7 +120,7 @@ class CaseView:
 
 
 class Lengths:
-    """The tokens of each sequence. With padding="absent" the padded lengths are the valid ones."""
+    """The number of tokens of each sequence. With padding="absent", the padded lengths are the valid ones."""
 
     __slots__ = ("padded_kv", "padded_q", "valid_kv", "valid_q")
 
@@ -130,7 +130,7 @@ class Lengths:
 
 
 class Connection:
-    """What all steps of a rank in one group have in common until the groups are made anew."""
+    """The part of the context that all steps of a rank in one group share, until the groups are made again."""
 
     def __init__(
         self,
@@ -143,13 +143,14 @@ class Connection:
         self.global_rank, self.global_ranks, self.device = global_rank, global_ranks, device
         self.rank, self.world_size = global_ranks.index(global_rank), len(global_ranks)
         self.group, self.generation = group, generation
-        # Made with the first case that needs them.
+        # Made for the first case that needs them.
         self.inner_group: ProcessGroup | None = None
         self.outer_group: ProcessGroup | None = None
 
 
 class Ctx:
-    """What one rank knows of a step. Of setup(ctx), what belongs to a case is None."""
+    """The context of a step on one rank. In setup(ctx) there is no case: `case` is None, and reading lengths or rows
+    raises AttributeError."""
 
     def __init__(
         self,
@@ -167,27 +168,28 @@ class Ctx:
 
     @property
     def rank(self) -> int:
-        """The rank in the group. What torch.distributed calls this process is global_rank."""
+        """The rank of this process in the group. Its rank in torch.distributed is global_rank."""
         return self._connection.rank
 
     @property
     def world_size(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks of the group."""
         return self._connection.world_size
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks of the group, as the group numbers them."""
+        """The ranks of the group, numbered within the group."""
         return list(range(self._connection.world_size))
 
     @property
     def global_rank(self) -> int:
-        """The rank in WORLD of torch.distributed; another than rank where the case has several groups."""
+        """The rank of this process in WORLD of torch.distributed. It may differ from `rank` if the case has several
+        groups."""
         return self._connection.global_rank
 
     @property
     def global_ranks(self) -> list[int]:
-        """The ranks in WORLD, by rank of the group: what src= and dst= of torch.distributed take."""
+        """The rank in WORLD of each rank of the group: the values that src= and dst= of torch.distributed take."""
         return list(self._connection.global_ranks)
 
     @property
@@ -196,41 +198,42 @@ class Ctx:
 
     @property
     def group(self) -> ProcessGroup:
-        """The ranks that share the sequences: WORLD of torch.distributed, or with several groups a part of it."""
+        """The process group of the ranks that share the sequences: WORLD of torch.distributed, or with several groups a
+        part of it."""
         return self._connection.group
 
     @property
     def inner_group(self) -> ProcessGroup | None:
-        """a2a+p2p: this rank and its neighbour, who trade tokens for heads; else None."""
+        """a2a+p2p: this rank and its neighbour, which exchange tokens for heads; else None."""
         return self._connection.inner_group
 
     @property
     def outer_group(self) -> ProcessGroup | None:
-        """a2a+p2p: the ranks that have this rank's place in their inner groups; else None."""
+        """a2a+p2p: the ranks that have the same place in their inner groups as this rank; else None."""
         return self._connection.outer_group
 
     @property
     def generation(self) -> int:
-        """How often the groups have been made anew after an abort."""
+        """How often the groups have been made again after an abort."""
         return self._connection.generation
 
     @property
     def stream(self) -> torch.cuda.Stream | None:
-        """The current CUDA stream, in which inputs are ready and results are read; None on a CPU."""
+        """The current CUDA stream, on which inputs are ready and results are read; None on a CPU."""
         import torch
 
         return torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
 
     @cached_property
     def generator(self) -> torch.Generator:
-        """A generator of the rank's device that is seeded anew for each step, alike on all ranks."""
+        """A generator on the rank's device. It is seeded for each step, with the same seed on all ranks."""
         import torch
 
         generator = torch.Generator(self.device)
         generator.manual_seed(1234 if self.case is None else self.case.seed % 2**63)
         return generator
 
-    # Offsets of the sequences: int32 on the device, one more than there are sequences.
+    # Offsets of the sequences: int32 on the device, with one element more than there are sequences.
 
     @cached_property
     def cu_seqlens_q(self) -> Tensor:
@@ -270,7 +273,7 @@ class Ctx:
 
     @property
     def max_seqlen_q(self) -> int:
-        """The most valid query tokens of a sequence, over all ranks."""
+        """The largest number of valid query tokens of a sequence, over all ranks."""
         return max(self._known_lengths.valid_q, default=0)
 
     @property
@@ -279,7 +282,7 @@ class Ctx:
 
     @property
     def seqlens_q(self) -> list[int]:
-        """The valid query tokens of each sequence, over all ranks."""
+        """The number of valid query tokens of each sequence, over all ranks."""
         return list(self._known_lengths.valid_q)
 
     @property
@@ -288,23 +291,23 @@ class Ctx:
 
     @property
     def replicated_q(self) -> list[int]:
-        """How many query tokens of each sequence are on every rank. They are its first ones."""
+        """The number of query tokens of each sequence that are on every rank. They are the first of the sequence."""
         return self._replicated(self._known_lengths.valid_q)
 
     @property
     def replicated_kv(self) -> list[int]:
         return self._replicated(self._known_lengths.valid_kv)
 
-    # This rank's rows in packed order: sequence by sequence in bshd and sbhd, as the shard holds them in thd.
+    # This rank's rows in packed order: in thd as the shard holds them, in bshd and sbhd sequence by sequence.
 
     @property
     def positions_q(self) -> Tensor:
-        """int64, of each query row of this rank: its position in its sequence; -1 is padding."""
+        """int64: the position of each query row of this rank in its sequence; -1 is padding."""
         return self._known_rows[0]
 
     @property
     def sequences_q(self) -> Tensor:
-        """int64, of each query row of this rank: its sequence."""
+        """int64: the sequence of each query row of this rank."""
         return self._known_rows[1]
 
     @property

@@ -1,4 +1,4 @@
-"""One `cp-pool submit --json -`: a line of JSON in, a line of JSON out, and its end."""
+"""Runs one `cp-pool submit --json -`: sends lines of JSON, receives lines of JSON, and ends the process."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from cp_pool.catalog import ended, said
 from cp_pool.result import PoolError
 
 _MOST_STDERR_BYTES = 8192
-_WAITING = "cp-pool: waiting for cases"  # of each Pool that has nothing to do for a second
-# cp-pool ends its ranks within seconds of the end of its input. Who waits for longer waits for something that is stuck.
+_WAITING = "cp-pool: waiting for cases"  # a line that cp-pool prints after a second without cases
+# How long to wait for cp-pool before each interrupt. cp-pool ends its ranks within seconds of the end of its input, so
+# after that something is stuck.
 _PATIENCE_S = (30.0, 15.0, 5.0)
 
 _living: weakref.WeakSet[DriverProcess] = weakref.WeakSet()
 
 
 class DriverProcess:
-    """cp-pool in a process group of its own: Ctrl-C reaches Python alone, which then interrupts cp-pool, once.
-    cp-pool ends by itself when its input does, so also when this process is killed."""
+    """cp-pool in a process group of its own, so that Ctrl-C reaches only Python, which then interrupts cp-pool once.
+    cp-pool ends by itself when its input is closed, and so also if this process is killed."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str] | None) -> None:
         """Raises PoolError if the program cannot be started."""
         self.owner = os.getpid()
         self._received = bytearray()
-        # It lives as long as this object.
+        # Stays open as long as this object lives.
         self._stderr: IO[bytes] = tempfile.TemporaryFile(prefix="cp-pool-stderr-")  # noqa: SIM115
         child_in, self._to = os.pipe()
         self._from, child_out = os.pipe()
@@ -51,7 +52,7 @@ class DriverProcess:
         return self._process.pid
 
     def send(self, line: bytes) -> None:
-        """Raises PoolError if cp-pool has ended."""
+        """Sends a line. Raises PoolError if cp-pool has ended."""
         rest = memoryview(line)
         try:
             while rest:
@@ -60,7 +61,7 @@ class DriverProcess:
             raise self.death() from None
 
     def receive(self) -> bytes:
-        """The next line. Raises PoolError if cp-pool has ended."""
+        """Waits for the next line. Raises PoolError if cp-pool has ended."""
         while (end := self._received.find(b"\n")) < 0:
             data = os.read(self._from, 1 << 16)
             if not data:
@@ -71,7 +72,7 @@ class DriverProcess:
         return line
 
     def stderr(self) -> str:
-        """The end of what cp-pool has written there."""
+        """The last 8 KiB that cp-pool has written to stderr."""
         if self._stderr.closed:
             return ""
         fd = self._stderr.fileno()
@@ -79,7 +80,7 @@ class DriverProcess:
         return os.pread(fd, _MOST_STDERR_BYTES, max(0, size - _MOST_STDERR_BYTES)).decode(errors="replace")
 
     def death(self) -> PoolError:
-        """Why there is no answer. Waits for the process."""
+        """Waits for the process. Returns the error that says why there is no answer."""
         code = self._wait(_PATIENCE_S[1])
         if code is None:
             return PoolError(
@@ -90,19 +91,19 @@ class DriverProcess:
         return PoolError(f"cp-pool has died: {ended(code)}" + (f": {told}" if told else ""), code, stderr)
 
     def interrupt(self) -> None:
-        """As Ctrl-C does: the running case is cancelled, and cp-pool ends. A second one kills the ranks at once."""
+        """Does what Ctrl-C does: cp-pool cancels the running case and ends. A second call kills the ranks at once."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
     def abandon(self) -> None:
-        """Interrupts it, and reads no more: an answer that does not fit into the pipe holds it up no longer."""
+        """Interrupts cp-pool and stops reading, so that cp-pool does not wait with an answer that fills the pipe."""
         self.interrupt()
         os.close(self._from)
         self._from = -1
 
     def end(self) -> int | None:
-        """Ends the input, and waits until cp-pool and with it all ranks are gone; insists where it does not come.
-        Returns its exit code. Does nothing in a fork of the process that started it."""
+        """Closes the input and waits until cp-pool, and with it all ranks, has ended. Interrupts and finally kills it
+        if it does not end. Returns its exit code. Does nothing in a fork of the process that started it."""
         if self.owner != os.getpid():
             return None
         code: int | None = None
@@ -121,14 +122,14 @@ class DriverProcess:
             raise
         finally:
             if code is None:
-                # Ranks end by themselves when cp-pool does.
+                # Ranks end by themselves when cp-pool has ended.
                 self._process.kill()
                 code = self._process.wait()
             self._close_pipes()
         return code
 
     def drop(self) -> None:
-        """In a fork: closes what it has inherited, else cp-pool would not see the end of its input."""
+        """For a fork: closes the inherited pipes, or else cp-pool would not see the end of its input."""
         self._close_pipes()
         self._process.returncode = 0  # it is not a child of this process
 

@@ -1,6 +1,6 @@
-"""Reads the tensors that `cp-pool --dump` writes. The format is that of safetensors: the length of a header in 8
-bytes, little endian; the header, JSON, with dtype, shape and place of each tensor; then the tensors' bytes. This
-module reads it without that package, and imports torch when the first tensor is asked for."""
+"""Reads the tensors that `cp-pool --dump` writes. The format is safetensors: 8 bytes with the length of the header,
+little-endian; the header, which is JSON with dtype, shape and offsets of each tensor; then the tensors' bytes. This
+module does not need the safetensors package, and imports torch when the first tensor is read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _TORCH_NAMES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-_MOST_NAME_BYTES = 200  # cases/case_file_name.cpp
+_MOST_NAME_BYTES = 200  # as in cases/case_file_name.cpp
 _MOST_HEADER_BYTES = 100 << 20
 
 
 def dump_file_name(case_id: str) -> str:
-    """The name of the file in the dump folder: the ID with '/' as "__", cut where a file system would refuse it."""
+    """The name of the file in the dump folder: the ID with "__" for '/'. A long name is cut and gets a hash of the
+    ID."""
     name = case_id.replace("/", "__").encode()
     if len(name) > _MOST_NAME_BYTES:
         hash_text = f"{_fnv1a(case_id.encode()):016x}".encode()
@@ -49,8 +50,7 @@ def _fnv1a(data: bytes) -> int:
 
 
 class Dump(Mapping[str, "torch.Tensor"]):
-    """The tensors of one case by name, on the CPU. A tensor is read from the file when it is asked for, and each
-    time anew."""
+    """The tensors of one case by name, on the CPU. Each access reads the tensor from the file."""
 
     def __init__(self, path: Path) -> None:
         """Reads the header. Raises OSError, and ValueError for a file of another format."""

@@ -1,4 +1,4 @@
-"""Exceptions of an adapter as people read them: without the frames of cp-pool and of the import machinery."""
+"""Formats exceptions of an adapter for people: without the frames of cp-pool and of the import machinery."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HIDDEN = (_OWN_FOLDER, "<frozen importlib")
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _TORCH_PARTS = (f"{os.sep}torch{os.sep}", f"{os.sep}site-packages{os.sep}")
 
-# Of torch.distributed: what stands between a collective and its caller.
+# Functions of torch.distributed that appear in stacks between a collective and its caller.
 _WRAPPERS = ("wrapper", "_get_msg_dict")
 
-# What Gloo, NCCL, TCPStore and sockets say when the other end is closed.
+# What Gloo, NCCL, TCPStore and sockets say if the peer has closed the connection.
 _PEER_IS_GONE = (
     "connection closed by peer",
     "connection reset by peer",
@@ -39,13 +39,13 @@ def _is_hidden(file: str) -> bool:
 
 
 def _shown(summary: traceback.StackSummary) -> traceback.StackSummary:
-    """Without cp-pool's frames, unless there are no others: then it is a mistake of cp-pool."""
+    """The frames that are not cp-pool's. If all are, they are kept, since the mistake is then in cp-pool."""
     kept = [frame for frame in summary if not _is_hidden(frame.filename)]
     return traceback.StackSummary.from_list(kept or summary)
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback of an exception, and of those behind it, cut from the frames of cp-pool."""
+    """The traceback of an exception and of its causes, without the frames of cp-pool."""
     whole = traceback.TracebackException.from_exception(error)
     seen: list[traceback.TracebackException] = []
     pending: list[traceback.TracebackException | None] = [whole]
@@ -59,12 +59,12 @@ def user_traceback(error: BaseException) -> str:
     return "".join(whole.format()).rstrip("\n")
 
 
-# What Gloo says of a tensor of a GPU that it is to send to one rank.
+# What Gloo says if it is asked to send a GPU tensor to a single rank.
 _GLOO_SENDS_NO_GPU_TENSOR = ("writev", "bad address")
 
 
 def one_line(error: BaseException) -> str:
-    """The type of an exception, with its module unless it is a built-in, and the first line of what it says."""
+    """The type of an exception, with its module unless it is built in, and the first line of its message."""
     kind = type(error)
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
@@ -76,7 +76,7 @@ def one_line(error: BaseException) -> str:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """An exception and those that it was raised from, or while they were handled."""
+    """An exception, with those that it was raised from and those that were being handled when it was raised."""
     chain: list[BaseException] = []
     pending: list[BaseException | None] = [error]
     while pending:
@@ -88,7 +88,7 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether an exception only says that a peer has closed its connection."""
+    """Whether an exception says that a peer has closed its connection."""
     if isinstance(error, ConnectionError):
         return True
     text = str(error).lower()
@@ -96,7 +96,7 @@ def is_gone(error: BaseException) -> bool:
 
 
 def says_peer_is_gone(error: BaseException) -> bool:
-    """The same of an exception, or of one that it was raised from."""
+    """Whether is_gone holds for an exception of the chain."""
     return any(is_gone(one) for one in chain_of(error))
 
 
@@ -108,7 +108,7 @@ def _is_users(file: str) -> bool:
 
 
 def _named(frames: traceback.StackSummary) -> str:
-    """The innermost frame that is the user's, and the call that it made into a library: all_reduce of f (mine.py:3)."""
+    """The innermost frame of the user's code, and the library function that it called: all_reduce of f (mine.py:3)."""
     seen = [frame for frame in frames if not _is_hidden(frame.filename)]
     users = [i for i, frame in enumerate(seen) if _is_users(frame.filename)]
     if not seen:
@@ -121,8 +121,8 @@ def _named(frames: traceback.StackSummary) -> str:
 
 
 def place_of_wait(errors: list[BaseException]) -> tuple[str, str]:
-    """Where code waited that was freed, and the stack there. errors: what freeing it raised, each while the next was
-    handled: a library's error may have the frames of the library alone."""
+    """Where code was waiting when its wait was ended, and the stack there. errors: the chain of exceptions that ending
+    the wait has raised. There may be several, since an error of a library may have only the library's own frames."""
     frames = traceback.StackSummary()
     for error in errors:
         found = traceback.extract_tb(error.__traceback__)
@@ -135,5 +135,5 @@ def place_of_wait(errors: list[BaseException]) -> tuple[str, str]:
 
 
 def place_of_frame(frame: FrameType | None) -> str:
-    """Where a frame runs, as place_of_wait names it."""
+    """Where a frame is, in the words of place_of_wait."""
     return _named(traceback.StackSummary.from_list(traceback.extract_stack(frame)))

@@ -17,7 +17,7 @@ __all__ = ["LoadError", "load"]
 
 
 class LoadError(Exception):
-    """An adapter that cannot be loaded. The text is one sentence, ``details`` a traceback or empty."""
+    """An adapter cannot be loaded. The text is one sentence; ``details`` is a traceback, or empty."""
 
     def __init__(self, text: str, details: str = "") -> None:
         super().__init__(text)
@@ -25,7 +25,7 @@ class LoadError(Exception):
 
 
 def load(spec: str) -> Adapter:
-    """The adapter that ``spec`` names. Raises LoadError for whatever goes wrong."""
+    """Loads the adapter that ``spec`` names. Raises LoadError if anything goes wrong."""
     place, name = _split(spec)
     module = _module_of(place)
     if name:
@@ -35,7 +35,7 @@ def load(spec: str) -> Adapter:
 
 
 def _split(spec: str) -> tuple[str, str]:
-    """The file or module, and the name, which is empty if there is none."""
+    """The file or module, and the name, which may be empty."""
     place, separator, name = spec.rpartition(":")
     if not separator or os.sep in name:
         place, name = spec, ""
@@ -57,7 +57,7 @@ def _module_of(place: str) -> ModuleType:
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}"
         raise LoadError(f"adapter {place}: {where}: {type(error).__name__}: {error.msg}", _traceback(error)) from None
-    except BaseException as error:  # sys.exit and KeyboardInterrupt of a module are faults of the module, too
+    except BaseException as error:  # sys.exit and KeyboardInterrupt during the import are faults of the module too
         raise LoadError(f"adapter {place}: its import raised {_one_line(error)}", _traceback(error)) from None
 
 
@@ -66,7 +66,7 @@ def _module_of_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
         raise LoadError(f"adapter {path}: there is no such file")
     name = os.path.splitext(os.path.basename(path))[0]
-    if name in sys.modules:  # a file called torch.py does not hide torch
+    if name in sys.modules:  # so that a file called torch.py does not hide torch
         name = f"cp_pool_adapter_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -74,7 +74,7 @@ def _module_of_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = os.path.dirname(path)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # as of a script: modules beside it are found
+        sys.path.insert(0, folder)  # as for a script, so that modules beside the file are found
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -96,7 +96,7 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
 
 
 def _adapters(module: ModuleType) -> dict[str, Adapter]:
-    """The adapters that a module defines or imports, by their name in it."""
+    """The adapters that a module defines or imports, by their names in the module."""
     found: dict[str, Adapter] = {}
     for name, value in vars(module).items():
         made = value if isinstance(value, Adapter) else getattr(value, "__cp_pool_adapter__", None)
@@ -118,7 +118,7 @@ def _only_adapter(module: ModuleType, place: str) -> Adapter:
 
 
 def _as_adapter(thing: Any, name: str, place: str) -> Adapter:
-    """What a name gives: an adapter, or what can be declared as one that has no features."""
+    """The adapter of a decorated thing. Raises LoadError for a thing without the decorator."""
     made = getattr(thing, "__cp_pool_adapter__", None)
     if isinstance(made, Adapter):
         return made

@@ -21,7 +21,7 @@ from cp_pool.dump import dump_file_name
 from cp_pool.programs import check_shipped_worker, environment_for, find_binary
 from cp_pool.result import CaseRefused, DumpFile, PoolError, Result
 
-_WRAPPED_KEYS = frozenset({"id", "world_size", "size", "tags", "case", "lengths"})  # of what cp-pool list --json prints
+_WRAPPED_KEYS = frozenset({"id", "world_size", "size", "tags", "case", "lengths"})  # keys of cp-pool list --json
 _BAD_EXITS = {70: "had an internal error", 73: "could not write an output"}
 
 Duration = float | str
@@ -29,21 +29,21 @@ Case = str | Mapping[str, Any]
 
 
 class Pool:
-    """A group of warm ranks, as a context manager. It may be used from several threads: one case runs at a time.
+    """A group of warm ranks, as a context manager. It may be used from several threads; one case runs at a time.
 
-    world_size: ranks of every case, and `cp_size` of those that name none (of cases with several groups, the ranks of
-        all of them). None: each case says its own, and ranks of each size stay warm.
-    adapter: FILE.py[:NAME] or package.module:NAME, the implementation under test.
-    worker: a command line, or its words, instead of an adapter. Neither: cp-pool's own worker.
-    timeout, start_timeout: deadline of a case and of the ranks' start, in seconds or as cp-pool spells durations
+    world_size: the number of ranks of every case (for cases with several groups, of all groups together). It is the
+        `cp_size` of cases that do not set one. None: each case sets its own, and ranks of each size stay warm.
+    adapter: the implementation under test, as FILE.py[:NAME] or package.module:NAME.
+    worker: a command line, or a list of its words, instead of an adapter. Without either, cp-pool's own worker runs.
+    timeout, start_timeout: the deadline of a case and of the start of ranks, in seconds or as cp-pool writes durations
         ("2m").
-    python: the interpreter of the adapter; this one, if none is given. bound_factor: widens the bounds, visibly.
-        fork: auto, on or off.
-    matrices, size: where IDs are looked up; the matrix that an ID begins with, if none is given.
+    python: the interpreter of the adapter; the default is this one. bound_factor: widens the bounds, and is reported
+        with results. fork: auto, on or off.
+    matrices, size: where IDs are looked up; by default, in the matrix whose name begins the ID.
     dump: True keeps the tensors of each case until the Pool is closed; a folder keeps them there.
-    perf: True also times the step of each case that passes; a mapping has "warmup" and "iterations".
-    events: a file for the event stream (docs/events.md). arguments: further ones of `cp-pool submit`.
-    env: variables that are added to the environment of the ranks. binary: the cp-pool program."""
+    perf: True also times the step of each case that passes; a mapping may set "warmup" and "iterations".
+    events: a file for the event stream (docs/events.md). arguments: further arguments of `cp-pool submit`.
+    env: variables that are added to the environment of the ranks. binary: the path of the cp-pool program."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Pool:
         env: Mapping[str, str] | None = None,
         binary: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Starts cp-pool. Ranks start with the first case. Raises PoolError if there is no cp-pool."""
+        """Starts cp-pool. Ranks start with the first case. Raises PoolError if cp-pool cannot be found or started."""
         if adapter is not None and worker is not None:
             raise ValueError("adapter and worker exclude each other")
         if isinstance(matrices, str):
@@ -100,12 +100,12 @@ class Pool:
         self._finalizer = weakref.finalize(self, DriverProcess.end, self._process)
 
     def submit(self, case: Case | None = None, /, **fields: Any) -> Result:
-        """Runs one case and returns what came of it, whatever that is.
+        """Runs one case and returns its result, whatever the outcome.
 
         case: an ID (`quick/causal/p2p/cp2/bshd/fp32`), the fields of a case (docs/matrix_format.md), or an object
-        that `cp-pool list --json` prints. Keyword arguments are fields, too, and stand above those of `case`.
-        Raises CaseRefused for what is no case, PoolError if cp-pool is gone, ValueError for a case of another world
-        size."""
+        that `cp-pool list --json` prints. Keyword arguments are fields too, and override those of `case`.
+        Raises CaseRefused if this is no valid case, PoolError if cp-pool has ended, and ValueError for a case of
+        another world size."""
         request, rerun = self._request(case, fields)
         try:
             line = json.dumps(request, allow_nan=False).encode() + b"\n"
@@ -121,7 +121,7 @@ class Pool:
                 self._closed = str(error)
                 raise
             except BaseException:
-                # The answer is still to come, and would be taken for that of the next case.
+                # The answer is still to come and would be taken for the answer to the next case.
                 self._closed = "a submit was interrupted, which ended it"
                 self._process.abandon()
                 self.close()
@@ -131,15 +131,15 @@ class Pool:
             return Result.from_json(answer, rerun, self._kept_dump(answer))
 
     def map(self, cases: Iterable[Case]) -> Iterator[Result]:
-        """The result of each case, in their order. A case is taken when the result before it has been."""
+        """Yields the result of each case, in order. A case is taken only when the caller asks for its result."""
         for case in cases:
             yield self.submit(case)
 
     def close(self) -> None:
-        """Ends cp-pool and all its ranks, and waits for them. A case that another thread is waiting for ends as
-        `cancelled`. Further calls do nothing."""
+        """Ends cp-pool and all its ranks, and waits for them. If another thread is waiting for a case, that case ends
+        as `cancelled`. Further calls do nothing."""
         in_order = not self._closed
-        self._closed = self._closed or "it was closed"  # threads that wait for their turn have none any more
+        self._closed = self._closed or "it was closed"  # threads that wait for their turn then submit nothing
         if not self._lock.acquire(blocking=False):
             self._process.interrupt()
             self._lock.acquire()
@@ -158,7 +158,7 @@ class Pool:
 
     @property
     def stderr(self) -> str:
-        """The end of what cp-pool itself has written to stderr: warnings, and cases that run for long."""
+        """The last 8 KiB that cp-pool itself has written to stderr: warnings, and notes on cases that run long."""
         return self._process.stderr()
 
     def __enter__(self) -> Self:
@@ -190,7 +190,7 @@ class Pool:
         raise PoolError(f"cp-pool answered line {self._lines} with {line[:200]!r}")
 
     def _request(self, case: Case | None, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-        """The line to send, and the command for a rerun if it can be shorter than one that holds the whole case."""
+        """The request to send, and the command for a rerun if there is one that need not contain the whole case."""
         request: dict[str, Any]
         rerun: str | None = None
         if isinstance(case, str):
@@ -232,7 +232,7 @@ class Pool:
             return None
         path = self._dump_folder / dump_file_name(answer["id"])
         if self._temporary is not None and path.exists():
-            # A later case of the same ID does not replace it.
+            # Renamed, so that a later case with the same ID does not replace it.
             path = path.rename(self._dump_folder / f"{self._lines}.safetensors")
         return DumpFile.at(path)
 
@@ -253,7 +253,7 @@ def _judging_arguments(
     perf: bool | Mapping[str, int],
     arguments: Sequence[str],
 ) -> list[str]:
-    """What can change the outcome of a case: it belongs into the command that reruns one, too."""
+    """The arguments that can change the outcome of a case, and so belong into the command for a rerun too."""
     words: list[str] = []
     if adapter is not None:
         words += ["--adapter", os.fspath(adapter)]
@@ -266,7 +266,7 @@ def _judging_arguments(
     if start_timeout is not None:
         words += ["--start-timeout", _duration(start_timeout)]
     if adapter is not None:
-        # The environment in which cp_pool is installed is that of this very interpreter.
+        # By default this interpreter, since cp_pool is installed in its environment.
         words += ["--python", os.fspath(python) if python is not None else sys.executable]
     if bound_factor is not None:
         words += ["--bound-factor", f"{bound_factor:g}"]

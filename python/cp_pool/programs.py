@@ -1,4 +1,4 @@
-"""The programs of cp-pool: where they are, and the commands `cp-pool` and `cp-pool-worker` of a wheel."""
+"""Finds the programs of cp-pool, and implements the commands `cp-pool` and `cp-pool-worker` of a wheel."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import NoReturn
 from cp_pool.built_for import PACKAGE, torch_folder, torch_problem
 from cp_pool.result import PoolError
 
-_NOT_JUDGED = 96  # the exit code of cp-pool where no pool could be started
-# Of these the shipped worker starts, unless they are given another.
+_NOT_JUDGED = 96  # the exit code of cp-pool if no pool could be started
+# These commands start the shipped worker unless an argument names another one.
 _COMMANDS_WITH_RANKS = ("run", "submit", "conformance")
 _OTHER_WORKERS = ("--worker", "--adapter", "--help", "-h")
 
 
 def packaged(program: str) -> Path:
-    """Where a wheel has the program."""
+    """The path of the program in a wheel."""
     return PACKAGE / "bin" / program
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
-    """The path of cp-pool: `binary`, else CP_POOL_BINARY, else that of the package, else that in PATH. Raises
-    PoolError."""
+    """The path of cp-pool: `binary`, else CP_POOL_BINARY, else the one of the package, else the one in PATH. Raises
+    PoolError if there is none."""
     for name, source in ((binary, "binary"), (os.environ.get("CP_POOL_BINARY"), "CP_POOL_BINARY")):
         if not name:
             continue
@@ -33,7 +33,7 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
         if found is None:
             raise PoolError(f"{source}: there is no program '{os.fspath(name)}'")
         return found
-    # In a wheel; in a build folder, where python/cp_pool is beside bin.
+    # The first is that of a wheel, the second that of a build folder, where bin is beside python.
     for path in (packaged("cp-pool"), PACKAGE.parents[1] / "bin" / "cp-pool"):
         if path.is_file():
             return str(path)
@@ -46,8 +46,9 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
 
 
 def environment_for(binary: str | os.PathLike[str], env: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which a packaged program finds the libraries of torch. Beside the package it finds them by
-    itself; of an environment on top of another (--system-site-packages, a .pth file) it has to be told."""
+    """The environment in which a packaged program finds the libraries of torch. If torch is installed beside this
+    package, the program finds them by itself. If torch is in another folder (--system-site-packages, a .pth file), they
+    are added to LD_LIBRARY_PATH."""
     told = dict(env)
     torch = torch_folder()
     if Path(binary).parent != PACKAGE / "bin" or torch is None or torch.parent == PACKAGE.parent:
@@ -61,7 +62,7 @@ def environment_for(binary: str | os.PathLike[str], env: Mapping[str, str]) -> d
 
 
 def check_shipped_worker(binary: str | os.PathLike[str]) -> None:
-    """Raises PoolError, with a sentence, if the ranks of this cp-pool could not use the installed torch."""
+    """Raises PoolError if the shipped worker of this cp-pool cannot use the installed torch."""
     if Path(binary).parent == PACKAGE / "bin" and (problem := torch_problem()):
         raise PoolError(problem)
 

@@ -1,6 +1,6 @@
 """The pytest plugin. `pytest --cp-pool-adapter mine.py --cp-pool-matrix quick` makes an item of each case of a
-matrix; the fixture `cp_pool` submits cases from tests of one's own. All items and tests of a process share one
-Pool, whose ranks stay warm."""
+matrix. The fixture `cp_pool` submits cases from your own tests. All items and tests of a process share one Pool, whose
+ranks stay warm."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cp_pool.pool import Case, Pool
 from cp_pool.programs import find_binary
 from cp_pool.result import CaseFailed, CaseRefused, CaseSkipped, PoolError, Result
 
-_OUTCOME = "cp_pool_outcome"  # the property by which reports of cases are known, also those that xdist has carried
-_NO_POOL = ("infra", "cancelled", "not-run")  # outcomes that say nothing about the case
+_OUTCOME = "cp_pool_outcome"  # the property that marks reports of cases, also those that come from workers of xdist
+_NO_POOL = ("infra", "cancelled", "not-run")  # outcomes that say nothing about the case itself
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def cp_pool(pytestconfig: pytest.Config) -> Submitter:
-    """Submits cases to ranks that stay warm, by the options --cp-pool-*: `cp_pool.check(heads=8, ..)` runs a case
-    and fails or skips the test as the case did; `cp_pool.submit(..)` returns the Result."""
+    """Submits cases to warm ranks, as the options --cp-pool-* say. `cp_pool.check(heads=8, ..)` runs a case and fails
+    or skips the test as the case did; `cp_pool.submit(..)` returns the Result."""
     return Submitter(_plugin(pytestconfig).pool)
 
 
@@ -80,12 +80,13 @@ class Submitter:
         self._pool = pool
 
     def submit(self, case: Case | None = None, /, **fields: Any) -> Result:
-        """As Pool.submit: returns what came of the case, whatever that is."""
+        """Like Pool.submit: returns the result of the case, whatever the outcome."""
         __tracebackhide__ = True
         return self._pool.submit(case, fields)
 
     def check(self, case: Case | None = None, /, **fields: Any) -> Result:
-        """Submits a case. A skip skips the test with its reason; all but a pass fails it with CaseFailed."""
+        """Submits a case. A skip skips the test with the case's reason; any other outcome but a pass raises
+        CaseFailed."""
         __tracebackhide__ = True
         result = self._pool.submit(case, fields)
         if result.skipped:
@@ -94,8 +95,8 @@ class Submitter:
 
 
 class SharedPool:
-    """The Pool of this process, started by the first case. One that died is started anew by the case that comes after,
-    unless cp-pool refuses its command line."""
+    """The Pool of this process. It is started by the first case, and if it has died, again by the next case, unless
+    cp-pool refuses its command line."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -136,7 +137,7 @@ class SharedPool:
 
 
 class CpPoolPlugin:
-    """Collects the cases, and words their reports."""
+    """Collects the cases and formats their reports."""
 
     NAME = "cp-pool-cases"
 
@@ -155,11 +156,11 @@ class CpPoolPlugin:
             self._take_ids()
 
     def _take_ids(self) -> None:
-        """Takes IDs of cases out of the arguments, where pytest would look for files. Without any argument, pytest
-        would collect the tests of the folder besides."""
+        """Removes IDs of cases from the arguments, in which pytest expects files. If there are no arguments at all,
+        sets them to none, or else pytest would also collect the tests of the folder."""
         config = self._config
         shared = getattr(config, "workerinput", {}).get("cp_pool")
-        if shared is not None:  # a worker of xdist has the arguments as the controller has left them
+        if shared is not None:  # a worker of xdist takes over what the controller has found
             config.args, self._ids = shared["args"], shared["ids"]
             return
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
@@ -173,7 +174,8 @@ class CpPoolPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Of xdist: what a worker has to know. Each worker collects the cases, and has a Pool of its own."""
+        """A hook of xdist: passes arguments and IDs to a worker. Each worker collects the cases and has its own
+        Pool."""
         if self._matrices:
             node.workerinput["cp_pool"] = {"args": list(self._config.args), "ids": self._ids}
 
@@ -191,7 +193,7 @@ class CpPoolPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
-        """Lists the cases, which starts no ranks. What is wrong with the options is said as any wrong option is."""
+        """Lists the cases, which starts no ranks. Errors in the options are reported as usage errors of pytest."""
         is_xdist_controller = getattr(session.config.option, "dist", "no") != "no" and not hasattr(
             session.config, "workerinput"
         )
@@ -209,11 +211,13 @@ class CpPoolPlugin:
             session.config.issue_config_time_warning(pytest.PytestWarning(f"cp-pool: {warning}"), stacklevel=2)
 
     def _all(self) -> list[str]:
-        """An ID on the command line may be that of an optional case."""
+        """The filter if none is given. With IDs on the command line it also selects optional cases, one of which may be
+        meant."""
         return [] if self._ids is None else ["*"]
 
     def _named(self, listing: Listing) -> Listing:
-        """The cases that the command line names."""
+        """Reduces the listing to the IDs on the command line, if there are any. Raises CaseRefused for an unknown
+        ID."""
         if self._ids is None:
             return listing
         unknown = set(self._ids) - {listed.id for listed in listing.cases}
@@ -222,10 +226,10 @@ class CpPoolPlugin:
                 raise CaseRefused(f"file or directory not found, and no case of {', '.join(self._matrices)}: {name}")
         return Listing(tuple(listed for listed in listing.cases if listed.id in self._ids), listing.warnings)
 
-    # Wrappers of the old kind, which every version of pytest knows: this module is loaded wherever it is installed.
+    # The old kind of hook wrappers, since this module is loaded with whatever version of pytest is installed.
     @pytest.hookimpl(hookwrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
-        """The cases stand beside the files that the session has collected."""
+        """Adds the cases to the files that the session has collected."""
         report: pytest.CollectReport = (yield).get_result()
         if self._listing is not None and isinstance(collector, pytest.Session) and report.passed:
             name = ", ".join(self._matrices)
@@ -238,14 +242,14 @@ class CpPoolPlugin:
         if not isinstance(item, CaseItem):
             return
         if report.skipped and isinstance(report.longrepr, tuple):
-            # There is no line to point to.
+            # A case has no file and line to point to.
             report.longrepr = (item.case.id.split("/", 1)[0], None, report.longrepr[2])  # type: ignore[assignment]
         if report.failed and report.when == "call" and call.excinfo is not None and _is_infra(call.excinfo.value):
-            report.when = "setup"  # an error in every report, not a failure
+            report.when = "setup"  # so that it is reported as an error and not as a failure
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """JUnit has the ID as it is for a name, and the suite for a class."""
+        """In JUnit XML, sets the ID as the name and the suite as the class of a case."""
         if not any(name == _OUTCOME for name, _ in report.user_properties):
             return
         from _pytest.junitxml import xml_key
@@ -277,12 +281,12 @@ class Cases(pytest.Collector):
 
     def collect(self) -> Iterable[CaseItem]:
         for listed in self._listing.cases:
-            # The ID is the node ID.
+            # The ID of the case is the node ID.
             yield CaseItem.from_parent(self, name=listed.id, nodeid=listed.id, case=listed, pool=self._pool)
 
 
 class CaseItem(pytest.Item):
-    """One case. Its tags are keywords of -k."""
+    """One case. Its tags can be selected with -k."""
 
     def __init__(self, case: ListedCase, pool: SharedPool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -300,7 +304,7 @@ class CaseItem(pytest.Item):
             pytest.skip(str(skipped))
 
     def _tell(self, result: Result) -> None:
-        """Properties of the case in JUnit."""
+        """Sets the properties that JUnit XML shows for the case."""
         answer = result.raw
         told = {
             "world_size": self.case.world_size,
@@ -326,8 +330,8 @@ class CaseItem(pytest.Item):
 
 
 def _told(item: CaseItem, text: str, summary: str) -> TerminalRepr:
-    """Text alone, with a sentence for the short summary; of the kind that xdist carries whole."""
-    # The sentence is what --tb=line shows.
+    """A report of only text, with a sentence for the short summary. It is of a type that xdist transfers unchanged."""
+    # With --tb=line only the sentence is shown.
     lines = [] if item.config.getoption("tbstyle", "auto") == "line" else [ReprEntryNative([text + "\n"])]
     return ReprExceptionInfo(
         reprtraceback=ReprTraceback(lines, None, style="native"),

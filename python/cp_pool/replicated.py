@@ -1,4 +1,5 @@
-"""Rows that every rank has: where they stand in this rank's tensors, in an order that is the same on every rank."""
+"""Finds the replicated rows, which every rank has, in this rank's tensors, in an order that is the same on every
+rank."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ __all__ = ["bias_rows", "in_turns", "key_rows", "places", "query_rows"]
 
 
 def query_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
-    """The replicated rows of this rank's queries in packed order, by sequence and position."""
+    """The indices of replicated rows among this rank's query rows in packed order, sorted by sequence and position."""
     return _rows(ctx.positions_q, ctx.sequences_q, case.replicated)
 
 
@@ -22,13 +23,13 @@ def key_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
 
 
 def bias_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
-    """The same among the rows of a bias that are those of queries. All sequences have them in common."""
+    """The same among the rows of a bias in bshd and sbhd, which are those of the queries of any one sequence."""
     first = ctx.sequences_q == 0
     return _rows(ctx.positions_q[first], ctx.sequences_q[first], case.replicated)
 
 
 def places(rows: torch.Tensor, tensor: torch.Tensor, layout: str) -> tuple[torch.Tensor, ...]:
-    """Indices of rows, given in packed order, into a tensor of the layout."""
+    """Converts row indices in packed order to indices into a tensor of the layout."""
     if layout == "thd":
         return (rows,)
     of_a_sequence = tensor.shape[1 if layout == "bshd" else 0]
@@ -37,7 +38,7 @@ def places(rows: torch.Tensor, tensor: torch.Tensor, layout: str) -> tuple[torch
 
 
 def in_turns(rows: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
-    """Those of the rows that count on other ranks, if each row counts on one: row i on rank i mod ranks."""
+    """The rows that other ranks count, if row i is counted only on rank i mod ranks."""
     turn = torch.arange(rows.numel(), device=rows.device) % ranks
     return rows[turn != rank]
 

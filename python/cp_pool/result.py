@@ -1,4 +1,4 @@
-"""What came of one case, and the errors that a caller can meet."""
+"""The result of one case, and the errors that a caller can get."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class PoolError(RuntimeError):
-    """cp-pool itself cannot answer: it is not found, was closed, or has died. `exit_code` is that of cp-pool if it
-    has ended (negative: the signal), `stderr` the end of what it wrote there."""
+    """cp-pool itself cannot answer: it is not found, was closed, or has died. `exit_code` is the exit code of cp-pool
+    if it has ended (negative: the signal), and `stderr` the end of its stderr."""
 
     __module__ = "cp_pool"
 
@@ -28,15 +28,15 @@ class PoolError(RuntimeError):
 
 
 class CaseRefused(ValueError):
-    """This is no case: an unknown ID, a wrong field name or value, or sizes that cannot be. The message is
+    """This is no valid case: an unknown ID, a wrong field name or value, or impossible sizes. The message is
     cp-pool's."""
 
     __module__ = "cp_pool"
 
 
 class CaseFailed(AssertionError):
-    """A case did not pass. The message says why, with failed checks, stderr of the ranks and the command that
-    reruns it."""
+    """A case did not pass. The message says why, with failed checks, stderr of the ranks and the command that reruns
+    the case."""
 
     __module__ = "cp_pool"
 
@@ -49,7 +49,7 @@ class CaseFailed(AssertionError):
 
 
 class CaseSkipped(Exception):
-    """A case was skipped, and the caller asked to be told so by an exception. The message is the reason."""
+    """A case was skipped, and the caller asked for an exception in this case. The message is the reason."""
 
     __module__ = "cp_pool"
 
@@ -68,8 +68,9 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One tensor on one rank, held against the reference. The figures are those of the row with the largest error /
-    bound, at `worst_index` = (sequence, position, head). `error` and `bound` are None where the worker told none."""
+    """The check of one tensor on one rank against the reference. `error`, `bound` and `baseline` are those of the row
+    with the largest error / bound, at `worst_index` = (sequence, position, head). They are None if the worker did not
+    report them."""
 
     tensor: str
     rank: int
@@ -84,7 +85,7 @@ class Check:
 
     @property
     def ratio(self) -> float | None:
-        """error / bound: above 1 the tensor is wrong. None where there is no such ratio."""
+        """error / bound; above 1 the tensor is wrong. None if there is no such ratio."""
         if self.error is None or self.bound is None or math.isnan(self.error):
             return None
         if not 0 <= self.bound < math.inf:
@@ -111,8 +112,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """How the case ended on one rank. `error` has the stack trace of the place that threw. `timings_ms`: by phase,
-    those that it came through; empty if the worker does not tell."""
+    """How the case ended on one rank. `error` has the stack trace of the exception. `timings_ms` has the milliseconds
+    of each phase that the rank completed; empty if the worker does not report them."""
 
     rank: int
     ok: bool
@@ -123,8 +124,10 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class StderrTail:
-    """The last 4 KiB that a rank wrote to stderr during the case. Not `fenced`: lines of it may be missing or
-    foreign. `of` is set instead of the rank, which is -1, if this launcher (or ranks by way of it) wrote it."""
+    """The last 4 KiB that a rank wrote to stderr during the case. If `fenced` is false, lines may be missing or belong
+    to something else. If the text came from a launcher (or from ranks through it), `of` names the launcher and `rank`
+    is
+    -1."""
 
     rank: int
     text: str
@@ -134,13 +137,13 @@ class StderrTail:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a case failed, as far as the worker could tell (docs/diagnosis.md). `certainty` is certain, likely or
-    unknown. `raw` has all that the event says (docs/events.md)."""
+    """Why a case failed, as far as the worker could find out (docs/diagnosis.md). `certainty` is certain, likely or
+    unknown. `raw` has all fields of the event (docs/events.md)."""
 
     certainty: str
     id: str  # "unknown" if no known mistake fits
     cause: str  # one sentence
-    explains: tuple[str, ...]  # tensors
+    explains: tuple[str, ...]  # names of the tensors that the cause explains
     others: tuple[str, ...]  # ids that fit as well
     evidence: tuple[str, ...]  # sentences
     raw: Mapping[str, Any] = field(repr=False)
@@ -158,7 +161,7 @@ class Diagnosis:
         )
 
     def text(self) -> str:
-        """The cause, and indented under it the evidence and the largest rectangles of wrong pairs."""
+        """The cause, and below it, indented, the evidence and the largest rectangles of wrong pairs."""
         if self.certainty == "unknown":
             line = f"cause: unknown: {self.cause}"
         else:
@@ -174,7 +177,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Perf:
-    """Times of the step, in milliseconds, as on the slowest rank. `raw` has all that the event says
+    """Times of the step in milliseconds, on the slowest rank, and rates. `raw` has all fields of the event
     (docs/events.md)."""
 
     ms: float
@@ -200,7 +203,7 @@ class Perf:
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file of tensors as it was when its case had ended: another case of the same ID may replace it."""
+    """A file of tensors, with its identity when the case ended, since another case with the same ID may replace it."""
 
     path: Path
     identity: tuple[int, int, int] | None  # inode, size, time of change; None: there was no file
@@ -232,28 +235,29 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """The outcome of one case. `raw` is the whole answer of cp-pool, with the fields of `case_finished` in
+    """The result of one case. `raw` is the whole answer of cp-pool, with the fields of `case_finished` in
     docs/events.md."""
 
     id: str
     outcome: str  # pass, fail, skip, error, timeout, crash, infra, cancelled or not-run
     reason: str  # a sentence; empty for a pass
-    duration_ms: float  # from the case being sent to its outcome being known
+    duration_ms: float  # from sending the case until its outcome is known
     checks: tuple[Check, ...]
     ranks: tuple[RankResult, ...]
-    timings_ms: Mapping[str, float]  # by phase, of the slowest rank
+    timings_ms: Mapping[str, float]  # by phase, on the slowest rank
     perf: Perf | None
-    diagnosis: Diagnosis | None  # of a fail
-    stderr: tuple[StderrTail, ...]  # of outcomes other than pass and skip
+    diagnosis: Diagnosis | None  # only if the outcome is fail
+    stderr: tuple[StderrTail, ...]  # empty if the outcome is pass or skip
     case: Mapping[str, Any]
     rerun: str  # the command that reruns the case alone
-    bound_factor: float  # by which every bound was multiplied
+    bound_factor: float  # the factor on every bound
     raw: Mapping[str, Any]
     dump: DumpFile | None = None
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any], rerun: str | None = None, dump: DumpFile | None = None) -> Result:
-        """json: an answer of `cp-pool submit --json`. rerun: a shorter command than that of the answer."""
+        """json: an answer of `cp-pool submit --json`. rerun: a command that replaces that of the answer, since it is
+        shorter."""
         ranks = json.get("ranks") or ()
         tails = json.get("stderr") or ()
         perf = json.get("perf")
@@ -289,7 +293,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Verified on every rank. A skip is not ok, and no failure either: see `skipped`."""
+        """Whether the case was verified on every rank. A skip is neither ok nor a failure: see `skipped`."""
         return self.outcome == "pass"
 
     @property
@@ -301,15 +305,15 @@ class Result:
         return tuple(check for check in self.checks if not check.ok)
 
     def tensors(self) -> Mapping[str, torch.Tensor]:
-        """The tensors of the case by name (docs/numerics.md, "Dumps"), gathered from all ranks. Each is read when
-        it is asked for. The Pool needs `dump=True` or a folder. Raises PoolError where there are none."""
+        """The tensors of the case by name (docs/numerics.md, "Dumps"), gathered from all ranks. Each access reads the
+        tensor from its file. The Pool needs `dump=True` or a folder. Raises PoolError if there are no tensors."""
         if self.dump is None:
             raise PoolError(f"no tensors were kept of {self.id}: ask for them with Pool(.., dump=True)")
         return self.dump.open(self.id)
 
     def raise_for_outcome(self, skipped: bool = False) -> Result:
-        """Returns itself for a pass. Raises CaseFailed for any other outcome but a skip. A skip raises CaseSkipped
-        if `skipped` is true, and else returns as a pass does."""
+        """Returns itself if the case passed. Raises CaseFailed for any other outcome but a skip. A skip raises
+        CaseSkipped if `skipped` is true, and otherwise returns like a pass."""
         __tracebackhide__ = True  # pytest shows the line of the caller
         if self.skipped:
             if skipped:
@@ -324,8 +328,8 @@ class Result:
         return f"{self.outcome}: {first}" if first else self.outcome
 
     def failure_text(self, named: bool = True) -> str:
-        """What a person needs: outcome and reason, failed checks, the cause, errors and stderr of the ranks, the
-        command for a rerun. Not `named`: without the ID, which the caller has shown."""
+        """A text for people: outcome and reason, failed checks, the cause, errors and stderr of the ranks, and the
+        command for a rerun. With named=False the ID is left out, since the caller has shown it."""
         parts = [f"{self.id + ': ' if named else ''}{self.outcome}: {self.reason}".rstrip(": ")]
         if self.failed_checks:
             parts.append(checks_table(self.failed_checks))
@@ -344,7 +348,7 @@ class Result:
 
 
 def checks_table(checks: tuple[Check, ...]) -> str:
-    """A line for each check under a line of headings."""
+    """A table with a line of headings and a line for each check."""
     rows = [("tensor", "rank", "error", "bound", "ratio", "worst index", "")]
     for check in checks:
         ratio = check.ratio
@@ -378,7 +382,7 @@ def _figure(value: float | None) -> str:
 
 
 def _rank_error(rank: RankResult, reason: str) -> str:
-    """The error of a rank, without the first line if the reason has it already."""
+    """The error of a rank, without its first line if that is the reason."""
     text = rank.error.strip("\n")
     first, _, rest = text.partition("\n")
     name = f"rank {rank.rank}: "

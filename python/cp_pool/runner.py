@@ -1,6 +1,6 @@
-"""What the extension module calls: one rank of an adapter, from its process groups to the gradients of a step.
+"""One rank of an adapter as the extension module calls it, from its process groups to the gradients of a step.
 
-The extension holds the GIL only inside these calls, all of which come on the main thread.
+The extension holds the GIL only during these calls. All of them come on the main thread.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from cp_pool.state import State
 
 __all__ = ["Failure", "Native", "Runner", "rehearse"]
 
-# Waits end at the case's deadline, by the extension; a group's own limit must not come first.
+# The extension ends waits at the case's deadline, and a group's own timeout must not come before that.
 _NO_LIMIT = timedelta(days=7)
 _VOTE_LIMIT = timedelta(seconds=1)
 
 
 class Native(Protocol):
-    """What the extension module tells of itself."""
+    """The functions of the extension module that this module calls."""
 
     def freed(self) -> int:
-        """Why waits of this case are being ended: 0 they are not, 1 another rank failed, 2 the time is over."""
+        """Why waits of this case are being ended: 0 they are not, 1 another rank has failed, 2 the time is over."""
 
 
 _NOT_FREED, _ABORTED, _TIMED_OUT = 0, 1, 2
 
 
 class Failure(Exception):
-    """What the extension reports of a case. kind: a FailureKind of the worker, or skip if all ranks skip together."""
+    """The failure of a case, for the extension to report. kind: a FailureKind of the worker, or "skip" if all ranks
+    skip together."""
 
     def __init__(self, kind: str, summary: str, text: str = "") -> None:
         super().__init__(summary)
@@ -56,7 +57,7 @@ class Failure(Exception):
 
 
 class _Freed(BaseException):
-    """Ends Python code that waits or computes when it should not go on. No ``except Exception`` catches it."""
+    """Ends Python code that still waits or computes although it should stop. No ``except Exception`` catches it."""
 
 
 class Step:
@@ -75,7 +76,8 @@ class Step:
         self._sink = self._copy(inputs["sink"])
         self._dout = None if inputs["dout"] is None else copy_of(inputs["dout"])
         if self._dout is not None and case.replicated and not adapter.sums_replicated:
-            # The loss has each row once. Who does not sum the parts of a gradient is given it so.
+            # The loss counts each row once. For an adapter that does not sum the ranks' parts of gradients, each
+            # replicated query has a dout on only one rank.
             others = in_turns(query_rows(case, ctx), ctx.rank, ctx.world_size)
             self._dout[places(others, self._dout, case.layout)] = 0
         ctx.bias, ctx.sink = self._bias, self._sink
@@ -89,7 +91,8 @@ class Step:
         return copied.requires_grad_() if self._leaves and leaf else copied
 
     def forward(self) -> tuple[Any, Any, Any]:
-        """out, lse and max_logit, those that the adapter gives."""
+        """Runs the forward. Returns out, lse and max_logit; the last two are None if the adapter does not return
+        them."""
         runner = self._runner
         target = runner.adapter.target
         function = target if runner.adapter.is_function else target.forward
@@ -111,7 +114,8 @@ class Step:
         return out, None if lse is None else self._by_head(lse), None if max_logit is None else max_logit.reshape(-1)
 
     def backward(self) -> tuple[Any, Any, Any, Any, Any]:
-        """dq, dk, dv, dbias and dsink, the last two None where the case has none."""
+        """Runs the backward. Returns dq, dk, dv, dbias and dsink; the last two are None if the case does not have
+        them."""
         gradients = self._autograd() if self._leaves else self._own_backward()
         if not self._runner.adapter.sums_replicated:
             self._runner.call(self._sum_replicated, gradients)
@@ -167,7 +171,8 @@ class Step:
         return given
 
     def _sum_replicated(self, gradients: dict[str, Any]) -> None:
-        """Sums over the ranks what each has a part of: gradients of inputs that all ranks have, whole or some rows."""
+        """Sums the gradients of inputs that all ranks share, of which each rank has computed a part: whole tensors
+        (dbias in thd, dsink), or replicated rows."""
         for name in ("dbias", "dsink"):
             part = gradients.get(name)
             if part is None or (name == "dbias" and self._case.layout != "thd"):
@@ -201,7 +206,7 @@ class Step:
         return total.to(part.dtype)
 
     def _result(self, name: str, value: Any, missing: bool = False) -> Any:
-        """A copy, since the adapter may write into it in its next step."""
+        """Checks a result and returns a copy, since the adapter may write into it in its next step."""
         if value is None and missing:
             return None
         if not isinstance(value, torch.Tensor):
@@ -214,7 +219,8 @@ class Step:
         return value.detach().clone(memory_format=torch.contiguous_format)
 
     def _by_head(self, lse: torch.Tensor) -> torch.Tensor:
-        """[heads, rows in packed order]; also of [batch, heads, s], and of either with a dimension of 1 behind it."""
+        """Converts an lse to [heads, rows in packed order]. It may also be [batch, heads, s], and either may have a
+        last dimension of 1."""
         if lse.dim() > 2 and lse.shape[-1] == 1 and self._q.numel() > 0 and lse.numel() != lse.shape[0]:
             lse = lse.squeeze(-1)
         if lse.dim() != 3:
@@ -228,9 +234,9 @@ class Runner:
     def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int) -> None:
         self.adapter = adapter
         self._native = native
-        self._world: Connection | None = None  # of all ranks
-        self._connection: Connection | None = None  # of the group that runs the case
-        self._strided: dict[int, Connection] = {}  # by how many groups there are at once
+        self._world: Connection | None = None  # the group of all ranks
+        self._connection: Connection | None = None  # the group that runs the case
+        self._strided: dict[int, Connection] = {}  # this rank's group, by the number of groups at once
         self._store: Store | None = None
         self._state: State | None = None
         self._pid = os.getpid()
@@ -279,18 +285,18 @@ class Runner:
         return self.adapter.repeats_bits
 
     def probe_heads(self) -> int:
-        """0: those that the communication type needs."""
+        """0: as many as the communication type needs."""
         return self.adapter.probe_heads or 0
 
     def skip_reason(self, case: str, device: str) -> str:
         return self.adapter.skip_reason(self._view(case), device)
 
     def convention(self) -> str:
-        """Empty if rows come from a function."""
+        """The name of the convention; empty if a function lists the rows."""
         return str(self.adapter.shard) if isinstance(self.adapter.shard, Convention) else ""
 
     def rows(self, lengths: list[int], ranks: int, replicated: int) -> list[list[int]]:
-        """The rows of each rank, by the adapter's function."""
+        """The rows of each rank, as the adapter's function lists them."""
         assert not isinstance(self.adapter.shard, Convention)
         arguments = (list(lengths), ranks, replicated) if replicated else (list(lengths), ranks)
         given = self.call(self.adapter.shard, *arguments)
@@ -321,7 +327,7 @@ class Runner:
         generation: int,
         limit_ms: int,
     ) -> None:
-        """Makes the group of all ranks, for the first time or after an abort, and lets the adapter set itself up."""
+        """Makes the group of all ranks, for the first time or after an abort, and calls the adapter's setup."""
         if dist.is_initialized():
             dist.destroy_process_group()
         limit = timedelta(milliseconds=limit_ms)
@@ -346,7 +352,7 @@ class Runner:
     # --- Cases --------------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Before each case."""
+        """Restores the state of the interpreter. Is called before each case."""
         assert self._state is not None
         self._state.put_back()
         if signal.getsignal(self._interrupt_signal) != self._on_interrupt:
@@ -356,10 +362,11 @@ class Runner:
         self._place_when_freed = ""
 
     def begin(self, case_id: str, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> None:
-        """Makes the groups that no case before has needed: every rank comes here before anything else of the case.
+        """Makes the process groups that no earlier case has needed. Every rank calls it before anything else of the
+        case.
 
-        groups: the ranks of each where the case has several at once, else none. inner and outer: the same of the groups
-        in these, where only some ranks split the heads.
+        groups: the ranks of each group if the case has several groups at once; else empty. inner and outer: the ranks
+        of the inner and outer groups within these groups, if only some ranks split the heads; else empty.
         """
         self._case_id = case_id
         self._connection = self._world
@@ -433,19 +440,20 @@ class Runner:
                 self._in_user_code = False
                 if os.getpid() != self._pid:
                     _end_of_forked_child()
-        except BaseException as error:  # sys.exit and KeyboardInterrupt are mistakes like others
+        except BaseException as error:  # sys.exit and KeyboardInterrupt are failures of the adapter like any other
             self._in_user_code = False  # an interrupt may have come before the line above
             self._fail(error)
 
     def _on_interrupt(self, _signal: int, frame: FrameType | None) -> None:
-        """Runs on the main thread. The extension sends the signal while the adapter's code is held to be at fault."""
+        """The signal handler, which runs on the main thread. The extension sends the signal while it wants the
+        adapter's code to stop."""
         if not self._in_user_code or os.getpid() != self._pid or self._native.freed() == _NOT_FREED:
             return
         self._place_when_freed = place_of_frame(frame)
         raise _Freed
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Says what an exception of the adapter means."""
+        """Raises the Failure that an exception of the adapter amounts to."""
         if isinstance(error, Failure):
             raise error
         if isinstance(error, Skip):
@@ -469,7 +477,7 @@ class Runner:
         raise Failure("exception", summary, f"{summary}\n{text}") from None
 
     def _all_skip(self) -> bool:
-        """Whether every rank skips the same step: then none waits for another, and nothing has to be aborted."""
+        """Whether every rank skips this step. Then no rank waits for another, and nothing has to be aborted."""
         if self._store is None or self._world is None:
             return False
         key = f"skip/{self._case_number}/{self._step_number}"
@@ -477,13 +485,13 @@ class Runner:
             if self._store.add(key, 1) == self._world.world_size:
                 self._store.set(f"{key}/all", "")
             self._store.wait([f"{key}/all"], _VOTE_LIMIT)
-        except Exception:  # of the store: a rank that does not come, or a connection that was closed to free this rank
+        except Exception:  # a rank did not vote in time, or the store's connection was closed to end this rank's wait
             return False
         return True
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy that lies in its memory as the tensor does: a slice of a larger tensor is one of a copy of that."""
+    """A copy with the same strides. A slice of a larger tensor becomes a slice of a copy of the larger tensor."""
     tensor = tensor.detach()
     if tensor.is_contiguous():
         return tensor.clone()
@@ -497,7 +505,7 @@ def _gradients(out: torch.Tensor, leaves: list[torch.Tensor], dout: torch.Tensor
 
 
 def _own_files() -> list[str]:
-    """The files of the modules that are no part of the interpreter's environment: what an author edits."""
+    """The files of imported modules outside the interpreter's environment, which are those that an author edits."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     environment = tuple(os.path.realpath(prefix) + os.sep for prefix in prefixes)
     named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
@@ -510,7 +518,7 @@ def _described(value: Any) -> str:
 
 
 def _own_of(groups: list[list[int]], rank: int) -> dist.ProcessGroup | None:
-    """Makes all of these groups, as every rank does, and returns the one that has this rank."""
+    """Makes all of these groups, as every rank must, and returns the one that contains this rank."""
     own = None
     for ranks in groups:
         made = dist.new_group(ranks, timeout=_NO_LIMIT)
@@ -520,13 +528,14 @@ def _own_of(groups: list[list[int]], rank: int) -> dist.ProcessGroup | None:
 
 
 def _use_loopback(master_addr: str) -> None:
-    """Where all ranks are on this host, Gloo's addresses do not depend on what the host's name stands for."""
+    """Makes Gloo use the loopback interface if all ranks are on this host, so that it need not resolve the host's
+    name."""
     if master_addr in ("127.0.0.1", "localhost") and os.path.isdir("/sys/class/net/lo"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 
 
 def _end_of_forked_child() -> NoReturn:
-    """A child that the adapter forked has come back from the adapter's code, and is no rank."""
+    """Ends a process that the adapter has forked and that has returned from the adapter's code. It is no rank."""
     print(f"cp-pool: the process {os.getpid()}, which the adapter forked, returned from it, and ends", file=sys.stderr)
     sys.stderr.flush()
     os._exit(1)
@@ -543,11 +552,11 @@ class _Double(torch.autograd.Function):
 
 
 def rehearse() -> float:
-    """Uses what the first case would have to wait for, such as the imports of the first autograd.Function. Returns the
-    seconds that it took. It starts no thread and touches no device."""
+    """Does in advance what the first case would have to wait for, such as the imports of the first autograd.Function.
+    Returns how many seconds it took. It starts no thread and uses no device."""
     start = time.monotonic()
-    with contextlib.suppress(ImportError):  # torch does without numpy
-        import numpy.random  # noqa: F401  # which numpy imports when State seeds it
+    with contextlib.suppress(ImportError):  # numpy is optional for torch
+        import numpy.random  # noqa: F401  # else it is imported when State first seeds it
     with torch.enable_grad():
         x = torch.ones(2, requires_grad=True)
         torch.autograd.grad(_Double.apply(x), [x], torch.ones(2))  # type: ignore[no-untyped-call]

@@ -1,8 +1,7 @@
-"""``python -m cp_pool.server ADAPTER``: the process that an adapter's ranks are forked from.
+"""``python -m cp_pool.server ADAPTER``: the process from which an adapter's ranks are forked.
 
-It imports once what every rank needs, then forks a rank for each order of cp-pool, whose side is
-driver/pool/fork_server.h. A rank that is forked is meant not to differ from one that was started by itself: it has the
-descriptors, the environment, the process group and the parent that it would have had.
+It imports once what every rank needs, then forks a rank for each order of cp-pool (driver/pool/fork_server.h). A forked
+rank should not differ from one that was executed: it has the same descriptors, environment, process group and parent.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Order:
     """What a rank is started with."""
 
-    argv: list[str]  # as if it were executed
-    environment: dict[bytes, bytes]  # what it has beyond that of the server
-    descriptors: dict[str, int]  # stdin, stdout, stderr, master: those that it has
+    argv: list[str]  # the command line with which the rank would be executed
+    environment: dict[bytes, bytes]  # variables in addition to those of the server
+    descriptors: dict[str, int]  # by name: stdin, stdout, stderr, master; some may be missing
 
     @staticmethod
     def parse(text: bytes, descriptors: list[int]) -> Order:
@@ -61,13 +60,12 @@ class ForkError(Exception):
 
 
 def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], run: Callable[[list[str]], int]) -> int:
-    """Answers orders until cp-pool closes the connection; returns the exit code of the server.
+    """Carries out orders until cp-pool closes the connection. Returns the exit code of the server.
 
-    driver: the pid of cp-pool. prepare: imports what ranks need, and returns why they cannot be forked afterwards, as
-    a sentence, or nothing. run: called in a rank with the arguments that it would be executed with; returns its exit
-    code.
+    driver: the pid of cp-pool. prepare: imports what ranks need, and returns why ranks cannot be forked afterwards, as
+    a sentence; empty if they can. run: is called in a rank with the rank's command line, and returns its exit code.
     """
-    environment = dict(os.environb)  # before an import changes it
+    environment = dict(os.environb)  # copied before an import may change it
     tag = _TagPlace.find()
     unsafe = prepare() if tag else "the environment of the fork server cannot be found in its memory"
     unsafe = unsafe or why_not_safe()
@@ -76,7 +74,7 @@ def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], ru
         return 0
     assert tag is not None
     _flush()
-    # Ranks share the pages of what was imported as long as the collector does not write to them.
+    # Ranks share the pages of imported modules as long as the garbage collector does not write to them.
     gc.collect()
     gc.freeze()
     _say(connection, {"event": "ready"})
@@ -98,8 +96,8 @@ def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], ru
 
 def why_not_safe() -> str:
     """Why this process cannot be forked into ranks, as a sentence; empty if it can."""
-    # OpenBLAS ends its threads before a fork and starts them when they are needed again. So this one leaves the
-    # threads that a rank would miss.
+    # OpenBLAS ends its threads before a fork and starts them again when needed. After this fork, only the threads that
+    # a rank would lack are left.
     _wait_for(_fork_silent(lambda: 0))
     threads = sorted(_name_of_thread(int(tid)) for tid in os.listdir("/proc/self/task") if int(tid) != os.getpid())
     if threads:
@@ -125,7 +123,7 @@ def _name_of_thread(tid: int) -> str:
 def _say(connection: socket.socket, message: dict[str, Any]) -> None:
     try:
         connection.send(json.dumps(message).encode())
-    except OSError:  # cp-pool is gone, and this process with it in a moment
+    except OSError:  # cp-pool has ended, so this process ends too
         os._exit(1)
 
 
@@ -137,12 +135,12 @@ def _flush() -> None:
 
 def _die_with_parent(parent: int) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the call
+    if os.getppid() != parent:  # the parent died before the call
         os._exit(1)
 
 
 def _fork_silent(function: Callable[[], int]) -> int:
-    """The pid of a child that calls the function and ends, and of which nothing is seen."""
+    """Forks a child that calls the function and ends, with all its output suppressed. Returns the child's pid."""
     _flush()
     server = os.getpid()
     pid = os.fork()
@@ -164,9 +162,10 @@ def _wait_for(pid: int) -> None:
 
 
 def _fork_orphan(be_child: Callable[[int], NoReturn]) -> int:
-    """The pid of a grandchild whose parent has ended: the kernel has given it to cp-pool, the next subreaper.
+    """Forks a grandchild whose parent has ended, so that the kernel makes cp-pool, the next subreaper, its parent.
+    Returns the grandchild's pid.
 
-    be_child: called in it with the pid of its first parent.
+    be_child: is called in the grandchild with the pid of its first parent.
     """
     server = os.getpid()
     _flush()
@@ -213,12 +212,12 @@ def _be_rank(
     run: Callable[[list[str]], int],
     parent: int,
 ) -> NoReturn:
-    """Makes this process what it would be if it had been executed, and runs it."""
+    """Gives this process what it would have if it had been executed, and runs the rank."""
     code = 1
     try:
         tag.write(order.environment[TAG])
         os.setpgid(0, 0)
-        # The signal of a parent's death follows the parent that a process has when it asks for it.
+        # The death signal belongs to the parent at the time of the prctl call, so cp-pool must be the parent first.
         while os.getppid() == parent:
             time.sleep(0.0002)
         _die_with_parent(driver)
@@ -236,7 +235,7 @@ def _be_rank(
 
 
 def _take_descriptors(order: Order, environment: dict[bytes, bytes]) -> None:
-    """Puts the descriptors where the rank expects them, and replaces the environment, in C too."""
+    """Moves the descriptors to where the rank expects them, and replaces the environment, in C too."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.dup2(order.descriptors.get(name, null), number, inheritable=True)
@@ -253,17 +252,17 @@ def _take_descriptors(order: Order, environment: dict[bytes, bytes]) -> None:
 
 
 def _reseed() -> None:
-    """Global generators that are seeded from the system when they are imported. (Python's own is, after a fork.)"""
+    """Seeds numpy's global generator from the system, as its import would have. Python reseeds its own after a fork."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
 
 
 class _TagPlace:
-    """Where the kernel reads CP_POOL_TAG of this process, as /proc/PID/environ shows it.
+    """The memory in which the kernel reads CP_POOL_TAG of this process for /proc/PID/environ.
 
-    By the tag cp-pool finds what a pool has left behind. A forked process has its parent's, so that a rank has to write
-    its own there.
+    cp-pool finds processes that a pool has left behind by this tag. A forked process has its parent's tag there, so a
+    rank has to write its own.
     """
 
     def __init__(self, address: int, size: int) -> None:
@@ -288,13 +287,14 @@ class _TagPlace:
         ctypes.memmove(self._address, value, self._size)
 
 
-# --- Of an adapter ----------------------------------------------------------------------------------------------------
+# --- The server of an adapter -----------------------------------------------------------------------------------------
 def _prepare(adapter: str) -> str:
-    """Imports torch, the worker and what the adapter names. Returns why ranks cannot be forked, or nothing."""
+    """Imports torch, the worker and the modules that the adapter preloads. Returns why ranks cannot be forked, as a
+    sentence; empty if they can."""
     from cp_pool import worker
     from cp_pool.loading import LoadError
 
-    # Where there are GPUs, the first backward initialises CUDA and starts a thread for each.
+    # If there are GPUs, the first backward would initialise CUDA and start a thread for each.
     has_gpu = os.path.exists("/dev/nvidiactl")
     try:
         worker.prepare(rehearse=not has_gpu)
@@ -315,8 +315,8 @@ def _prepare(adapter: str) -> str:
 
 
 def _declaration(adapter: str) -> dict[str, Any]:
-    """What the adapter declares. It is loaded in a child, because its file may do what a rank has to do by itself, such
-    as to read RANK. An adapter that cannot be loaded declares nothing: the ranks say why."""
+    """What the adapter declares. The adapter is loaded in a child process, because its file may do things that each
+    rank must do by itself, such as read RANK. Empty if the adapter cannot be loaded; the ranks then report why."""
     reading, writing = os.pipe()
 
     def tell() -> int:
@@ -337,7 +337,7 @@ def _declaration(adapter: str) -> dict[str, Any]:
             break
     os.close(reading)
     for kill in (os.kill, os.killpg):
-        with contextlib.suppress(ProcessLookupError):  # it may have no group of its own
+        with contextlib.suppress(ProcessLookupError):  # it may not have a group of its own yet
             kill(pid, signal.SIGKILL)
     _wait_for(pid)
     try:
@@ -348,7 +348,7 @@ def _declaration(adapter: str) -> dict[str, Any]:
 
 
 def _run(argv: list[str]) -> int:
-    """A rank: PYTHON -m cp_pool.worker ADAPTER .."""
+    """Runs a rank. argv: PYTHON -m cp_pool.worker ADAPTER .."""
     from cp_pool import worker
 
     sys.argv = [str(worker.__file__), *argv[3:]]

@@ -1,16 +1,17 @@
-"""Conventions by which an implementation cuts sequences over ranks: small frozen values to be given to ``@adapter``.
+"""Conventions by which an implementation shards sequences over ranks, as frozen values for ``@adapter``.
 
-A convention cuts packs. Of a convention over the pack, thd has one pack: all sequences, one after the other. In bshd
-and sbhd, and of a convention per sequence, each sequence is a pack of its own. cp-pool computes the rows of each rank
-from the convention, proves that every valid row has one owner, cuts the inputs and judges the results by them.
+A convention cuts packs. For a convention over the pack, thd has a single pack: all sequences, one after the other. In
+bshd and sbhd, and for a convention per sequence, each sequence is a pack of its own. From the convention cp-pool
+computes the rows of each rank, checks that every valid row has one owner, shards the inputs and judges the results.
 
-A function ``(lengths, ranks) -> rows of each rank`` may stand in place of a convention. ``lengths`` are the valid
-lengths of the sequences, and a row counts the valid tokens over all sequences; -1 is a row of padding. It is called
-once for the queries and once for the keys of a case.
+A function ``(lengths, ranks) -> rows of each rank`` may take the place of a convention. ``lengths`` are the valid
+lengths of the sequences. A row is the index of a valid token, counted over all sequences; -1 is a row of padding. The
+function is called once for the queries and once for the keys of a case.
 
-Replicated tokens, which begin each sequence, are on every rank: a convention cuts the rest, and puts them first in each
-sequence's rows of a rank. A function lists them for every rank, in the place that it likes; for such a case it is
-called as ``(lengths, ranks, replicated)``: so many tokens of each sequence are replicated, or all of a shorter one.
+Replicated tokens are the first tokens of each sequence, and every rank holds them. A convention cuts the other tokens,
+and puts the replicated ones first in each sequence's rows of a rank. A function must list them for every rank, at any
+place. For a case with replicated tokens it is called as ``(lengths, ranks, replicated)``, where ``replicated`` is their
+number in each sequence; a shorter sequence is replicated as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Convention:
-    """A convention, by the name that the extension module reads."""
+    """A convention. ``name`` is what the extension module parses."""
 
     name: str
 
@@ -55,7 +56,7 @@ contiguous_pack = Convention("contiguous_pack")
 
 
 def striped_by(rows: int) -> Convention:
-    """The pack is cut into stripes of so many rows; stripe i belongs to rank i mod n. Transformer Engine for JAX."""
+    """The pack is cut into stripes of ``rows`` rows; stripe i belongs to rank i mod n. Transformer Engine for JAX."""
     if rows < 1:
         raise ValueError(f"a stripe has at least one row, not {rows}")
     return Convention(f"striped:{rows}" if rows > 1 else "striped")
@@ -66,10 +67,10 @@ striped = striped_by(1)
 
 
 def dual_chunk_ulysses(ring: int, ulysses_inner: bool = True) -> Convention:
-    """Each sequence is cut by dual chunks over a ring of ``ring`` ranks; what a place in the ring holds is cut, in
-    order, over the ranks of a Ulysses group. Zigzag of long-context-attention (yunchang).
+    """Each sequence is cut by dual chunks over a ring of ``ring`` ranks. The rows of each place in the ring are then
+    cut, in order, over the ranks of a Ulysses group. Zigzag of long-context-attention (yunchang).
 
-    ulysses_inner: neighbouring ranks are in one Ulysses group; otherwise they are in one ring.
+    ulysses_inner: neighbouring ranks are in the same Ulysses group; otherwise they are in the same ring.
     """
     if ring < 1:
         raise ValueError(f"a ring has at least one rank, not {ring}")

@@ -1,4 +1,4 @@
-"""The state of the interpreter and of its libraries that is put back before each case."""
+"""Restores the state of the interpreter and of its libraries before each case."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SEED = 1234
 
 
 def _flags() -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Global switches of torch, each by what reads and what sets it. The extension puts back those of ATen: seeds of
-    devices, deterministic and TF32 flags."""
+    """The global switches of torch, as pairs of functions that read and set them. The extension restores those of ATen:
+    seeds of devices, deterministic and TF32 flags."""
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.is_grad_enabled, torch.set_grad_enabled),
@@ -33,7 +33,7 @@ def _flags() -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
 
 
 class State:
-    """A snapshot, taken when a rank is ready for its first case."""
+    """A snapshot of the state, taken when a rank is ready for its first case."""
 
     def __init__(self, resets_dynamo: bool) -> None:
         self._resets_dynamo = resets_dynamo
@@ -60,7 +60,8 @@ class State:
             sys.modules["torch._dynamo"].reset()
 
     def _put_back_environment(self) -> None:
-        """os.environ, which does not see what the extension puts back in C, and what else Python keeps of its own."""
+        """Restores os.environ, working directory, warnings, streams, hooks and sys.path. The extension restores the
+        environment only in C, which os.environ does not see."""
         if os.environb != self._environment:
             for name in [name for name in os.environb if name not in self._environment]:
                 del os.environb[name]
@@ -69,7 +70,7 @@ class State:
                     os.environb[name] = value
         try:
             moved = os.getcwd() != self._folder
-        except FileNotFoundError:  # it was removed
+        except FileNotFoundError:  # the folder was removed
             moved = True
         if moved:
             os.chdir(self._folder)

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["main", "prepare"]
 
 EXIT_USAGE = 2
-EXIT_UNUSABLE = 69  # another start cannot help (docs/protocol.md)
+EXIT_UNUSABLE = 69  # starting again would not help (docs/protocol.md)
 
-# Real-time signals that nothing else uses: one makes faulthandler write the Python stack, the other ends Python code
-# that waits or computes when it should not go on.
+# Real-time signals that nothing else uses. The first makes faulthandler write the Python stack. The second ends Python
+# code that still waits or computes although it should stop.
 STACK_SIGNAL = signal.SIGRTMIN + 6
 INTERRUPT_SIGNAL = signal.SIGRTMIN + 7
 
@@ -67,23 +67,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) -> int:
-    """Runs one rank, or what the options ask for, and returns the exit code; the caller then ends the process by _exit.
+    """Runs one rank, or what the options ask for. Returns the exit code, with which the caller ends the process by
+    _exit.
 
-    stdout_fd: where the protocol goes, if not to the stdout that this module has moved. fd 1 must be stderr by then.
-    forked: this process comes from the fork server, which has imported and rehearsed what it needs.
+    stdout_fd: the descriptor for the protocol; the default is the stdout that this module has moved. fd 1 must already
+    be stderr.
+    forked: this process was forked by the fork server, which has already imported and rehearsed.
     """
-    # Chatter comes out before a fence of its case does.
+    # Line buffering, so that output of a case comes before the fence that ends the case.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)
     options = _parser().parse_args(argv)
     out = _STDOUT if stdout_fd is None else stdout_fd
     if options.declare or options.explain_skips:
         return _tell(options, out)
-    # An adapter may print and read as it likes: the protocol's own streams are out of its reach.
+    # The protocol's streams are moved, so that an adapter may use stdin and stdout as it likes.
     stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     _point_at_null(0)
     try:
-        if "CP_POOL_LIFELINE" in os.environ:  # before the adapter is imported, which may take long
+        if "CP_POOL_LIFELINE" in os.environ:  # before the adapter is imported, since that may take long
             prepare(rehearse=False).start_lifeline()
         if os.environ.get("CP_POOL_DEVICE") == "cuda":
             _keep_to_own_gpu(prepare(rehearse=False))
@@ -94,7 +96,7 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     from cp_pool.runner import Runner
 
     faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=False, chain=False)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as of cp-pool-worker: no traceback of an idle rank
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in cp-pool-worker, so that an idle rank prints no traceback
     runner = Runner(adapter, native, INTERRUPT_SIGNAL)
     os.dup2(stdin, 0, inheritable=False)
     os.close(stdin)
@@ -102,8 +104,9 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
 
 
 def prepare(rehearse: bool) -> Any:
-    """Imports torch and the extension module, which it returns. Raises LoadError if they do not go together."""
-    # Before torch is loaded, too: the adapter may have done so, and the extension of another version would crash.
+    """Imports torch, and imports and returns the extension module. Raises LoadError if they do not fit together."""
+    # Checked on its own, since the adapter may have loaded torch already, and an extension for another version would
+    # crash.
     problem = torch_problem()
     if problem is not None:
         raise LoadError(problem)
@@ -123,10 +126,10 @@ def prepare(rehearse: bool) -> Any:
 
 
 def _keep_to_own_gpu(native: Any) -> None:
-    """Before the adapter is imported, which may look for GPUs."""
+    """Hides the GPUs of other ranks. Is called before the adapter is imported, which may look for GPUs."""
     visible = native.hide_other_gpus()
     if visible is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the extension has changed the environment of C alone
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the extension has changed the environment only in C
 
 
 def _point_at_null(fd: int) -> None:
@@ -136,7 +139,7 @@ def _point_at_null(fd: int) -> None:
 
 
 def _refuse(stdout_fd: int, why: str, details: str) -> int:
-    """Says why no case can run, to the driver if this is rank 0, and on stderr."""
+    """Reports on stderr, and if this is rank 0 also to the driver, why no case can run. Returns the exit code."""
     rank = os.environ.get("RANK", "0")
     if details:
         print(details, file=sys.stderr)
@@ -174,7 +177,8 @@ def _explain_skips(adapter: Adapter, native: Any, lines: TextIO, out: TextIO) ->
 
 
 def _end(code: int) -> NoReturn:
-    """Without the destructors of C++ and the exit handlers of Python: threads of the worker may still be at work."""
+    """Ends the process without C++ destructors and Python exit handlers, since threads of the worker may still be
+    running."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-// cp_pool._worker: the worker's C++ in a user's interpreter.
+// The module cp_pool._worker: the worker's C++ in a user's interpreter.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,10 +26,10 @@
 namespace cp_pool {
 namespace {
 
-// One a process. Threads of the worker may use it to the end of the process: it is never destroyed.
+// The runner of this process. It is never destroyed, since threads of the worker may use it until the process ends.
 PythonRunner* the_runner = nullptr;
 
-// Those given, and those of the environment, as cp-pool-worker reads them.
+// Returns the given faults and those of CP_POOL_INJECT, as in cp-pool-worker.
 std::vector<Fault> read_faults(const std::vector<std::string>& given) {
   std::vector<Fault> faults;
   for (const std::string& fault : given) faults.push_back(parse_fault(fault));
@@ -55,7 +55,8 @@ int serve(const py::object& runner, const std::vector<std::string>& faults, bool
   return worker_main(options, *the_runner, clock, stdout_fd);
 }
 
-// What of CUDA_VISIBLE_DEVICES the rank is left with; none where it is not set, or no rank was started.
+// Hides the GPUs of other ranks. Returns CUDA_VISIBLE_DEVICES afterwards; nullopt if it is not set, or if the
+// environment is not that of a rank.
 std::optional<std::string> hide_other_gpus() {
   try {
     choose_gpu_early(protocol::read_environment());
@@ -65,7 +66,7 @@ std::optional<std::string> hide_other_gpus() {
   return protocol::process_variable("CUDA_VISIBLE_DEVICES");
 }
 
-// As cp-pool-worker does before it loads anything else.
+// Starts the lifeline, as cp-pool-worker does before it loads anything else.
 void start_lifeline() {
   const py::gil_scoped_release released;
   try {
@@ -74,19 +75,20 @@ void start_lifeline() {
   }
 }
 
-// Says of cases what the adapter would skip, before there are ranks.
+// Says which cases the adapter would skip, before there are ranks.
 class Skips {
  public:
   Skips(const py::object& runner, int interrupt_signal)
       : breaker_(interrupt_signal), implementation_(runner, breaker_) {}
 
-  // case_json: the keys of a case. device: "cpu" or "cuda".
+  // Returns why the case would be skipped, as a sentence; empty if it would run. case_json: the keys of a case. device:
+  // "cpu" or "cuda".
   std::string reason(const std::string& case_json, const std::string& device) {
     const Case c = parse_case(nlohmann::json::parse(case_json), "case");
     try {
       return why_skipped(implementation_, c, at::Device(device), c.cp_size);
     } catch (const RunnerError&) {
-      return {};  // an error of the adapter's own, of its shard function: the case runs, and tells it
+      return {};  // the adapter's shard function fails; the case will run and report that
     }
   }
 

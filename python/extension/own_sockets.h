@@ -1,5 +1,5 @@
-// Which connections of the process are cp-pool's own, so that those of the adapter's libraries can be closed under
-// them.
+// Knows which sockets of the process are cp-pool's own, so that the connections of the adapter's libraries can be shut
+// down while these libraries wait for them.
 #pragma once
 
 #include <mutex>
@@ -10,13 +10,13 @@ namespace cp_pool {
 
 class OwnSockets {
  public:
-  // Every socket that is open now is our own, but for those that were seen to be others'. Call when our connections
-  // are made and the adapter's are not.
+  // Records every socket that is open now, except those recorded as others', as cp-pool's own. Call this when cp-pool's
+  // connections exist and the adapter's do not yet.
   void remember_own();
-  // Every other socket that is open now belongs to the adapter's libraries, for good.
+  // Records every other socket that is open now as one of the adapter's libraries, permanently.
   void remember_others();
-  // Ends both directions of the connections of others, so that whoever waits for them gets an error. Listening sockets
-  // are left alone: Gloo ends the process if one fails. From any thread.
+  // Shuts both directions of the connections of others, so that code that waits for them gets an error. Leaves
+  // listening sockets alone, since Gloo ends the process if one fails. May be called from any thread.
   void shut_others();
 
  private:

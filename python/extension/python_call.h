@@ -1,4 +1,4 @@
-// Calls from C++ into the adapter's side, runner.py.
+// Calls from C++ into runner.py.
 #pragma once
 
 #include <stdexcept>
@@ -11,17 +11,17 @@
 
 namespace cp_pool {
 
-// Every rank skips the case, at the same step: no rank waits for another.
+// Thrown if every rank skips the case at the same step, so that no rank waits for another.
 class SkippedByAll : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws what a Failure of runner.py stands for: RunnerError or SkippedByAll. Any other exception is a RunnerError with
-// its traceback. Needs the GIL.
+// Translates a Python exception. A Failure of runner.py becomes a RunnerError or SkippedByAll; any other exception
+// becomes a RunnerError with the traceback. Needs the GIL.
 [[noreturn]] void throw_python_error(pybind11::error_already_set& error);
 
-// Takes the GIL for `function`, which calls Python. The result must not be a Python object.
+// Calls `function`, which calls Python, with the GIL held. The result must not be a Python object.
 template <typename Function>
 auto with_python(WaitBreaker& breaker, Function&& function) -> decltype(function()) {
   const pybind11::gil_scoped_acquire gil;
@@ -33,7 +33,7 @@ auto with_python(WaitBreaker& breaker, Function&& function) -> decltype(function
   }
 }
 
-// None stands for an undefined tensor. No copies. Need the GIL.
+// Convert between tensors and Python objects without copies. None stands for an undefined tensor. Need the GIL.
 pybind11::object to_python(const at::Tensor& tensor);
 at::Tensor to_tensor(const pybind11::handle& object);
 

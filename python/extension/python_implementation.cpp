@@ -21,7 +21,7 @@ verify::PaddingFill fill_of(const std::string& padding) {
   return verify::PaddingFill::garbage;
 }
 
-// int64, on the device: a member of each row.
+// Returns a member of each row as int64 on the device.
 at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify::LocalRow::* member,
                   const at::Device& device) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
@@ -30,7 +30,7 @@ at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify
   return out.to(device);
 }
 
-// The position of each row in its sequence; -1 of padding.
+// Returns the position of each row in its sequence as int64 on the device; -1 for padding.
 at::Tensor positions(const std::vector<verify::LocalRow>& rows, const at::Device& device) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
   auto* const values = out.mutable_data_ptr<std::int64_t>();

@@ -1,4 +1,4 @@
-// An adapter as what is under test.
+// An adapter as the implementation under test.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cp_pool {
 
 class PythonImplementation final : public Implementation {
  public:
-  // runner: a Runner of runner.py. Needs the GIL, as nothing else here does.
+  // runner: a Runner of runner.py. Only the constructor must be called with the GIL held.
   PythonImplementation(py::object runner, WaitBreaker& breaker);
   ~PythonImplementation() override;
 
@@ -28,7 +28,7 @@ class PythonImplementation final : public Implementation {
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
 
  private:
-  // Why the convention cannot cut the valid rows, if there is to be no padding.
+  // Why the convention cannot shard the valid rows, if the adapter takes no padding; else empty.
   [[nodiscard]] std::string obstacle(const Case& c) const;
   verify::RowsByRank rows(const Case& c, const std::vector<std::int64_t>& valid,
                           const std::vector<std::int64_t>& padded);
@@ -37,7 +37,7 @@ class PythonImplementation final : public Implementation {
   WaitBreaker& breaker_;
   // What the adapter declares.
   std::string name_;
-  std::optional<verify::Convention> convention_;  // none: a function gives the rows
+  std::optional<verify::Convention> convention_;  // nullopt: the adapter's function lists the rows
   bool without_padding_ = false;
   verify::Sharding declared_;
   bool repeats_bits_ = true;

@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-// Calls a function when it goes, however that is.
+// Calls a function when it is destroyed.
 template <typename Function>
 class AtEnd {
  public:
@@ -27,8 +27,8 @@ class AtEnd {
   Function function_;
 };
 
-// The ranks of all groups of a kind, which every rank has to make in the same order. strided: into how many groups the
-// ranks are cut.
+// Returns the ranks of all groups of a kind. Every rank has to make all of them, in the same order. strided: how many
+// groups the ranks are divided into.
 std::vector<std::vector<int>> all_groups(int world_size, int strided, std::vector<int> GroupRanks::* member) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -111,7 +111,7 @@ void PythonRunner::connect(const Connection& connection) {
 void PythonRunner::free_waits(int generation) {
   {
     const std::lock_guard lock(mutex_);
-    if (generation < generation_) return;  // of an abort that is over: the connections are new
+    if (generation < generation_) return;  // belongs to an earlier abort; the connections are new
   }
   breaker_.abort();
 }

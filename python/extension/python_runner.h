@@ -1,4 +1,4 @@
-// The worker's case runner in a user's interpreter: an adapter, verified.
+// The worker's case runner in a user's interpreter, which verifies an adapter.
 #pragma once
 
 #include <mutex>
@@ -12,7 +12,7 @@ namespace cp_pool {
 
 class PythonRunner final : public CaseRunner {
  public:
-  // runner: a Runner of runner.py. Needs the GIL, as nothing else here does.
+  // runner: a Runner of runner.py. Only the constructor must be called with the GIL held.
   PythonRunner(const py::object& runner, int interrupt_signal);
   ~PythonRunner() override;
 

@@ -6,10 +6,10 @@
 namespace cp_pool {
 namespace {
 
-// How long after the deadline connections are closed: code that computes or sleeps is interrupted before, so that it
-// reports first, and peers that only wait for it are freed as peers.
+// How long after the deadline connections are shut. Code that computes or sleeps is interrupted at the deadline, so it
+// reports first, and peers that only wait for it see that a peer has failed.
 constexpr std::chrono::milliseconds kHeadStart{50};
-// Code may catch the exception, or wait again: it is interrupted again.
+// How often code is interrupted again, since it may catch the exception or start another wait.
 constexpr std::chrono::milliseconds kAgain{50};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Ends what an adapter's code waits for or computes when it should not go on: another rank has failed, or the case's
-// time is over. Needs no GIL.
+// Ends the waits and computations of an adapter's code if another rank has failed or the case's time is over. Does not
+// need the GIL.
 #pragma once
 
 #include <atomic>
@@ -16,24 +16,24 @@ namespace cp_pool {
 class WaitBreaker {
  public:
   using Clock = std::chrono::steady_clock;
-  // Why, as runner.py reads it.
+  // Why waits are being ended; runner.py reads these numbers.
   enum class Reason { none = 0, aborted = 1, timed_out = 2 };
 
-  // Construct on the thread that calls Python. interrupt_signal: its Python handler raises an exception in the
-  // adapter's code.
+  // Must be constructed on the thread that calls Python. interrupt_signal: a signal whose Python handler raises an
+  // exception in the adapter's code.
   explicit WaitBreaker(int interrupt_signal);
   WaitBreaker(const WaitBreaker&) = delete;
   WaitBreaker& operator=(const WaitBreaker&) = delete;
   ~WaitBreaker();
 
-  // A case runs on the thread that calls Python, until end_case.
+  // Mark the beginning and the end of a case on the thread that calls Python. deadline: when waits are ended.
   void begin_case(Clock::time_point deadline);
   void end_case();
-  // From any thread: another rank has failed, or this process is about to end.
+  // Ends waits, since another rank has failed or this process is about to end. May be called from any thread.
   void abort();
   [[nodiscard]] Reason reason() const { return reason_; }
 
-  // While it lives, the adapter's code may run on the constructing thread.
+  // While an object lives, the adapter's code may run on the thread that constructed the WaitBreaker.
   class InPython {
    public:
     explicit InPython(WaitBreaker& breaker) : breaker_(breaker) { breaker_.in_python_ = true; }
@@ -62,7 +62,7 @@ class WaitBreaker {
   bool ends_ = false;
   bool in_case_ = false;
   Clock::time_point deadline_ = Clock::time_point::max();
-  Clock::time_point wakes_ = Clock::time_point::max();  // when the thread looks again by itself
+  Clock::time_point wakes_ = Clock::time_point::max();  // when the thread next wakes up by itself
   std::jthread thread_;
 };
 

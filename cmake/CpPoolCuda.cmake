@@ -1,10 +1,10 @@
-# The CUDA part is optional: with nvcc of CUDA 13 or later it is built, as a module that the worker loads when its ranks
-# are GPUs; without, everything but the GPU lane works. CUDA, cuDNN and NCCL libraries are those of the torch wheel: a
-# toolkit's copies in the same process crash.
+# The CUDA part is optional. With nvcc of CUDA 13 or later it is built as a module, which the worker loads if its ranks
+# use GPUs. Without it, everything but GPU ranks works. The CUDA, cuDNN and NCCL libraries are those of the torch wheel,
+# since second copies from a toolkit would crash the process.
 option(CP_POOL_CUDA "Build the CUDA part if nvcc is found" ON)
 set(CP_POOL_HAVE_CUDA OFF)
 if(CP_POOL_CUDA)
-  # The toolkit's installer leaves PATH alone.
+  # The toolkit's installer does not add nvcc to PATH.
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     find_program(CP_POOL_NVCC nvcc PATHS /usr/local/cuda/bin)
     mark_as_advanced(CP_POOL_NVCC)
@@ -21,7 +21,7 @@ if(CP_POOL_CUDA)
     execute_process(COMMAND "${_nvcc}" --version OUTPUT_VARIABLE _version ERROR_QUIET)
   endif()
   if(_version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 LESS 13)
-    # It does not know all architectures below, and its headers are not those of the wheel.
+    # An older nvcc does not know all architectures below, and its headers do not match those of the wheel.
     message(STATUS "${_nvcc} is of CUDA ${CMAKE_MATCH_1}")
     set(CMAKE_CUDA_COMPILER NOTFOUND)
   else()
@@ -29,7 +29,7 @@ if(CP_POOL_CUDA)
     check_language(CUDA)
   endif()
   if(CMAKE_CUDA_COMPILER)
-    # Ampere, Hopper, Blackwell; newer ones compile the PTX at first use.
+    # Ampere, Hopper and Blackwell; newer GPUs compile the PTX at first use.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 100-virtual)
     endif()

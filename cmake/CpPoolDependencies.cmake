@@ -1,4 +1,4 @@
-# Every package the project uses. A missing one stops the configuration with the name of what installs it.
+# Finds every package that the project uses. If one is missing, the configuration stops and names what installs it.
 # Usage: cp_pool_require(<package> <apt or pip package> [find_package arguments...])
 macro(cp_pool_require package provider)
   find_package(${package} QUIET ${ARGN})

@@ -1,5 +1,6 @@
-# cmake --install (tools/install): programs, the modules of the CUDA part, matrices, man page, completions and documents. The
-# result may be moved; LibTorch's libraries stay where they are, .venv's link resolved, so that this checkout is not needed.
+# What cmake --install (tools/install) installs: programs, the modules of the CUDA part, matrices, man page, completions
+# and documents. The installation may be moved. It uses LibTorch's libraries where they are; .venv is a link, which is
+# resolved, so that this checkout is not needed.
 file(REAL_PATH "${CP_POOL_SITE_PACKAGES}" _site_packages)
 set(_torch "${_site_packages}/torch/lib")
 set(_nvidia "${_site_packages}/nvidia")
@@ -9,7 +10,7 @@ if(CP_POOL_HAVE_CUDA)
   set_target_properties(cp_core_cuda PROPERTIES
                         INSTALL_RPATH "${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
   set_target_properties(cp_core_early PROPERTIES INSTALL_RPATH "${_nvidia}/cu13/lib;${_nvidia}/nccl/lib")
-  # Where cp_core/cuda/module_path.h and driver/cli/device.h look for them.
+  # cp_core/cuda/module_path.h and driver/cli/device.h look for the modules there.
   install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION lib/cp-pool OPTIONAL)
 endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")

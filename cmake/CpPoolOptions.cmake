@@ -1,4 +1,4 @@
-# Language level, warnings, sanitizers and output folders of every target.
+# Sets language level, warnings, sanitizers and output folders for every target.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -11,17 +11,19 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# Several sources of a target make one unit of the compiler: nearly half the time of a full build goes to reading the same
-# headers, and instantiating the same templates, again. So names in anonymous namespaces must differ within a target.
+# Several sources of a target are compiled as one unit, since otherwise nearly half the time of a full build goes to
+# reading the same headers and instantiating the same templates again. Names in anonymous namespaces must therefore
+# differ within a target.
 option(CP_POOL_UNITY "Compile several sources at a time" ON)
 set(CMAKE_UNITY_BUILD ${CP_POOL_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 
-# Driver and worker wait for others most of the time: -O2 would cost a sixth of their build and change no figure. cp_core,
-# which computes, adds -O2.
-# -g1: stacks of throws, crashes and deadlines have lines. It adds about 1 MiB for each unit, and no time that shows.
+# Driver and worker mostly wait, so -O2 would make their build a sixth longer without making them faster. cp_core, which
+# computes, adds -O2.
+# -g1 gives line numbers to stacks of exceptions, crashes and deadlines. It adds about 1 MiB per unit and hardly any
+# time.
 set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1 -DNDEBUG")
-# Of the sanitizer presets: lines in the reports, in a build that takes no longer than it must.
+# For the sanitizer presets: line numbers in reports, and a short build.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 
 set(CP_POOL_SANITIZE "" CACHE STRING "Value of -fsanitize= for every target, e.g. address,undefined; empty for none")
@@ -29,7 +31,7 @@ set(CP_POOL_SANITIZE "" CACHE STRING "Value of -fsanitize= for every target, e.g
 add_library(cp_options INTERFACE)
 target_include_directories(cp_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_definitions(cp_options INTERFACE CP_POOL_VERSION="${PROJECT_VERSION}")
-# Errors with the compilers that the build is tried with: another one may warn of what these do not.
+# Warnings are errors only with the compilers that the build is tested with, since another one may have other warnings.
 set(_tried OFF)
 if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^1[23]\\.") OR
    (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^19\\."))
@@ -39,14 +41,15 @@ option(CP_POOL_WERROR "Warnings are errors" ${_tried})
 
 target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # A seventh of the time of a unit went to collecting garbage; a unit needs less than this (in KiB) at any rate.
+  # Keeps g++ from collecting garbage, which took a seventh of the time of a unit. A unit needs less memory than this
+  # (in KiB).
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
 endif()
 if(CP_POOL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # It takes every source of a batch for a header.
+  # g++ takes every source of a batch for a header.
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
-# -Wpedantic rejects the line markers that nvcc writes.
+# Without -Wpedantic, which rejects the line markers that nvcc writes.
 target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(CP_POOL_WERROR)
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
@@ -54,16 +57,16 @@ if(CP_POOL_WERROR)
 endif()
 if(CP_POOL_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # With sanitizers g++ 12 takes members of std::regex for uninitialized.
+    # With sanitizers, g++ 12 warns that members of std::regex are uninitialized.
     target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
-  # vptr checks need RTTI of libraries that are not instrumented.
+  # The vptr checks would need RTTI of libraries that are not instrumented.
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CP_POOL_SANITIZE};-fno-sanitize=vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
   target_link_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr)
 endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # What ccache wants before it caches units that use a precompiled header.
+  # Without these settings, ccache does not cache units that use a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE}")
 endif()

@@ -1,5 +1,5 @@
-# cp_pool_registered(<variable> <file>.def) gives the identifiers that a list of lines MACRO(identifier, ..) names, and
-# configures again when the list changes: what is registered in it needs no line here.
+# cp_pool_registered(<variable> <file>.def) sets the variable to the identifiers of the lines MACRO(identifier, ..) in
+# the file. CMake configures again when the file changes, so that a new entry needs no change of a CMakeLists.txt.
 function(cp_pool_registered variable file)
   cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")

@@ -1,7 +1,7 @@
 # cp_pool_test(<name> LABEL unit|integration|gpu SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
 #              [TORCH])
-# One GoogleTest executable in ctest. DISCOVER registers each of its tests by itself: only for executables that start
-# in milliseconds (none that links LibTorch). TORCH: its sources include LibTorch's headers.
+# Adds a GoogleTest executable to ctest. DISCOVER registers each of its tests separately; only for executables that
+# start in milliseconds, so for none that links LibTorch. TORCH: the sources include LibTorch's headers.
 include(GoogleTest)
 
 cp_pool_define_precompiled(test OPTIMIZE O0 LIBRARIES nlohmann_json::nlohmann_json GTest::gmock fmt::fmt
@@ -13,14 +13,14 @@ if(CP_POOL_LIBTORCH)
                              HEADERS <ATen/core/Tensor.h> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# Tests are compiled once and run once: optimising them costs more than it saves.
+# Tests are not optimised, since they mostly run once per build and optimising them costs more than it saves.
 function(cp_pool_not_optimised)
   foreach(target ${ARGN})
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
   endforeach()
 endfunction()
 
-# What only a machine with GPUs can run is built by the target gpu_programs, and not with all the rest.
+# Programs that only a machine with GPUs can run are built by the target gpu_programs and not by the target all.
 add_custom_target(gpu_programs)
 function(cp_pool_gpu_program name)
   set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -30,10 +30,10 @@ endfunction()
 function(cp_pool_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 600)  # ends a test that hangs: many times what a slow and busy machine needs
+    set(arg_TIMEOUT 600)  # for tests that hang; many times what a slow and busy machine needs
   endif()
   add_executable(${name} ${arg_SOURCES})
-  if(arg_LABEL STREQUAL gpu)  # a machine without a GPU does not wait for them
+  if(arg_LABEL STREQUAL gpu)  # so that a machine without a GPU does not build them
     cp_pool_gpu_program(${name})
   endif()
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
@@ -44,13 +44,13 @@ function(cp_pool_test name)
   else()
     cp_pool_use_precompiled(test ${name})
   endif()
-  # Tests, and workers that they start, leave the user's cache of plans alone.
+  # Tests and the workers that they start do not use the user's stored plans.
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
-  if(NOT arg_DISCOVER)  # takes seconds: begins before the many that take none, also where ctest has no times yet
+  if(NOT arg_DISCOVER)  # takes seconds, so it starts before short tests even if ctest has no recorded times yet
     list(APPEND properties COST 10)
   endif()
   if(NOT arg_LABEL STREQUAL gpu)
-    # The same on every machine.
+    # Hides GPUs, so that the test is the same on every machine.
     list(APPEND properties ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
   endif()
   if(arg_DISCOVER)
@@ -61,9 +61,9 @@ function(cp_pool_test name)
   endif()
 endfunction()
 
-# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds> [CI]) divides a test that takes long: it
-# runs with the environment variables OFTEN, and as <name>_whole, which has the label long, with WHOLE. CI: .ci/run runs
-# that, too, as all tests of the label ci.
+# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds> [CI]) divides a test that takes
+# long. The test runs with the environment variables OFTEN. A second test <name>_whole, which has the label long, runs
+# with WHOLE. CI: the second test also has the label ci, and .ci/run runs it.
 function(cp_pool_divided_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "CI" "TIMEOUT" "OFTEN;WHOLE")
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_OFTEN}")

@@ -5,9 +5,10 @@
 #                      [SHARDS <number> | PER_CASE] [ARGS <options of cp-pool run>...]
 #                      [PROCESSORS <number>] [LABELS <label>...])
 #
-# One test of this name runs all cases on warm pools and writes <name>.xml, a JUnit report, into the current binary folder.
-# SHARDS makes so many tests, <name>.1 and so on, each of which runs a part. PER_CASE makes a test for each case, named by
-# its ID when ctest starts: each starts a pool of its own, or takes one of a service (ARGS --service).
+# Adds one test <name>, which runs all cases on warm pools and writes a JUnit report <name>.xml into the current binary
+# folder. With SHARDS, adds that number of tests, <name>.1 and so on, each of which runs a part of the cases. With
+# PER_CASE, adds a test for each case when ctest starts, named by the ID of the case. Each such test starts its own
+# pool, or uses one of a service (ARGS --service).
 #
 # The program is CP_POOL_EXECUTABLE, else the cp-pool of this installation, else the one in PATH.
 find_program(CP_POOL_EXECUTABLE cp-pool HINTS "${CMAKE_CURRENT_LIST_DIR}/../../../bin")
@@ -26,7 +27,7 @@ function(cp_pool_add_matrix name)
 
   set(selection)
   foreach(matrix IN LISTS arg_MATRIX)
-    if(matrix MATCHES "[/.]")  # a file, of this folder
+    if(matrix MATCHES "[/.]")  # a file, relative to this folder
       cmake_path(ABSOLUTE_PATH matrix BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
     endif()
     list(APPEND selection --matrix "${matrix}")
@@ -63,7 +64,7 @@ function(cp_pool_add_matrix name)
   endforeach()
 endfunction()
 
-# The tests are listed whenever ctest starts, so that an edited matrix needs no new configuration.
+# The cases are listed whenever ctest starts, so that no new configuration is needed after the matrix has changed.
 function(_cp_pool_add_cases name selection args)
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake")
   set(listed "${CMAKE_CURRENT_BINARY_DIR}/${name}_tests.cmake")

@@ -1,12 +1,12 @@
-# What a wheel holds (pip wheel ., by scikit-build-core, which sets SKBUILD): all in the folder of the package, as
+# Installs what a wheel contains (pip wheel . with scikit-build-core, which sets SKBUILD). The folder of the package has:
 #   cp_pool/bin                  cp-pool and cp-pool-worker
 #   cp_pool/lib                  libraries of the system that a fresh machine may lack
 #   cp_pool/lib/cp-pool          the CUDA part
 #   cp_pool/share/cp-pool        matrices
-# and the man page where the environment has man pages. LibTorch is that of the torch that is installed beside the package.
-set(_package cp_pool)  # below the platlib of the wheel, which is the prefix
+# The man page goes to the man pages of the environment. LibTorch is that of the torch package beside this one.
+set(_package cp_pool)  # relative to the wheel's platlib, which is the prefix
 
-# RPATH, not RUNPATH: it holds for the bundled libraries' own dependencies, too.
+# RPATH and not RUNPATH, since it also applies to the dependencies of the bundled libraries.
 foreach(_program cp-pool cp-pool-worker)
   target_link_options(${_program} PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${_program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
@@ -28,7 +28,7 @@ if(TARGET cp_pool_extension)
   set(_modules "$<TARGET_FILE:cp_pool_extension>")
 endif()
 
-# Bundled under the names by which the programs ask for them, without links, which a wheel cannot hold.
+# Libraries are bundled under the names that the programs ask for, and not as links, which a wheel cannot contain.
 set(_bundled "$<TARGET_FILE:cp-pool>;$<TARGET_FILE:cp-pool-worker>")
 install(CODE "set(programs \"${_bundled}\")\nset(modules \"${_modules}\")" COMPONENT wheel)
 install(CODE [[
@@ -51,14 +51,14 @@ install(CODE [[
 install(DIRECTORY cases/matrices/ DESTINATION "${_package}/share/cp-pool/matrices" COMPONENT wheel FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION "${SKBUILD_DATA_DIR}/share" COMPONENT wheel)
 
-# cp_pool/built_for.py holds the installed torch against it.
+# cp_pool/built_for.py compares the installed torch with this version.
 file(STRINGS "${CP_POOL_SITE_PACKAGES}/torch/version.py" _line REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" _torch_version "${_line}")
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/wheel/_built_for.py" @ONLY CONTENT
      "TORCH = \"@_torch_version@\"\nPYTHON = \"@Python_VERSION@\"\n")
 install(FILES "${CMAKE_BINARY_DIR}/wheel/_built_for.py" DESTINATION "${_package}" COMPONENT wheel)
 
-# The names of the targets that a wheel needs.
+# The target that builds everything a wheel needs.
 add_custom_target(cp-pool-wheel DEPENDS cp-pool cp-pool-worker cp-pool-man cuda_part)
 if(TARGET cp_pool_extension)
   add_dependencies(cp-pool-wheel cp_pool_extension)

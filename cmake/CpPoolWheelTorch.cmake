@@ -1,6 +1,6 @@
-# The torch for which a wheel is built is that of the Python that pip runs, unless CP_POOL_SITE_PACKAGES names another
-# (pip wheel --config-settings cmake.define.CP_POOL_SITE_PACKAGES=..). pip hides it from the build (build isolation): python -I
-# sees it.
+# A wheel is built for the torch of the Python that runs pip, unless CP_POOL_SITE_PACKAGES names another (pip wheel
+# --config-settings cmake.define.CP_POOL_SITE_PACKAGES=..). With build isolation pip hides that torch from the build,
+# but python -I still finds it.
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
 if(NOT CP_POOL_SITE_PACKAGES)
   set(_where "import importlib.util, os; s = importlib.util.find_spec('torch'); print(os.path.dirname(os.path.dirname(s.origin)) if s else '')")

@@ -1,5 +1,5 @@
-# Asio::asio: standalone Asio (Debian ships no CMake config). One source of the driver compiles its implementation
-# (ASIO_SEPARATE_COMPILATION).
+# Asio::asio is standalone Asio, for which Debian has no CMake config. One source of the driver compiles Asio's
+# implementation (ASIO_SEPARATE_COMPILATION).
 find_path(Asio_INCLUDE_DIR asio.hpp)
 mark_as_advanced(Asio_INCLUDE_DIR)
 include(FindPackageHandleStandardArgs)
@@ -11,7 +11,7 @@ if(Asio_FOUND AND NOT TARGET Asio::asio)
   target_compile_definitions(Asio::asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_SEPARATE_COMPILATION
                                                   ASIO_DISABLE_STD_ALIGNED_ALLOC)
   if(CP_POOL_SANITIZE MATCHES "thread")
-    # ThreadSanitizer does not know bare fences; Asio's queues have locks besides.
+    # ThreadSanitizer does not understand bare fences. Asio's queues have locks too, so they do not need the fences.
     target_compile_definitions(Asio::asio INTERFACE ASIO_DISABLE_FENCED_BLOCK)
   endif()
   target_link_libraries(Asio::asio INTERFACE Threads::Threads)

@@ -1,4 +1,4 @@
-# Editline::edit: editing of lines that are typed on a terminal (libedit).
+# Editline::edit is libedit, which edits lines that are typed on a terminal.
 find_path(Editline_INCLUDE_DIR histedit.h)
 find_library(Editline_LIBRARY edit)
 mark_as_advanced(Editline_INCLUDE_DIR Editline_LIBRARY)

@@ -1,4 +1,4 @@
-# Elfutils::dw: symbols and debug information of programs and libraries (libdw with libdwfl).
+# Elfutils::dw is libdw with libdwfl, which reads symbols and debug information of programs and libraries.
 find_path(Elfutils_INCLUDE_DIR elfutils/libdwfl.h)
 find_library(Elfutils_DW_LIBRARY dw)
 mark_as_advanced(Elfutils_INCLUDE_DIR Elfutils_DW_LIBRARY)

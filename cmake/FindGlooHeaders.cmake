@@ -1,5 +1,5 @@
-# GlooHeaders::headers: Gloo's headers only. c10d::ProcessGroupGloo is declared with pointers to Gloo types, and its
-# code and Gloo's own are inside libtorch_cpu: never link libgloo beside it.
+# GlooHeaders::headers has only Gloo's headers, since c10d::ProcessGroupGloo is declared with pointers to Gloo types.
+# The code of both is in libtorch_cpu, so libgloo must not be linked.
 find_path(GlooHeaders_INCLUDE_DIR gloo/algorithm.h)
 mark_as_advanced(GlooHeaders_INCLUDE_DIR)
 include(FindPackageHandleStandardArgs)

@@ -1,7 +1,7 @@
-# LibTorch::cpu: ATen and c10d of the PyTorch wheel, from the site-packages of .venv (or CP_POOL_SITE_PACKAGES).
-# PyTorch's own find_package(Torch) asks for nvcc; this module needs no CUDA.
+# LibTorch::cpu is ATen and c10d of the PyTorch wheel in the site-packages of .venv (or in CP_POOL_SITE_PACKAGES).
+# PyTorch's own find_package(Torch) requires nvcc; this module does not need CUDA.
 if(CP_POOL_SITE_PACKAGES AND NOT IS_DIRECTORY "${CP_POOL_SITE_PACKAGES}")
-  # tools/setup has made another environment: nothing that was found in the old one is there.
+  # tools/setup has made another environment, so all paths that were found in the old one are wrong.
   get_cmake_property(_cached CACHE_VARIABLES)
   foreach(_name ${_cached})
     if(_name STREQUAL "CP_POOL_SITE_PACKAGES" OR _name MATCHES "^LibTorch(Cuda)?_")
@@ -22,8 +22,8 @@ find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_INCLUDE_DIR Li
                                                          LibTorch_C10_LIBRARY)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   add_library(LibTorch::cpu INTERFACE IMPORTED)
-  # The wheel's include folder has fmt's headers too, of another version and without a library: the system's, which we
-  # link, must be found first.
+  # The wheel's include folder also has fmt's headers, of another version and without a library. The system's headers,
+  # whose library is linked, must be found first.
   find_path(LibTorch_SYSTEM_FMT_DIR fmt/core.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
   mark_as_advanced(LibTorch_SYSTEM_FMT_DIR)
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/system-fmt")
@@ -31,7 +31,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/system-fmt" "${LibTorch_INCLUDE_DIR}"
                                                             "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
   target_compile_definitions(LibTorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  # The libraries register kernels in static constructors: keep them even where no symbol seems used.
+  # The libraries register kernels in static constructors, so they must be linked even if no symbol of them seems to be
+  # used.
   target_link_libraries(LibTorch::cpu INTERFACE -Wl,--no-as-needed "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}"
                                                 -Wl,--as-needed)
 endif()

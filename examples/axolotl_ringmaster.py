@@ -13,7 +13,8 @@ from cp_pool import Skip, adapter, shard
 
 
 def heads_first(*tensors):
-    """[batch, tokens, heads, dim] to ringmaster's [batch, heads, tokens, dim]; a pack becomes a batch of one."""
+    """Converts [batch, tokens, heads, dim] to ringmaster's [batch, heads, tokens, dim]; a pack becomes a batch of
+    one."""
     return ((x if x.dim() == 4 else x[None]).transpose(1, 2) for x in tensors)
 
 
@@ -22,7 +23,7 @@ def window_of(case):
 
 
 def boundaries(ctx):
-    """cu_seqlens of the pack. The padding behind a document is one of its own, as in ringmaster.shard.varlen_meta."""
+    """cu_seqlens of the pack. The padding after a document counts as a document, as in ringmaster.shard.varlen_meta."""
     starts = ctx.cu_seqlens_q_padded
     ends = starts[:-1] + ctx.cu_seqlens_q.diff()
     return torch.cat([torch.stack([starts[:-1], ends], dim=1).flatten(), starts[-1:]])

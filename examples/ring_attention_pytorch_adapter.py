@@ -1,4 +1,4 @@
-"""ring-attention-pytorch: its ring in plain PyTorch, contiguous or striped, and its zigzag over an all-gather."""
+"""ring-attention-pytorch: its ring in plain PyTorch, contiguous or striped, and its zigzag with an all-gather."""
 
 import torch
 from ring_attention_pytorch import ring_flash_attn
@@ -6,7 +6,8 @@ from ring_attention_pytorch.zig_zag_attention import zig_zag_attn, zig_zag_shard
 
 from cp_pool import Skip, adapter, shard
 
-# Query head h reads key-value head h % kv_heads here. All groups are WORLD, so an abort spoils none.
+# Query head h reads key-value head h % kv_heads here. All process groups are WORLD, which cp-pool makes again after an
+# abort.
 PROMISES = dict(layouts=["bshd"], head_order="interleaved", survives_abort=True)
 
 

@@ -1,4 +1,4 @@
-"""ring-flash-attention: its rings over flash-attn, of whole sequences and of packed ones."""
+"""ring-flash-attention: its rings with flash-attn, for batches of equal sequences and for packed sequences."""
 
 import torch
 from ring_flash_attn import (

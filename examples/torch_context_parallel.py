@@ -1,4 +1,4 @@
-"""PyTorch's public context_parallel() around scaled_dot_product_attention. It has a ring on GPUs only."""
+"""PyTorch's public context_parallel() with scaled_dot_product_attention. Its ring exists only on GPUs."""
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -15,19 +15,19 @@ from cp_pool import adapter, shard
     features=["causal", "gqa"], devices=["cuda"],
 )  # fmt: skip
 class head_tail:
-    """The gradients are taken inside the context, too: it is there that the ring's backward is in place."""
+    """Gradients are computed inside the context too, since only there the ring's backward is used."""
 
     def context(self, case, ctx):
-        _cp_options.enable_load_balance = case.causal  # without a mask it must be off
+        _cp_options.enable_load_balance = case.causal  # must be off without a mask
         set_rotate_method("alltoall" if case.comm == "p2p" else "allgather")
-        rows = torch.empty(case.seqlen_q, device=ctx.device)  # it wants a buffer to cut; q, k and v are cut already
+        rows = torch.empty(case.seqlen_q, device=ctx.device)  # needs a buffer to shard; q, k and v are shards already
         return context_parallel(DeviceMesh.from_group(ctx.group, "cuda"), buffers=[rows], buffer_seq_dims=[0])
 
     def forward(self, q, k, v, case, ctx):
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         gqa = case.heads != case.kv_heads
         with torch.enable_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION), self.context(case, ctx):
-            out = F.scaled_dot_product_attention(  # by this name: context_parallel() replaces it there
+            out = F.scaled_dot_product_attention(  # by its full name, under which context_parallel() replaces it
                 *(x.transpose(1, 2) for x in leaves), is_causal=case.causal, scale=case.scale, enable_gqa=gqa
             )
         return dict(out=out.transpose(1, 2), leaves=leaves)

@@ -1,6 +1,6 @@
-"""PyTorch 2.11's ring attention, over its flash attention operator for CPUs.
+"""PyTorch 2.11's ring attention with its flash attention operator for CPUs.
 
-The public context_parallel() has no ring on a CPU, but the ring inside it takes any operator.
+The public context_parallel() has no ring on a CPU, but its internal ring function takes any operator.
 """
 
 import torch
@@ -19,7 +19,7 @@ class Ring:
     def configure(self, case):
         if case.causal and case.seqlen_q != case.seqlen_kv:
             raise Skip("torch's ring has no causal mask for query and key sequences of different lengths")
-        cp._cp_options.enable_load_balance = self.balanced and case.causal  # without a mask it must be off
+        cp._cp_options.enable_load_balance = self.balanced and case.causal  # must be off without a mask
         cp.set_rotate_method("alltoall" if case.comm == "p2p" else "allgather")
 
     def forward(self, q, k, v, case, ctx):

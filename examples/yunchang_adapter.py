@@ -1,16 +1,18 @@
-"""yunchang: LongContextAttention as rings, as Ulysses and as both, with its attention for machines without flash."""
+"""yunchang: LongContextAttention as a ring, as Ulysses and as both, with its attention for machines without
+flash-attn."""
 
 from yunchang import LongContextAttention, set_seq_parallel_pg
 from yunchang.kernels import AttnType
 
 from cp_pool import Skip, adapter, shard
 
-# set_seq_parallel_pg makes the groups anew after an abort, and each layer takes them when it is made.
+# set_seq_parallel_pg makes the process groups again after an abort, and each layer takes the current groups when it is
+# made.
 PROMISES = dict(layouts=["bshd"], features=["causal", "gqa", "window"], survives_abort=True)
 
 
 def groups(ulysses):
-    """A set-up for a pool: `ulysses` ranks trade heads, or all of them if it is None."""
+    """Returns a setup function with which `ulysses` ranks exchange heads; None: all ranks."""
 
     def setup(ctx):
         degree = ulysses or ctx.world_size

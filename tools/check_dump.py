@@ -17,7 +17,7 @@ except ImportError:
 
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 FACTOR = {"fp32": 64.0, "bf16": 8.0, "fp16": 8.0}
-# What a number too small for the dtype may lose (docs/numerics.md, "Large scores").
+# The absolute error of a number that is too small for the dtype (docs/numerics.md, "Large scores").
 UNDERFLOW = {"fp32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-25}
 NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 
@@ -57,7 +57,7 @@ def visible(case, sq, skv):
 
 
 def per_sequence(case, tensor, offsets, lengths):
-    """[tokens, heads, dim] of each sequence, padding cut off; views."""
+    """A view [tokens, heads, dim] of each sequence, without padding."""
     if case["layout"] == "thd":
         return [tensor[o : o + n] for o, n in zip(offsets, lengths)]
     batch = range(len(lengths))
@@ -65,14 +65,14 @@ def per_sequence(case, tensor, offsets, lengths):
 
 
 def padding_is(case, tensor, offsets, lengths, ends, value):
-    """True if every padding row of a thd tensor, rows first, holds `value`."""
+    """Whether every padding row of a thd tensor, whose first axis is rows, holds `value`."""
     if case["layout"] != "thd":
         return True
     return all(np.all(tensor[o + n : e] == value) for o, n, e in zip(offsets, lengths, ends))
 
 
 class Expected:
-    """Values and magnitudes, shaped like the tensors of the file."""
+    """The expected values and magnitudes, shaped like the tensors of the file."""
 
     def __init__(self, tensors, names):
         self.value = {name: np.zeros_like(tensors[name]) for name in names}
@@ -91,7 +91,7 @@ def has_large_scores(case):
 
 
 def attend_head(case, q, k, v, dout, bias, sink, seen):
-    """One head of one sequence: a dict of values and one of magnitudes."""
+    """Computes one head of one sequence. Returns a dict of values and a dict of magnitudes."""
     scale = case["head_dim_qk"] ** -0.5
     scores = np.where(seen, scale * q @ k.T + bias, -np.inf)
     largest = np.max(scores, axis=1, initial=-np.inf)
@@ -109,7 +109,7 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
     value = {"out": out, "lse": lse, "max_logit": np.max(largest, initial=-np.inf)}
     p_size, of_lse, least, weight = p, 0.0, 0.0, 0.0
     size = {}
-    if has_large_scores(case):  # the rounding of fp32 scores, and underflow
+    if has_large_scores(case):  # adds the rounding of fp32 scores, and underflow
         score_size = np.where(seen, 0.5 * scale * abs(q) @ abs(k).T, 0.0)
         size["lse"] = (p * score_size).sum(1)
         size["max_logit"] = np.max(score_size, initial=0.0)

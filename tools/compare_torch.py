@@ -3,10 +3,10 @@
 
 Usage: compare_torch.py [EVENTS]
 
-EVENTS is the file of `cp-pool run --matrix perf --size full --mode perf --events EVENTS`: its bshd problems are run, and
-its figures are shown with them. Without it: the three problems of docs/performance.md. Every problem is run forward and
-backward with cuDNN's attention, on one GPU and on --ranks GPUs, with both of PyTorch's ways to rotate K and V, and timed
-as cp-pool does it: CUDA events, ranks aligned before each step, of each step the slowest rank.
+EVENTS is the file of `cp-pool run --matrix perf --size full --mode perf --events EVENTS`: its bshd problems are run,
+and its figures are shown with them. Without it: the three problems of docs/performance.md. Every problem is run forward
+and backward with cuDNN's attention, on one GPU and on --ranks GPUs, with both of PyTorch's ways to rotate K and V, and
+timed as cp-pool does it: CUDA events, ranks aligned before each step, of each step the slowest rank.
 
 Needs torch and --ranks GPUs, nothing else. Exit code: 0 done, 1 a problem could not be run, 2 usage, 69 no torch or too
 few GPUs.
@@ -90,7 +90,7 @@ def make_step(torch, q, k, v, dout):
 
 
 def time_one_gpu(torch, dist, rank, problem, options):
-    """Times of rank 0 alone; the others wait."""
+    """Times of rank 0 on its own; the other ranks wait and return None."""
     try:
         if rank != 0:
             return None
@@ -108,7 +108,7 @@ def time_context_parallel(torch, dist, mesh, problem, rotation, options):
     set_rotate_method(rotation)
     tensors = make_inputs(torch, problem)
     here = torch.zeros(1, device="cuda")
-    # Sharded in place for good: nothing is restored.
+    # The tensors are sharded in place and need not be restored.
     with context_parallel(mesh, buffers=tensors, buffer_seq_dims=[2] * 4, no_restore_buffers=set(tensors)):
         times = time_steps(torch, make_step(torch, *tensors), options.warmup, options.iterations,
                            lambda: dist.all_reduce(here))
@@ -132,7 +132,7 @@ def rank_main(rank, options, problems, folder):
     results = {}
 
     def attempt(key, run):
-        # What one rank cannot run, for want of memory say, none can: they do the same.
+        # All ranks do the same, so if one rank cannot run a problem, for lack of memory for example, none can.
         try:
             results[key] = run()
         except RuntimeError as error:  # torch.OutOfMemoryError is one
@@ -140,7 +140,7 @@ def rank_main(rank, options, problems, folder):
             torch.cuda.empty_cache()
 
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        # First: a context_parallel that fails leaves attention replaced by its own.
+        # One GPU comes first, since a context_parallel that fails leaves its own attention in place.
         for problem in problems:
             attempt(f"{name_of(problem)}/one", lambda: time_one_gpu(torch, dist, rank, problem, options))
         for problem in problems:
@@ -167,7 +167,7 @@ def row(ms, smallest, largest, tflops, one_ms, efficiency, name):
 
 
 def torch_rows(problem, results, ranks):
-    """Lines, and whether every run of the problem worked."""
+    """(lines, whether every run of the problem worked)."""
     batch, length, heads, dim = problem
     pairs = batch * heads * length * (length + 1) // 2
     flop = 2 * pairs * 7 * dim  # two products forward, five backward

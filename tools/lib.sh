@@ -1,4 +1,4 @@
-# Sourced by the scripts of this folder: how they speak and how they fail.
+# Functions for the scripts of this folder, which source this file: messages, failures and timed parts.
 
 say() { printf '== %s: %s\n' "$(basename "$0")" "$*" >&2; }
 
@@ -7,7 +7,7 @@ die() {
   exit 1
 }
 
-# Runs a command; on failure says which one and stops.
+# Runs a command. If it fails, names it and exits.
 run() {
   local status=0
   "$@" || status=$?
@@ -16,7 +16,7 @@ run() {
 
 part_times=()
 
-# part NAME COMMAND...: runs a part of the script, says when it begins, and remembers how long it took.
+# part NAME COMMAND...: runs a part of the script, says when it begins, and records how long it took.
 part() {
   local name=$1 start=$SECONDS
   shift
@@ -25,7 +25,7 @@ part() {
   part_times+=("$name $((SECONDS - start)) s")
 }
 
-# all_parts_passed: says how long each part took, and all of them.
+# all_parts_passed: says how long each part and the whole script took.
 all_parts_passed() {
   local times
   times=$(printf ', %s' "${part_times[@]}")

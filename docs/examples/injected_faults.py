@@ -1,4 +1,4 @@
-"""The faults that CP_POOL_INJECT asks a worker for: users and `cp-pool conformance` rehearse them."""
+"""The faults that CP_POOL_INJECT asks of a worker, for users and for `cp-pool conformance`."""
 import fnmatch
 import os
 import re
@@ -12,12 +12,13 @@ PHASES = ("start", "before", "inside", "after", "result", "idle")
 
 
 class Faults:
-    """Of one rank, from KIND@RANK:PHASE[:CASE] separated by spaces. CASE is a glob; each fault fires once a case."""
+    """The faults of one rank. CP_POOL_INJECT has KIND@RANK:PHASE[:CASE], separated by spaces. CASE is a glob; each
+    fault fires once per case."""
 
     def __init__(self, rank):
         self._faults = [self._parse(spec) for spec in os.environ.get("CP_POOL_INJECT", "").split()]
         self._faults = [fault for fault in self._faults if int(fault["rank"]) == rank]
-        self._armed = list(self._faults)  # no case yet: only "start" is reached
+        self._armed = list(self._faults)  # before the first case, only the phase "start" is reached
 
     @staticmethod
     def _parse(spec):
@@ -31,7 +32,7 @@ class Faults:
         self._armed = [fault for fault in self._faults if fnmatch.fnmatchcase(case_id, fault["case"] or "*")]
 
     def reach(self, phase):
-        """Fires the faults of this phase one after the other. A fault may raise, or not return."""
+        """Fires the faults of this phase one after the other. A fault may raise an exception, or not return."""
         for fault in [fault for fault in self._armed if fault["phase"] == phase]:
             self._armed.remove(fault)
             fire(fault["kind"], int(fault["number"] or 0))

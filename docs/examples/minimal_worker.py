@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A small worker for cp-pool that is complete: cp-pool run --worker docs/examples/minimal_worker.py ...
+"""A small but complete worker for cp-pool: cp-pool run --worker docs/examples/minimal_worker.py ...
 
-Replace Ring and run_case by your own. worker_py does the rest; docs/writing_a_worker.md is the guide.
+Replace Ring and run_case with your own. worker_harness.py does the rest; docs/writing_a_worker.md is the guide.
 """
 import os
 import socket
@@ -13,7 +13,7 @@ class Ring:
     """The data plane. A rank sends to the next rank and receives from the previous one."""
 
     def __init__(self, share):
-        """share(value) gives the values of all ranks, by rank."""
+        """share(value) returns the values of all ranks, by rank."""
         with socket.create_server((os.environ["MASTER_ADDR"], 0)) as listener:
             addresses = share(listener.getsockname())
             self._next = Channel(socket.create_connection(addresses[(RANK + 1) % WORLD_SIZE]))
@@ -25,15 +25,15 @@ class Ring:
         return self._previous.receive()
 
     def abort(self):
-        """Called on every rank when one has failed: whoever waits in rotate() gets a ConnectionError."""
+        """Called on every rank when one has failed. A rank that waits in rotate() gets a ConnectionError."""
         self._next.abort()
         self._previous.abort()
 
 
 def run_case(ring, case, lengths):
-    """Runs a case on this rank and gives its outcome. A worker computes attention here (docs/definitions.md).
+    """Runs a case on this rank and returns its outcome. A real worker computes attention here (docs/definitions.md).
 
-    This one lets the numbers of the chunks that each rank owns travel once around the ring, and checks that all came.
+    This worker sends the numbers of the chunks that each rank owns once around the ring, and checks that all arrive.
     """
     if case["comm"] != "p2p":
         return {"outcome": "skip", "reason": f"this worker has no {case['comm']}"}

@@ -3,7 +3,7 @@
 
     cp-pool run --worker '.venv/bin/python docs/examples/torch_worker.py' --filter comm=all_gather
 
-What it computes is defined in docs/definitions.md. It skips what it does not have.
+docs/definitions.md defines what it computes. It skips cases with features that it does not have.
 """
 import os
 
@@ -15,32 +15,32 @@ import torch.distributed as dist
 CUDA = os.environ.get("CP_POOL_DEVICE") == "cuda"
 DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if CUDA else torch.device("cpu")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-TOLERANCES = {"fp32": 1e-4, "bf16": 2.5e-2, "fp16": 5e-3}  # times 1 + abs(value)
+TOLERANCES = {"fp32": 1e-4, "bf16": 2.5e-2, "fp16": 5e-3}  # to be multiplied by 1 + abs(value)
 HAS = {"comm": "all_gather", "softmax": "vanilla", "bias": None, "max_logit": False}
 INFINITY = float("inf")
 
 
 class Group:
-    """The data plane: all ranks. A collective that fails because of another rank is a ConnectionError."""
+    """The data plane of all ranks. A collective that fails because of another rank raises a ConnectionError."""
 
     def __init__(self, share):
-        # CP_POOL_MASTER_FD is the control channel's: the store listens on a port of its own, of which rank 0 tells.
+        # The control channel uses CP_POOL_MASTER_FD, so the store listens on a port of its own, which rank 0 shares.
         host = os.environ["MASTER_ADDR"]
         store = dist.TCPStore(host, 0, WORLD_SIZE, is_master=True, wait_for_workers=False) if RANK == 0 else None
         port = share(store.port if store else None)[0]
         store = store or dist.TCPStore(host, port, WORLD_SIZE, is_master=False)
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks of one host
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on one host
         self._aborted = False
         dist.init_process_group("nccl" if CUDA else "gloo", store=store, rank=RANK, world_size=WORLD_SIZE)
 
     def all_gather(self, tensor):
-        """The tensors of all ranks, behind each other."""
+        """Returns the tensors of all ranks, concatenated."""
         FAULTS.reach("inside")
         parts = [torch.empty_like(tensor) for _ in range(WORLD_SIZE)]
         return torch.cat(self._run(dist.all_gather, parts, tensor.contiguous()))
 
     def sum(self, tensor):
-        """The sum over all ranks, in place."""
+        """Sums over all ranks, in place."""
         return self._run(dist.all_reduce, tensor)
 
     def _run(self, collective, out, *operands):
@@ -49,7 +49,7 @@ class Group:
             if CUDA:
                 torch.cuda.synchronize()
         except Exception as error:
-            # A rank that comes here after abort() has no process group any more, which is a ValueError.
+            # After abort() this rank has no process group any more, which causes a ValueError.
             if self._aborted or isinstance(error, RuntimeError):
                 raise ConnectionError(f"{collective.__name__}: {error}") from error
             raise
@@ -68,8 +68,8 @@ class Group:
 
 
 def visible_keys(case, sq, skv):
-    """bool [sq, skv]: does query i see key j?"""
-    i = torch.arange(sq, device=DEVICE)[:, None] + (skv - sq)  # the last query stands at the last key
+    """bool [sq, skv]: whether query i sees key j."""
+    i = torch.arange(sq, device=DEVICE)[:, None] + (skv - sq)  # the last query is at the last key
     j = torch.arange(skv, device=DEVICE)[None, :]
     left, right = case["window"]
     seen = torch.ones(sq, skv, dtype=torch.bool, device=DEVICE)
@@ -85,7 +85,7 @@ def visible_keys(case, sq, skv):
 
 
 def attend(q, k, v, seen):
-    """q [sq, heads, d], k and v [skv, kv_heads, d]: out [sq, heads, d] and lse [sq, heads]."""
+    """From q [sq, heads, d], k and v [skv, kv_heads, d]: returns out [sq, heads, d] and lse [sq, heads]."""
     group = q.shape[1] // k.shape[1]  # query head h reads kv head h // group
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     empty = ~seen.any(1, keepdim=True)
@@ -96,11 +96,11 @@ def attend(q, k, v, seen):
     return torch.einsum("hqk,khd->qhd", p, v), lse.T
 
 
-# --- The whole problem: the sequences behind each other, padding included --------------------------------------------
+# --- The whole problem: all sequences concatenated, padding included -------------------------------------------------
 
 
 def rows_of(rank, padded):
-    """The rows that a rank owns, in its order: chunks `rank` and `2n - 1 - rank` of each sequence."""
+    """Returns the rows that a rank owns, in its order: chunks `rank` and `2n - 1 - rank` of each sequence."""
     rows, start = [], 0
     for length in padded:
         chunk = length // (2 * WORLD_SIZE)
@@ -111,7 +111,7 @@ def rows_of(rank, padded):
 
 
 def make_inputs(case, lengths):
-    """The same on every rank. Padding is NaN, so that it shows where it is read."""
+    """Makes the inputs, the same on every rank. Padding is NaN, so that a result shows if it is read."""
     generator = torch.Generator().manual_seed(case["seed"] % 2**63)
 
     def make(side, heads, dim, scale=1):
@@ -133,7 +133,7 @@ def starts(padded):
 
 
 def attention(case, lengths, q, k, v, dout, q_rows):
-    """The results for the queries in `q_rows`: q and dout hold these rows, k and v hold all."""
+    """Returns the results for the queries in `q_rows`. q and dout have only these rows; k and v have all rows."""
     results = {"out": torch.zeros_like(dout), "lse": torch.full_like(dout[:, :, 0], -INFINITY)}
     if case["training"]:
         results |= {"dq": torch.zeros_like(q), "dk": torch.zeros_like(k), "dv": torch.zeros_like(v)}
@@ -156,7 +156,7 @@ def attention(case, lengths, q, k, v, dout, q_rows):
 
 
 def in_layout(case, rows):
-    """This rank's rows [rows, heads, dim] of a tensor as the case's layout has them."""
+    """Converts this rank's rows [rows, heads, dim] to the case's layout."""
     if case["layout"] == "thd":
         return rows
     by_sequence = rows.unflatten(0, (case["batch"], -1))
@@ -164,14 +164,15 @@ def in_layout(case, rows):
 
 
 def as_rows(case, shard):
-    """The reverse."""
+    """The reverse of in_layout."""
     if case["layout"] == "sbhd":
         shard = shard.transpose(0, 1)
     return shard if case["layout"] == "thd" else shard.flatten(0, 1)
 
 
 def context_parallel(group, case, lengths, shards):
-    """This rank's shard of every result from its shard of every input, in layout and dtype of the case; lse as rows."""
+    """Computes this rank's shard of every result from its shards of the inputs, in the case's layout and dtype. lse is
+    returned as rows."""
     q_rows, kv_rows = rows_of(RANK, lengths["padded_q"]), rows_of(RANK, lengths["padded_kv"])
     order = torch.cat([rows_of(rank, lengths["padded_kv"]) for rank in range(WORLD_SIZE)])
     whole = {}
@@ -188,7 +189,7 @@ def context_parallel(group, case, lengths, shards):
 
 
 def check(case, lengths, inputs, name, actual, expected):
-    """The largest error of this rank's rows of a result, in units of 1 + abs(value). Padding has to be exact."""
+    """Checks the largest error of this rank's rows of a result, in units of 1 + abs(value). Padding has to be exact."""
     side, like = ("kv", "k") if name in ("dk", "dv") else ("q", "q")
     rows = rows_of(RANK, lengths[f"padded_{side}"])
     actual, expected = (actual if name == "lse" else as_rows(case, actual)).double(), expected[rows]
@@ -209,7 +210,8 @@ def run_case(group, case, lengths):
     rows = {side: rows_of(RANK, lengths[f"padded_{side}"]) for side in ("q", "kv")}
     shards = {name: in_layout(case, whole[rows["kv" if name in "kv" else "q"]]) for name, whole in inputs.items()}
     results = context_parallel(group, case, lengths, shards)
-    # For brevity the reference shares attend() with what it checks. That of a real worker shares nothing.
+    # For brevity, the reference uses the same attend() as the results. The reference of a real worker must share
+    # nothing.
     wide = {name: tensor.double() for name, tensor in inputs.items()}
     every_row = torch.arange(len(wide["q"]), device=DEVICE)
     reference = attention(case, lengths, q_rows=every_row, **wide)
@@ -223,7 +225,7 @@ def run_case(group, case, lengths):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if CUDA and torch.cuda.device_count() < WORLD_SIZE:
-        os._exit(77 if torch.cuda.device_count() else 69)  # docs/protocol.md: too few devices, or none
+        os._exit(77 if torch.cuda.device_count() else 69)  # exit codes of docs/protocol.md: too few devices, or none
     if CUDA:
         torch.cuda.set_device(DEVICE)
     serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type,

@@ -1,11 +1,12 @@
-"""A rank of a worker: cp-pool's protocol, and a control channel between the ranks. Needs nothing but Python.
+"""A rank of a worker: cp-pool's protocol, and a control channel between the ranks. Needs only Python.
 
-Three channels are kept apart, so that what breaks one is told over another:
-  protocol  rank 0's stdin and stdout: cp-pool's requests, and the answers
+Three channels are kept apart, so that a failure of one can be reported over another:
+  protocol  rank 0's stdin and stdout: cp-pool's requests and the answers
   control   a socket between rank 0 and each other rank: requests go out, reports come back
-  data      the worker's own: what its ranks compute with, and wait in
+  data      the worker's own connections, in which its ranks exchange tensors and wait for each other
 
-On every rank the main thread reads requests, and a second thread runs the cases: a rank answers while its case hangs.
+On every rank the main thread reads requests and a second thread runs the cases, so that a rank answers while its case
+hangs.
 Import this file before anything that prints, as minimal_worker.py does. docs/writing_a_worker.md is the guide.
 """
 import faulthandler
@@ -23,14 +24,14 @@ import traceback
 import injected_faults
 
 RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-OWN_DEADLINE = 0.8  # of timeout_ms: before cp-pool's own, so that the result names the rank that is missing
-LAST_WAIT = 0.1  # of timeout_ms, at most 1 s: ranks that have not reported this long after a failure never will
+OWN_DEADLINE = 0.8  # fraction of timeout_ms; before cp-pool's own deadline, so that the result names the missing rank
+LAST_WAIT = 0.1  # fraction of timeout_ms, at most 1 s: how long to wait for the other reports after a failure
 
-# cp-pool sends SIGUSR2 at a case's deadline. Its default action kills; here it prints the stack of every thread.
-# SIGSEGV, SIGABRT and their like print it, too, before the rank dies of them.
+# cp-pool sends SIGUSR2 at a case's deadline. By default it kills; here it prints the stack of every thread. SIGSEGV,
+# SIGABRT and similar signals print it too, before the rank dies of them.
 faulthandler.register(signal.SIGUSR2)
 faulthandler.enable()
-# What libraries print must not come between the answers: they keep fd 1, which now is stderr.
+# Output of libraries must not mix with the answers, so libraries keep fd 1, which now is stderr.
 PROTOCOL_FD = os.dup(1)
 os.dup2(2, 1)
 EMITTING = threading.Lock()
@@ -38,7 +39,7 @@ FAULTS = injected_faults.Faults(RANK)
 
 
 class Channel:
-    """Messages to and from another rank, one JSON value a line. ConnectionError says that the other rank is gone."""
+    """Messages to and from another rank, one JSON value per line. ConnectionError means that the other rank is gone."""
 
     def __init__(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
@@ -56,24 +57,25 @@ class Channel:
         return json.loads(line)
 
     def abort(self):
-        """Frees the threads of both sides that wait in receive()."""
+        """Ends the waits of threads on both sides that are in receive()."""
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # the other side was faster
+            pass  # the other side has already closed it
 
 
 # --- Every rank ------------------------------------------------------------------------------------------------------
 
 
 def report(run_case, data, request):
-    """This rank's outcome of a case. An exception is one, too: stderr has it at once, rank 0 as soon as it can."""
+    """Runs a case and returns this rank's report. An exception becomes the outcome "error" and is also printed to
+    stderr at once."""
     FAULTS.start_case(request["id"])
     try:
         FAULTS.reach("before")
         told = run_case(data, request["case"], request["lengths"])
         FAULTS.reach("after")
-    except BaseException as error:  # sys.exit() in a library, too
+    except BaseException as error:  # also sys.exit() in a library
         traceback.print_exc()
         told = {"outcome": "error", "reason": f"rank {RANK}: {type(error).__name__}: {error}",
                 "error": traceback.format_exc()[-16384:], "aborted": isinstance(error, ConnectionError)}
@@ -87,7 +89,7 @@ def report_of(rank, **told):
 
 
 def figure(value):
-    """A number for a check. JSON has no nan and no infinity, so the protocol writes them as strings."""
+    """A number for a check. JSON has no NaN and no infinity, so the protocol writes them as strings."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -101,7 +103,7 @@ def compute(run_case, data, requests, send_report):
 
 
 def abort(data):
-    """Another rank has failed: ends this rank's waiting for it. On a thread of its own, since it may hang itself."""
+    """Ends this rank's waits, since another rank has failed. Runs on a thread of its own, since it may hang."""
     try:
         data.abort()
     except Exception:
@@ -148,7 +150,7 @@ def serve_other_rank(connect, run_case):
 
 
 class Coordinator:
-    """Hands a case to every rank and makes one result of their reports."""
+    """Sends a case to every rank and combines their reports into one result."""
 
     def __init__(self, data, peers, pids):
         self._data, self._peers, self._pids = data, peers, pids  # peers: channels, by rank
@@ -170,7 +172,7 @@ class Coordinator:
             try:
                 peer.send(message)
             except ConnectionError:
-                pass  # _listen has seen it
+                pass  # _listen reports it
 
     def run(self, request, seq, case):
         emit(event="started", seq=seq)
@@ -188,9 +190,9 @@ class Coordinator:
         self.reports.put({"cancelled": seq, "outcome": "cancelled"})
 
     def _collect(self, seq, timeout):
-        """The reports of all ranks, the one that explains the outcome first, and why they were cut short, or None.
+        """Returns the reports of all ranks, with the one that explains the outcome first, and the failure, or None.
 
-        A failure ends the waiting of all ranks: "error" of a rank, "timeout" or "cancelled" of the case.
+        A failure is the "error" of a rank, or the "timeout" or "cancelled" of the case. It ends the waits of all ranks.
         """
         reports, seconds = {}, OWN_DEADLINE * timeout
         failure = self._take_reports(reports, seq, seconds)
@@ -212,16 +214,17 @@ class Coordinator:
         return ordered, failure
 
     def _show_stacks(self):
-        """Of the peers by a signal, not a message: a rank shows where it is even if none of its threads can run."""
+        """Prints the stacks of all ranks. Other ranks get a signal, which works even if none of their threads can
+        run."""
         faulthandler.dump_traceback()
         for pid in self._pids:
             try:
                 os.kill(pid, signal.SIGUSR2)
             except ProcessLookupError:
-                pass  # its death is being told
+                pass  # the rank has died, which is reported elsewhere
 
     def _take_reports(self, reports, seq, seconds, after_failure=False):
-        """Adds the reports that come. Gives the failure at which it stopped, if any, before all were there."""
+        """Adds the reports that arrive. Returns the failure that ended the wait before all had arrived, or None."""
         deadline = time.monotonic() + seconds
         while len(reports) < WORLD_SIZE:
             try:
@@ -229,7 +232,7 @@ class Coordinator:
             except queue.Empty:
                 return "timeout"
             if told.get("cancelled", seq) != seq:
-                continue  # that case is over
+                continue  # the cancelled case has already ended
             if "rank" in told:
                 reports[told["rank"]] = told
             if told["outcome"] in ("error", "cancelled") and not after_failure:
@@ -283,7 +286,7 @@ def serve_rank0(connect, run_case, about):
 
 
 def answer(coordinator, line):
-    """Acts on a request, or says what is wrong with it. Gives its op."""
+    """Carries out a request, or reports what is wrong with it. Returns its op."""
     request = {}
     try:
         request = json.loads(line)
@@ -304,15 +307,15 @@ def answer(coordinator, line):
 
 
 def serve(name, connect, run_case, device="cpu", capabilities={}):
-    """The whole life of a rank; does not return.
+    """Runs a rank until its end; does not return.
 
-    connect(share) makes the data plane; share(value) gives it the values of all ranks, by rank. Its method abort() is
-    called on every rank when one has failed, and ends this rank's connections. Whoever waits in them gets a
-    ConnectionError: this rank is then known to have failed because of another.
+    connect(share) makes the data plane; share(value) returns the values of all ranks, by rank. The data plane's method
+    abort() is called on every rank when one has failed, and must end this rank's connections. Code that waits in them
+    must get a ConnectionError, which shows that this rank failed because of another.
 
-    run_case(data, case, lengths) runs a case on this rank. It gives {"outcome": ..} of "pass", "fail" or "skip", and a
-    "reason" unless it is a pass; "checks" are figures. An exception is the outcome "error". docs/protocol.md says what
-    checks and capabilities are.
+    run_case(data, case, lengths) runs a case on this rank. It returns {"outcome": ..} with "pass", "fail" or "skip", a
+    "reason" unless the case passes, and "checks" if there are figures. An exception becomes the outcome "error".
+    docs/protocol.md describes checks and capabilities.
     """
     threading.excepthook = die_of_exception
     low, high = map(int, os.environ.get("CP_POOL_PROTOCOL", "1..1").split(".."))
@@ -329,6 +332,6 @@ def serve(name, connect, run_case, device="cpu", capabilities={}):
             serve_other_rank(connect, run_case)
     except ConnectionError:
         traceback.print_exc()
-        time.sleep(0.5)  # the other rank has died: cp-pool must see that death before this rank's
+        time.sleep(0.5)  # the other rank has died, and cp-pool must see its death before this rank's
         os._exit(1)
     os._exit(0)  # at once, even if a thread waits for another rank

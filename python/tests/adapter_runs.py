@@ -1,4 +1,4 @@
-"""Runs of cp-pool over real ranks of an adapter, as what came of each case and of each pool."""
+"""Runs cp-pool with real ranks of an adapter, and collects the outcome of each case and of each pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 ADAPTERS = TESTS / "adapters"
-PACKAGES = TESTS.parents[1] / "build/release/python"  # of this build (python/CMakeLists.txt), if PYTHONPATH names none
+PACKAGES = TESTS.parents[1] / "build/release/python"  # where the build has cp_pool, if PYTHONPATH is not set
 BINARY = Path(os.environ.get("CP_POOL_BINARY", TESTS.parents[1] / "build/release/bin/cp-pool"))
 
 SMALL = {
@@ -38,7 +38,7 @@ def case(model: str, **fields: Any) -> dict[str, Any]:
 
 
 def worker_command(adapter: str, *options: str) -> str:
-    """ADAPTER: a file of tests/adapters, with :NAME."""
+    """The command of a worker. adapter: a file of tests/adapters, with :NAME."""
     return shlex.join([sys.executable, "-m", "cp_pool.worker", str(ADAPTERS / adapter), *options])
 
 
@@ -58,12 +58,12 @@ class Outcome:
 
     @property
     def errors(self) -> str:
-        """What every rank said of its error."""
+        """The errors of all ranks."""
         return "\n".join(rank.get("error", "") for rank in self.event.get("ranks", []))
 
     @property
     def stderr(self) -> str:
-        """The ends of all ranks' stderr."""
+        """The stderr tails of all ranks."""
         return "\n".join(tail["text"] for tail in self.event.get("stderr", []))
 
     def rank(self, rank: int) -> dict[str, Any]:

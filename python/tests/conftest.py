@@ -1,5 +1,5 @@
-"""What the tests share. The scripted worker computes nothing and does what the model of a case says: it starts in
-milliseconds, and fails in every way. CP_POOL_BINARY names the cp-pool program; ctest sets it."""
+"""Fixtures of the tests. The scripted worker computes nothing and does what the model of a case says. It starts in
+milliseconds and can fail in every way. CP_POOL_BINARY names the cp-pool program; ctest sets it."""
 
 from __future__ import annotations
 

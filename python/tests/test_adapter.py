@@ -1,4 +1,4 @@
-"""What an adapter declares, how it is found, what it would skip; and adapters over real ranks."""
+"""Tests what an adapter declares, how it is found and what it would skip; and adapters on real ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def view(**fields: Any) -> CaseView:
 
 @pytest.fixture
 def service() -> Iterator[dict[str, str]]:
-    """The environment of a service that listens: its name is default."""
+    """The environment of a running service, whose name is default."""
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
         where = {"XDG_RUNTIME_DIR": folder}
         command = [str(BINARY), "serve", "--slots", "2"]
@@ -295,7 +295,7 @@ def test_lengths_that_a_convention_does_not_divide_are_told_before_a_run(tmp_pat
     plain, _, without_padding = skips("bare")
     assert plain == ""
     assert "without padding, as the adapter bare declares it" in without_padding
-    assert skips("listed") == ["", "", ""]  # what its function raises is told as the error of a case
+    assert skips("listed") == ["", "", ""]  # an exception of its function is reported as the error of a case
 
 
 def test_an_adapter_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
@@ -315,15 +315,15 @@ def test_inputs_are_copies_that_lie_in_memory_as_they_were_given() -> None:
         assert copied.stride() == given.stride()
         copied.zero_()
         assert given.any()
-    assert copy_of(whole[:, :, 4:]).as_strided((8,), (1,), 0).equal(whole[0, 0])  # what lies around it as well
+    assert copy_of(whole[:, :, 4:]).as_strided((8,), (1,), 0).equal(whole[0, 0])  # the rest of the larger tensor too
 
 
 # --- Over real ranks --------------------------------------------------------------------------------------------------
 
 
-#: Tokens that every rank has, in front of 16 that are cut.
+#: Replicated tokens, followed by 16 tokens that are sharded.
 REPLICATED: dict[str, Any] = {"replicated": 5, "seqlen_q": 21, "seqlen_kv": 21, "dtype": "bf16", "heads": 4}
-#: One sequence is shorter than what is replicated, one has no token.
+#: One sequence is shorter than the number of replicated tokens, and one has no token.
 REPLICATED_PACK: dict[str, Any] = {
     "replicated": 5, "layout": "thd", "batch": 4, "pad_between_seqs": True, "seqlens": [14, 3, 0, 16], "cp_size": 2,
 }  # fmt: skip
@@ -331,7 +331,7 @@ REPLICATED_PACK: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def stream() -> Run:
-    """Cases for every feature on one pool of the plain adapter."""
+    """Runs cases for every feature on one pool of the plain adapter."""
     fields: list[dict[str, Any]] = [
         {"causal": False},
         {"window": [4, 0]},
@@ -364,7 +364,7 @@ def test_results_say_what_computed_them(stream: Run) -> None:
     assert {c.event["backend"] for c in stream.cases} == {"plain"}
 
 
-# Two groups of ranks at once: the mistakes of adapters that take a rank of the group for one of the world.
+# Models for cases with two groups of ranks at once: adapters may take a rank of the group for a rank of the world.
 GROUPS = [
     ("right", "pass", ""),
     ("neighbours", "fail", "error beyond the bound"),
@@ -375,7 +375,7 @@ GROUPS = [
 
 @pytest.fixture(scope="module")
 def groups() -> Run:
-    """Two groups of two ranks, each model followed by a case of one group of four."""
+    """Runs each model on two groups of two ranks, followed by a case with one group of four."""
     cases = [c for model, _, _ in GROUPS for c in (case(model, group=2), case("right", cp_size=4))]
     return run_cases("groups.py:by_model", cases)
 
@@ -451,7 +451,8 @@ def test_rows_without_an_owner_are_named_before_anything_runs() -> None:
 
 
 def without_chance(value: Any) -> Any:
-    """Takes away times, sequence numbers, names, processes and slots of pools, commands, and what ranks grow by."""
+    """Removes what differs between runs: times, sequence numbers, names, processes and slots of pools, commands, and
+    the growth of ranks."""
     chance = {"ts", "seq", "pool", "slots", "pid", "pids", "hygiene", "rerun", "rerun_failed"}
     if isinstance(value, list):
         return [without_chance(item) for item in value]
@@ -461,7 +462,7 @@ def without_chance(value: Any) -> Any:
 
 
 def test_a_service_tells_of_an_adapter_what_a_run_of_its_own_tells(service: dict[str, str]) -> None:
-    """Twice: its fork server and ranks are there already for the second."""
+    """The service is asked twice; its fork server and ranks are already warm the second time."""
     cases = [case("pass"), case("pass", layout="thd"), case("pass", comm="a2a", heads=3, kv_heads=3)]
     local = run_cases("plain.py:contiguous", cases, "--fork", "on", "--no-service", env=service)
     told = [without_chance(e) for e in local.events if e["type"] != "pool_retired"]
@@ -483,7 +484,7 @@ def test_state_is_put_back_before_each_case() -> None:
 
 @pytest.mark.long
 def test_the_context_tells_what_the_case_has() -> None:
-    """conventions.py:facts holds ctx against the case by itself, and returns what plain does."""
+    """conventions.py:facts checks ctx against the case itself, and returns what plain.py returns."""
     cases = [
         case("case", layout="thd", batch=3, pad_between_seqs=True),
         case("case", cp_size=4, comm="a2a+p2p", heads=4, kv_heads=4),
@@ -497,7 +498,8 @@ def test_the_context_tells_what_the_case_has() -> None:
 
 @pytest.mark.long
 def test_a_null_adapter_costs_a_millisecond_a_case_at_most() -> None:
-    """Its steps and the reset before them; 3 ms, so that a machine that is three times slower passes."""
+    """Measures the steps and the reset before them. The limit is 3 ms, so that a machine which is three times slower
+    passes."""
     found = run_cases("faults.py:Null", [case("clean", training=True)] * 200)
     phases = ("forward", "backward", "repeat", "reset")
     times = sorted(sum(c.event["timings_ms"].get(p, 0.0) for p in phases) for c in found.cases)

@@ -1,5 +1,5 @@
-"""tools/diagnoses: how answers are held against what is expected; and, of label long, that cp-pool names enough of the
-mistakes of the adapter that is wrong on purpose."""
+"""Tests how tools/diagnoses compares answers with what is expected; and, with the label long, that cp-pool names enough
+of the mistakes of the adapter that is wrong on purpose."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ diagnoses = tool()
 
 
 def mistake(expected: str, *answers: tuple[str, ...], also: str = "") -> Any:
-    """An answer is a certainty, an id and other ids."""
+    """A mistake with these answers, each of which is a certainty, an id and other ids."""
     entry: dict[str, Any] = {"id": expected}
     if also:
         entry["or"] = [{"id": also, "why": "no data can tell"}]

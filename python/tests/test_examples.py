@@ -1,5 +1,5 @@
-"""cp-pool on code that nobody here wrote: the adapters of examples/. What is known to be right in those packages has to
-pass, and what is known to be wrong has to fail."""
+"""Tests cp-pool with the adapters of examples/, whose packages others have written. What is known to be right in these
+packages must pass, and what is known to be wrong must fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN_HERE = [
 
 
 def judge(binary: Path, folder: Path, adapter: str, *ids: str) -> dict[str, dict[str, Any]]:
-    """What came of these cases of dense.json, by ID; the dumps are in the folder."""
+    """The case_finished events of these cases of dense.json, by ID; the dumps are in the folder."""
     command = [str(binary), "run", "--device", "cpu", "--matrix", str(EXAMPLES / "matrices/dense.json")]
     for case in ids:
         command += ["--filter", case]
@@ -71,7 +71,7 @@ def test_ringmaster_is_right_but_for_the_right_side_of_a_window(binary: Path, tm
 @pytest.mark.long
 @pytest.mark.parametrize("adapter", RUN_HERE)
 def test_every_failure_of_a_package_is_explained(binary: Path, tmp_path: Path, adapter: str) -> None:
-    """At least 20 cases are judged, and those that fail do so in the way that examples/causes.json tells of."""
+    """At least 20 cases are judged, and each failure matches a cause in examples/causes.json."""
     command = [sys.executable, str(ROOT / "tools/implementations"), "--only", adapter, "--keep", str(tmp_path)]
     command += ["--cp-pool", str(binary), "--python", sys.executable]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,5 +1,5 @@
-"""Each fault of an adapter over a real pool of two ranks: how the case ends, what the user reads, and what becomes of
-the pool. One pool, or one row of pools, runs all faults of a table; each is followed by a case that must pass."""
+"""Tests each fault of an adapter on a real pool of two ranks: how the case ends, what the user reads, and whether the
+pool is replaced. One run of cp-pool has all faults of a table; each fault is followed by a case that must pass."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Fault:
     model: str  # what tests/adapters/faults.py does: FAULT.RANK, or FAULT for all ranks
     outcome: str
     reason: str
-    replaced: bool = False  # with an adapter that declares survives_abort
+    replaced: bool = False  # whether the pool is replaced, even if the adapter declares survives_abort
 
 
 TIMEOUT_MS = 6000.0
 
-# An adapter that survives aborts. Where the reason begins with "rank", it names the rank at fault.
+# For an adapter that survives aborts. A reason that begins with "rank" names the rank at fault.
 SOON = [
     Fault("throw.0", "error", "rank 0: ValueError: the ring is broken"),
     Fault("throw.1", "error", "rank 1: ValueError: the ring is broken"),
@@ -54,7 +54,7 @@ SOON = [
     Fault("then_throw.1", "fail", "error beyond the bound"),
     Fault("then_skip", "fail", "error beyond the bound"),
 ]
-LATE = [  # at a deadline, or with the loss of the pool
+LATE = [  # those that cost a deadline or the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
     Fault("spin.0", "timeout", "rank 0: at 90 % of the case's time still in spins (faults.py:"),
     Fault("wait.1", "timeout", "at 90 % of the case's time still in all_"),
@@ -67,7 +67,7 @@ LATE = [  # at a deadline, or with the loss of the pool
     Fault("then_os_exit.0", "fail", "error beyond the bound", replaced=True),
     Fault("then_hold_gil.1", "fail", "error beyond the bound", replaced=True),
 ]
-# What an adapter that does not survive aborts costs, too.
+# For an adapter that does not survive aborts: more faults cost the pool.
 NOT_SURVIVED = [
     Fault("throw.1", "error", "rank 1: ValueError: the ring is broken", replaced=True),
     Fault("sleep.0", "timeout", "rank 0: at 90 % of the case's time still in sleeps (faults.py:", replaced=True),
@@ -76,7 +76,7 @@ NOT_SURVIVED = [
 ]
 
 
-# What a fault in the diagnosis says: the outcome is that of the answer.
+# The cause that the diagnosis reports if the fault happens in its own steps. The outcome is that of the case.
 CAUSES_SOON = {
     "then_throw.1": "the diagnosis failed: rank 1: ValueError: the ring is broken",
     "then_skip": "the adapter skipped a question of the diagnosis: ",
@@ -87,7 +87,7 @@ CAUSES_LATE = {
     "then_hold_gil.1": "not every rank came back from the abort",
 }
 
-# Of ranks that a fork server forks.
+# For ranks that a fork server forks.
 FORKED = [
     Fault("throw.1", "error", "rank 1: ValueError: the ring is broken"),
     Fault("fork_returns.0", "pass", ""),
@@ -99,7 +99,7 @@ FORKED = [
 
 
 class Table:
-    """What came of a fault, and of the case behind it."""
+    """Runs the faults of a table, each followed by a clean case, and looks up the outcomes."""
 
     def __init__(self, adapter: str, faults: list[Fault], *options: str) -> None:
         cases = [c for fault in faults for c in (case(fault.model), case("clean"))]
@@ -204,7 +204,7 @@ def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(soon: Table) -> 
         broken, _ = soon.of(fault)
         assert broken.event["ranks"][0]["rank"] == 1
         peer = broken.rank(0)["error"]
-        # A rank that had not come to the adapter's code when it was freed has no place to name.
+        # A rank that had not yet reached the adapter's code when its wait was ended has no place to name.
         assert peer.startswith("freed in ") or peer == "another rank failed" or "Connection closed by peer" in peer
         places += [peer] if "all_gather" in peer else []
     assert places

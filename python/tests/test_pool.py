@@ -1,4 +1,4 @@
-"""cp_pool.Pool through the real program, mostly on the scripted worker."""
+"""Tests cp_pool.Pool with the real program, mostly with the scripted worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_pool(binary: Path, scripted: str, request: pytest.FixtureRequest) -> Op
     def opened(world_size: int | None = 1, **options: Any) -> Pool:
         if not {"adapter", "worker"} & options.keys():
             options["worker"] = scripted
-        # Ranks but the first of this worker do not end by themselves.
+        # Ranks of this worker other than the first do not end by themselves, so they should be killed soon.
         options["arguments"] = ["--grace", "100ms", *options.get("arguments", [])]
         pool = Pool(world_size, **{"device": "cpu", **options})
         request.addfinalizer(pool.close)
@@ -43,7 +43,7 @@ def open_pool(binary: Path, scripted: str, request: pytest.FixtureRequest) -> Op
 
 
 def wait_until_gone(pid: int) -> None:
-    """Returns when the process, which is no child of this one, has ended."""
+    """Waits until the process, which is no child of this one, has ended."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -397,7 +397,7 @@ def test_a_fork_neither_uses_nor_holds_the_pool(open_pool: OpenPool) -> None:
     with os.fdopen(read) as said:
         assert said.readline() == f"this Pool belongs to process {os.getpid()}, of which this one is a fork\n"
         assert pool.submit(model="pass", **SIZES).ok
-        pool.close()  # although the fork lives
+        pool.close()  # although the fork is still running
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
@@ -467,7 +467,7 @@ def test_names_of_dumps_are_those_of_the_worker() -> None:
 
 
 class TestOnTheRealWorker:
-    """The tensors of cp-pool-worker."""
+    """Tests the tensors of cp-pool-worker."""
 
     CASE: ClassVar[dict[str, Any]] = {
         "seqlen_q": 16,

@@ -1,4 +1,4 @@
-"""The plugin in a real pytest: 40 cases, with a skip, a wrong answer, a crash and a hang among them."""
+"""Tests the plugin in a real pytest with 40 cases, among them a skip, a wrong answer, a crash and a hang."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Finished:
 
 @pytest.fixture
 def command(binary: Path, scripted: str, tmp_path: Path) -> list[str]:
-    """pytest on the 40 cases, whose deadline is short."""
+    """The pytest command for the 40 cases, with a short deadline."""
     (tmp_path / "demo.json").write_text(json.dumps(MATRIX))
     words = [sys.executable, "-m", "pytest", "-p", "cp_pool.pytest_plugin", "--cp-pool-matrix", "./demo.json"]
     return [*words, "--cp-pool-worker", scripted, "--cp-pool-device", "cpu", "--cp-pool-timeout", "500ms"]
@@ -70,9 +70,9 @@ def command(binary: Path, scripted: str, tmp_path: Path) -> list[str]:
 @pytest.fixture
 def run(command: list[str], tmp_path: Path) -> Run:
     def finished(*arguments: str, words: list[str] | None = None) -> Finished:
-        # Not what this very pytest has set for its own tests.
+        # Without the variables that the running pytest has set.
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        env["COLUMNS"] = "200"  # the short summary cuts its lines
+        env["COLUMNS"] = "200"  # wide, since the short summary cuts its lines
         process = subprocess.run(
             [*(words or command), *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
@@ -238,7 +238,7 @@ def test_a_pool_that_does_not_start_is_an_error_and_no_failure(run: Run, command
 def test_a_command_line_that_cp_pool_refuses_is_told_once(run: Run) -> None:
     done = run("-k", "fail or skip", "--cp-pool-timeout", "banana")
     assert done.last_line == "38 deselected, 2 errors"
-    assert done.out.count("cp-pool has died: exit code 2: --timeout: 'banana' is not a duration") == 2  # once in short
+    assert done.out.count("cp-pool has died: exit code 2: --timeout: 'banana' is not a duration") == 2  # one in the summary
     assert done.out.count("cp-pool did not start, as said with the first case") == 2
 
 
@@ -359,7 +359,7 @@ def test_the_fixture_needs_no_matrix(run: Run, command: list[str], tmp_path: Pat
 
 @pytest.mark.long
 class TestOnTheRealWorker:
-    """40 cases of quick on cp-pool-worker, some ranks of which are made to fail."""
+    """Runs 40 cases of quick on cp-pool-worker, with injected faults in some ranks."""
 
     def test_faults_cost_their_cases(self, run: Run, binary: Path, tmp_path: Path) -> None:
         listed = subprocess.run(
@@ -387,7 +387,7 @@ class TestOnTheRealWorker:
 
 @pytest.mark.long
 class TestOnAnAdapter:
-    """40 cases on an adapter in Python, which does what the model of a case says."""
+    """Runs 40 cases on an adapter in Python, which does what the model of a case says."""
 
     SIZES: ClassVar[dict[str, int]] = {
         **SIZES,

@@ -1,5 +1,5 @@
-"""The wheel: built by pip, installed into a fresh environment, and used from there. torch comes into that
-environment by a .pth file, from the one in which the wheel was built."""
+"""Builds the wheel with pip, installs it into a fresh environment and uses it there. That environment finds torch, in
+the environment in which the wheel was built, through a .pth file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TESTS = next((ROOT / ".venv-tests/lib").glob("python3*/site-packages"))
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Neither the source tree nor its programs can be found."""
+    """The environment without the variables by which the source tree or its programs could be found."""
     hidden = ("PYTHONPATH", "CP_POOL_BINARY", "LD_LIBRARY_PATH")
     return {**{name: value for name, value in os.environ.items() if name not in hidden}, **more}
 
@@ -32,14 +32,14 @@ def call(*words: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProc
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """CP_POOL_WHEEL names one that is there already."""
+    """Builds the wheel, unless CP_POOL_WHEEL names an existing one."""
     if given := os.environ.get("CP_POOL_WHEEL"):
         return Path(given)
     folder = tmp_path_factory.mktemp("wheel")
     settings = {
         "cmake.define.CP_POOL_SITE_PACKAGES": TORCH,
         "cmake.define.CMAKE_CXX_COMPILER": "g++",
-        "cmake.define.CP_POOL_CUDA": "OFF",  # it would take minutes, and no test here uses it
+        "cmake.define.CP_POOL_CUDA": "OFF",  # the CUDA part would take minutes, and no test here uses it
     }
     words: list[str | Path] = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation"]
     for name, value in settings.items():
@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin of an environment in which the wheel is installed."""
+    """The bin folder of a fresh environment in which the wheel is installed."""
     folder = tmp_path_factory.mktemp("fresh") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     done = call(folder / "bin/pip", "install", "--no-deps", "--no-index", wheel, cwd=folder)
@@ -109,7 +109,7 @@ def test_its_programs_find_all_libraries(fresh: Path, packages: Path) -> None:
 
 
 def test_its_programs_find_torch_beside_the_package(fresh: Path, packages: Path) -> None:
-    """As pip would have installed it, by links."""
+    """Links put torch where pip would have installed it."""
     links = [packages / name for name in ("torch", "nvidia")]
     try:
         for link in links:
@@ -165,7 +165,7 @@ def test_the_pool_uses_the_packaged_program(fresh: Path, packages: Path, tmp_pat
 
 @pytest.mark.parametrize("version", ["2.10.1+cpu", None])
 def test_another_torch_is_a_sentence(fresh: Path, tmp_path: Path, version: str | None) -> None:
-    """A torch that comes before the real one in the path; or none."""
+    """Another torch comes before the real one in the path; or there is none."""
     if version is None:
         code = "import sys; sys.path = [p for p in sys.path if p != sys.argv[1]]; "
         words = "none"
@@ -184,5 +184,5 @@ def test_another_torch_is_a_sentence(fresh: Path, tmp_path: Path, version: str |
         done.stderr,
     )
     assert done.stdout == ""
-    # What needs no ranks goes on.
+    # Commands that need no ranks still work.
     assert call(*arguments, "list", "--count", cwd=tmp_path).stdout.splitlines()[-1].startswith("total ")

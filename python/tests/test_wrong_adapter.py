@@ -1,4 +1,5 @@
-"""The adapter that is wrong on purpose (tests/diagnosis): the judge passes it without a fault, and fails each fault."""
+"""Tests that the adapter which is wrong on purpose (tests/diagnosis) passes without a fault and fails with each
+fault."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SHORT = ["strides_ignored"]
 
 
 def judge(binary: Path, folder: Path, fault: str, *selection: str) -> dict[str, dict[str, Any]]:
-    """The case_finished events, by ID."""
+    """Runs the selected cases with a fault. Returns the case_finished events by ID."""
     command = [str(binary), "run", "--device", "cpu", "--size", "small", *selection]
     command += ["--adapter", str(FOLDER / "wrong_adapter.py"), "--python", sys.executable]
     command += ["--events", str(folder / "events.jsonl")]
@@ -42,7 +43,7 @@ def assert_right(finished: dict[str, dict[str, Any]]) -> None:
 
 
 def assert_wrong(fault: str, finished: dict[str, dict[str, Any]]) -> None:
-    """A fault of state shows in a later case only; all others show in each."""
+    """A fault of kept state only shows from the second case on; all other faults show in each case."""
     cases = FAULTS[fault]["cases"]
     assert list(finished) == cases
     assert all(event["outcome"] in ("pass", "fail") for event in finished.values())

@@ -1,3 +1,3 @@
 #!/bin/sh
-# cp-pool obeys the shard, the filter and the report of Bazel by itself.
+# cp-pool reads Bazel's shard, filter and report path from the environment by itself.
 exec cp-pool run "$@"

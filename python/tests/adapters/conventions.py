@@ -1,5 +1,4 @@
-"""Adapters that compute as plain.py does, each with its rows cut in another way; and one that holds ctx against the
-case."""
+"""Adapters that compute like plain.py, each with another sharding; and one that checks ctx against the case."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ EVERY = list(FEATURES)
 
 
 def in_turns(lengths: list[int], ranks: int, replicated: int = 0) -> list[list[int]]:
-    """Pairs of rows in turns, with one row of padding at the end of each rank's, and then what every rank has."""
+    """Deals pairs of rows to the ranks in turns, then adds a row of padding and the replicated rows to each rank."""
     rows: list[list[int]] = [[] for _ in range(ranks)]
     everybodys, start = [], 0
     for length in lengths:
@@ -77,7 +76,8 @@ def selfish(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, c
 
 @adapter(shard=shard.dual_chunk, features=EVERY)
 class with_backward:
-    """Keeps the graph of its forward, and runs it in a backward of its own, which sums what it has to."""
+    """Keeps the graph of its forward, and runs it in its own backward, which also sums the ranks' parts of
+    gradients."""
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> dict[str, Any]:
         leaves = {"dq": q.requires_grad_(), "dk": k.requires_grad_(), "dv": v.requires_grad_()}
@@ -90,7 +90,7 @@ class with_backward:
         leaves = saved["leaves"]
         queries, keys = (everybodys(case, positions) for positions in (ctx.positions_q, ctx.positions_kv))
         packed_dout = packed(dout, case.layout).clone()
-        packed_dout[queries] /= ctx.world_size  # each rank computes the same out of these rows, which count once
+        packed_dout[queries] /= ctx.world_size  # every rank computes the out of these rows, but they count once
         out = packed(saved["out"], case.layout)
         found = torch.autograd.grad(out, list(leaves.values()), packed_dout)
         gradients = dict(zip(leaves, found, strict=True))
@@ -111,19 +111,19 @@ def everybodys(case: CaseView, positions: torch.Tensor) -> torch.Tensor:
 
 @adapter(shard=shard.dual_chunk, features=EVERY)
 def twice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
-    """Counts the keys that every rank has once for each rank."""
+    """Counts replicated keys once for each rank, which is wrong."""
     return contiguous(q, k, v, CaseView({**case.fields, "replicated": 0}), ctx)
 
 
 @adapter(shard=shard.dual_chunk, features=EVERY, sums_replicated=True)
 def parts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
-    """Says that it sums the parts of gradients, and does not."""
+    """Declares that it sums the ranks' parts of gradients, but does not."""
     return contiguous(q, k, v, case, ctx)
 
 
 @adapter(shard=shard.dual_chunk, features=EVERY, head_order="interleaved")
 def interleaved(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
-    """Repeats K and V as a whole: query head h reads key-value head h % kv_heads."""
+    """Repeats K and V as a whole, so that query head h reads key-value head h % kv_heads."""
     share = case.heads // case.kv_heads
     heads = 1 if case.layout == "thd" else 2
     repeats = [1] * q.dim()
@@ -143,7 +143,7 @@ def set_up(ctx: Ctx) -> None:
 
 @adapter(shard=shard.dual_chunk, features=EVERY, setup=set_up)
 def facts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
-    """Every fact of ctx, worked out once more."""
+    """Computes every property of ctx again and compares."""
     assert _set_up == [case.cp_size * case.group]
     assert ctx.world_size == case.cp_size == dist.get_world_size(ctx.group)
     assert ctx.rank == dist.get_rank(ctx.group)

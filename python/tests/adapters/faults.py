@@ -1,5 +1,5 @@
-"""An adapter that goes wrong as the model of a case says: FAULT.RANK, or FAULT for all ranks. It computes as plain.py
-does where nothing goes wrong."""
+"""An adapter with the fault that the model of a case names: FAULT.RANK, or FAULT for all ranks. Otherwise it computes
+like plain.py."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def leaves_a_child() -> None:
 
 
 def in_a_child() -> bool:
-    """True in a child, which its parent waits for."""
+    """Forks. Returns True in the child; the parent waits for the child's end and then gets False."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -68,7 +68,7 @@ def in_a_child() -> bool:
 
 
 def stubborn() -> None:
-    """Catches everything, once."""
+    """Catches the first exception, whatever it is, and goes on sleeping."""
     try:
         sleeps()
     except BaseException:
@@ -111,7 +111,7 @@ def changes_all_state() -> None:
 
 
 def state() -> str:
-    """What a case can see of the state that others may have changed."""
+    """The state that a case can see and that other cases may have changed."""
     seen = {
         "dtype": torch.get_default_dtype(),
         "device": torch.get_default_device(),
@@ -153,11 +153,11 @@ BEFORE: dict[str, Callable[[Ctx], Any]] = {
 STEPS_OF_A_CASE = 3  # the step, its repetition, and the mask probe
 
 _kept: dict[torch.Size, torch.Tensor] = {}
-_steps: collections.Counter[str] = collections.Counter()  # by case
+_steps: collections.Counter[str] = collections.Counter()  # number of steps, by case
 
 
 def in_the_same_buffer(out: torch.Tensor) -> torch.Tensor:
-    """A result whose memory is that of every earlier one."""
+    """The result in the same memory as every earlier result of that shape."""
     buffer = _kept.setdefault(out.shape, torch.empty_like(out))
     return buffer.detach_().copy_(out)
 
@@ -180,8 +180,8 @@ AFTER: dict[str, Callable[[Results], Any]] = {
 
 
 def fault_of(case: CaseView) -> tuple[str, str]:
-    """Name and rank. `then_FAULT` is a wrong answer, and FAULT when the adapter is asked why: in steps after the case's
-    own."""
+    """The name and the rank of the fault. `then_FAULT` is a wrong answer in the steps of the case itself, and FAULT in
+    the later steps of its diagnosis."""
     fault, _, rank = case.model.partition(".")
     if not fault.startswith("then_"):
         return fault, rank
@@ -222,7 +222,7 @@ def surviving(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView,
 
 @adapter(shard=shard.dual_chunk, features=["causal"], layouts=["bshd"])
 class Null:
-    """Computes nothing: what remains of a case is cp-pool's own."""
+    """Computes nothing, so that only cp-pool's own time remains."""
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
         return {"out": q}

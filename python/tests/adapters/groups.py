@@ -1,4 +1,4 @@
-"""What adapters do with the ranks of their group, rightly and wrongly, as the model of the case says."""
+"""An adapter that uses the ranks of its group rightly or wrongly, as the model of the case says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Results = dict[str, torch.Tensor]
 
 
 class _Elsewhere(Ctx):
-    """A context whose group is another."""
+    """A context with another group."""
 
     def __init__(self, ctx: Ctx, group: dist.ProcessGroup) -> None:
         self.__dict__.update(ctx.__dict__)
@@ -44,7 +44,7 @@ def by_model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, 
     if case.model == "neighbours":
         ctx = _Elsewhere(ctx, group_of_neighbours(case, ctx))
     if case.model.startswith("source"):
-        # A scale that the first rank of the group decides on, as a quantised implementation would have.
+        # The first rank of the group decides on a scale, as in a quantised implementation.
         one = torch.ones(1) if ctx.rank == 0 else torch.zeros(1)
         source = 0 if case.model == "source_in_group" else ctx.global_ranks[0]
         dist.broadcast(one, src=source, group=ctx.group)

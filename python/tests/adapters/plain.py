@@ -1,4 +1,4 @@
-"""A plain adapter with every feature: K and V of all ranks are gathered, and attention is written out in fp32."""
+"""A plain adapter with every feature. It gathers K and V of all ranks and computes attention densely in fp32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cp_pool.context import CaseView, Ctx
 
 
 class _AllGather(torch.autograd.Function):
-    """The rows of all ranks, one rank after the other; every rank has equally many."""
+    """Gathers the rows of all ranks, rank by rank; every rank must have equally many."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -36,7 +36,7 @@ def gathered(rows: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
 
 
 def packed(x: torch.Tensor, layout: str) -> torch.Tensor:
-    """[rows, heads, dim], sequence by sequence."""
+    """The tensor as [rows, heads, dim], sequence by sequence."""
     if layout == "thd":
         return x
     return (x.transpose(0, 1) if layout == "sbhd" else x).flatten(0, 1)
@@ -51,7 +51,7 @@ def unpacked(x: torch.Tensor, like: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: torch.Tensor) -> torch.Tensor:
-    """[query rows of this rank, keys of all]: which key a query sees (docs/definitions.md)."""
+    """[query rows of this rank, keys of all ranks]: whether the query sees the key (docs/definitions.md)."""
     shift = torch.tensor(ctx.seqlens_kv, device=ctx.device) - torch.tensor(ctx.seqlens_q, device=ctx.device)
     i = (ctx.positions_q + shift[ctx.sequences_q]).unsqueeze(1)
     j = positions_kv.unsqueeze(0)
@@ -69,17 +69,17 @@ def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: 
 
 
 def counted_once(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.Tensor:
-    """Which of the gathered keys count: of those that every rank has, this rank's own."""
+    """Which of the gathered keys count: of the copies of a replicated key, only this rank's own."""
     from_rank = torch.arange(positions_kv.numel(), device=positions_kv.device) // max(ctx.positions_kv.numel(), 1)
     return (positions_kv >= case.replicated) | (from_rank == ctx.rank)
 
 
 def bias_of_rows(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.Tensor:
-    """[heads or 1, query rows of this rank, keys of all], fp32."""
+    """[heads or 1, query rows of this rank, keys of all ranks], fp32."""
     bias = ctx.bias
     assert bias is not None
     rows = ctx.positions_q.clamp_min(0)
-    if case.layout != "thd" and bias.shape[2] > 1:  # the rows of this rank's queries
+    if case.layout != "thd" and bias.shape[2] > 1:  # the bias has only the rows of this rank's queries
         rows = torch.arange(rows.numel(), device=rows.device) % bias.shape[2]
     if bias.shape[2] == 1:
         rows = torch.zeros_like(rows)

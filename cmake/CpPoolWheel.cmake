@@ -1,4 +1,4 @@
-# Installs what a wheel contains (pip wheel . with scikit-build-core, which sets SKBUILD). The folder of the package has:
+# Installs what a wheel contains (pip wheel . with scikit-build-core, which sets SKBUILD). The package folder has:
 #   cp_pool/bin                  cp-pool and cp-pool-worker
 #   cp_pool/lib                  libraries of the system that a fresh machine may lack
 #   cp_pool/lib/cp-pool          the CUDA part

@@ -11,7 +11,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Observing the mask may take one part in so many of the time.
+// Observing the mask may take 1 / kShareOfSeenKeys of the time.
 constexpr int kShareOfSeenKeys = 3;
 
 }  // namespace

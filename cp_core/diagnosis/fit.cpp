@@ -15,11 +15,11 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// A row that a mistake changes has another bound than the right one, and its magnitude is that of a simulation, whose
-// sums have another order and another number of roundings.
+// Factor on the bound of a row that a mistake changes. That bound comes from the magnitudes of a simulation, whose sums
+// have another order and another number of roundings than those of the implementation.
 constexpr double kSlack = 2;
 
-// What plausible() lets pass: so many times the bound, or so much of the error that is to be explained.
+// plausible() accepts a remaining error of kNearBounds times the bound, or of this part of the error to be explained.
 constexpr double kNearBounds = 8;
 constexpr double kNearErrors = 0.3;
 
@@ -27,8 +27,8 @@ at::Tensor both_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
 }
 
-// Of each row and head the root mean square of a - b; infinite where one of the two is not finite and the other is not
-// the same.
+// Returns the root mean square of a - b for each row and head; infinite if one of the two has an element that is not
+// finite and the other does not have the same.
 at::Tensor distance(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor difference = at::where(both_equal(a, b), 0.0, a.sub(b));
   return verify::row_rms(difference).nan_to_num(kInfinity, kInfinity);
@@ -40,7 +40,7 @@ at::Tensor rows_of(const ResultsByRank& results, at::Tensor verify::Results::* m
   return at::cat(parts);
 }
 
-// canonical: of each row, -1 = padding, which has nothing.
+// Selects the canonical row of each row. canonical: -1 = padding, which is filled with `padding`.
 at::Tensor of_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
   if (of_canonical.size(0) == 0) {
     std::vector<std::int64_t> sizes = of_canonical.sizes().vec();

@@ -32,7 +32,7 @@ class Sums {
     results.dk = to_keys(of_k, operands_.q());
     results.dv = to_keys(of_v, operands_.dout());
     if (exchanged_.defined()) {
-      // What stands for K gets the gradient of K, and it is V.
+      // Where K and V are exchanged, V is used as K and gets the gradient of K, and the other way round.
       const at::Tensor dk = at_exchanged(of_v, operands_.dout());
       results.dv.add_(at_exchanged(of_k, operands_.q()));
       results.dk.add_(dk);
@@ -46,7 +46,7 @@ class Sums {
     return weight.defined() ? of_pairs.mul(weight) : of_pairs;
   }
 
-  // [computed heads, rows, dim] as [rows, heads, dim].
+  // Adds up [computed heads, rows, dim] to [rows, heads, dim], each computed head at its head in `heads`.
   static at::Tensor to_heads(const at::Tensor& computed, const std::vector<std::int64_t>& heads, std::int64_t count) {
     at::Tensor sums = at::zeros({count, computed.size(1), computed.size(2)}, computed.options());
     return sums.index_add_(0, index_tensor(heads), computed).transpose(0, 1).contiguous();
@@ -83,11 +83,11 @@ class Sums {
     return {first[r], first[r + 1] - first[r]};
   }
 
-  // Each rank's rows: [rows, batch or 1 * heads or 1, largest valid length].
+  // Returns the rows of all ranks: [rows, (batch or 1) * (heads or 1), largest valid length].
   [[nodiscard]] at::Tensor dbias() const {
     const std::int64_t heads = world_.c().heads;
     const at::Tensor ds = weighted(backward_.ds, model_.weight_dbias);
-    std::vector<at::Tensor> of_ranks;  // [heads, batch, rows, columns]: of each rank's queries
+    std::vector<at::Tensor> of_ranks;  // [heads, batch or 1, rows, columns]: the contribution of each rank's queries
     for (int rank = 0; rank < world_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
       at::Tensor sums = at::zeros({heads, world_.bias.numel() / world_.bias.size(1)}, ds.options());

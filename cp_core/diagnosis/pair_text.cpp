@@ -15,7 +15,7 @@ std::string named_numbers(std::string_view noun, const std::set<std::int64_t>& n
                      numbers_text(std::vector<std::int64_t>(numbers.begin(), numbers.end())));
 }
 
-// Where the rows are: "rank 1", "chunk 1, rank 0".
+// Says where the rows are: "rank 1", "chunk 1, rank 0".
 std::string place_text(const GridAxis& axis, RowSpan rows, bool with_chunk) {
   std::set<std::int64_t> ranks;
   std::set<std::int64_t> chunks;

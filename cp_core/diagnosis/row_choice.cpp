@@ -14,7 +14,7 @@ namespace {
 
 using Member = at::Tensor WholeResults::*;
 
-// What ranks gave to the rows of a world; undefined if one gave nothing.
+// Returns the results that ranks returned for the rows of a world; undefined if a rank returned none.
 at::Tensor given_rows(const World& world, Member member) {
   std::vector<at::Tensor> parts;
   for (const verify::Results& of_rank : world.observation->results) {
@@ -25,7 +25,8 @@ at::Tensor given_rows(const World& world, Member member) {
   return at::cat(parts).index_select(0, of_keys ? world.kv_rows.row : world.q_rows.row);
 }
 
-// Adds of each query the square of its distance. A value that is no number is as far off as can be, unless both are.
+// Adds the squared distance of each row to `sum`. A NaN or infinity counts as very far, unless both values are the
+// same.
 void add_distance(const at::Tensor& given, const at::Tensor& predicted, at::Tensor& sum) {
   constexpr double kFar = 1e30;
   const at::Tensor same = given.eq(predicted).logical_or(given.isnan().logical_and(predicted.isnan()));
@@ -34,7 +35,7 @@ void add_distance(const at::Tensor& given, const at::Tensor& predicted, at::Tens
   sum = sum.defined() ? sum.add(of_rows) : of_rows;
 }
 
-// One a row; undefined if what ranks gave is not known.
+// Returns the squared distance of each row; undefined if a rank did not return the results.
 at::Tensor distance_to_given(const World& world, const WholeResults& results, const std::vector<Member>& members) {
   at::Tensor sum;
   for (const Member member : members) {

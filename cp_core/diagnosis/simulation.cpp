@@ -32,14 +32,14 @@ at::Tensor scores_of(const World& world, const Pass& pass) {
   return scores.add_(of_pairs.index_select(0, index_tensor(pass.bias_head)), pass.bias_factor);
 }
 
-// [heads, q rows, kv rows] summed by part, [heads, q rows, parts].
+// Sums [heads, q rows, kv rows] over the pairs of each part: [heads, q rows, parts].
 at::Tensor by_part(const Model& model, const at::Tensor& of_pairs) {
   if (!model.part.defined()) return of_pairs.sum(-1, /*keepdim=*/true);
   const at::Tensor sums = at::zeros({of_pairs.size(0), of_pairs.size(1), model.parts}, of_pairs.options());
   return sums.scatter_add(-1, model.part.unsqueeze(0).expand_as(of_pairs), of_pairs);
 }
 
-// The reverse: what each part has, for each of its pairs.
+// The reverse: gives each pair the value of its part.
 at::Tensor of_pairs(const Model& model, const at::Tensor& of_parts, const at::Tensor& like) {
   if (!model.part.defined()) return of_parts;
   return of_parts.gather(-1, model.part.unsqueeze(0).expand_as(like));
@@ -57,14 +57,14 @@ at::Tensor joined_sink(const Model& model) {
   return sink.add(std::log(model.sink_times)).unsqueeze(1);
 }
 
-// bool [heads, q rows]
+// bool [heads, q rows]: whether the sink joins the row.
 at::Tensor rows_with_sink(const Model& model, const at::Tensor& lse) {
   at::Tensor rows = model.world->q_rows.valid.unsqueeze(0).expand_as(lse);
   if (model.sink_in_padding) rows = at::ones_like(rows);
   return model.sink_needs_a_key ? rows.logical_and(lse.gt(kNothing / 2)) : rows;
 }
 
-// sink: [heads, q rows]; undefined if none joins.
+// Merges the parts in order, and then the sink. sink: [heads, q rows]; undefined if there is none.
 Merged merged(const Model& model, const at::Tensor& part_lse, const at::Tensor& sink) {
   std::vector<at::Tensor> weights;
   at::Tensor lse = at::full_like(part_lse.select(-1, 0), kNothing);
@@ -92,12 +92,12 @@ at::Tensor with_nothing_infinite(const at::Tensor& lse) {
   return lse.masked_fill(lse.lt(kNothing / 2), -kInfinity);
 }
 
-// [heads, q rows, dim] as [q rows, heads, dim].
+// Converts [heads, q rows, dim] to [q rows, heads, dim].
 at::Tensor by_row(const at::Tensor& of_heads) {
   return of_heads.transpose(0, 1).contiguous();
 }
 
-// By rank the largest score of the pairs that count: [ranks, heads, 1].
+// Returns the largest score of the pairs that count on each rank: [ranks, heads, 1].
 at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
   const World& world = *model.world;
   const at::Tensor& times = model.max_logit_times.defined() ? model.max_logit_times : model.forward.times;
@@ -146,7 +146,7 @@ Forward run_forward(const Model& model) {
   }
   forward.results.out = by_row(operands.times_v(forward.p));
   forward.results.lse = by_row(forward.lse.unsqueeze(-1));
-  if (world.q_rows.first.empty()) return forward;  // a sample
+  if (world.q_rows.first.empty()) return forward;  // the world is a sample of the queries
   if (world.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
   if (model.returned_part_lse) {
     const std::int64_t part = *model.returned_part_lse;
@@ -169,7 +169,7 @@ bool same_pass(const Pass& a, const Pass& b) {
          a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
 }
 
-// [q rows, heads, 1] as [heads, q rows].
+// Converts [q rows, heads, 1] to [heads, q rows].
 at::Tensor by_head(const at::Tensor& of_rows) {
   return of_rows.squeeze(-1).transpose(0, 1);
 }
@@ -182,7 +182,7 @@ at::Tensor whole_delta(const Model& model, const Operands& operands, const at::T
   return of_tokens.index_select(0, index_tensor(model.delta_head));
 }
 
-// The derivative of a merge that is not right, by what its weights do when the lse of parts and the sink change.
+// Computes the derivative of an incorrect merge by autograd: how its weights change with the lse of parts and the sink.
 void differentiate_merge(const Model& model, const Forward& forward, Backward& backward) {
   const at::Tensor part_delta = by_part(model, forward.part_p.mul(backward.dp));
   const at::AutoGradMode with_gradients(true);
@@ -192,7 +192,7 @@ void differentiate_merge(const Model& model, const Forward& forward, Backward& b
     sink = joined_sink(model).expand_as(part_lse.select(-1, 0)).clone().requires_grad_();
   }
   const Merged all = merged(model, part_lse, sink);
-  // Weights may be constant, whatever the lse.
+  // The weights may be constant, and then have no gradient.
   if (all.weights.requires_grad()) all.weights.mul(part_delta).sum().backward();
   const at::Tensor of_lse = part_lse.grad().defined() ? part_lse.grad() : at::zeros_like(part_delta);
   backward.p = forward.p;
@@ -204,8 +204,8 @@ void differentiate_merge(const Model& model, const Forward& forward, Backward& b
   backward.dsink = sink.grad().defined() ? sink.grad().detach() : at::zeros_like(backward.p_sink);
 }
 
-// derivative: of what the forward did with the sink; otherwise a sink that joined once.
-// delta: [heads, q rows, 1], of dout and out as the rank has them.
+// Adds the gradient of the sink. derivative: of the sink as the forward used it; otherwise of a sink that joined once.
+// delta: [heads, q rows, 1], of dout and out in the order in which the rank has them.
 void add_dsink(const Model& model, const Forward& forward, const at::Tensor& lse, const at::Tensor& delta,
                bool derivative, Backward& backward) {
   const World& world = *model.world;
@@ -239,7 +239,7 @@ Backward run_backward(const Model& model, const Forward& forward) {
     differentiate_merge(model, forward, backward);
     return backward;
   }
-  // Whatever the backward reads for K and V, delta has the out that the forward gave.
+  // Delta uses the out of the forward, even if the backward reads other K and V.
   const at::Tensor out = model.from_returned
                              ? forward.results.out
                              : by_row(Operands(world, model.forward, /*absolute=*/false).times_v(forward.p));

@@ -15,7 +15,7 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// The rows of all ranks of a canonical tensor, with what padding holds; NaN becomes 0.
+// Returns the rows of all ranks of a canonical tensor, with the values of padding; NaN becomes 0.
 at::Tensor padded_rows(const at::Tensor& canonical, const verify::RowsByRank& by_rank, verify::PaddingFill fill) {
   std::vector<at::Tensor> parts;
   for (const auto& rows : by_rank) {
@@ -24,7 +24,7 @@ at::Tensor padded_rows(const at::Tensor& canonical, const verify::RowsByRank& by
   return at::cat(parts).to(at::kDouble).nan_to_num_(0.0);
 }
 
-// The bias up to the largest padded lengths, as ranks hold it.
+// Returns the bias up to the largest padded lengths, as ranks hold it.
 at::Tensor padded_bias(const Observation& of, const verify::Ownership& owners) {
   if (of.c.layout != Layout::thd && of.c.bias != BiasShape::shape_111s) return of.inputs.bias.to(at::kDouble);
   const verify::RankRows queries(of.c.layout, of.c.batch, owners.q.front(), of.sharding.padding);

@@ -13,7 +13,7 @@
 namespace cp_pool::verify::test {
 namespace {
 
-// Not std::uniform_int_distribution, whose results differ between standard libraries.
+// std::uniform_int_distribution is not used, since its results differ between standard libraries.
 template <typename T>
 T pick(std::mt19937_64& generator, std::initializer_list<T> choices) {
   return choices.begin()[generator() % choices.size()];

@@ -238,7 +238,7 @@ def test_a_pool_that_does_not_start_is_an_error_and_no_failure(run: Run, command
 def test_a_command_line_that_cp_pool_refuses_is_told_once(run: Run) -> None:
     done = run("-k", "fail or skip", "--cp-pool-timeout", "banana")
     assert done.last_line == "38 deselected, 2 errors"
-    assert done.out.count("cp-pool has died: exit code 2: --timeout: 'banana' is not a duration") == 2  # one in the summary
+    assert done.out.count("cp-pool has died: exit code 2: --timeout: 'banana' is not a duration") == 2  # 1 in short
     assert done.out.count("cp-pool did not start, as said with the first case") == 2
 
 

@@ -19,7 +19,8 @@ namespace {
 // have another order and another number of roundings than those of the implementation.
 constexpr double kSlack = 2;
 
-// plausible() accepts a remaining error of kNearBounds times the bound, or of this part of the error to be explained.
+// plausible() accepts a remaining error of kNearBounds times the bound, or of kNearErrors times the error to be
+// explained.
 constexpr double kNearBounds = 8;
 constexpr double kNearErrors = 0.3;
 

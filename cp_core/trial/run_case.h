@@ -32,8 +32,7 @@ struct RankReport {
   std::optional<StepTimes> perf;             // set if asked for and every rank passed
   std::vector<LostOutput> lost_outputs;      // files that could not be written; they do not change the outcome
   double bound_factor = 1;                   // the factor by which every bound was widened
-  std::string
-      output_hash;  // hash of the bits of this rank's results; the same step has the same hash if it repeats bits
+  std::string output_hash;                   // hash of the bits of this rank's results
   std::shared_ptr<const JudgedCase> judged;  // RunOptions::keep_judged; null for skips, and if steps were timed
 };
 
@@ -63,8 +62,8 @@ struct RunOptions {
 };
 
 // Returns why run_case would skip the case on this many ranks, as a sentence; empty if it would run, as far as this can
-// be known before ranks exist. Throws std::invalid_argument if rows that the implementation lists itself cannot be
-// judged.
+// be known before ranks exist. Throws if rows that the implementation lists itself cannot be judged, and whatever the
+// implementation throws.
 std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks);
 
 // Collective over groups.cp. Files that cannot be written are listed in the report. Throws CommError, and whatever a

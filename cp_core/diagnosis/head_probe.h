@@ -11,8 +11,8 @@ namespace cp_pool::diagnosis {
 
 struct HeadMapping {
   bool asked = false;  // false: there was no time, or results were missing
-  bool wrong =
-      false;  // a query head read a wrong head or several, or dv comes from other heads than those that read it
+  // A query head read a wrong head or several, or dv comes from other heads than those that read it.
+  bool wrong = false;
   std::vector<std::string> notes;  // sentences
 };
 

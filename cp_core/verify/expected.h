@@ -34,8 +34,8 @@ struct ExpectedTensor {
 };
 
 struct Expected {
-  std::vector<ExpectedTensor>
-      tensors;  // out, lse, max_logit; if training, also dq, dk, dv, and dsink and dbias if they exist
+  // out, lse, max_logit; if training, also dq, dk, dv, and dsink and dbias if they exist.
+  std::vector<ExpectedTensor> tensors;
 
   [[nodiscard]] const ExpectedTensor& tensor(std::string_view name) const;  // throws std::out_of_range
   [[nodiscard]] std::size_t bytes() const;

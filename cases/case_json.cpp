@@ -226,8 +226,8 @@ Case parse_case(const Json& json, std::string_view source) {
   if (!missing.empty()) {
     const std::span others = std::span(missing).subspan(1);
     root.key(missing.front())
-        .fail(fmt::format("this size is missing; it has no default{}{}",
-                          others.empty() ? "" : ", nor have these: ", fmt::join(others, ", ")));
+        .fail(fmt::format("this size is missing and has no default{}{}",
+                          others.empty() ? "" : "; also missing: ", fmt::join(others, ", ")));
   }
   validate(c, source);
   return c;

@@ -103,15 +103,15 @@ TEST(CaseJson, EverySizeIsRequired) {
   for (const char* size : {"seqlen_q", "seqlen_kv", "heads", "kv_heads", "head_dim_qk", "head_dim_v"}) {
     Json json = parse_json_text(with_sizes(""), "a.json");
     json.erase(size);
-    EXPECT_EQ(error_of(json.dump()), "a.json: $." + std::string(size) + ": this size is missing; it has no default");
+    EXPECT_EQ(error_of(json.dump()), "a.json: $." + std::string(size) + ": this size is missing and has no default");
   }
 }
 
 TEST(CaseJson, AllMissingSizesAreNamedAtOnce) {
   EXPECT_EQ(error_of(R"({"seqlen_q": 64, "heads": 4, "kv_heads": 4, "head_dim_qk": 16})"),
-            "a.json: $.seqlen_kv: this size is missing; it has no default, nor have these: head_dim_v");
+            "a.json: $.seqlen_kv: this size is missing and has no default; also missing: head_dim_v");
   EXPECT_EQ(error_of("{}"),
-            "a.json: $.seqlen_q: this size is missing; it has no default, nor have these: seqlen_kv, heads, kv_heads, "
+            "a.json: $.seqlen_q: this size is missing and has no default; also missing: seqlen_kv, heads, kv_heads, "
             "head_dim_qk, head_dim_v");
 }
 

@@ -99,7 +99,7 @@ Problem check_replicated(const Case& c) {
   const bool q_is_shorter = c.seqlen_q <= c.seqlen_kv;
   const std::int64_t most = q_is_shorter ? c.seqlen_q : c.seqlen_kv;
   if (c.replicated >= 0 && c.replicated <= most) return std::nullopt;
-  return problem("replicated", fmt::format("{} is not within 0..{}, which is {}", c.replicated, most,
+  return problem("replicated", fmt::format("{} is not within 0..{} (the upper limit is {})", c.replicated, most,
                                            q_is_shorter ? "seqlen_q" : "seqlen_kv"));
 }
 
@@ -156,7 +156,7 @@ Problem check_lengths(const Case& c) {
   if (auto found = check_tokens(c, "seqlen_kv", c.seqlen_kv)) return found;
   if (c.layout != Layout::thd) {
     const auto only_thd = [&c](std::string_view field) {
-      return problem(field, fmt::format("only layout thd has this, not {}", to_string(c.layout)));
+      return problem(field, fmt::format("only allowed with layout thd, not {}", to_string(c.layout)));
     };
     if (c.seqlens) return only_thd("seqlens");
     if (c.seqlens_kv) return only_thd("seqlens_kv");

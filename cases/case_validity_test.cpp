@@ -158,12 +158,13 @@ TEST(CaseValidity, ReplicatedTokensAreOfEverySequence) {
   for (const std::int64_t good : {0, 4, 64}) {
     EXPECT_EQ(problem_of([good](Case& c) { c.replicated = good; }), "") << good;
   }
-  EXPECT_EQ(problem_of([](Case& c) { c.replicated = -1; }), "replicated: -1 is not within 0..64, which is seqlen_q");
+  EXPECT_EQ(problem_of([](Case& c) { c.replicated = -1; }),
+            "replicated: -1 is not within 0..64 (the upper limit is seqlen_q)");
   EXPECT_EQ(problem_of([](Case& c) {
               c.replicated = 40;
               c.seqlen_kv = 32;
             }),
-            "replicated: 40 is not within 0..32, which is seqlen_kv");
+            "replicated: 40 is not within 0..32 (the upper limit is seqlen_kv)");
 }
 
 TEST(CaseValidity, WhatIsNotReplicatedDividesByTwiceTheRanks) {
@@ -195,7 +196,7 @@ TEST(CaseValidity, OnlyThdHasLengthsAndPadding) {
       c.layout = layout;
       return problem_of(c, change);
     };
-    const std::string tail = ": only layout thd has this, not " + std::string(to_string(layout));
+    const std::string tail = ": only allowed with layout thd, not " + std::string(to_string(layout));
     EXPECT_EQ(problem_with([](Case& c) { c.seqlens = {4, 4}; }), "seqlens" + tail);
     EXPECT_EQ(problem_with([](Case& c) { c.seqlens_kv = {4, 4}; }), "seqlens_kv" + tail);
     EXPECT_EQ(problem_with([](Case& c) { c.pad_between_seqs = true; }), "pad_between_seqs" + tail);

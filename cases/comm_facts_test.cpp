@@ -98,7 +98,7 @@ TEST(CommFacts, TheRingOfEverySecondRankTurnsBetweenTheTradesOfThePairs) {
   EXPECT_THAT(said,
               testing::ElementsAre("q to 0", "k and v go to the next rank of the ring to 3", "out and lse to 0",
                                    "dout and a statistic to 0", "k and v go back to the previous rank of the ring to 5",
-                                   "the sums of dk and dv follow them to 5", "dq to 0"));
+                                   "the sums of dk and dv follow k and v to the previous rank to 5", "dq to 0"));
 }
 
 TEST(CommFacts, PairsInARingSendAsAPairAndAsARing) {

@@ -72,7 +72,7 @@ std::string FileReader::read_all() {
   for (std::size_t bytes = 0; (bytes = read(block)) > 0;) {
     text.append(block.data(), bytes);
     if (text.size() <= most_) continue;
-    throw CaseError(fmt::format("{}: more than {} MiB, which no matrix and no case has", path_, most_ >> 20U));
+    throw CaseError(fmt::format("{}: larger than {} MiB, the limit for a matrix or case", path_, most_ >> 20U));
   }
   return text;
 }

@@ -56,7 +56,7 @@ TEST(FileReader, CountsLinesAndKnowsAnUnfinishedOne) {
 TEST(FileReader, WhatNeverEndsIsRefused) {
   constexpr std::size_t kMiB = std::size_t{1} << 20U;
   EXPECT_EQ(test::error_text([] { FileReader("/dev/zero", 2 * kMiB).read_all(); }),
-            "/dev/zero: more than 2 MiB, which no matrix and no case has");
+            "/dev/zero: larger than 2 MiB, the limit for a matrix or case");
   std::string line;
   EXPECT_EQ(test::error_text([&] { FileReader("/dev/zero", kMiB).read_line(line); }), "line 1 has more than 1 MiB");
   EXPECT_EQ(kMostInputBytes, 256 * kMiB);

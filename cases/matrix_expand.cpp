@@ -43,9 +43,9 @@ class Draft {
     const auto missing = missing_sizes([this](std::string_view name) { return origin_.contains(name); });
     if (!missing.empty()) {
       const bool one = missing.size() == 1;
-      model_place_.fail(fmt::format("the size{} '{}' {} missing: neither model nor defaults nor axes give {}",
+      model_place_.fail(fmt::format("the size{} '{}' {} missing: {} not set in the model, the defaults or the axes",
                                     one ? "" : "s", fmt::join(missing, "', '"), one ? "is" : "are",
-                                    one ? "it" : "them"));
+                                    one ? "it is" : "they are"));
     }
     const auto problem = find_problem(c);
     if (!problem) return;
@@ -247,7 +247,7 @@ std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_vie
     if (cases.size() == before) {
       JsonPlace(matrix.source)
           .key("exclude")
-          .fail(fmt::format("it excludes all {} combinations, so that the matrix has no case", excluded));
+          .fail(fmt::format("exclude removes all {} combinations, so the matrix has no case", excluded));
     }
   }
   return cases;

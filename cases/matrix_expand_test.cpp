@@ -174,7 +174,7 @@ TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
           EXPECT_STREQ(
               e.what(),
               "m.json: $.models.a: the sizes 'seqlen_q', 'seqlen_kv', 'kv_heads', 'head_dim_qk', 'head_dim_v' are "
-              "missing: neither model nor defaults nor axes give them");
+              "missing: they are not set in the model, the defaults or the axes");
           throw;
         }
       },
@@ -207,7 +207,7 @@ TEST(MatrixExpand, AnIdBelongsToOneCase) {
 TEST(MatrixExpand, AMatrixThatExcludesAllItsCasesSaysSo) {
   EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}, "b": {}},
                        "exclude": ["model=a", "comm=p2p"], "sizes": {"full": {}})"),
-            "m.json: $.exclude: it excludes all 4 combinations, so that the matrix has no case");
+            "m.json: $.exclude: exclude removes all 4 combinations, so the matrix has no case");
 }
 
 TEST(MatrixExpand, MatricesFollowEachOther) {

@@ -173,7 +173,11 @@ MatrixSize read_size(const std::string& name, const Json& object, const JsonPlac
   if (const Json* axes = find(object, "axes")) size.axes = read_axes(*axes, place.key("axes"));
   for (const MatrixAxis& axis : size.axes) {
     const bool known = std::ranges::find(matrix.axes, axis.field, &MatrixAxis::field) != matrix.axes.end();
-    if (!known) place.key("axes").key(axis.field->name).fail("this is no axis of the file, so IDs would change");
+    if (!known) {
+      place.key("axes")
+          .key(axis.field->name)
+          .fail("sizes may replace only axes of the file; a new axis would change IDs");
+    }
   }
   if (const Json* divide = find(object, "divide")) size.divide = read_divide(*divide, place.key("divide"));
   if (const Json* heads = find(object, "heads")) {

@@ -140,7 +140,7 @@ TEST(MatrixParse, ARuleHasAConditionAndAnEffect) {
 
 TEST(MatrixParse, ASizeAddsNoAxis) {
   EXPECT_EQ(error_with("/sizes/small/axes/batch", "[1]"),
-            "m.json: $.sizes.small.axes.batch: this is no axis of the file, so IDs would change");
+            "m.json: $.sizes.small.axes.batch: sizes may replace only axes of the file; a new axis would change IDs");
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ std::vector<Exchange> of_each_group(std::vector<Exchange> exchanges, int groups,
 CommFacts a2a_p2p_facts() {
   static constexpr int kPair = 2;
   return {
-      .exchange = "pairs of adjacent ranks trade heads for tokens; a ring of every second rank does the rest",
+      .exchange =
+          "pairs of adjacent ranks exchange tokens for heads, as in a2a; "
+          "even and odd ranks each form a ring, as in p2p",
       .head_ranks = [](int /*cp_size*/) { return kPair; },
       .takes_size = [](int cp_size) { return cp_size >= 2 * kPair && cp_size % kPair == 0; },
       .sizes = "an even size of at least 4 (pairs of ranks, in a ring)",

@@ -30,7 +30,8 @@ CommFacts p2p_facts() {
                 "k and v go to the next rank of the ring: after s times a rank holds those of the s-th before it",
                 cp_size - 1, 1, rank.kv);
             add(backward, "k and v go back to the previous rank of the ring", cp_size - 2, -1, rank.kv);
-            add(backward, "the sums of dk and dv follow them, one step later", cp_size - 1, -1, rank.dkv_sums);
+            add(backward, "the sums of dk and dv follow k and v to the previous rank, one step later", cp_size - 1, -1,
+                rank.dkv_sums);
             return exchanges;
           },
   };

@@ -35,7 +35,7 @@ void add_fields(const Case& c, std::vector<std::string>& traits) {
     if (is_of_few_values(field)) {
       traits.push_back(fmt::format("{}={}", field.name, field_text(field, c)));
     } else if (!is_default(field, c)) {
-      traits.push_back(fmt::format("{} other than its default", field.name));
+      traits.push_back(fmt::format("{} not at its default", field.name));
     }
   }
 }

@@ -71,14 +71,14 @@ TEST_F(Input, AMatrixThatExcludesEverythingIsNoEmptySelection) {
                                     R"(},"models":{"a":{}},"exclude":["model=a"],"sizes":{"small":{}}})");
   const Finished done = call({"run", "--matrix", path("none.json")});
   EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, is_one_error("none.json: $.exclude: it excludes all 1 combinations"));
+  EXPECT_THAT(done.err, is_one_error("none.json: $.exclude: exclude removes all 1 combinations"));
 }
 
 TEST_F(Input, WhatNeverEndsIsRefused) {
   for (const Words& words : {Words{"run", "--matrix", "/dev/zero"}, Words{"submit", "/dev/zero"}}) {
     const Finished done = call(words);
     EXPECT_EQ(done.exit_code, 94);
-    EXPECT_THAT(done.err, is_one_error("/dev/zero: more than 256 MiB, which no matrix and no case has"));
+    EXPECT_THAT(done.err, is_one_error("/dev/zero: larger than 256 MiB, the limit for a matrix or case"));
   }
 }
 

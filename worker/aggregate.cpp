@@ -43,9 +43,9 @@ void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
   if (skip == nullptr) return set_outcome(result, CaseOutcome::pass, "");
   const RankOutcome* const pass = find_verdict(summary.outcomes, CaseOutcome::pass);
   if (pass == nullptr) return set_outcome(result, CaseOutcome::skip, skip->reason);
-  set_outcome(
-      result, CaseOutcome::error,
-      fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank, skip->reason));
+  set_outcome(result, CaseOutcome::error,
+              fmt::format("the ranks disagree: rank {} ran the case, but rank {} skipped it: {}", pass->rank,
+                          skip->rank, skip->reason));
 }
 
 CaseOutcome outcome_of(FailureKind kind) {
@@ -70,7 +70,7 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   std::string reason = name_rank(*cause, cause->failure->summary);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
   if (waited && !summary.absent.empty()) {
-    reason += fmt::format(": {} {} had not come to it", summary.absent.size() == 1 ? "rank" : "ranks",
+    reason += fmt::format(": {} {} had not reached it", summary.absent.size() == 1 ? "rank" : "ranks",
                           fmt::join(summary.absent, ", "));
   }
   set_outcome(result, outcome_of(cause->failure->kind), std::move(reason));
@@ -104,7 +104,7 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
     RankResult stuck;
     stuck.rank = rank;
     stuck.ok = false;
-    stuck.error = "did not come back: neither an abort nor an answer ended what it is doing";
+    stuck.error = "still busy: it neither answered nor reacted to the abort";
     result.ranks.push_back(stuck);
   }
   const int first = cause == nullptr ? -1 : cause->rank;

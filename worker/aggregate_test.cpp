@@ -127,7 +127,7 @@ TEST(Aggregate, SkipsWithTheReasonOfTheRanks) {
 TEST(Aggregate, RanksThatDisagreeAboutASkipAreAnError) {
   const ResultEvent result = result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::skip, "no")});
   EXPECT_EQ(result.outcome, CaseOutcome::error);
-  EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, rank 1 says: no");
+  EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, but rank 1 skipped it: no");
 }
 
 TEST(Aggregate, TheExceptionExplainsTheAbortedPeerThatReportedFirst) {
@@ -196,8 +196,8 @@ TEST(Aggregate, ATimeoutAtTheBarrierNamesTheRanksThatWereMissing) {
                       .perf = {}})
         .reason;
   };
-  EXPECT_EQ(reason(FailurePhase::barrier, {2}), "rank 0: timed out: rank 2 had not come to it");
-  EXPECT_EQ(reason(FailurePhase::barrier, {1, 3}), "rank 0: timed out: ranks 1, 3 had not come to it");
+  EXPECT_EQ(reason(FailurePhase::barrier, {2}), "rank 0: timed out: rank 2 had not reached it");
+  EXPECT_EQ(reason(FailurePhase::barrier, {1, 3}), "rank 0: timed out: ranks 1, 3 had not reached it");
   EXPECT_EQ(reason(FailurePhase::barrier, {}), "rank 0: timed out");
   EXPECT_EQ(reason(FailurePhase::run, {2}), "rank 0: timed out");
 }
@@ -229,7 +229,7 @@ TEST(Aggregate, ARankThatNeverCameBackIsNotAPass) {
   ASSERT_EQ(timeout.ranks.size(), 2U);
   EXPECT_EQ(timeout.ranks[1].rank, 1);
   EXPECT_FALSE(timeout.ranks[1].ok);
-  EXPECT_THAT(timeout.ranks[1].error, HasSubstr("did not come back"));
+  EXPECT_THAT(timeout.ranks[1].error, HasSubstr("it neither answered nor reacted to the abort"));
   EXPECT_EQ(result_of({}).outcome, CaseOutcome::error);
 }
 

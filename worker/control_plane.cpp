@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const protocol::RankEnvironment& e
 
 int mail_port(const protocol::RankEnvironment& environment) {
   const auto store = open_store(environment, false);
-  const auto text = translate("where rank 0's boxes are", [&] { return store->get(kPortKey); });
+  const auto text = translate("looking up rank 0's message port", [&] { return store->get(kPortKey); });
   return std::stoi(std::string(text.begin(), text.end()));
 }
 

@@ -55,7 +55,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
     const nlohmann::json own = to_json(resolve_lengths(c));
     for (const auto& [key, value] : own.items()) {
       if (request.lengths.contains(key) && request.lengths.at(key) != value) {
-        return refuse(request.seq, fmt::format("lengths: {} is not that of the case", key), true);
+        return refuse(request.seq, fmt::format("lengths: {} differs from the lengths of the case", key), true);
       }
     }
   } catch (const CaseError& e) {

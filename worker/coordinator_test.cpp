@@ -144,7 +144,7 @@ TEST_F(CoordinatorTest, RefusesLengthsThatAreNotThoseOfTheCase) {
   start(1, {}, {{"valid_q", {12}}});
   ASSERT_TRUE(last_event<ResultEvent>());
   EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::error);
-  EXPECT_EQ(last_event<ResultEvent>()->reason, "lengths: valid_q is not that of the case");
+  EXPECT_EQ(last_event<ResultEvent>()->reason, "lengths: valid_q differs from the lengths of the case");
   EXPECT_TRUE(last_event<ResultEvent>()->healthy);
 }
 
@@ -253,7 +253,7 @@ TEST_F(CoordinatorTest, AnAbortFreesTheRanksThatWaitAtTheEndAndNamesThoseThatHad
   pass_time(milliseconds(900));
   ASSERT_TRUE(last_event<ResultEvent>());
   EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::timeout);
-  EXPECT_THAT(last_event<ResultEvent>()->reason, testing::StartsWith("rank 0: what: rank 1 had not come to it"));
+  EXPECT_THAT(last_event<ResultEvent>()->reason, testing::StartsWith("rank 0: what: rank 1 had not reached it"));
 }
 
 TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {

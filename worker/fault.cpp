@@ -127,13 +127,13 @@ void read_argument(std::optional<std::string_view> value, std::string_view whole
 void expect_phase_that_has_it(const Fault& fault, std::string_view whole) {
   if (fault.kind == Kind::wrong && fault.phase != Phase::inside) {
     throw FaultSyntaxError(fmt::format(
-        "\"{}\": wrong changes what the attention computes, so it goes with phase inside alone: before it there is no "
-        "result, and after it the result has been verified",
+        "\"{}\": wrong changes what the attention computes, so it needs phase inside: earlier there is no result, and "
+        "later it has been verified",
         whole));
   }
   if (fault.kind == Kind::flaky && fault.phase == Phase::start) {
     throw FaultSyntaxError(
-        fmt::format("\"{}\": flaky is drawn for each attempt of a case, and at the start there is none", whole));
+        fmt::format("\"{}\": flaky is drawn per attempt of a case, and phase start belongs to no case", whole));
   }
 }
 

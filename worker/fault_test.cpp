@@ -54,8 +54,8 @@ TEST(ParseFault, NamesWhatAWrongAFlakyAndASlowOneCannotTake) {
   using testing::HasSubstr;
   EXPECT_THAT(fault_error_of("wrong=dx@1:inside"), HasSubstr("unknown tensor \"dx\"; known: out, lse, max_logit, dq"));
   EXPECT_THAT(fault_error_of("wrong=@1:inside"), HasSubstr("unknown tensor \"\""));
-  EXPECT_THAT(fault_error_of("wrong@1:after"), HasSubstr("goes with phase inside alone"));
-  EXPECT_THAT(fault_error_of("wrong=dq@0:before"), HasSubstr("goes with phase inside alone"));
+  EXPECT_THAT(fault_error_of("wrong@1:after"), HasSubstr("so it needs phase inside"));
+  EXPECT_THAT(fault_error_of("wrong=dq@0:before"), HasSubstr("so it needs phase inside"));
   for (const char* probability : {"flaky", "flaky=", "flaky=-0.1", "flaky=1.1", "flaky=nan", "flaky=x", "flaky=0.1x"}) {
     EXPECT_THAT(fault_error_of((std::string(probability) + "@0:after").c_str()),
                 HasSubstr("is not a probability from 0 to 1"))
@@ -63,7 +63,7 @@ TEST(ParseFault, NamesWhatAWrongAFlakyAndASlowOneCannotTake) {
   }
   EXPECT_THAT(fault_error_of("flaky=0.1,@0:after"), HasSubstr("the seed \"\" is not a number"));
   EXPECT_THAT(fault_error_of("flaky=0.1,-1@0:after"), HasSubstr("the seed \"-1\" is not a number"));
-  EXPECT_THAT(fault_error_of("flaky=0.5@0:start"), HasSubstr("at the start there is none"));
+  EXPECT_THAT(fault_error_of("flaky=0.5@0:start"), HasSubstr("phase start belongs to no case"));
   EXPECT_THAT(fault_error_of("slow@0:before"), HasSubstr("slow needs milliseconds, as in slow=500"));
   EXPECT_THAT(fault_error_of("slow=1.5@0:before"), HasSubstr("\"1.5\" is not a number"));
   EXPECT_THAT(fault_error_of("slow=@0:before"), HasSubstr("\"\" is not a number"));

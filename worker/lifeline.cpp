@@ -110,7 +110,7 @@ bool is_welcome(int fd, milliseconds limit, std::string& why) {
     line += byte;
   }
   if (line == kBeatOrder) return true;
-  why = "it is no cp-pool";
+  why = "the other end is not cp-pool";
   return false;
 }
 
@@ -218,7 +218,8 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
   if (!addresses) return nullptr;
   const auto token = protocol::process_variable(lifeline::kEnvToken);
   if (!token) {
-    throw protocol::EnvironmentError(fmt::format("{} is not set: {} is", lifeline::kEnvToken, lifeline::kEnvAddresses));
+    throw protocol::EnvironmentError(
+        fmt::format("{} is not set although {} is", lifeline::kEnvToken, lifeline::kEnvAddresses));
   }
   const int rank = environment.rank;
   std::string why;
@@ -276,7 +277,7 @@ void Lifeline::serve() {
     } else if (error != EAGAIN && error != EINTR) {
       end_without_driver(fmt::format("its connection to cp-pool is lost ({})", std::strerror(error)));
     } else if (!paused_ && Clock::now() - last_heard_ >= kWithoutDriver) {
-      end_without_driver(fmt::format("it has not heard of cp-pool for {} s", kWithoutDriver.count()));
+      end_without_driver(fmt::format("cp-pool has been silent for {} s", kWithoutDriver.count()));
     }
   }
 }
@@ -291,7 +292,7 @@ void Lifeline::take_bytes(std::string_view bytes) {
   for (;;) {
     const std::size_t newline = bytes.find('\n');
     line_ += bytes.substr(0, newline);
-    if (line_.size() > lifeline::kMaxLineBytes) end_without_driver("what cp-pool says is no message");
+    if (line_.size() > lifeline::kMaxLineBytes) end_without_driver("it received an invalid message from cp-pool");
     if (newline == std::string_view::npos) return;
     bytes.remove_prefix(newline + 1);
     take_line(line_);
@@ -305,7 +306,7 @@ void Lifeline::take_line(std::string_view line) {
   try {
     order = lifeline::read_order(line);
   } catch (const std::exception& e) {
-    end_without_driver(fmt::format("what cp-pool says is no message: {}", e.what()));
+    end_without_driver(fmt::format("it received an invalid message from cp-pool: {}", e.what()));
   }
   if (!order) return;
   if (std::holds_alternative<lifeline::End>(*order)) _exit(lifeline::kExitWithoutDriver);

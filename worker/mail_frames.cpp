@@ -24,7 +24,7 @@ constexpr std::uint32_t kLargestBody = std::uint32_t{256} << 20U;
 }  // namespace
 
 Bytes encode_mail(MailKind kind, const Box& box, std::span<const std::uint8_t> body) {
-  if (body.size() > kLargestBody) throw MailError("a message between ranks of more than 256 MiB");
+  if (body.size() > kLargestBody) throw MailError("a message between ranks is larger than 256 MiB");
   const MailHeader header{.magic = kMailMagic,
                           .size = static_cast<std::uint32_t>(body.size()),
                           .rank = box.rank,

@@ -182,7 +182,9 @@ class MailHub::Hub {
   // Ends the process: the rank would wait for ever, and the listener would stay ready for a connection that cannot be
   // accepted.
   [[noreturn]] static void give_up() {
-    fmt::print(stderr, "cp-pool-worker: rank 0 has no descriptor left for the connection of a rank: raise ulimit -n\n");
+    fmt::print(stderr,
+               "cp-pool-worker: rank 0 has no file descriptor left to accept the connection of a rank: "
+               "raise ulimit -n\n");
     std::fflush(nullptr);
     _exit(1);
   }

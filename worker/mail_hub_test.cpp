@@ -28,7 +28,7 @@ namespace {
 
 TEST(MailHub, SaysThatItHasNoDescriptorLeftForARank) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(accept_without_descriptors(), testing::ExitedWithCode(1), "no descriptor left.*ulimit -n");
+  EXPECT_EXIT(accept_without_descriptors(), testing::ExitedWithCode(1), "no file descriptor left.*ulimit -n");
 }
 
 }  // namespace

@@ -45,12 +45,12 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--inject", faults, "Break a rank on purpose (see below); may be repeated")->type_name("FAULT");
   app.add_flag_callback(
       "--no-rehearsal", [&out] { out.rehearses = false; },
-      "Let GPU ranks begin without a small case of their own: for debuggers and sanitizers");
+      "Start GPU ranks without running a small rehearsal case (for debuggers and sanitizers)");
   std::string cut;
   app.add_option(
          "--cut", cut,
-         "Cut the inputs over the ranks by this convention, which is wrong for all but dual_chunk: the checks must "
-         "see it (docs/adapters.md)")
+         "Split the inputs over the ranks by this convention; all but dual_chunk are wrong, and the checks must fail "
+         "(docs/adapters.md)")
       ->type_name("CONVENTION")
       ->check([&out](const std::string& text) -> std::string {
         const auto convention = verify::parse_convention(text);
@@ -83,7 +83,7 @@ Options parse_options(int argc, char** argv) {
   if (!case_file.empty()) out.case_file = case_file;
   if (out.case_file && !out.faults.empty() && !out.exit_code) {
     out.exit_code = kExitUsage;
-    out.message = fmt::format("cp-pool-worker: {} breaks a rank of a group: not with --case\n",
+    out.message = fmt::format("cp-pool-worker: {} needs a group of ranks and cannot be used with --case\n",
                               faults.empty() ? kEnvInject : "--inject");
   }
   return out;

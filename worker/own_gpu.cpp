@@ -29,12 +29,12 @@ std::vector<std::string> names_of_gpus() {
 }
 
 std::string why_no_share(const protocol::RankEnvironment& environment, const std::string& peers_forbidden) {
-  if (!environment.share_gpus) return "ranks may not share one (--share-gpus)";
+  if (!environment.share_gpus) return "ranks may not share a GPU (--share-gpus)";
   if (environment.local_world_size != environment.world_size) {
-    return "ranks that share one must all be on one host";
+    return "ranks that share a GPU must all be on one host";
   }
   if (!peers_forbidden.empty()) {
-    return fmt::format("ranks that share one exchange by peer copies alone: {}", peers_forbidden);
+    return fmt::format("ranks that share a GPU exchange data only by peer copies: {}", peers_forbidden);
   }
   return {};
 }

@@ -184,7 +184,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   };
   if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) return skip(std::move(reason));
   const CpGroups groups = groups_of_case(parts_.groups.get(), c.group);
-  if (!groups.cp) return skip(fmt::format("{} groups of ranks at once run on CPU ranks alone", c.group));
+  if (!groups.cp) return skip(fmt::format("{} concurrent groups of ranks are supported only on CPU ranks", c.group));
   groups_at_once_ = c.group;
   set_deadline();
   RunOptions options;
@@ -292,7 +292,7 @@ void RankCompute::wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> beg
     const auto* const leave = std::get_if<LeaveCommand>(&*command);
     const bool ours = leave != nullptr && leave->seq == seq;
     if (exiting_ || (ours && !leave->go)) {
-      throw CommError(CommError::Kind::aborted, "the case ended before every rank had come to its end");
+      throw CommError(CommError::Kind::aborted, "the case was ended before every rank had finished it");
     }
     if (!ours) continue;
     if (leave->difference.empty()) return;
@@ -334,7 +334,9 @@ void RankCompute::handle(const RebuildCommand& command) {
   try {
     // The old communicators must have finished all work, on the device and in the memory of other ranks, before new
     // ones are made.
-    if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
+    if (!parts_.groups.take(command.generation, deadline)) {
+      throw std::runtime_error("the abort of the old communicators has not finished");
+    }
     const std::string why_not = parts_.runner.why_not_reconnect();
     rebuilt.declined = !why_not.empty();
     if (rebuilt.declined) throw std::runtime_error(why_not);

@@ -30,7 +30,7 @@ at::Device device_of(const protocol::RankEnvironment& environment, const OwnGpu&
 void use(const OwnGpu& gpu, int ranks) {
   const int visible = cuda_device().visible_devices();
   const auto too_few = [&](int gpus, const std::string& why_no_share) {
-    return TooFewDevices(fmt::format("needs {} GPUs, one a rank, and {} {} visible; {}", ranks, gpus,
+    return TooFewDevices(fmt::format("needs {} GPUs (one per rank), but only {} {} visible; {}", ranks, gpus,
                                      gpus == 1 ? "is" : "are", why_no_share));
   };
   if (gpu.shared_gpus > 0) {
@@ -40,8 +40,8 @@ void use(const OwnGpu& gpu, int ranks) {
     }
   } else if (!gpu.is_only && visible > 0 && visible < ranks) {
     throw too_few(visible, gpu.why_no_share.empty()
-                               ? "ranks share GPUs only where /dev/nvidia* or CUDA_VISIBLE_DEVICES "
-                                 "shows how many there are"
+                               ? "ranks can share GPUs only if /dev/nvidia* or CUDA_VISIBLE_DEVICES "
+                                 "shows how many GPUs there are"
                                : gpu.why_no_share);
   }
   cuda_device().use_device(gpu.index);

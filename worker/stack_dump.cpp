@@ -78,9 +78,9 @@ void put_place(bool of_computing_thread) {
   put(pending.empty() ? "no communication" : pending);
   put(", phase ");
   put(current_phase());
-  put("; above, the stack of ");
-  put(of_computing_thread ? "the computing thread" : "another thread than the computing one");
-  put(": the innermost call last\n");
+  put("; above is the stack of ");
+  put(of_computing_thread ? "the computing thread" : "a thread other than the computing thread");
+  put(", innermost call last\n");
 }
 
 void show_stack(const void* context) {

@@ -57,7 +57,7 @@ TEST(StackDump, ABadAddressLeavesItsStackAndTheSignalKills) {
       },
       KilledBySignal(SIGSEGV),
       dump("SIGSEGV at address 0x10 ",
-           "exchange with rank 1, phase forward; above, the stack of the computing thread"));
+           "exchange with rank 1, phase forward; above is the stack of the computing thread"));
 }
 
 TEST(StackDump, AStackOverflowIsToldToo) {
@@ -102,7 +102,7 @@ TEST(StackDump, AnotherThreadShowsItsOwnStack) {
         become_rank();
         std::thread([] { std::abort(); }).join();
       },
-      KilledBySignal(SIGABRT), "rank 3: SIGABRT in .*; above, the stack of another thread than the computing one");
+      KilledBySignal(SIGABRT), "rank 3: SIGABRT in .*; above is the stack of a thread other than the computing thread");
 }
 
 TEST(StackDump, AHandlerThatIsThereStays) {
@@ -122,7 +122,7 @@ TEST(StackDump, OnRequestTheProcessGoesOn) {
         raise(SIGUSR2);
         _exit(0);
       },
-      ExitedWithCode(0), "rank 3: in no communication, phase start; above, the stack of the computing thread");
+      ExitedWithCode(0), "rank 3: in no communication, phase start; above is the stack of the computing thread");
 }
 
 }  // namespace

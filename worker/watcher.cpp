@@ -51,7 +51,7 @@ void Watcher::serve() {
       }
     }
   } catch (const std::exception& e) {
-    fmt::print(stderr, "cp-pool-worker: rank {}: ends, because rank 0 is gone ({})\n", rank_, e.what());
+    fmt::print(stderr, "cp-pool-worker: rank {} ends because rank 0 is gone ({})\n", rank_, e.what());
     stop(1);
   }
 }

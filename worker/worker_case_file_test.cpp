@@ -66,12 +66,12 @@ TEST(WorkerCaseFile, ACaseThatDoesNotPassIsAFailure) {
 TEST(WorkerCaseFile, HasNoRanksThatCouldBeBroken) {
   const CaseRun run = run_case_file(test::small_case(2), " --inject throw@1:inside");
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.output, HasSubstr("--inject breaks a rank of a group"));
+  EXPECT_THAT(run.output, HasSubstr("--inject needs a group of ranks and cannot be used with --case"));
   ::setenv("CP_POOL_INJECT", "throw@1:inside", 1);
   const CaseRun by_environment = run_case_file(test::small_case(2));
   ::unsetenv("CP_POOL_INJECT");
   EXPECT_EQ(by_environment.exit_code, 2);
-  EXPECT_THAT(by_environment.output, HasSubstr("CP_POOL_INJECT breaks a rank of a group"));
+  EXPECT_THAT(by_environment.output, HasSubstr("CP_POOL_INJECT needs a group of ranks and cannot be used with --case"));
 }
 
 TEST(WorkerCaseFile, AnImpossibleCaseIsAUsageErrorThatNamesTheFile) {

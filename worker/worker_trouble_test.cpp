@@ -181,7 +181,7 @@ TEST_F(WorkerTrouble, SaysWhereItStandsWhenAsked) {
     const std::string place = "rank " + std::to_string(rank) + ": in exchange with rank";
     const bool found = group.ask_until_stderr_has(rank, SIGUSR2, place);
     EXPECT_TRUE(found && group.wait_for_stderr(rank, "[CP_POOL_MODULE] cp-pool-worker ")) << group.read_stderr(rank);
-    EXPECT_TRUE(group.wait_for_stderr(rank, "stack of the computing thread:")) << group.read_stderr(rank);
+    EXPECT_TRUE(group.wait_for_stderr(rank, "stack of the computing thread,")) << group.read_stderr(rank);
   }
 }
 

@@ -216,4 +216,4 @@ def test_a_crash_and_a_deadline_show_the_python_stack(late: Table) -> None:
         broken, _ = late.of(next(fault for fault in LATE if fault.model == model))
         assert "Stack (most recent call first):" in broken.stderr
         assert function in broken.stderr
-        assert "above, the stack of the computing thread" in broken.stderr
+        assert "above is the stack of the computing thread" in broken.stderr

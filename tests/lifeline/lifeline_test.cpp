@@ -146,7 +146,7 @@ TEST_F(ARank, ShowsItsStack) {
   ASSERT_TRUE(run_until([&] { return stderr_of[1].find("ready\n") != std::string::npos; }));
   server->show_stack(1);
   EXPECT_TRUE(run_until([&] {
-    return stderr_of[1].find("the stack of the computing thread: the innermost call last\n") != std::string::npos;
+    return stderr_of[1].find("the stack of the computing thread, innermost call last\n") != std::string::npos;
   })) << stderr_of[1];
 }
 
@@ -243,7 +243,7 @@ TEST_F(ALongWaitForADriver, ThatIsSilentIsTakenForGone) {
   EXPECT_GT(took, 3s);
   EXPECT_LT(took, 10s);
   EXPECT_EQ(ended, "exit 75");
-  EXPECT_THAT(rank->line(), HasSubstr("ends: it has not heard of cp-pool for 5 s"));
+  EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has been silent for 5 s"));
 }
 
 TEST_F(ALongWaitForADriver, ThatPausesIsWaitedFor) {

@@ -48,7 +48,7 @@ TEST_P(CrashedRank, LeavesItsStackWithNamesLinesAndPhase) {
     const std::string text = stderr_of(finished, rank);
     expect_named_stack(text);
     EXPECT_THAT(text, HasSubstr(fmt::format("cp-pool-worker: rank {}: {} in exchange with ranks", rank, signal)));
-    EXPECT_THAT(text, HasSubstr(", phase forward; above, the stack of the computing thread"));
+    EXPECT_THAT(text, HasSubstr(", phase forward; above is the stack of the computing thread"));
   }
 }
 

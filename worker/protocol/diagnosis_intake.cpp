@@ -114,21 +114,19 @@ Diagnosis well_formed(Diagnosis diagnosis) {
   keep_names(diagnosis.explains);
   keep_names(diagnosis.others);
   for (std::string& evidence : diagnosis.evidence) evidence = sentence(std::move(evidence));
-  const auto drop = [&](const char* what) {
-    diagnosis.evidence.push_back(fmt::format("the worker's {} not well formed", what));
-  };
+  const auto drop = [&](const char* what) { diagnosis.evidence.push_back(fmt::format("{} not well formed", what)); };
   if (auto& pairs = diagnosis.pairs) {
     pairs->missing_pairs = std::max<std::int64_t>(pairs->missing_pairs, 0);
     pairs->excess_pairs = std::max<std::int64_t>(pairs->excess_pairs, 0);
     const bool missing = keep_rectangles(pairs->missing);
-    if (!keep_rectangles(pairs->excess) || !missing) drop("rectangles of pairs are in part");
+    if (!keep_rectangles(pairs->excess) || !missing) drop("some of the worker's rectangles of pairs are");
   }
   if (diagnosis.picture && !is_well_formed(*diagnosis.picture)) {
     diagnosis.picture.reset();
-    drop("picture of the mask is");
+    drop("the worker's picture of the mask is");
   }
   if (std::erase_if(diagnosis.strips, [](const ErrorStrip& strip) { return !is_well_formed(strip); }) > 0) {
-    drop("strips of errors are in part");
+    drop("some of the worker's strips of errors are");
   }
   if (diagnosis.strips.size() > kMaxSentences) diagnosis.strips.resize(kMaxSentences);
   for (ErrorStrip& strip : diagnosis.strips) {

@@ -46,9 +46,9 @@ std::optional<int> find_int(const Lookup& lookup, const char* name, int min, int
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 
-int require_int(const Lookup& lookup, const char* name, int min, int max, std::string_view why) {
+int require_int(const Lookup& lookup, const char* name, int min, int max, std::string_view although) {
   const std::optional<int> value = find_int(lookup, name, min, max);
-  if (!value) throw EnvironmentError(fmt::format("{} is not set: {}", name, why));
+  if (!value) throw EnvironmentError(fmt::format("{} is not set {}", name, although));
   return *value;
 }
 
@@ -80,10 +80,10 @@ void read_rank(const Lookup& lookup, RankEnvironment& out) {
                     "mpirun, srun) that sets its rank variables; --case FILE runs without them",
                     kEnvRank));
   }
-  const std::string why = fmt::format("{} is, so {} should set it too", used->rank, used->launcher);
-  out.world_size = require_int(lookup, used->world_size, 1, kMaxInt, why);
-  out.rank = require_int(lookup, used->rank, 0, out.world_size - 1, why);
-  out.local_rank = require_int(lookup, used->local_rank, 0, kMaxInt, why);
+  const std::string although = fmt::format("although {} is; {} should set both", used->rank, used->launcher);
+  out.world_size = require_int(lookup, used->world_size, 1, kMaxInt, although);
+  out.rank = require_int(lookup, used->rank, 0, out.world_size - 1, although);
+  out.local_rank = require_int(lookup, used->local_rank, 0, kMaxInt, although);
   out.local_world_size = find_int(lookup, used->local_world_size, 1, out.world_size).value_or(out.world_size);
 }
 

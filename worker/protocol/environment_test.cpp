@@ -101,7 +101,8 @@ TEST(Environment, ErrorsNameTheVariableAndItsValue) {
   EXPECT_THAT(error_of(no_master), testing::StartsWith("MASTER_ADDR is not set"));
   Variables no_size = torchrun();
   no_size.erase("WORLD_SIZE");
-  EXPECT_THAT(error_of(no_size), testing::StartsWith("WORLD_SIZE is not set: RANK is"));
+  EXPECT_THAT(error_of(no_size),
+              testing::StartsWith("WORLD_SIZE is not set although RANK is; the driver or torchrun should"));
 }
 
 TEST(Environment, RanksMayShareAGpuUnlessTheyAreTold) {

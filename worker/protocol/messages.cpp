@@ -91,7 +91,9 @@ void expect_valid(const PerfRequest& request) {
 
 void expect_valid(const StepMs& times) {
   for (const auto& [name, ms] : {std::pair{"median", times.median}, {"min", times.min}, {"max", times.max}}) {
-    if (!std::isfinite(ms) || ms < 0) throw ProtocolError(fmt::format("perf: {} {} is no time in ms", name, ms));
+    if (!std::isfinite(ms) || ms < 0) {
+      throw ProtocolError(fmt::format("perf: {} {} is not a valid time in ms", name, ms));
+    }
   }
 }
 
@@ -119,8 +121,8 @@ void expect_valid(const RunRequest& request) {
 
 void expect_valid(const ResultEvent& result) {
   if (!is_of_a_worker(result.outcome)) {
-    throw ProtocolError(
-        fmt::format("result: \"outcome\": \"{}\" is not for a worker to say", to_string(result.outcome)));
+    throw ProtocolError(fmt::format("result: \"outcome\": \"{}\" is not an outcome that a worker may report",
+                                    to_string(result.outcome)));
   }
   if (result.bound_factor && *result.bound_factor <= 0) {
     throw ProtocolError(fmt::format("result: bound_factor {} is not positive", *result.bound_factor));

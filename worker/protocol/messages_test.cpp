@@ -284,9 +284,9 @@ TEST(Events, TimesOfAStepAreTimes) {
         fmt::format(R"({{"event":"result","seq":1,"outcome":"pass","perf":{{"step_ms":{{"median":{}}}}}}})", ms));
   };
   EXPECT_EQ(with("0.5"), "no error");
-  EXPECT_THAT(with("-5"), HasSubstr("median -5 is no time in ms"));
-  EXPECT_THAT(with("\"nan\""), HasSubstr("median nan is no time in ms"));
-  EXPECT_THAT(with("\"inf\""), HasSubstr("median inf is no time in ms"));
+  EXPECT_THAT(with("-5"), HasSubstr("median -5 is not a valid time in ms"));
+  EXPECT_THAT(with("\"nan\""), HasSubstr("median nan is not a valid time in ms"));
+  EXPECT_THAT(with("\"inf\""), HasSubstr("median inf is not a valid time in ms"));
 }
 
 TEST(Events, ADiagnosisRoundTrips) {
@@ -355,7 +355,7 @@ TEST(Events, AWorkerSaysItsOwnOutcomesAlone) {
     EXPECT_EQ(event_round_trip(sent).outcome, outcome);
   }
   for (const CaseOutcome outcome : {CaseOutcome::crash, CaseOutcome::infra, CaseOutcome::not_run}) {
-    EXPECT_THAT(with(to_string(outcome)), HasSubstr("is not for a worker to say"));
+    EXPECT_THAT(with(to_string(outcome)), HasSubstr("is not an outcome that a worker may report"));
   }
   EXPECT_THAT(with("maybe"), HasSubstr("\"maybe\" is not among pass, fail, skip,"));
 }

@@ -13,20 +13,19 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::interrupted, "interrupted (Ctrl-C, SIGTERM or SIGHUP); what had finished is reported"},
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
-     "a case ended as fail, error, timeout or crash and was not expected to, or was and passed (strict), or was not "
-     "run because others did or the time was over; conformance: a rule is broken; diff: a case fails that did not, or "
-     "whatever else --fail-on names"},
+     "a case ended as fail, error, timeout or crash unexpectedly, a case with xfail-strict passed, or cases were not "
+     "run because of --max-fail or --global-timeout; conformance: a rule is broken; diff: a case newly fails, or there "
+     "is another change that --fail-on names"},
     {ExitCode::infra,
-     "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped, or --adapter "
-     "and every case was skipped; doctor: something is "
-     "missing; conformance: the worker never got ready; diff: a case is no longer judged"},
+     "a case was not judged: its pool did not start (infra), it was skipped despite --no-skip, or every case was "
+     "skipped with --adapter; doctor: something is missing; conformance: the worker never got ready; diff: a case is "
+     "no longer judged"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file; no such run is recorded"},
     {ExitCode::cannot_write,
-     "an output (--junit, --events, --html, --summary, --trace-run, --run-dir, --dump, --trace, stdout) cannot be "
-     "written"},
+     "an output (--junit, --events, --html, --summary, --trace-run, --run-dir, --capsules, --dump, --trace, stdout) "
+     "cannot be written"},
     {ExitCode::usage, "bad command line; nothing was run"},
-    {ExitCode::nothing_selected,
-     "no case is selected, a stream had none, or nothing failed that --rerun-failed could select"},
+    {ExitCode::nothing_selected, "no case was selected, the stream was empty, or --rerun-failed found no failures"},
     {ExitCode::ok, "every case passed or was skipped with a reason"},
 }};
 

@@ -121,20 +121,20 @@ Filled fill(std::string_view word, const Launch& launch) {
       out.text += c;
       ++i;
     } else if (c == '}') {
-      out.wrong = fmt::format("'{}' has a '}}' without a '{{'; a brace of its own is written twice", word);
+      out.wrong = fmt::format("'{}' has a '}}' without a '{{'; write a literal brace twice", word);
       return out;
     } else if (c == '{') {
       const std::size_t end = word.find('}', i);
       const std::string_view name = word.substr(i + 1, end == std::string_view::npos ? end : end - i - 1);
       const auto* const found = std::ranges::find(kPlaceholders, name, &Placeholder::name);
       if (end == std::string_view::npos) {
-        out.wrong = fmt::format("'{}' has a '{{' without a '}}'; a brace of its own is written twice", word);
+        out.wrong = fmt::format("'{}' has a '{{' without a '}}'; write a literal brace twice", word);
         return out;
       }
       if (found == kPlaceholders.end()) {
         out.wrong = fmt::format(
             "there is no {{{}}}: a launcher has {{world_size}}, {{nodes}}, {{ranks_per_node}}, {{hosts}}, "
-            "{{rendezvous}} and {{worker}}; a brace of its own is written twice",
+            "{{rendezvous}} and {{worker}}; write a literal brace twice",
             name);
         return out;
       }

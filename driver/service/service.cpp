@@ -32,8 +32,8 @@ constexpr std::chrono::seconds kMemoryPeriod{1};
 constexpr std::chrono::seconds kAcceptAgain{1};
 
 milliseconds duration(const char* field, double ms) {
-  constexpr double kMost = 1e12;  // about 30 years
-  if (!(ms >= 0) || ms > kMost) throw std::invalid_argument(fmt::format("open: {}: {} is no time in ms", field, ms));
+  constexpr double kMost = 1e12;  // 30 years
+  if (!(ms >= 0) || ms > kMost) throw std::invalid_argument(fmt::format("open: {}: {} is not a time in ms", field, ms));
   return milliseconds{static_cast<std::int64_t>(ms)};
 }
 
@@ -113,14 +113,14 @@ RunConfig Service::config_of(const Open& open) const {
   out.device = open.device;
   out.share_gpus = open.share_gpus;
   if (!devices_.contains(open.device)) {
-    throw std::invalid_argument(fmt::format("open: device: \"{}\" is none that this service has", open.device));
+    throw std::invalid_argument(fmt::format("open: device: this service has no device \"{}\"", open.device));
   }
   Surroundings surroundings;
   surroundings.folder = open.folder;
   if (open.folder.empty()) surroundings.folder = std::filesystem::current_path();
   if (!surroundings.folder.is_absolute()) throw std::invalid_argument("open: folder: the path is not absolute");
   if (open.device == "cuda" && open.environment && value_of(*open.environment, kVisible) != own_value(kVisible)) {
-    throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES is another than that of this service");
+    throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES differs from the service's");
   }
   surroundings.environment = open.environment ? with_what_matters(environment_, *open.environment) : environment_;
   out.surroundings = std::move(surroundings);
@@ -240,10 +240,10 @@ void Service::let_in(UniqueFd connection) {
   if (!peer || peer->uid != ::geteuid()) {
     why = fmt::format("this service is that of user {}", ::geteuid());
   } else if (sessions_.size() >= kMostClients) {
-    why = fmt::format("this service has {} clients, as many as it may", kMostClients);
+    why = fmt::format("this service has its maximum of {} clients", kMostClients);
   } else if (const auto of_process = [&](const auto& kept) { return kept.first->pid() == peer->pid; };
              std::ranges::count_if(sessions_, of_process) >= kMostOfAProcess) {
-    why = fmt::format("process {} has {} clients here, as many as it may", peer->pid, kMostOfAProcess);
+    why = fmt::format("process {} has its maximum of {} clients on this service", peer->pid, kMostOfAProcess);
   }
   if (!why.empty()) {
     // The socket's buffer is empty, so this does not block.
@@ -334,7 +334,7 @@ void Service::watch_idleness() {
   if (config_.idle_exit.count() <= 0 || stopping_ || !sessions_.empty() || one_client_) return;
   idle_exit_.expires_after(config_.idle_exit);
   idle_exit_.async_wait([this](asio::error_code cancelled) {
-    if (!cancelled && sessions_.empty()) begin_to_stop("nobody has needed it");
+    if (!cancelled && sessions_.empty()) begin_to_stop("no client was connected for the time of --idle-exit");
   });
 }
 

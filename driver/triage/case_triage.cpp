@@ -53,7 +53,8 @@ void CaseTriage::ended(const CaseEnd& end) {
   const Seen what = seen(end);
   if (step_ == Step::alone) return after_alone(what, end);
   if (what != Seen::fails && what != Seen::passes) {
-    tell(fmt::format("a replay after {} told nothing: it ended as {}{}", number_of_cases(next()->size()), quoted(end),
+    tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}{}",
+                     number_of_cases(next()->size()), quoted(end),
                      end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
     return decide(VerdictKind::unknown, 0, 0);
   }
@@ -82,7 +83,7 @@ CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
 void CaseTriage::after_alone(Seen seen, const CaseEnd& end) {
   const bool machine_failed_before = !failure_.end.machine.empty();
   if (seen == Seen::unjudged || (seen == Seen::machine && !machine_failed_before)) {
-    tell(fmt::format("a replay alone told nothing: it ended as {}{}", quoted(end),
+    tell(fmt::format("a replay of the case alone could not be judged: it ended as {}{}", quoted(end),
                      end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
     if (++unjudged_ == kMostUnjudged) decide(VerdictKind::unknown, fails_, alone_);
     return;

@@ -177,7 +177,7 @@ TEST(Triage, IsUnknownWhereItsPoolsDoNotStart) {
   run(fake_cases({"fail"}), config, recorder);
   const Verdict verdict = verdict_on(recorder, "fake/fail");
   EXPECT_EQ(kind_of(verdict), "unknown");
-  EXPECT_THAT(verdict.evidence, Each(HasSubstr("a replay alone told nothing: it ended as infra")));
+  EXPECT_THAT(verdict.evidence, Each(HasSubstr("a replay of the case alone could not be judged: it ended as infra")));
 }
 
 TEST(Triage, KeepsNothingOfARunThatDoesNotAskForIt) {

@@ -48,7 +48,8 @@ const CommSteps& steps_of(CommType type, int ranks) {
   if (ranks == 1) type = CommType::p2p;
   const CommFacts& facts = facts_of(type);
   if (!facts.takes_size(ranks)) {
-    throw std::invalid_argument(fmt::format("{} needs {}: there are {} ranks", to_string(type), facts.sizes, ranks));
+    throw std::invalid_argument(
+        fmt::format("{} needs {}, but there are {} ranks", to_string(type), facts.sizes, ranks));
   }
   return all.at(static_cast<std::size_t>(type));
 }

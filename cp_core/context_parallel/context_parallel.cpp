@@ -118,7 +118,7 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout, AttentionBackend& backend) {
-  if (!forward.saved) throw std::invalid_argument("the backward takes what the forward of this rank returned");
+  if (!forward.saved) throw std::invalid_argument("the backward needs the result of this rank's forward");
   const Context context(problem, groups, backend);
   const PackedInputs packed = pack_inputs(problem, inputs);
   AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout),

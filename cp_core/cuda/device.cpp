@@ -29,15 +29,15 @@ void use_device(int index) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) unavailable("no usable GPU", error);
   if (index >= count) {
-    throw CudaUnavailable(fmt::format("rank needs GPU {} and {} {} visible (CUDA_VISIBLE_DEVICES)", index, count,
-                                      count == 1 ? "is" : "are"));
+    throw CudaUnavailable(fmt::format("this rank needs GPU {}, but only {} {} visible (CUDA_VISIBLE_DEVICES)", index,
+                                      count, count == 1 ? "is" : "are"));
   }
   if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) {
     unavailable(fmt::format("GPU {} cannot be used", index), error);
   }
   // Creates the context.
   if (const cudaError_t error = cudaFree(nullptr); error != cudaSuccess) {
-    unavailable(fmt::format("GPU {} gives no context", index), error);
+    unavailable(fmt::format("no CUDA context could be created on GPU {}", index), error);
   }
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
 }

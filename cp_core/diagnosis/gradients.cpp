@@ -314,7 +314,7 @@ class GradientMistakes {
       const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
       if (!landing.defined()) return;
       add("gradient_of_another_rank",
-          fmt::format("what a rank's queries give to the keys of all others is added up and given to the {}",
+          fmt::format("a rank adds up its contributions to all other ranks' keys and gives the sum to the {}",
                       by > 0 ? "next rank" : "rank before"),
           [landing](Model& model) { model.landing = landing; });
     }
@@ -324,7 +324,7 @@ class GradientMistakes {
     };
     const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!landing.defined()) return;
-    add("gradient_of_another_rank", "what a rank's queries give to the keys of others is added to its own rows",
+    add("gradient_of_another_rank", "a rank adds its contributions to other ranks' keys to its own rows",
         [landing](Model& model) { model.landing = landing; });
   }
 
@@ -336,8 +336,8 @@ class GradientMistakes {
                       .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
     };
     change("dk and dv stand in each other's place", [](WholeResults& results) { std::swap(results.dk, results.dv); });
-    change("dv is given for dk, too", [](WholeResults& results) { results.dk = results.dv; });
-    change("dk is given for dv, too", [](WholeResults& results) { results.dv = results.dk; });
+    change("dv is returned as dk, too", [](WholeResults& results) { results.dk = results.dv; });
+    change("dk is returned as dv, too", [](WholeResults& results) { results.dv = results.dk; });
   }
 
   const World& world_;

@@ -180,7 +180,7 @@ class Masks {
   void sequences() {
     if (c_.batch == 1) return;
     const char* const id = "sequence_borders_ignored";
-    add(id, "sequences see each other's keys, by their positions",
+    add(id, "queries see the keys of all sequences at the positions that the mask allows",
         [](const World&, MaskRule& rule) { rule.borders = false; });
     add(id, "the pack is taken as one sequence", [](const World& world, MaskRule& rule) {
       as_one_sequence(world.lengths().padded_q, world.lengths().padded_kv, rule);

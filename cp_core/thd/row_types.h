@@ -33,7 +33,7 @@ inline void check_row_types(const at::Tensor& target, const at::Tensor& part) {
   const at::ScalarType from = part.scalar_type();
   TORCH_CHECK(
       (one_of(to, at::kBFloat16) && one_of(from, at::kBFloat16)) || (one_of(to, at::kHalf) && one_of(from, at::kHalf)),
-      "no rows of ", from, " in rows of ", to);
+      "rows of ", from, " cannot be combined with rows of ", to);
 }
 
 // Calls body(pointer to the target's elements, pointer to the part's).

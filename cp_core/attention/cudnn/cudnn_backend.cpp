@@ -173,7 +173,7 @@ std::vector<std::string> CudnnBackend::remarks() const {
   std::vector<std::string> all;
   all.reserve(refusals_.size());
   for (const auto& [pass, refusal] : refusals_) {
-    all.push_back(fmt::format("the {} of tiles with a bias that cuDNN refuses ran as math: {}",
+    all.push_back(fmt::format("the math backend computed the {} of tiles with a bias that cuDNN refused: {}",
                               pass == Pass::forward ? "forward" : "backward", refusal));
   }
   return all;
@@ -206,7 +206,7 @@ void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& oper
 void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& operands,
                             const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
   check_supported(operands);
-  TORCH_CHECK(backward_operands.out.defined(), "the backward of cuDNN takes out");
+  TORCH_CHECK(backward_operands.out.defined(), "the backward of cuDNN needs the forward's out");
   const AttentionOperands wide = widened_operands(operands);
   const AttentionBackwardOperands wide_backward = widened_backward(backward_operands, wide.v.size(2));
   if (!operands.bias.defined()) {

@@ -71,7 +71,7 @@ std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
   const std::string header = header_of(key);
   if (text.size() < header.size() + kHexDigits || !text.starts_with(header) ||
       text_hash({text.data(), text.size() - kHexDigits}) != std::string_view(text).substr(text.size() - kHexDigits)) {
-    discard(key, "it is damaged, or not what it should be");
+    discard(key, "the file is damaged or has another key");
     return std::nullopt;
   }
   // Marks the file as used last.
@@ -86,7 +86,7 @@ bool PlanStore::lacks(const std::string& key) const {
 
 void PlanStore::discard(const std::string& key, const std::string& why) {
   const fs::path path = file_of(key);
-  tell_once(told_discarded_, fmt::format("{} is made anew: {}", path.string(), why));
+  tell_once(told_discarded_, fmt::format("discarded {}, so the plan is built again: {}", path.string(), why));
   std::error_code ignored;
   fs::remove(path, ignored);
 }
@@ -96,7 +96,7 @@ void PlanStore::write(const std::string& key, const Bytes& bytes) {
     write_file(key, bytes);
     if (writes_++ % writes_a_look_ == 0) drop_oldest();
   } catch (const std::exception& error) {
-    tell_once(write_failed_, fmt::format("nothing more is kept: {}", error.what()));
+    tell_once(write_failed_, fmt::format("no more plans are stored: {}", error.what()));
   }
 }
 

@@ -82,7 +82,7 @@ TEST_F(PlanStoreTest, TellsOfDamageOnce) {
   for (const char* key : {"a", "b"}) damage(key, [](std::string& text) { text.pop_back(); });
   testing::internal::CaptureStderr();
   (void)store.read("a");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(store.file_of("a").string() + " is made anew"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("discarded " + store.file_of("a").string()));
   testing::internal::CaptureStderr();
   (void)store.read("b");
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());

@@ -62,7 +62,9 @@ void StoredPlans::keep(const std::string& key, const CudnnPlan& plan) {
     if (!writer_.joinable()) writer_ = std::jthread([this](const std::stop_token& stop) { write_files(stop); });
     more_.notify_one();
   } catch (const std::exception& error) {
-    if (!told_.exchange(true)) fmt::print(stderr, "cp-pool-worker: plan store: not kept: {}\n", error.what());
+    if (!told_.exchange(true)) {
+      fmt::print(stderr, "cp-pool-worker: plan store: a plan could not be stored: {}\n", error.what());
+    }
   }
 }
 

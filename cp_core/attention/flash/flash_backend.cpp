@@ -192,7 +192,7 @@ void FlashBackend::forward(const TileGroup& group, const AttentionOperands& oper
 void FlashBackend::backward(const TileGroup& group, const AttentionOperands& operands,
                             const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
   require_flash_support(operands);
-  TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention takes out");
+  TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention needs the forward's out");
   const std::int64_t dim = kernel_head_dim(operands);
   const at::Tensor q = widened(operands.q, dim);
   const at::Tensor k = widened(operands.k, dim);

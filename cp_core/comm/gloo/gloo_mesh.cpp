@@ -178,7 +178,7 @@ GlooTransfer::~GlooTransfer() {
 
 void GlooTransfer::wait(GlooMesh::Clock::time_point deadline, const std::string& what) {
   bool done = false;
-  std::string detail = "given up";
+  std::string detail = "the transfer was abandoned";
   if (const WorkRef work = mesh_->work_of(*this)) {
     try {
       done = work->wait(time_left(deadline));

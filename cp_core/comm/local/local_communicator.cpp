@@ -145,7 +145,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     for (int from = 0; from < size_; ++from) {
       if (values[static_cast<std::size_t>(from)].equal(values[0])) continue;
       throw CommError(CommError::Kind::failed,
-                      fmt::format("{}: rank {} has another tag or operation count than rank 0", text(step), from));
+                      fmt::format("{}: tag or operation count of rank {} differs from rank 0's", text(step), from));
     }
   }
 
@@ -157,7 +157,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
       if (Clock::now() >= deadline_) {
         throw CommError(
             CommError::Kind::timeout,
-            fmt::format("rank {} of {}: synchronize ({}): the device is not done in time", rank_, size_, what));
+            fmt::format("rank {} of {}: synchronize ({}): timed out: the device has not finished", rank_, size_, what));
       }
       std::this_thread::sleep_for(kBetweenQueries);
     }
@@ -222,7 +222,8 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
         hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
                    step.deadline);
     if (!message) {
-      throw CommError(CommError::Kind::timeout, fmt::format("{}: nothing from rank {} in time", text(step), from));
+      throw CommError(CommError::Kind::timeout,
+                      fmt::format("{}: timed out: no message from rank {}", text(step), from));
     }
     if (message->operation != step.operation) {
       throw CommError(CommError::Kind::failed, fmt::format("{}: rank {} is in {} instead", text(step), from,

@@ -188,7 +188,7 @@ TEST(LocalCommunicator, SeesInTheBarrierThatARankHasDoneOneOperationMore) {
     FAIL() << "no CommError";
   } catch (const CommError& error) {
     EXPECT_EQ(error.kind(), CommError::Kind::failed);
-    EXPECT_THAT(error.what(), HasSubstr("rank 1 has another tag or operation count"));
+    EXPECT_THAT(error.what(), HasSubstr("tag or operation count of rank 1 differs from rank 0's"));
   }
 }
 

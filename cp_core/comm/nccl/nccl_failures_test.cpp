@@ -72,7 +72,8 @@ TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
     }
     const auto error = error_of([&] { groups.cp->checked_barrier(5, kLongEnough); });
     rank.tell("failed");
-    expect_error(error, CommError::Kind::failed, HasSubstr("rank 0: barrier with tag 5: rank 1 has not come to it"));
+    expect_error(error, CommError::Kind::failed,
+                 HasSubstr("rank 0: barrier with tag 5: rank 1 has not reached the barrier"));
   });
 }
 
@@ -152,7 +153,7 @@ TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
     const auto error =
         error_of([&] { (void)cuda_part<GpuGroups>().make(rank.store, "test/", 0, 2, 2s, {.shares = rank.shares}); });
     expect_error(error, CommError::Kind::timeout,
-                 testing::MatchesRegex("rank 0: connecting 2 ranks .*: rank 1 did not come in time"));
+                 testing::MatchesRegex("rank 0: connecting 2 ranks .*: rank 1 did not connect in time"));
   });
 }
 

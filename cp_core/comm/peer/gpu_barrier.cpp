@@ -125,9 +125,10 @@ void GpuBarrier::require_everyone_here(const std::string& step) {
   const std::vector<int> elsewhere = missing();
   if (elsewhere.empty()) return;
   const bool one = elsewhere.size() == 1;
-  link_->fail(CommError::Kind::failed, step,
-              fmt::format("{}: rank{} {} {} not come to it: NCCL paired it with another operation of the group", step,
-                          one ? "" : "s", fmt::join(elsewhere, ", "), one ? "has" : "have"));
+  link_->fail(
+      CommError::Kind::failed, step,
+      fmt::format("{}: rank{} {} {} not reached the barrier: NCCL paired it with another operation of the group", step,
+                  one ? "" : "s", fmt::join(elsewhere, ", "), one ? "has" : "have"));
 }
 
 std::vector<int> GpuBarrier::missing() const {
@@ -141,7 +142,7 @@ std::vector<int> GpuBarrier::missing() const {
 
 std::string GpuBarrier::who_is_missing() const {
   const std::vector<int> ranks = missing();
-  if (ranks.empty()) return "all ranks are there, but do not hear of each other";
+  if (ranks.empty()) return "all ranks reached the barrier, but their exchange did not complete";
   return fmt::format("receive from rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 

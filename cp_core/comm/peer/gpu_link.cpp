@@ -48,7 +48,8 @@ std::shared_ptr<GpuLink> GpuLink::connect_sharing(const c10::intrusive_ptr<c10d:
   }
   if (size > 1 && link->peers() == nullptr) {
     throw CommError(CommError::Kind::failed,
-                    fmt::format("{}: nothing but peer copies can connect them: {}", step, link->why_no_peers()));
+                    fmt::format("{}: ranks that share a GPU need peer copies, which are not available: {}", step,
+                                link->why_no_peers()));
   }
   return link;
 }
@@ -68,7 +69,7 @@ std::string GpuLink::ranks_not_here(c10d::Store& store, const std::string& prefi
     if (!store.check({here_key(prefix, r)})) missing.push_back(r);
   }
   if (missing.empty()) return "all ranks came, but were not connected in time";
-  return fmt::format("{} {} did not come in time", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
+  return fmt::format("{} {} did not connect in time", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
 }
 
 void GpuLink::connect_peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
@@ -124,7 +125,7 @@ void GpuLink::synchronize(const std::string& step) {
   throw_if_failed(step);
   c10::cuda::CUDAEvent reached;
   reached.record(c10::cuda::getCurrentCUDAStream(device_));
-  const auto explain = [&] { return fmt::format("{}: timed out (seen by {})", oldest_pending(), step); };
+  const auto explain = [&] { return fmt::format("{}: timed out (noticed during {})", oldest_pending(), step); };
   wait_for(reached, {.step = step, .deadline = deadline_, .explain = explain, .look = {}});
   forget_complete();
   if (pending_.empty()) held_.reset();

@@ -120,7 +120,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
     }
     std::vector<std::vector<Note>> theirs = meet(operation, deadline, {});
     for (std::size_t i = 0; i < theirs.size() && why_not.empty(); ++i) {
-      if (theirs[i].empty()) why_not = fmt::format("rank {} could not", operation.outgoing[i].rank);
+      if (theirs[i].empty()) why_not = fmt::format("rank {} could not set up peer copies", operation.outgoing[i].rank);
     }
     return theirs;
   };
@@ -136,7 +136,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
     for (int peer = 0; peer < size_; ++peer) {
       const at::Tensor proof = proof_of(peer);
       if (peer == rank_ || at::equal(here.narrow(0, proof_place(peer), proof.numel()), proof)) continue;
-      why_not = fmt::format("rank {}: what rank {} wrote to this rank's memory is not there", rank_, peer);
+      why_not = fmt::format("rank {}: data that rank {} wrote to this rank's memory did not arrive", rank_, peer);
     }
   });
   (void)meet_if_well();

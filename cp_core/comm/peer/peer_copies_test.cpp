@@ -161,7 +161,7 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
     rank.tell("given up");
     expect_error(error, CommError::Kind::timeout,
                  AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
-                       HasSubstr("timed out: rank 1 has not come to it")));
+                       HasSubstr("timed out: rank 1 has not begun this operation")));
     const auto later = error_of([&] { groups.cp->synchronize("test"); });
     expect_error(later, CommError::Kind::aborted);
   });
@@ -267,7 +267,7 @@ TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) take(Way::nccl);
     expect_error(error_of([&] { (void)rank.connect(); }), CommError::Kind::failed,
-                 HasSubstr("nothing but peer copies can connect them: rank 1: CP_POOL_PEER_COPIES is off"));
+                 HasSubstr("need peer copies, which are not available: rank 1: CP_POOL_PEER_COPIES is off"));
   });
 }
 

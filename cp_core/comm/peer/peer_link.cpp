@@ -110,7 +110,7 @@ std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, C
       throw CommError(CommError::Kind::timeout,
                       silent == heard.end()
                           ? fmt::format("{}: timed out", operation.step)
-                          : fmt::format("{}: timed out: rank {} has not come to it", operation.step,
+                          : fmt::format("{}: timed out: rank {} has not begun this operation", operation.step,
                                         operation.outgoing[static_cast<std::size_t>(silent - heard.begin())].rank));
     }
     pause();

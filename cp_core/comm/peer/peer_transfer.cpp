@@ -141,7 +141,7 @@ std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::v
   blocks.reserve(outgoing.blocks.size());
   for (const Placed& placed : outgoing.blocks) {
     if (placed.window >= windows.size()) {
-      fail(fmt::format("nothing opened by rank {} as window {}", outgoing.rank, placed.window));
+      fail(fmt::format("rank {} has not opened window {}", outgoing.rank, placed.window));
     }
     const Note& window = windows[placed.window];
     BlockCopy block = placed.block;

@@ -65,9 +65,10 @@ void GithubAnnotations::on_end() {
   if (errors_ > kMostErrors) more.push_back(count_of(errors_ - kMostErrors, "more failure"));
   if (verdicts_ > kMostVerdicts) more.push_back(count_of(verdicts_ - kMostVerdicts, "more verdict"));
   if (more.empty()) return;
+  const bool one = more.size() == 1 && more.front().starts_with("1 ");
   show_(github_command(
       "notice", "cp-pool",
-      fmt::format("{} beside those that are shown: the log and the reports have them", fmt::join(more, " and "))));
+      fmt::format("{} {} not shown here; see the log and the reports", fmt::join(more, " and "), one ? "is" : "are")));
 }
 
 void GithubAnnotations::on(const CaseFinished& event) {

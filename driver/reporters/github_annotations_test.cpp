@@ -54,7 +54,7 @@ TEST(GithubAnnotations, TenErrorsAndASentenceForTheRest) {
   const auto lines = annotations(events);
   ASSERT_THAT(lines, SizeIs(11));
   EXPECT_THAT(std::vector(lines.begin(), lines.begin() + 10), Each(StartsWith("::error title=error%3A c")));
-  EXPECT_THAT(lines[10], StartsWith("::notice title=cp-pool::13 more failures beside those that are shown"));
+  EXPECT_THAT(lines[10], StartsWith("::notice title=cp-pool::13 more failures are not shown here"));
 }
 
 TEST(GithubAnnotations, CasesThatNoPoolCouldJudgeAreOneErrorAReason) {

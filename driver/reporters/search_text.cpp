@@ -87,8 +87,8 @@ std::string never_judged_text(const SearchFinished& event) {
 std::string kept_text(const SearchFinished& event) {
   if (event.kept == 0) return "";
   const std::string all = count_of(event.kept, "case");
-  if (event.kept_passing.empty()) return fmt::format("of {} that earlier searches had found none passes now\n", all);
-  return fmt::format("of {} that earlier searches had found {} now, fixed or not the same any more, and {} kept: {}\n",
+  if (event.kept_passing.empty()) return fmt::format("{} found by earlier searches: none passes now\n", all);
+  return fmt::format("{} found by earlier searches: {} now (fixed, or no longer the same problem) and {} kept: {}\n",
                      all,
                      event.kept_passing.size() == 1 ? "1 passes" : fmt::format("{} pass", event.kept_passing.size()),
                      event.kept_passing.size() == 1 ? "is" : "are", fmt::join(event.kept_passing, ", "));
@@ -105,7 +105,8 @@ std::string found_text(const SearchFound& event) {
   }
   out += '\n';
   if (event.failed < event.asked) {
-    out += fmt::format("    flaky: of {} of the case it failed in {} so\n", count_of(event.asked, "run"), event.failed);
+    out += fmt::format("    flaky: the case failed in the same way in {} of {}\n", event.failed,
+                       count_of(event.asked, "run"));
   }
   if (!event.note.empty()) out += fmt::format("    {}\n", event.note);
   out += fmt::format("    {}\n", short_json(event.c).dump());

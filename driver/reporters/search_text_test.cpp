@@ -43,7 +43,7 @@ TEST(FoundText, SaysThatAFailureIsFlakyOrKnownOrNotTheSmallest) {
   found.failed = 3;
   found.tries = 0;
   found.note = "the run was stopped";
-  EXPECT_THAT(found_text(found), AllOf(HasSubstr("\n    flaky: of 10 runs of the case it failed in 3 so\n"),
+  EXPECT_THAT(found_text(found), AllOf(HasSubstr("\n    flaky: the case failed in the same way in 3 of 10 runs\n"),
                                        HasSubstr("\n    the run was stopped\n"), Not(HasSubstr("made smaller"))));
   found.kept = true;
   EXPECT_THAT(found_text(found), StartsWith("found: fail of dq, first in search/7-12/a2a/cp6/thd/bf16/pad, which an "
@@ -86,11 +86,15 @@ TEST(SearchSummary, SaysWhatWasFixedAndWhatTheWorkerSkips) {
 TEST(SearchSummary, SaysWhatBecameOfCasesThatEarlierSearchesHadFound) {
   SearchFinished end = some_end();
   end.kept = 3;
-  EXPECT_THAT(search_summary(end, {}), HasSubstr("\nof 3 cases that earlier searches had found none passes now\n"));
+  EXPECT_THAT(search_summary(end, {}), HasSubstr("\n3 cases found by earlier searches: none passes now\n"));
   end.kept_passing = {"search/kept-1/p2p/cp2/bshd/fp32"};
   EXPECT_THAT(search_summary(end, {}),
-              HasSubstr("\nof 3 cases that earlier searches had found 1 passes now, fixed or not the same "
-                        "any more, and is kept: search/kept-1/p2p/cp2/bshd/fp32\n"));
+              HasSubstr("\n3 cases found by earlier searches: 1 passes now (fixed, or no longer the same problem) and "
+                        "is kept: search/kept-1/p2p/cp2/bshd/fp32\n"));
+  end.kept_passing.emplace_back("search/kept-3/p2p/cp2/bshd/fp32");
+  EXPECT_THAT(search_summary(end, {}),
+              HasSubstr("\n3 cases found by earlier searches: 2 pass now (fixed, or no longer the same problem) and "
+                        "are kept: search/kept-1/p2p/cp2/bshd/fp32, search/kept-3/p2p/cp2/bshd/fp32\n"));
 }
 
 TEST(SearchSummary, EndsWithWhatWasFound) {

@@ -126,8 +126,7 @@ TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
             "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"
             "  alone on a fresh pool it failed in the same way in 0 of 3%0A"
             "  after it it failed%0A");
-  EXPECT_EQ(lines[9],
-            "::notice title=cp-pool::2 more verdicts beside those that are shown: the log and the reports have them");
+  EXPECT_EQ(lines[9], "::notice title=cp-pool::2 more verdicts are not shown here; see the log and the reports");
 }
 
 TEST(VerdictViews, TheSummaryCountsFlakyCasesAndVerdicts) {

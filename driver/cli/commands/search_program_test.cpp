@@ -155,7 +155,7 @@ TEST_F(SearchProgram, TellsTheRateOfAFlakyFailure) {
   EXPECT_EQ(found["failed"], 5);
   EXPECT_EQ(found["how"], "error: rank: error of case");
   EXPECT_THAT(cases("smaller"), IsEmpty());
-  EXPECT_THAT(done.out, HasSubstr("flaky: of 10 runs of the case it failed in 5 so"));
+  EXPECT_THAT(done.out, HasSubstr("flaky: the case failed in the same way in 5 of 10 runs"));
 }
 
 TEST_F(SearchProgram, DoesNotSpendItsCasesOnWhatIsSkipped) {
@@ -186,10 +186,9 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
   const std::string file = std::filesystem::directory_iterator(state + "/cp-pool/found")->path();
   const Finished fixed = search({}, {"--found", file, "--cases", "10"});
   EXPECT_EQ(fixed.exit_code, 0);
-  EXPECT_THAT(
-      fixed.out,
-      HasSubstr("of 1 case that earlier searches had found 1 passes now, fixed or not the same any more, and is "
-                "kept: search/kept-1/"));
+  EXPECT_THAT(fixed.out,
+              HasSubstr("1 case found by earlier searches: 1 passes now (fixed, or no longer the same problem) and is "
+                        "kept: search/kept-1/"));
   EXPECT_THAT(cases("kept"), SizeIs(1));
   EXPECT_THAT(json_lines(read_file(file)), SizeIs(1)) << "it stays";
 }

@@ -118,7 +118,7 @@ void append_ranks(pugi::xml_node svg, const RankCircle& circle, int ranks) {
 std::string exchange_caption(const Exchange& exchange, const std::string& bytes, bool first_alone) {
   std::string text = fmt::format("{}. {} an arrow", exchange.what, bytes);
   if (exchange.times > 1) text += fmt::format(", {} times", exchange.times);
-  if (first_alone) text += "; drawn are those of rank 0, and every rank has the like";
+  if (first_alone) text += "; only those of rank 0 are drawn, the other ranks send alike";
   return text + ".";
 }
 

@@ -45,7 +45,7 @@ TEST(ExchangeSvg, OfVeryManyMessagesThoseOfRank0AreDrawn) {
   const ParsedPage many = exchange_page(messages_to_all(64, 1), 64);
   test::expect_readable(many);
   EXPECT_THAT(many.all("//path[@marker-end]"), SizeIs(63));
-  EXPECT_THAT(many.one("//figcaption"), HasSubstr("drawn are those of rank 0"));
+  EXPECT_THAT(many.one("//figcaption"), HasSubstr("only those of rank 0 are drawn"));
 }
 
 }  // namespace

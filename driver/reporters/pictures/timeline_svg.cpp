@@ -63,7 +63,7 @@ bool ended_badly(const TimelinePool& pool) {
 }
 
 std::string end_words(const TimelinePool& pool) {
-  if (!pool.retired) return "not over when the run ended";
+  if (!pool.retired) return "still alive when the run ended";
   std::string words{to_string(pool.reason)};
   if (!pool.detail.empty()) words += ": " + cut_middle(pool.detail, kWordLetters);
   return words;
@@ -242,7 +242,8 @@ void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
       "Pools, in lanes by device and number of ranks, from their start to their end, and the cases that they ran. The "
       "pointer shows which.";
   if (timeline.without_pool() > 0) {
-    caption += fmt::format(" {} that no pool ran are not here.", count_of(timeline.without_pool(), "case"));
+    caption += fmt::format(" {} that no pool ran {} not shown.", count_of(timeline.without_pool(), "case"),
+                           timeline.without_pool() == 1 ? "is" : "are");
   }
   append_text(figure, "figcaption", caption);
   pugi::xml_node box = figure.append_child("div");

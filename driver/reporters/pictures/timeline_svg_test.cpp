@@ -62,7 +62,7 @@ TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
   EXPECT_THAT(page.all("//g/title"), Contains("te/b: crash, 800 ms"));
   EXPECT_THAT(page.all("//rect/title"), Contains("cpu/2 #1, ready after 100 ms, 2 cases; crash: rank 1 died: exit 3"));
   EXPECT_THAT(page.one("//desc"), AllOf(HasSubstr("2 cases on 1 pool in 2.00 s"), HasSubstr("1 pool given up")));
-  EXPECT_THAT(page.one("//figcaption"), Not(HasSubstr("not here")));
+  EXPECT_THAT(page.one("//figcaption"), Not(HasSubstr("not shown")));
 }
 
 TEST(TimelineSvg, AFailureThatWasExpectedIsNotDrawnAsOne) {
@@ -113,7 +113,7 @@ TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
   test::expect_readable(page);
   EXPECT_THAT(page.all("//text"), Contains("paused 12.0 s"));
   EXPECT_THAT(page.all("//rect/title"), Contains("2 h 00 m without a pool are left out"));
-  EXPECT_THAT(page.one("//figcaption"), HasSubstr("1 case that no pool ran are not here"));
+  EXPECT_THAT(page.one("//figcaption"), HasSubstr("1 case that no pool ran is not shown"));
 }
 
 TEST(TimelineSvg, ShortCasesAreOneBarThatCountsThem) {

@@ -19,8 +19,9 @@ namespace {
 using service::ServiceConnection;
 
 void add_when_lost(CLI::App& command, ServiceOptions& options) {
-  add_choice(command, "--service-lost", "WHAT", {"infra", "local"}, options.when_lost,
-             "Cases whose service is lost end as infra, or run on pools of this command");
+  add_choice(
+      command, "--service-lost", "WHAT", {"infra", "local"}, options.when_lost,
+      "What happens to cases when the service is lost: they end as infra, or run on pools of this command (local)");
 }
 
 // True if the command has the option. A shell runs one case at a time and lacks some options of a run.
@@ -50,12 +51,12 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
     if (!connection) {
       if (!options.wanted) return std::nullopt;
       throw CommandError(ExitCode::infra,
-                         fmt::format("no service '{}' is there; cp-pool serve{} starts it", options.name,
+                         fmt::format("service '{}' is not running; start it with cp-pool serve{}", options.name,
                                      options.name == service::kDefaultName ? "" : " --name " + options.name));
     }
     if (!options.own_pools.empty()) {
-      report_notice(fmt::format("not on service '{}' (process {}): {} needs pools of its own", options.name,
-                                connection->pid(), options.own_pools));
+      report_notice(fmt::format("this run does not use service '{}' (process {}), because {} needs pools of its own",
+                                options.name, connection->pid(), options.own_pools));
       return std::nullopt;
     }
     connection->open(service::open_request(config, header));
@@ -63,7 +64,7 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
     return connection;
   } catch (const service::SocketError& error) {
     if (options.wanted) throw CommandError(ExitCode::infra, error.what());
-    report_warning(fmt::format("not on a service: {}", error.what()));
+    report_warning(fmt::format("this run does not use a service: {}", error.what()));
   }
   return std::nullopt;
 }
@@ -80,7 +81,7 @@ void with_service(const std::string& name, const std::string& client,
                   const std::function<void(ServiceConnection&)>& use) {
   try {
     std::optional<ServiceConnection> connection = ServiceConnection::find(name, client);
-    if (!connection) throw CommandError(ExitCode::infra, fmt::format("no service '{}' is there", name));
+    if (!connection) throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
     use(*connection);
   } catch (const service::SocketError& error) {
     throw CommandError(ExitCode::infra, error.what());
@@ -93,13 +94,14 @@ void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
       command,
       {.name = "--service",
        .type = "NAME",
-       .help = "Run on this service (cp-pool serve), which has to be there. Without it: on 'default' if that is there",
+       .help =
+           "Run on this service, which has to be running (cp-pool serve). Without it: on 'default' if that is running",
        .check = service::wrong_with_name},
       [&options](const std::string& name) {
         options.wanted = true;
         options.name = name;
       });
-  add_flag(command, "--no-service", options.refused, "Run on pools of this command, whether a service is there or not");
+  add_flag(command, "--no-service", options.refused, "Run on pools of this command, even if a service is running");
   add_when_lost(command, options);
 }
 
@@ -107,7 +109,7 @@ void add_service_of_run(CLI::App& command, ServiceOptions& options) {
   add_text_or_nothing(command,
                       {.name = "--service",
                        .type = "[NAME]",
-                       .help = "Run on a service (cp-pool serve), which has to be there: on its warm pools",
+                       .help = "Run on the warm pools of a running service (cp-pool serve)",
                        .check = service::wrong_with_name,
                        .default_text = service::kDefaultName},
                       [&options](const std::string& name) {

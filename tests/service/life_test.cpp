@@ -73,7 +73,7 @@ TEST_F(Life, ReplacesTheSocketOfOneThatWasKilled) {
   EXPECT_TRUE(fs::exists(path("cp-pool/default.sock")));
   const Finished nobody = call({"status"});
   EXPECT_EQ(nobody.exit_code, 96);
-  EXPECT_THAT(nobody.err, is_one_error("no service 'default' is there"));
+  EXPECT_THAT(nobody.err, is_one_error("service 'default' is not running"));
   const StartedService service;
   EXPECT_EQ(RawClient::greeted().status()["pid"], service.pid());
 }

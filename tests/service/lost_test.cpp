@@ -85,15 +85,15 @@ TEST_F(Lost, AWantedOneThatIsNotThereIsAnErrorThatSaysHowToStartIt) {
   EXPECT_THAT(named.err, is_one_error("cp-pool serve --name far"));
   const Finished whole = run("model=pass", {"--mode", "verify", "--service"});
   EXPECT_EQ(whole.exit_code, 96) << whole.err;
-  EXPECT_THAT(whole.err, is_one_error("no service 'default' is there"));
+  EXPECT_THAT(whole.err, is_one_error("service 'default' is not running; start it with cp-pool serve"));
 }
 
 TEST_F(Lost, OptionsThatWantOwnPoolsRunWithoutItAndSaySo) {
   const StartedService service({"--slots", "1"});
   const Finished done = submit({"pass"}, {"--isolate"});
   EXPECT_EQ(done.exit_code, 0);
-  EXPECT_THAT(done.err, HasSubstr("not on service 'default'"));
-  EXPECT_THAT(done.err, HasSubstr("--isolate needs pools of its own"));
+  EXPECT_THAT(done.err, HasSubstr("this run does not use service 'default'"));
+  EXPECT_THAT(done.err, HasSubstr("because --isolate needs pools of its own"));
   EXPECT_THAT(submit({"pass"}, {"--isolate", "--service", "default"}).err, is_one_error("contradicts --service"));
 }
 
@@ -131,7 +131,7 @@ TEST_F(Lost, AServiceOfAnotherVersionIsASentence) {
     EXPECT_THAT(wanted.err, is_one_error("speaks version 2"));
     const Finished found = submit({"pass"});
     EXPECT_EQ(found.exit_code, 0) << "it runs by itself";
-    EXPECT_THAT(found.err, AllOf(HasSubstr("not on a service"), HasSubstr("speaks version 2")));
+    EXPECT_THAT(found.err, AllOf(HasSubstr("this run does not use a service"), HasSubstr("speaks version 2")));
   }
 }
 
@@ -235,7 +235,7 @@ TEST_F(Lost, StatusAndStopWithoutAServiceAreErrors) {
   for (const char* command : {"status", "stop"}) {
     const Finished done = call({command, "--name", "none"});
     EXPECT_EQ(done.exit_code, 96);
-    EXPECT_THAT(done.err, is_one_error("no service 'none' is there"));
+    EXPECT_THAT(done.err, is_one_error("service 'none' is not running"));
   }
 }
 

@@ -21,19 +21,21 @@ constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
 
 constexpr std::array kVerbs{
     ShellVerbFacts{ShellVerb::submit, "submit", "CASE",
-                   "Run a case: its ID, a JSON file, or fields: cp_size=2 seqlen_q=64 ..; CASE alone does, too", 1,
+                   "Run a case: its ID, a JSON file, or fields: cp_size=2 seqlen_q=64 ..; CASE alone does the same", 1,
                    kAny, true},
     ShellVerbFacts{ShellVerb::set, "set", "KEY=VALUE ..",
-                   "Change fields of the cases that follow; alone: what is changed", 0, kAny},
-    ShellVerbFacts{ShellVerb::unset, "unset", "[KEY ..]", "Take changes back: these, or all", 0, kAny},
-    ShellVerbFacts{ShellVerb::again, "again", "", "Run the last case once more, with the changes of now", 0, 0, true},
-    ShellVerbFacts{ShellVerb::diff, "diff", "", "What differs between the last result and the one before"},
-    ShellVerbFacts{ShellVerb::why, "why", "", "The last failure in full, with its diagnosis"},
-    ShellVerbFacts{ShellVerb::dump, "dump", "[DIR]", "As again, and the worker writes all tensors to DIR", 0, 1, true},
-    ShellVerbFacts{ShellVerb::list, "list", "[EXPR]", "The cases that a filter selects", 0, kAny, true},
-    ShellVerbFacts{ShellVerb::explain, "explain", "[CASE]", "A case drawn: this one, or the last", 0, kAny, true},
-    ShellVerbFacts{ShellVerb::status, "status", "", "What the service does that runs the cases", 0, 0, true},
-    ShellVerbFacts{ShellVerb::help, "help", "[COMMAND]", "This table, or the help of a command of cp-pool", 0, 1},
+                   "Change fields of the cases that follow; without a field: show the changes", 0, kAny},
+    ShellVerbFacts{ShellVerb::unset, "unset", "[KEY ..]", "Remove the changes of these fields, or all changes", 0,
+                   kAny},
+    ShellVerbFacts{ShellVerb::again, "again", "", "Run the last case again, with the current changes", 0, 0, true},
+    ShellVerbFacts{ShellVerb::diff, "diff", "", "Show the differences between the last two results"},
+    ShellVerbFacts{ShellVerb::why, "why", "", "Show the last failure in full, with its diagnosis"},
+    ShellVerbFacts{ShellVerb::dump, "dump", "[DIR]",
+                   "Run the last case again and let the worker write all tensors to DIR", 0, 1, true},
+    ShellVerbFacts{ShellVerb::list, "list", "[EXPR]", "List the cases that a filter selects", 0, kAny, true},
+    ShellVerbFacts{ShellVerb::explain, "explain", "[CASE]", "Draw a case: this one, or the last", 0, kAny, true},
+    ShellVerbFacts{ShellVerb::status, "status", "", "Show the state of the service that runs the cases", 0, 0, true},
+    ShellVerbFacts{ShellVerb::help, "help", "[COMMAND]", "Show this table, or the help of a command of cp-pool", 0, 1},
     ShellVerbFacts{ShellVerb::quit, "quit", "", "End the shell, as Ctrl-D does"},
 };
 
@@ -63,7 +65,8 @@ void check_counts(const ShellVerbFacts& verb, const ShellLine& line) {
     throw CommandError(ExitCode::usage, fmt::format("{} needs {}", verb.name, verb.arguments));
   }
   if (line.arguments.size() > verb.most) {
-    throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is too much", verb.name, line.arguments[verb.most]));
+    throw CommandError(ExitCode::usage,
+                       fmt::format("{}: unexpected argument '{}'", verb.name, line.arguments[verb.most]));
   }
   if (!verb.takes_options && !line.options.empty()) {
     throw CommandError(ExitCode::usage, fmt::format("{} has no options: '{}'", verb.name, line.options.front()));

@@ -67,7 +67,7 @@ TEST(ShellLine, IsRefusedWithASuggestion) {
             "'lst' is no command of the shell and no case; did you mean 'list'?; help lists the commands");
   EXPECT_THAT(shell_error("-"), HasSubstr("'-' is no command"));
   EXPECT_THAT(shell_error("submit"), HasSubstr("submit needs CASE"));
-  EXPECT_THAT(shell_error("diff 3"), HasSubstr("diff: '3' is too much"));
+  EXPECT_THAT(shell_error("diff 3"), HasSubstr("diff: unexpected argument '3'"));
   EXPECT_THAT(shell_error("why --json"), HasSubstr("why has no options: '--json'"));
   EXPECT_THAT(shell_error("submit 'a/b"), HasSubstr("a quote is not closed"));
 }

@@ -93,7 +93,7 @@ TEST_F(ShellProgram, ExitCodeIsTheFirstOfTheTableThatALineHad) {
   EXPECT_EQ(failed.exit_code, 100);
   EXPECT_THAT(failed.err,
               AllOf(HasSubstr("cp-pool: error: 'lst' is no command of the shell and no case; did you mean 'list'?"),
-                    HasSubstr("cp-pool: error: diff: '3' is too much")));
+                    HasSubstr("cp-pool: error: diff: unexpected argument '3'")));
   const Finished mistyped = shell("lst\nlist demo/pass*\n");
   EXPECT_EQ(mistyped.exit_code, 2);
   EXPECT_EQ(mistyped.out, std::string{kPass} + "\ndemo/pass_2/p2p/cp1/bshd/fp32\n");
@@ -138,7 +138,7 @@ TEST_F(ShellProgram, UsesAServiceThatIsThere) {
 TEST_F(ShellProgram, NeedsAServiceThatIsNamed) {
   const Finished done = shell(std::string{kPass} + "\n", {"--service", "nightly"});
   EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.err, is_one_error("no service 'nightly' is there; cp-pool serve --name nightly starts it"));
+  EXPECT_THAT(done.err, is_one_error("service 'nightly' is not running; start it with cp-pool serve --name nightly"));
 }
 
 TEST_F(ShellProgram, RunsOnPoolsOfItsOwnWhereAnOptionNeedsThem) {

@@ -31,7 +31,7 @@ bool default_is_there() {
   try {
     return service::ServiceConnection::find(service::kDefaultName, kClientName).has_value();
   } catch (const service::SocketError& error) {
-    report_warning(fmt::format("not on service '{}': {}", service::kDefaultName, error.what()));
+    report_warning(fmt::format("this shell does not use service '{}': {}", service::kDefaultName, error.what()));
     return false;
   }
 }

@@ -50,7 +50,7 @@ std::string case_argument(const std::string& command, const Words& words) {
   }
   if (words.front() == "-") throw CommandError(ExitCode::usage, "a stream of cases has no place in the shell");
   if (words.size() > 1) {
-    throw CommandError(ExitCode::usage, fmt::format("{} takes one case: '{}' is too much", command, words[1]));
+    throw CommandError(ExitCode::usage, fmt::format("{} takes one case: unexpected argument '{}'", command, words[1]));
   }
   return words.front();
 }

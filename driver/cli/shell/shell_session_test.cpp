@@ -70,7 +70,7 @@ TEST_F(ShellSessionTest, SubmitsFieldsAsJson) {
   EXPECT_THAT(called,
               ElementsAre("submit", R"({"cp_size":2,"comm":"a2a","window":[64,0],"causal":true})", "--timeout=5s"));
   EXPECT_THAT(error_of("cp_siz=2"), HasSubstr("a case has no field 'cp_siz'; did you mean 'cp_size'?"));
-  EXPECT_THAT(error_of("a/b c/d"), HasSubstr("submit takes one case: 'c/d' is too much"));
+  EXPECT_THAT(error_of("a/b c/d"), HasSubstr("submit takes one case: unexpected argument 'c/d'"));
 }
 
 TEST_F(ShellSessionTest, ChangesFieldsOfTheCasesThatFollowUntilTheyAreUnset) {

@@ -100,7 +100,7 @@ std::string line_of(const Change& change) {
 std::string run_line(std::string_view which, const NamedRun& named) {
   return fmt::format("{:<7} {}: {} ({}) on {}: {}{}\n", which, named.name, named.run.header.title,
                      named.run.header.size, named.run.header.device, outcome_counts_text(named.run.end.counts),
-                     named.run.cut ? "; it was cut or goes on" : "");
+                     named.run.cut ? "; it was cut off or is still going on" : "");
 }
 
 std::string text_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after) {
@@ -158,8 +158,9 @@ nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, cons
 class DiffCommand : public CommandWith<DiffOptions> {
  public:
   explicit DiffCommand(CLI::App& command) {
-    add_positional(command, "RUN", options.before, Needed::no, "The earlier run; the one before the last without it");
-    add_positional(command, "LATER", options.after, Needed::no, "The run that is held against it; the last without it");
+    add_positional(command, "RUN", options.before, Needed::no, "The earlier run; without it, the run before the last");
+    add_positional(command, "LATER", options.after, Needed::no,
+                   "The run that is compared with it; without it, the last run");
     add_list(command,
              {.name = "--fail-on",
               .type = "KIND",
@@ -172,7 +173,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
                   },
               .default_text = "new-failure"},
              options.fail_on, /*greedy=*/false);
-    add_flag(command, "--json", options.json, "A JSON object (docs/records.md)");
+    add_flag(command, "--json", options.json, "Print a JSON object (docs/records.md)");
     add_records_to_read(command, options.folder);
   }
 
@@ -180,11 +181,13 @@ class DiffCommand : public CommandWith<DiffOptions> {
     const NamedRun before = read(options.before.empty() ? "-2" : options.before);
     const NamedRun after = read(options.after.empty() ? "last" : options.after);
     if (before.name == after.name) {
-      throw CommandError(ExitCode::bad_input, fmt::format("{} would be held against itself", before.name));
+      throw CommandError(ExitCode::bad_input,
+                         fmt::format("both runs are {}: there is nothing to compare", before.name));
     }
     for (const NamedRun* each : {&before, &after}) {
-      if (each->run.cut)
-        report_warning(fmt::format("{} was cut or goes on: the rest of its cases is not-run", each->name));
+      if (!each->run.cut) continue;
+      report_warning(
+          fmt::format("{} was cut off or is still going on: its remaining cases count as not-run", each->name));
     }
     const RunDiff diff = diff_runs(before.run, after.run);
     if (diff.common == 0) {

@@ -37,9 +37,9 @@ using State = Finding::State;
 
 constexpr const char* kDoctorFooter =
     "Examples:\n"
-    "  cp-pool doctor                                 of the worker beside this program\n"
+    "  cp-pool doctor                                 checks the worker beside this program\n"
     "  cp-pool doctor --worker 'python3 my_worker.py'\n"
-    "  cp-pool doctor --adapter package.module:ring   of a Python adapter and its interpreter\n";
+    "  cp-pool doctor --adapter package.module:ring   checks a Python adapter and its interpreter\n";
 
 struct DoctorOptions {
   WorkerChoice worker;
@@ -154,7 +154,7 @@ Finding find_worker(const std::string& binary) {
   }
   return {.name = "worker",
           .state = State::missing,
-          .text = binary + " is no program",
+          .text = binary + " is not a program",
           .remedy = "build it with: tools/build release cp-pool-worker"};
 }
 
@@ -264,7 +264,7 @@ class DoctorCommand : public CommandWith<DoctorOptions> {
   explicit DoctorCommand(CLI::App& command) {
     add_worker(command, options.worker);
     add_duration(command, "--timeout", options.timeout, std::chrono::milliseconds{1},
-                 "Deadline of each try: of ranks to start, and of a case on them");
+                 "Deadline for the ranks to start, and for a case on them");
   }
   void finish(const CLI::App& command) override {
     check_worker(command, options.worker);

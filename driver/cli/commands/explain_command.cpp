@@ -30,7 +30,7 @@ constexpr const char* kExplainFooter =
 
 std::string overrides_text(const std::vector<std::string>& overrides) {
   if (overrides.empty()) return "";
-  return fmt::format("\noverrides of it, the last of which counts:\n  {}\n", fmt::join(overrides, "\n  "));
+  return fmt::format("\noverrides that select this case (the last one counts):\n  {}\n", fmt::join(overrides, "\n  "));
 }
 
 struct ExplainOptions {
@@ -50,8 +50,8 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
     add_path(command, "--html", options.html, "FILE", PathUse::output,
-             "Write a page with pictures: the mask and its owners, the exchanges of a step");
-    add_flag(command, "--force", options.force, "Let --html replace a file of another program");
+             "Write a page with pictures: the mask, which rank has which rows, and the exchanges of a step");
+    add_flag(command, "--force", options.force, "Let --html replace a file that cp-pool did not write");
     leave_to_command_line(command, {"--html", "--force"});
   }
 
@@ -94,7 +94,7 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
 
 Subcommand explain_subcommand() {
   return {.name = "explain",
-          .summary = "Draw a case: its mask, who owns what, what each rank does",
+          .summary = "Draw a case: its mask, the rows of each rank, and what each rank sends and computes",
           .footer = kExplainFooter,
           .add = add_options_of<ExplainCommand>,
           .configured = true};

@@ -126,7 +126,7 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";
   if (c.replicated > 0) {
-    text += "\n  of this, ranks gather rows to compute whole sequences, and to give back the replicated tokens";
+    text += "\n  this includes rows that ranks gather to compute whole sequences and to return the replicated tokens";
   }
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
   for (int rank = 0; rank < c.cp_size; ++rank) {

@@ -160,7 +160,9 @@ int replay(ReplayOptions& options) {
       report_notice(fmt::format("the worker's versions are {}; they were {}", last.worker().versions.dump(),
                                 capsule.versions.dump()));
     }
-    if (last.pools() > 1) report_warning("the pool was replaced on the way: the case did not meet all that it had met");
+    if (last.pools() > 1) {
+      report_warning("the pool was replaced during the replay: not all cases of the capsule ran on the same pool");
+    }
     return result;
   });
   execution.print_answer(fmt::format("{}: {}", capsule.id, text));

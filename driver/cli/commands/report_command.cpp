@@ -128,10 +128,11 @@ int report_runs(const ReportOptions& options) {
   std::vector<Event> events = runs.finish(demands);
   if (!options.id.empty()) events = only_case(events, options.id, demands);
   for (const std::string& title : runs.runs_of_unknown_length()) {
-    report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
+    report_warning(
+        fmt::format("the events of the run of {} were cut off: the cases that it had not started are unknown", title));
   }
   for (const auto& [title, writer] : runs.runs_that_go_on()) {
-    report_warning(fmt::format("the run of {} goes on ({}): this is what it has done so far", title, writer));
+    report_warning(fmt::format("the run of {} is still going on ({}): this is what it has done so far", title, writer));
   }
   Execution execution{execution_options,
                       options.id.empty() ? Execution::Show::terminal : Execution::Show::terminal_with_checks};
@@ -161,7 +162,7 @@ class ReportCommand : public CommandWith<ReportOptions> {
 
 Subcommand report_subcommand() {
   return {.name = "report",
-          .summary = "Make the reports of earlier runs anew, of several runs as of one",
+          .summary = "Write the reports of earlier runs again; several runs become one report",
           .footer = kReportFooter,
           .add = add_options_of<ReportCommand>};
 }

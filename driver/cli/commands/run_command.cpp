@@ -30,7 +30,7 @@ constexpr const char* kRunFooter =
     "  cp-pool run --matrix te-flash te-fused --size small --timeout 2m\n"
     "  cp-pool run --matrix mine.json --filter 'dtype=bf16 & heads>=8' --filter 'mine/*/a2a/*'\n"
     "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
-    "  cp-pool run -k 'p2p and not thd' -x            as with pytest: names, and stop at the first failure\n"
+    "  cp-pool run -k 'p2p and not thd' -x            select by words of the ID, stop at the first failure\n"
     "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
     "  cp-pool run --matrix te-flash --rerun-failed last                  rerun all of them\n";
 
@@ -38,8 +38,8 @@ constexpr const char* kRunFooter =
 // nothing failed).
 Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
   if (const auto writer = writer_of(file)) {
-    report_warning(
-        fmt::format("the run of {} goes on ({}): what it has not finished counts as not run", file.string(), *writer));
+    report_warning(fmt::format("the run that writes {} is still going on ({}): its unfinished cases count as not run",
+                               file.string(), *writer));
   }
   FailedCases failed = read_failed_cases(file);
   expect_failures(failed, file);
@@ -51,16 +51,19 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
   options.ids = std::move(failed.ids);
   Selection selection = select_cases(options);
   if (!selection.unknown_ids.empty()) {
+    const std::size_t unknown = selection.unknown_ids.size();
     report_warning(
-        fmt::format("{} of {} cases that failed in {} are in no matrix given ({}), such as {}; that run was of {}",
-                    selection.unknown_ids.size(), count, file.string(), selection.title, *selection.unknown_ids.begin(),
-                    failed.title));
+        fmt::format("{} of the {} that failed in {} {} not in the given matrices ({}), such as {}; that run used {}",
+                    unknown, count_of(count, "case"), file.string(), unknown == 1 ? "is" : "are", selection.title,
+                    *selection.unknown_ids.begin(), failed.title));
   }
   if (selection.cases.empty()) {
     const bool foreign = selection.unknown_ids.size() == count;
+    const std::string what = foreign ? "in the given matrices" : "selected";
     throw CommandError(foreign ? ExitCode::bad_input : ExitCode::nothing_selected,
-                       fmt::format("of {} that failed in {} none is {}", count_of(count, "case"), file.string(),
-                                   foreign ? "in a matrix given" : "selected"));
+                       count == 1 ? fmt::format("the only case that failed in {} is not {}", file.string(), what)
+                                  : fmt::format("none of the {} that failed in {} is {}", count_of(count, "case"),
+                                                file.string(), what));
   }
   return selection;
 }
@@ -118,7 +121,7 @@ void add_options_of_run(CLI::App& command, RunOptions& options) {
   add_selection(command, options.selection);
   add_path(
       command, "--rerun-failed", options.rerun_failed, "RUN|FILE", PathUse::earlier_run,
-      "Of the selected cases only those that failed or did not run in an earlier run: its --events FILE, its ID among "
+      "Run only selected cases that failed or did not run in an earlier run, named by its --events FILE, its ID among "
       "cp-pool runs, or last");
   add_record_options(command, options.record);
   add_service_of_run(command, options.service);

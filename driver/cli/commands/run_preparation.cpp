@@ -79,8 +79,9 @@ CaseHistory history_of(const Order& order, const RunOptions& options) {
 // Refuses more than kMostCases cases. Throws CommandError (usage).
 void check_number(std::size_t cases, int repeats) {
   if (cases <= kMostCases / static_cast<std::size_t>(repeats)) return;
-  throw CommandError(ExitCode::usage, fmt::format("--repeat {}: {} so often are more than {}", repeats,
-                                                  count_of(cases, "case"), kMostCases));
+  throw CommandError(ExitCode::usage,
+                     fmt::format("--repeat {0}: {0} times {1} is more than the {2} cases that a run may have", repeats,
+                                 count_of(cases, "case"), kMostCases));
 }
 
 }  // namespace
@@ -95,14 +96,14 @@ void add_run_options(CLI::App& command, RunOptions& options) {
       command,
       {.name = "--order",
        .type = "ORDER",
-       .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, then "
-               "the longest), or history:FILE (of an earlier --events FILE)",
+       .help = "Order of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, "
+               "then the longest), or history:FILE (the same by an earlier --events FILE)",
        .check = wrong_with_order,
        .default_text = "listed"},
       [&options](const std::string& text) { options.order = *parse_order(text); });
   add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
   add_flag(command, "--deterministic", options.deterministic,
-           "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
+           "Use deterministic kernels in every case, so that every run gives the same bits, on GPUs too");
   add_retries(command, options.execution.config);
   add_execution(command, options.execution);
 }

@@ -121,7 +121,7 @@ TEST_F(CaseStream, ACaseThatWasRunningWhenTheDriverWasKilledIsRerun) {
   events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // cut before that event
   write_file(path("e"), events);
   const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--json"});
-  EXPECT_THAT(done.err, HasSubstr("warning: " + path("e") + " ends before its run did"));
+  EXPECT_THAT(done.err, HasSubstr("warning: " + path("e") + " was cut off before its run ended"));
   const auto answers = json_lines(done.out);
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0]["outcome"], "fail");

@@ -40,7 +40,7 @@ constexpr const char* kSubmitFooter =
     "  cp-pool submit case.json --json\n"
     "  generate-cases | cp-pool submit - --json | jq -c '[.number, .id, .outcome]'\n"
     "  cp-pool list --json | jq -c '.[]' | cp-pool submit - --events events.jsonl\n"
-    "  cp-pool submit --rerun-failed events.jsonl     what failed of these\n";
+    "  cp-pool submit --rerun-failed events.jsonl     the failures of this run again\n";
 
 RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
   std::string title = options.case_argument;
@@ -156,7 +156,7 @@ std::vector<NamedCase> cases_to_rerun(const FailedCases& failed, const SubmitOpt
   }
   if (without_case.empty()) return cases;
   const std::string why = fmt::format(
-      "{} does not hold the cases that its run had not come to, such as {}: cp-pool run --rerun-failed looks them up",
+      "{} does not hold the cases that its run never started, such as {}: cp-pool run --rerun-failed looks them up",
       file, without_case);
   if (cases.empty()) throw CommandError(ExitCode::bad_input, why);
   report_warning(why);
@@ -228,17 +228,17 @@ void expect_one_source(const CLI::App& command, const SubmitOptions& options) {
 class SubmitCommand : public CommandWith<SubmitOptions> {
  public:
   explicit SubmitCommand(CLI::App& command) {
-    add_positional(
-        command, "CASE", options.case_argument, Needed::no,
-        "The ID of a case of a matrix, a JSON file, a JSON object, or - for a stream on stdin: one object a line");
+    add_positional(command, "CASE", options.case_argument, Needed::no,
+                   "The ID of a case of a matrix, a JSON file, a JSON object, or - for a stream on stdin, one object "
+                   "on each line");
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
-             "Instead: the cases that failed or did not end in an earlier --events FILE, which holds them");
+             "Instead of CASE, run the cases that failed or did not end in the run of this --events FILE");
     leave_to_command_line(command, {"--rerun-failed"});
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
-    add_flag(command, "--json", options.json, "Print one JSON object a case, as it ends, and nothing else");
+    add_flag(command, "--json", options.json, "Print one JSON object for each case when it ends, and nothing else");
     add_count(command, "--jobs", options.jobs,
-              "So many cases of a stream may run at once; their answers come as they end, each with its number", 1);
+              "How many cases of a stream may run at once; answers are written as cases end, each with its number", 1);
     add_service_of_submit(command, options.service);
     add_retries(command, options.execution.config);
     add_execution(command, options.execution);

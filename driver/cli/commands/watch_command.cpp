@@ -39,10 +39,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kWatchFooter =
-    "Each round runs what `cp-pool run` with the same options would run, and begins with what failed last. Outputs "
-    "hold\n"
-    "the last round. Ctrl-C ends it with the exit code of the last round that was complete, or 130 if there was "
-    "none.\n\n"
+    "Each round runs what `cp-pool run` with the same options would run, and begins with the cases that failed last.\n"
+    "Outputs hold the last round. Ctrl-C ends the command with the exit code of the last complete round, or with 130\n"
+    "if there was none.\n\n"
     "Examples:\n"
     "  cp-pool watch --adapter my_package.ring:attend -k 'p2p and causal'\n"
     "  cp-pool watch --worker build/my_worker --matrix mine.json --size full -x\n"
@@ -106,7 +105,7 @@ class WatchedFiles {
     bool told = false;
     while (!have_changed()) {
       if (!change_.missing().empty() && !std::exchange(told, true)) {
-        print(fmt::format("waiting for {}, which is not there\n", names_of(change_.missing())));
+        print(fmt::format("waiting for {} to appear\n", names_of(change_.missing())));
       }
       if (between.wait(folders_.fd(), change_.pending() ? kLookPending : kLookAnyway)) return false;
       if (between.wait(-1, kOneLookForMany)) return false;

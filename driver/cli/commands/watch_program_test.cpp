@@ -161,7 +161,7 @@ TEST_F(WatchProgram, AWorkerThatIsRemovedIsWaitedFor) {
   start("model=pass");
   (void)wait_for_round(1);
   fs::remove(worker);
-  EXPECT_THAT(wait_for("which is not there\n"), HasSubstr("waiting for " + worker.string()));
+  EXPECT_THAT(wait_for("to appear\n"), HasSubstr("waiting for " + worker.string()));
   write_file(worker, script);
   EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
   EXPECT_EQ(end(SIGINT), 0);

@@ -112,7 +112,8 @@ FailedCases read_failed_cases(const std::filesystem::path& events_file, const st
 
 void expect_failures(const FailedCases& failed, const std::filesystem::path& events_file) {
   const std::string file = events_file.string();
-  const std::string cut = fmt::format("{} ends before its run did: which cases it had not come to is not known", file);
+  const std::string cut =
+      fmt::format("{} was cut off before its run ended: the cases that had not started are unknown", file);
   if (failed.ids.empty() && failed.unknown_rest) throw CommandError(ExitCode::bad_input, cut);
   if (failed.unknown_rest) report_warning(cut + ", so they are not selected");
   if (failed.ids.empty()) {

@@ -11,15 +11,16 @@ namespace cp_pool {
 void add_record_options(CLI::App& command, RecordOptions& record) {
   add_flag(command, "--no-record", record.keep, "Do not keep the run for cp-pool runs, show and diff", false);
   add_path(command, "--record-dir", record.folder, "DIR", PathUse::folder,
-           "Where runs are kept, instead of cp-pool/runs in the user's state folder");
-  add_count(command, "--record-count", record.limits.count, "Only so many runs are kept; 0 = any number");
+           "Folder in which runs are kept, instead of cp-pool/runs in the user's state folder");
+  add_count(command, "--record-count", record.limits.count, "Keep at most this many runs; 0 = no limit");
   add_duration(command, "--record-age", record.limits.age, std::chrono::milliseconds{0},
-               "Older runs are removed; 0 = none");
-  add_count(command, "--record-size", record.limits.mebibytes, "All records have at most so many MiB; 0 = any size");
+               "Remove runs that are older than this; 0 = no limit");
+  add_count(command, "--record-size", record.limits.mebibytes, "Keep at most this many MiB of runs; 0 = no limit");
 }
 
 void add_records_to_read(CLI::App& command, std::optional<std::filesystem::path>& folder) {
-  add_path(command, "--record-dir", folder, "DIR", PathUse::folder, "Where runs are kept, as of cp-pool run");
+  add_path(command, "--record-dir", folder, "DIR", PathUse::folder,
+           "Folder in which runs are kept, as for cp-pool run");
   leave_to_command_line_but(command, {"--record-dir"});
 }
 

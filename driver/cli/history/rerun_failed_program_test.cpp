@@ -43,7 +43,7 @@ TEST_F(RerunFailed, WhatFailedIsRerunFromTheEventsOfTheRun) {
   EXPECT_THAT(run("*", again).last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
   const Finished none = run("model=crash", again);
   EXPECT_EQ(none.exit_code, 4);
-  EXPECT_THAT(none.err, is_one_error("of 2 cases that failed in " + path("e") + " none is selected"));
+  EXPECT_THAT(none.err, is_one_error("none of the 2 cases that failed in " + path("e") + " is selected"));
   ASSERT_EQ(run("model=pass | model=skip", {"--events", path("e")}).exit_code, 0);
   const Finished nothing = run("*", again);
   EXPECT_EQ(nothing.exit_code, 4);
@@ -71,9 +71,9 @@ TEST_F(RerunFailed, CasesToRerunThatNoMatrixHasAreNamed) {
   EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
   EXPECT_EQ(done.err, "cp-pool: warning: the cases of " + path("e") +
                           " were of size tiny, and now are of size small\n"
-                          "cp-pool: warning: 1 of 2 cases that failed in " +
-                          path("e") + " are in no matrix given (" + path("demo.json") +
-                          "), such as demo/error/p2p/cp1/bshd/fp32; that run was of " + path("demo.json") + "\n");
+                          "cp-pool: warning: 1 of the 2 cases that failed in " +
+                          path("e") + " is not in the given matrices (" + path("demo.json") +
+                          "), such as demo/error/p2p/cp1/bshd/fp32; that run used " + path("demo.json") + "\n");
   write_file(path("e"), "{\"type\":\"run_started\"}\nno event\n");
   const Finished bad = run("*", {"--rerun-failed", path("e")});
   EXPECT_EQ(bad.exit_code, 94);
@@ -87,9 +87,10 @@ TEST_F(RerunFailed, CasesToRerunOfARunThatDidNotEndAreSaidToBePartOfThem) {
 )");
   const Finished done = run("*", {"--rerun-failed", path("e")});
   EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
-  EXPECT_EQ(done.err,
-            "cp-pool: warning: " + path("e") +
-                " ends before its run did: which cases it had not come to is not known, so they are not selected\n");
+  EXPECT_EQ(
+      done.err,
+      "cp-pool: warning: " + path("e") +
+          " was cut off before its run ended: the cases that had not started are unknown, so they are not selected\n");
   write_file(path("e"), R"({"type":"run_started","title":"demo","size":"small"})"
                         "\n");
   const Finished nothing_known = run("*", {"--rerun-failed", path("e")});

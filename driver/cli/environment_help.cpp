@@ -13,7 +13,7 @@ constexpr std::array kVariables{
                         "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
     EnvironmentVariable{"CP_POOL_PEER_COPIES",
                         "off: GPU ranks do not write into each other's memory; NCCL carries everything, and ranks "
-                        "cannot share a GPU. NCCL_P2P_DISABLE=1 does the first."},
+                        "cannot share a GPU. NCCL_P2P_DISABLE=1 has only the first of these effects."},
     EnvironmentVariable{"CP_POOL_HIDE_GPUS", "off: a GPU rank sees all GPUs of the machine, not its own alone."},
     EnvironmentVariable{"CP_POOL_INJECT",
                         "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes "
@@ -22,17 +22,22 @@ constexpr std::array kVariables{
         "CP_POOL_DEBUG_STREAM_DELAYS",
         "SEED or SEED:MICROSECONDS: random delays on the streams of GPU ranks, which show a missing wait."},
     EnvironmentVariable{"CP_POOL_PYTHON", "The Python that tools/setup takes instead of /usr/bin/python3."},
-    EnvironmentVariable{"CP_POOL_OPT_",
-                        "With the name of an option of run behind it: its value where the command line leaves it out. "
-                        "CP_POOL_OPT_START_TIMEOUT is --start-timeout; a list has a value a line; a flag is 1 or 0."},
-    EnvironmentVariable{"GTEST_TOTAL_SHARDS", "cp-pool run: with GTEST_SHARD_INDEX, from 0, which --shard to run."},
-    EnvironmentVariable{"TEST_TOTAL_SHARDS",
-                        "The same with TEST_SHARD_INDEX, as Bazel sets them. The file TEST_SHARD_STATUS_FILE is made."},
+    EnvironmentVariable{
+        "CP_POOL_OPT_",
+        "Followed by the name of an option of run: its value if the command line does not give the option. "
+        "CP_POOL_OPT_START_TIMEOUT is --start-timeout; a list has one value on each line; a flag is 1 or 0."},
+    EnvironmentVariable{
+        "GTEST_TOTAL_SHARDS",
+        "cp-pool run: the number of shards; GTEST_SHARD_INDEX says which --shard to run, counted from 0."},
+    EnvironmentVariable{
+        "TEST_TOTAL_SHARDS",
+        "The same with TEST_SHARD_INDEX, as Bazel sets them. The file TEST_SHARD_STATUS_FILE is created."},
     EnvironmentVariable{"XML_OUTPUT_FILE", "cp-pool run: the file of --junit, as Bazel sets it."},
-    EnvironmentVariable{"TESTBRIDGE_TEST_ONLY", "cp-pool run: as -k, beside it, as bazel test --test_filter sets it."},
-    EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "The GPUs that may be used, as everywhere."},
+    EnvironmentVariable{"TESTBRIDGE_TEST_ONLY",
+                        "cp-pool run: an expression as for -k, in addition to it; bazel test --test_filter sets it."},
+    EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "The GPUs that may be used, as for every CUDA program."},
     EnvironmentVariable{"OMP_NUM_THREADS",
-                        "Threads of a rank on the CPU, instead of a number by the size of the problem."},
+                        "Threads of a rank on the CPU; without it, their number depends on the size of the problem."},
     EnvironmentVariable{
         "OMP_WAIT_POLICY",
         "active: threads of a rank spin while they wait. Without it they sleep, because they would take "
@@ -68,18 +73,20 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_LIFELINE",
                         "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in "
                         "which it tries them. A rank that loses cp-pool ends itself with exit code 75."},
-    EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN", "Set with CP_POOL_LIFELINE: by it cp-pool knows its ranks."},
+    EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN",
+                        "Set with CP_POOL_LIFELINE: the token by which cp-pool recognises its ranks."},
     // Variables that the tests read.
-    EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
+    EnvironmentVariable{"CP_POOL_REQUIRE_GPU",
+                        "Tests of GPUs: how many GPUs there have to be; with fewer the tests fail."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_JOBS", "tools/gpu_tests: how many programs run at a time."},
-    EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
+    EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs all combinations instead of some of them."},
     EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
     EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
     EnvironmentVariable{"CP_POOL_DIAGNOSIS_CASES",
                         "Property test of the mask that a diagnosis sees: how many random cases."},
     EnvironmentVariable{"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},
-    EnvironmentVariable{"CP_POOL_WRONG", "The adapter that is wrong on purpose (tests/diagnosis): its mistake."},
+    EnvironmentVariable{"CP_POOL_WRONG", "The mistake that the deliberately wrong adapter of tests/diagnosis makes."},
     EnvironmentVariable{"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
     EnvironmentVariable{"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
 };

@@ -26,15 +26,15 @@ using std::chrono::milliseconds;
 
 void add_perf(CLI::App& command, ExecutionOptions& options) {
   add_choice(command, "--mode", "MODE", {"verify", "perf"}, options.mode,
-             "verify: is the answer right; perf: then also how fast the step is, one pool at a time");
-  add_count(command, "--warmup", options.perf.warmup, "Steps before those that --mode perf times");
-  add_count(command, "--iterations", options.perf.iterations, "Steps that --mode perf times");
+             "verify: judge the results; perf: then also time the step, one pool at a time");
+  add_count(command, "--warmup", options.perf.warmup, "Untimed steps before the steps that --mode perf times");
+  add_count(command, "--iterations", options.perf.iterations, "Number of steps that --mode perf times");
   add_flag(command, "--graph", options.perf.graph, "Time replays of a CUDA graph of the step");
   add_path(command, "--trace", options.trace_dir, "DIR", PathUse::worker_folder,
-           "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel");
+           "Let each rank write a Chrome trace of one step, and on GPUs a table of its kernels");
   add_path(
       command, "--baseline", options.baseline, "FILE", PathUse::earlier_run,
-      "Compare the times with those of an earlier --events FILE; cp-pool run takes a recorded run, such as last, too");
+      "Compare the times with those of an earlier --events FILE; cp-pool run also takes a recorded run, such as last");
   add_ratio(command, "--max-ratio", options.config.max_ratio,
             "A case that takes more than R times as long as in the --baseline is a failure");
 }
@@ -208,7 +208,7 @@ void add_adapter(CLI::App& command, WorkerChoice& worker) {
   add_text(command,
            {.name = "--adapter",
             .type = "ADAPTER",
-            .help = "Judge a Python function instead: FILE.py[:NAME] or package.module:NAME",
+            .help = "Judge a Python function instead of a worker: FILE.py[:NAME] or package.module:NAME",
             .check = wrong_with_adapter,
             .from_folder = adapter_from_folder},
            [&worker](const std::string& text) { worker.adapter = text; });
@@ -216,7 +216,7 @@ void add_adapter(CLI::App& command, WorkerChoice& worker) {
   add_text(command,
            {.name = "--python",
             .type = "PATH",
-            .help = "Interpreter of the --adapter, which has cp_pool and torch",
+            .help = "Python interpreter for the --adapter; it needs the packages cp_pool and torch",
             .check = wrong_with_python,
             .default_text = "that of this installation",
             .from_folder = program_from_folder},
@@ -246,29 +246,31 @@ void add_worker(CLI::App& command, WorkerChoice& worker) {
 
 void add_device(CLI::App& command, std::string& device) {
   add_choice(command, "--device", "DEVICE", {"auto", "cpu", "cuda"}, device,
-             "Device of the ranks: auto is cuda where there is a GPU, else cpu");
+             "Device of the ranks: auto is cuda if there is a GPU, else cpu");
 }
 
 void add_views(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "--no-skip", options.config.no_skip,
-           fmt::format("A skipped case is no success: exit code {}", to_int(ExitCode::infra)));
+           fmt::format("Exit with code {} if a case is skipped", to_int(ExitCode::infra)));
   add_path(command, "--junit", options.junit, "FILE", PathUse::output, "Write a JUnit XML report, at the end");
-  add_path(command, "--html", options.html, "FILE", PathUse::output, "Write a page for people, at the end");
+  add_path(command, "--html", options.html, "FILE", PathUse::output, "Write an HTML report, at the end");
   add_path(command, "--summary", options.summary, "FILE", PathUse::output,
-           "Write what a CI shows on the page of a job, in Markdown, at the end");
+           "Write a Markdown summary for the page of a CI job, at the end");
   add_path(command, "--trace-run", options.trace_run, "FILE", PathUse::output,
-           "Write when pools, cases and phases were, for ui.perfetto.dev, at the end");
+           "Write a timeline of pools, cases and phases for ui.perfetto.dev, at the end");
   add_choice(command, "--annotate", "WHERE", {"none", "github"}, options.annotate,
-             "Mark failures where a CI reads them: github takes commands from stderr");
-  add_flag(command, "--force", options.force, "Let outputs replace files that are none of cp-pool's");
-  add_flag(command, "--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
-  add_flag(command, "-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
-  add_flag(command, "-q,--no-progress", options.progress, "Failures and summary only", false);
+             "Mark failures for a CI: github reads its commands from stderr");
+  add_flag(command, "--force", options.force, "Let outputs replace files that cp-pool did not write");
+  add_flag(command, "--timings", options.timings,
+           "Show a table of times by phase and world size, and the slowest cases");
+  add_flag(command, "-v,--verbose", options.verbose,
+           "Print a line for each case, and every check with its error and bound");
+  add_flag(command, "-q,--no-progress", options.progress, "Print only failures and the summary", false);
   exclude(command, "--verbose", "--no-progress");
   add_choice(command, "--status-level", "LEVEL", all_names<StatusLevel>(), options.status_level,
-             "Which cases get a line when they have finished: auto has failures on a terminal, all elsewhere");
+             "Which finished cases are printed: auto prints failures on a terminal, all cases elsewhere");
   add_choice(command, "--show-output", "WHEN", all_names<ShowOutput>(), options.show_output,
-             "Of which cases the ends of the ranks' stderr are shown");
+             "Which cases show their ranks' last lines of stderr");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -277,47 +279,48 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   config.device = "auto";
   add_device(command, config.device);
   add_choice(command, "--share-gpus", "WHEN", {"auto", "on", "off"}, options.share_gpus,
-             "Whether ranks share a GPU where there are fewer than ranks: auto does but for --mode perf");
+             "Whether ranks share GPUs if there are fewer GPUs than ranks: auto does, except with --mode perf");
   add_count(command, "--slots", config.slots,
-            "CPU ranks that work at once, in as many pools as fit; 0 = as many as there are cores");
+            "CPU ranks that may work at once, in all pools together; 0 = as many as there are cores");
   add_text(command,
            {.name = "--gpus",
             .type = "LIST",
-            .help = "GPUs to use, of those that are visible: 0-3,6. Pools get some each, and work side by side",
+            .help = "Which of the visible GPUs to use: 0-3,6. Each pool gets its own GPUs",
             .check = wrong_with_gpus,
             .default_text = "all"},
            [&options](const std::string& text) { options.gpus = text; });
-  add_choice(
-      command, "--spare", "WHEN", {"auto", "on", "off"}, options.spare,
-      "Where slots are free, keep a ready pool beside those that work, for the next case after a crash: auto does on "
-      "CPU");
+  add_choice(command, "--spare", "WHEN", {"auto", "on", "off"}, options.spare,
+             "If slots are free, keep a spare pool ready that takes over after a crash: auto does on CPU");
   add_worker(command, options.worker);
-  add_text(command,
-           {.name = "--launcher",
-            .type = "LAUNCHER",
-            .help = "Who starts the ranks: local, torchrun, mpirun, srun, or a command line with {worker} and perhaps "
-                    "{world_size}, {nodes}, {ranks_per_node}, {hosts}, {rendezvous} (docs/cluster.md)",
-            .check = wrong_with_launcher,
-            .default_text = options.launcher},
-           [&options](const std::string& text) { options.launcher = text; });
+  add_text(
+      command,
+      {.name = "--launcher",
+       .type = "LAUNCHER",
+       .help = "Launcher of the ranks: local, torchrun, mpirun, srun, or a command line with {worker} and optionally "
+               "{world_size}, {nodes}, {ranks_per_node}, {hosts}, {rendezvous} (docs/cluster.md)",
+       .check = wrong_with_launcher,
+       .default_text = options.launcher},
+      [&options](const std::string& text) { options.launcher = text; });
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
-             "Whether ranks are forked from one process that has imported torch: auto does for an --adapter");
+             "Whether ranks are forked from one process that has imported torch: auto does this with --adapter");
   add_ratio(command, "--bound-factor", options.bound_factor,
-            "Multiply every bound, which each report says; the worker has to know it");
+            "Multiply every bound by this; reports show the factor. The worker has to support it");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
   add_duration(command, "--start-timeout", config.start_timeout, kShortest,
-               "Deadline of a pool to get ready; for an --adapter the default grows with ranks a core");
-  add_duration(command, "--grace", config.grace, milliseconds{0}, "SIGTERM to SIGKILL");
+               "Deadline for a pool to become ready; with --adapter the default grows with the ranks per core");
+  add_duration(command, "--grace", config.grace, milliseconds{0},
+               "Time from a shutdown request to SIGTERM, and from SIGTERM to SIGKILL");
   add_duration(command, "--global-timeout", config.global_timeout, milliseconds{0},
                "Deadline of the whole run; 0 = none");
   add_duration(command, "--slow-after", config.slow_after, milliseconds{0},
-               "A case that runs for longer is named on stderr, again after twice as long; 0 = never");
+               "Name a case on stderr if it runs longer than this, and again after twice this time; 0 = never");
   add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
-            "A pool that times out this often in a row is not started again; 0 = always");
-  add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
-  add_flag(command, "--isolate", "A fresh pool for each case: as --pool-max-cases 1");
-  add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
-  add_flag(command, "-x,--fail-fast", "The first failure ends the run: as --max-fail 1");
+            "After this many consecutive timeouts a pool is not started again; 0 = no limit");
+  add_count(command, "--pool-max-cases", config.pool_max_cases, "Replace a pool after this many cases; 0 = never");
+  add_flag(command, "--isolate", "Start a fresh pool for each case, as --pool-max-cases 1 does");
+  add_count(command, "--max-fail", config.max_failures,
+            "End the run after this many failures; the remaining cases are not-run; 0 = no limit");
+  add_flag(command, "-x,--fail-fast", "End the run at the first failure, as --max-fail 1 does");
   add_views(command, options);
   add_path(command, "--events", options.events, "FILE", PathUse::output,
            "Write every event as a line of JSON, as it happens");
@@ -326,9 +329,9 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--dump", config.dump_dir, "DIR", PathUse::worker_folder,
            "Let the worker write the tensors of each case");
   add_flag(command, "--no-reference-cache", config.reference_cache,
-           "The worker computes every expected result anew, and keeps none", false);
+           "Let the worker compute every expected result again, and keep none", false);
   add_duration(command, "--diagnosis-time", config.diagnosis_time, milliseconds{0},
-               "How long it may look for the cause of a failure; 0 = 5 s, or 20 % of --timeout if that is less");
+               "Time limit of the diagnosis of a failure; 0 = 5 s, or 20 % of --timeout if that is less");
   add_flag(command, "--no-diagnosis", config.diagnosis, "Do not let the worker look for the cause of a failure", false);
   add_perf(command, options);
 }

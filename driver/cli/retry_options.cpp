@@ -53,7 +53,7 @@ void add_flaky(CLI::App& command, RunConfig& config) {
   add_text(command,
            {.name = "--flaky",
             .type = "WHAT",
-            .help = "What a case that passed on a later try is to the exit code: fail or pass",
+            .help = "How a case that passed on a later try counts for the exit code: fail or pass",
             .check =
                 [](const std::string& text) {
                   return text == "fail" || text == "pass" ? "" : fmt::format("'{}' is neither fail nor pass", text);
@@ -67,7 +67,7 @@ void add_retries(CLI::App& command, RunConfig& config) {
   add_text(command,
            {.name = "--retry-on",
             .type = "OUTCOMES",
-            .help = "The outcomes after which --retries runs a case again, with commas between them",
+            .help = "The outcomes after which --retries runs a case again, separated by commas",
             .check = wrong_with_outcomes,
             .default_text = "crash,timeout,infra,error"},
            [&config](const std::string& text) {
@@ -75,10 +75,11 @@ void add_retries(CLI::App& command, RunConfig& config) {
              for (const std::string& part : parts_of(text)) config.retries.on.insert(*parse_name<CaseOutcome>(part));
            });
   add_flaky(command, config);
-  add_flag(command, "--triage", config.triage,
-           "After the last case run failures again, to tell what is real from leaked state, flakiness and the machine");
+  add_flag(
+      command, "--triage", config.triage,
+      "After the last case run failures again, to tell whether they are real, leaked, flaky or caused by the machine");
   add_path(command, "--capsules", config.capsules, "DIR", PathUse::folder,
-           "Keep each failure in a folder that cp-pool replay runs again, here or elsewhere");
+           "Keep each failure in a folder, from which cp-pool replay runs it again, here or elsewhere");
 }
 
 }  // namespace cp_pool

@@ -18,11 +18,11 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kConfigFooter =
-    "An option of run may be given, too: then it is shown as run would take it.\n\n"
+    "Options of run may be given as well; they are shown with the values that run would use.\n\n"
     "Examples:\n"
-    "  cp-pool config                                 values and places, for run in this folder\n"
+    "  cp-pool config                                 the values of run in this folder, and where they are set\n"
     "  cp-pool config --profile ci --json             as a JSON object\n"
-    "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable for each key\n";
+    "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable sets a key\n";
 
 struct ConfigOptions {
   RunOptions run;
@@ -76,7 +76,8 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
  public:
   explicit ConfigCommand(CLI::App& command) {
     add_options_of_run(command, options.run);
-    add_flag(command, "--json", options.json, "A JSON object: profile, file, and of each key value, source and place");
+    add_flag(command, "--json", options.json,
+             "Print a JSON object: profile, file, and the value, source and place of each key");
   }
 
   void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {

@@ -23,12 +23,12 @@ namespace {
 
 std::string conformance_footer() {
   return fmt::format(
-      "A line a rule: its verdict, what was seen, and a hint unless it is ok.\n"
-      "  ok        the worker does it\n"
-      "  BROKEN    the protocol asks for it, and the worker does something else\n"
-      "  absent    the worker may leave it out, and does\n"
-      "  untested  this worker gives no way to try it; faults need one that obeys CP_POOL_INJECT\n"
-      "The exit code is {} if no rule is broken, {} if one is, {} if the worker never got ready.\n\n"
+      "Prints a line for each rule: the verdict, the rule, what was observed, and a hint unless the verdict is ok.\n"
+      "  ok        the worker follows the rule\n"
+      "  BROKEN    the worker breaks a rule that the protocol requires\n"
+      "  absent    the worker leaves out an optional feature\n"
+      "  untested  the worker offers no way to test the rule; faults need a worker that obeys CP_POOL_INJECT\n"
+      "The exit code is {} if no rule is broken, {} if one is, {} if the worker never became ready.\n\n"
       "Examples:\n"
       "  cp-pool conformance --worker docs/examples/minimal_worker.py\n"
       "  cp-pool conformance --worker 'python3 my_worker.py' --timeout 1m | grep -v '^ok'\n",
@@ -97,8 +97,9 @@ class ConformanceCommand : public CommandWith<ConformanceOptions> {
     constexpr std::chrono::milliseconds kShortest{1};
     add_worker(command, options.worker);
     add_device(command, options.device);
-    add_duration(command, "--timeout", options.timeout, kShortest, "Deadline of an answer to a case");
-    add_duration(command, "--start-timeout", options.start_timeout, kShortest, "Deadline of the worker to get ready");
+    add_duration(command, "--timeout", options.timeout, kShortest, "Deadline for the answer to a case");
+    add_duration(command, "--start-timeout", options.start_timeout, kShortest,
+                 "Deadline for the worker to become ready");
   }
   void finish(const CLI::App& command) override {
     check_worker(command, options.worker);
@@ -111,7 +112,7 @@ class ConformanceCommand : public CommandWith<ConformanceOptions> {
 
 Subcommand conformance_subcommand() {
   return {.name = "conformance",
-          .summary = "Try whether a worker keeps to the protocol, rule by rule",
+          .summary = "Test a worker against the rules of the protocol",
           .footer = conformance_footer(),
           .add = add_options_of<ConformanceCommand>};
 }

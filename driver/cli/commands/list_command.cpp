@@ -39,7 +39,7 @@ constexpr const char* kListFooter =
     "  cp-pool list --matrix te-flash te-fused --size full --count\n"
     "  cp-pool list --format ctest --test-args '--timeout 2m'     a test for each case\n"
     "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n"
-    "  cp-pool list --adapter package.module:ring     and what the adapter would skip, and why\n";
+    "  cp-pool list --adapter package.module:ring     also which cases the adapter would skip, and why\n";
 
 // Why the adapter would skip each case, empty where it would run it. nullopt if there is no adapter.
 using Skips = std::optional<std::vector<std::string>>;
@@ -187,17 +187,18 @@ class ListCommand : public CommandWith<ListOptions> {
  public:
   explicit ListCommand(CLI::App& command) {
     add_selection(command, options.selection);
-    add_flag(command, "--json", options.json, "A JSON array: id, world_size, size, tags, case, lengths, expected");
-    add_flag(command, "--count", options.count, "The number of cases of each suite");
+    add_flag(command, "--json", options.json,
+             "Print a JSON array: id, world_size, size, tags, case, lengths, expected");
+    add_flag(command, "--count", options.count, "Print the number of cases of each suite");
     exclude(command, "--count", "--json");
     add_choice(
         command, "--format", "FORMAT", {"ids", "ctest", "gtest"}, options.format,
-        "ids: one a line; ctest: a script with a test for each case (TEST_INCLUDE_FILES); gtest: as a program of "
-        "GoogleTest lists its tests");
+        "ids: one ID on each line; ctest: a script with a test for each case (TEST_INCLUDE_FILES); gtest: a list as a "
+        "GoogleTest program prints it");
     add_text(command,
              {.name = "--test-args",
               .type = "WORDS",
-              .help = "Of --format ctest: options of run that every test has, split into words as a shell does",
+              .help = "With --format ctest: options of run for every test, split into words as a shell does",
               .check =
                   [](const std::string& text) {
                     return split_words(text) ? "" : fmt::format("'{}' is not a command line", text);

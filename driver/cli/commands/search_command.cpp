@@ -27,9 +27,9 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kSearchFooter =
-    "Small random cases over every field, often at the edges, until one fails; then the smallest one that fails in "
-    "the\n"
-    "same way. What the worker skips is learned and left out. Exit code 0: nothing was found; 100: something was.\n\n"
+    "Runs small random cases over every field, often edge cases, until one fails; then finds the smallest case that\n"
+    "fails in the same way. It learns which cases the worker skips, and leaves them out.\n"
+    "Exit code 0: no failure was found; 100: a failure was found.\n\n"
     "Examples:\n"
     "  cp-pool search --adapter package.module:ring --time 10m\n"
     "  cp-pool search --set comm=p2p --set layout=thd --filter 'cp_size<=4 & causal=true'\n"
@@ -146,8 +146,8 @@ class SearchCommand : public CommandWith<SearchOptions> {
   explicit SearchCommand(CLI::App& command) {
     using std::chrono::milliseconds;
     add_duration(command, "--time", options.time, milliseconds{0},
-                 "No case is drawn after so long; 0 = no limit, which is the default with --cases");
-    add_count(command, "--cases", options.cases, "Draw so many cases that are judged; 0 = no limit");
+                 "Stop drawing cases after this time; 0 = no limit, which is the default with --cases");
+    add_count(command, "--cases", options.cases, "Stop when this many drawn cases have been judged; 0 = no limit");
     const auto wrong_with_seed = [](const std::string& text) -> std::string {
       return parse_seed(text) ? "" : fmt::format("'{}' is no whole number of at most 64 bits", text);
     };
@@ -159,19 +159,22 @@ class SearchCommand : public CommandWith<SearchOptions> {
               .default_text = "random"},
              [this](const std::string& text) { options.seed = parse_seed(text); });
     add_edits(command, options.edits);
-    add_list(command,
-             {.name = "--filter",
-              .type = "EXPR",
-              .help = "Only cases that 'comm=p2p & cp_size<=4' selects; several: the union"},
-             options.filters, false);
-    add_flag(command, "--keep-going", options.keep_going, "After a failure go on, to find others");
+    add_list(
+        command,
+        {.name = "--filter",
+         .type = "EXPR",
+         .help =
+             "Draw only cases that the expression selects, such as 'comm=p2p & cp_size<=4'; with several, cases that "
+             "any of them selects"},
+        options.filters, false);
+    add_flag(command, "--keep-going", options.keep_going, "Go on after a failure, to find others");
     add_duration(command, "--shrink-time", options.shrink_time, milliseconds{0},
-                 "How long a failing case is made smaller; 0 = to the end");
+                 "How long the search tries to make one failing case smaller; 0 = no limit");
     const auto wrong_with_file = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
     add_text(command,
              {.name = "--found",
               .type = "FILE",
-              .help = "Run the cases of this file first, and add what is found; off = neither",
+              .help = "Run the cases of this file first, and add the failing cases that are found; off = no file",
               .check = wrong_with_file,
               .default_text = "one for each worker in ~/.local/state/cp-pool/found"},
              [this](const std::string& text) { options.found = text; });
@@ -193,7 +196,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
 
 Subcommand search_subcommand() {
   return {.name = "search",
-          .summary = "Run random cases until one fails, then the smallest that does",
+          .summary = "Run random cases until one fails, then find the smallest that fails in the same way",
           .footer = kSearchFooter,
           .add = add_options_of<SearchCommand>,
           .configured = true};

@@ -27,8 +27,8 @@ constexpr const char* kServeFooter =
     "Examples:\n"
     "  cp-pool serve                                  in another terminal: cp-pool submit ID, as often as you like\n"
     "  cp-pool serve --name nightly --idle-exit 1h\n"
-    "  cp-pool serve --gpus 0-3                       of this machine's GPUs only these\n"
-    "  cp-pool serve --stdio                          for a program that holds it as a child\n";
+    "  cp-pool serve --gpus 0-3                       use only these GPUs\n"
+    "  cp-pool serve --stdio                          for a program that starts it as a child process\n";
 
 struct ServeOptions {
   std::string name = service::kDefaultName;
@@ -80,22 +80,22 @@ class ServeCommand : public CommandWith<ServeOptions> {
  public:
   explicit ServeCommand(CLI::App& command) {
     using std::chrono::milliseconds;
-    add_service_name(command, options.name, "Name of the service: submit looks for 'default'");
+    add_service_name(command, options.name, "Name of the service; submit uses 'default' if it is running");
     add_flag(command, "--stdio", options.stdio, "Serve one client on stdin and stdout instead of a socket");
-    add_count(command, "--slots", options.slots, "CPU ranks that work at once; 0 = as many as there are cores");
+    add_count(command, "--slots", options.slots, "CPU ranks that may work at once; 0 = as many as there are cores");
     add_text(command,
              {.name = "--gpus",
               .type = "LIST",
-              .help = "GPUs to use, of those that are visible: 0-3,6",
+              .help = "Which of the visible GPUs to use: 0-3,6",
               .check = wrong_with_gpus,
               .default_text = "all"},
              [this](const std::string& text) { options.gpus = text; });
     add_duration(command, "--idle", options.config.idle, milliseconds{0},
-                 "A pool that had nothing to do for so long ends; 0 = never");
+                 "End a pool that has been idle for this long; 0 = never");
     add_duration(command, "--idle-exit", options.config.idle_exit, milliseconds{0},
-                 "The service ends when nobody was connected for so long; 0 = never");
+                 "End the service when no client has been connected for this long; 0 = never");
     add_flag(command, "--spare", options.config.spare,
-             "Where CPU slots are free, keep a ready pool beside one that works: the next after a crash");
+             "If CPU slots are free, keep a spare pool ready that takes over after a crash");
   }
 
   void finish(const CLI::App& command) override {

@@ -44,7 +44,7 @@ constexpr const char* kShellFooter =
     "Examples:\n"
     "  cp-pool shell                                  then: an ID, set window=64,0, again, diff, help\n"
     "  cp-pool shell --adapter package.module:ring --timeout 20s\n"
-    "  cat lines | cp-pool shell --service nightly    the exit code is that of what fails\n";
+    "  cat lines | cp-pool shell --service nightly    the exit code is that of the line that failed\n";
 
 struct ShellOptions {
   SelectionOptions selection;

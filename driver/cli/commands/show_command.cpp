@@ -15,7 +15,7 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kShowFooter =
-    "A run is named by its ID, or by the beginning of it or of the time in it, where that is enough.\n\n"
+    "A run is named by its ID, or by the beginning of its ID or of the time in it if only one run matches.\n\n"
     "Examples:\n"
     "  cp-pool show                                   the last run\n"
     "  cp-pool show last quick/causal/p2p/cp2/bshd/fp32          one case of it, with every check\n"
@@ -31,7 +31,8 @@ struct ShowOptions {
 class ShowCommand : public CommandWith<ShowOptions> {
  public:
   explicit ShowCommand(CLI::App& command) {
-    add_positional(command, "RUN", options.run, Needed::no, "A recorded run (see cp-pool runs); the last without it");
+    add_positional(command, "RUN", options.run, Needed::no,
+                   "A recorded run (see cp-pool runs); without it, the last run");
     add_positional(command, "ID", options.id, Needed::no, "Only this case, with every check");
     add_views(command, options.execution);
     add_flaky(command, options.execution.config);

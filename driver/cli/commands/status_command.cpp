@@ -84,7 +84,7 @@ class StatusCommand : public CommandWith<StatusOptions> {
 
 Subcommand status_subcommand() {
   return {.name = "status",
-          .summary = "What a service does",
+          .summary = "Show what a service is doing",
           .footer = kStatusFooter,
           .add = add_options_of<StatusCommand>};
 }

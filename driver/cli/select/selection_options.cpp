@@ -42,16 +42,17 @@ void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, con
 }  // namespace
 
 void add_selection(CLI::App& command, SelectionOptions& options) {
-  add_matrices(command, options, true, "Matrices: names of shipped ones, or files", kDefaultMatrix);
+  add_matrices(command, options, true, "Matrices: names of shipped matrices, or files", kDefaultMatrix);
   add_list(command,
            {.name = "--filter",
             .type = "EXPR",
-            .help = "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union"},
+            .help = "Select cases by an ID, a glob over IDs or an expression 'comm=p2p & !model=cp_3_*'; several "
+                    "filters add up"},
            options.filters, true);
   add_text(command,
            {.name = "-k",
             .type = "EXPR",
-            .help = "Of these only what holds a part of an ID or tag: p2p, or 'p2p and not (thd or fp16)'"},
+            .help = "Keep only cases whose ID or tags contain the words: p2p, or 'p2p and not (thd or fp16)'"},
            [&options](const std::string& text) { options.keywords = text; });
   const auto wrong_with_shard = [](const std::string& text) -> std::string {
     return parse_shard(text) ? "" : fmt::format("'{}' is none of 1/N, 2/N .. N/N", text);
@@ -59,11 +60,11 @@ void add_selection(CLI::App& command, SelectionOptions& options) {
   add_text(command,
            {.name = "--shard",
             .type = "K/N",
-            .help = "Of the selected cases the K-th of N parts of much the same cost: for job K of N of a CI",
+            .help = "Select part K of N parts of about equal cost, for job K of N of a CI",
             .check = wrong_with_shard},
            [&options](const std::string& text) { options.shard = *parse_shard(text); });
   add_path(command, "--shard-times", options.shard_times, "FILE", PathUse::input,
-           "Deal out --shard by the times in an --events FILE, the same for all jobs");
+           "Divide cases for --shard by the times in an --events FILE, which has to be the same for all jobs");
 }
 
 void fill_selection(SelectionOptions& options) {
@@ -71,7 +72,7 @@ void fill_selection(SelectionOptions& options) {
 }
 
 void add_lookup(CLI::App& command, SelectionOptions& options) {
-  add_matrices(command, options, false, "Where an ID is looked up", "every shipped matrix");
+  add_matrices(command, options, false, "Matrix in which an ID is looked up", "every shipped matrix");
   leave_to_command_line(command, {"--matrix", "--size"});
 }
 

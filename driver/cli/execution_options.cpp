@@ -17,6 +17,7 @@
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
 #include "driver/launcher/allocation.h"
+#include "driver/reporters/terminal_sink.h"
 
 namespace cp_pool {
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <tuple>
 
 #include "cases/fields.h"
 
@@ -16,8 +15,8 @@ struct BegunInGroup {
   std::int64_t operations = 0;  // operations begun; equal on every rank of the group if all are at the same place
 
   static constexpr auto fields() {
-    return std::tuple{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),
-                      field("operations", &BegunInGroup::operations)};
+    return FieldList{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),
+                     field("operations", &BegunInGroup::operations)};
   }
 };
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "cases/fields.h"
@@ -28,16 +27,16 @@ struct Check {
   bool measured = true;  // false if error and bound are unknown
 
   static constexpr auto fields() {
-    return std::tuple{field("tensor", &Check::tensor, Presence::required),
-                      field("rank", &Check::rank, Presence::required),
-                      field("ok", &Check::ok, Presence::required),
-                      figure("error", &Check::error, &Check::measured),
-                      figure("bound", &Check::bound, &Check::measured),
-                      field("baseline", &Check::baseline),
-                      field("max_abs", &Check::max_abs),
-                      field("rms", &Check::rms),
-                      field("worst_index", &Check::worst_index),
-                      field("message", &Check::message)};
+    return FieldList{field("tensor", &Check::tensor, Presence::required),
+                     field("rank", &Check::rank, Presence::required),
+                     field("ok", &Check::ok, Presence::required),
+                     figure("error", &Check::error, &Check::measured),
+                     figure("bound", &Check::bound, &Check::measured),
+                     field("baseline", &Check::baseline),
+                     field("max_abs", &Check::max_abs),
+                     field("rms", &Check::rms),
+                     field("worst_index", &Check::worst_index),
+                     field("message", &Check::message)};
   }
 };
 
@@ -47,7 +46,7 @@ struct LostOutput {
   std::string message;  // one line that names the file and the cause
 
   static constexpr auto fields() {
-    return std::tuple{field("output", &LostOutput::output), field("message", &LostOutput::message, Presence::required)};
+    return FieldList{field("output", &LostOutput::output), field("message", &LostOutput::message, Presence::required)};
   }
 };
 
@@ -61,9 +60,9 @@ struct StepTimes {
 
   // trace_error is not sent: it has become a LostOutput by then.
   static constexpr auto fields() {
-    return std::tuple{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
-                      field("one_rank_ms", &StepTimes::one_rank_ms),
-                      field("one_rank_reason", &StepTimes::one_rank_reason)};
+    return FieldList{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
+                     field("one_rank_ms", &StepTimes::one_rank_ms),
+                     field("one_rank_reason", &StepTimes::one_rank_reason)};
   }
 };
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,14 +40,14 @@ struct PairRectangle {
   std::int64_t times = 0;  // how often each of the queries saw each of the keys
 
   static constexpr auto fields() {
-    return std::tuple{field("text", &PairRectangle::text),
-                      field("q_sequence", &PairRectangle::q_sequence),
-                      field("q_first", &PairRectangle::q_first),
-                      field("q_last", &PairRectangle::q_last),
-                      field("kv_sequence", &PairRectangle::kv_sequence),
-                      field("kv_first", &PairRectangle::kv_first),
-                      field("kv_last", &PairRectangle::kv_last),
-                      field("times", &PairRectangle::times)};
+    return FieldList{field("text", &PairRectangle::text),
+                     field("q_sequence", &PairRectangle::q_sequence),
+                     field("q_first", &PairRectangle::q_first),
+                     field("q_last", &PairRectangle::q_last),
+                     field("kv_sequence", &PairRectangle::kv_sequence),
+                     field("kv_first", &PairRectangle::kv_first),
+                     field("kv_last", &PairRectangle::kv_last),
+                     field("times", &PairRectangle::times)};
   }
 };
 
@@ -61,9 +60,9 @@ struct WrongPairs {
   std::vector<PairRectangle> excess;
 
   static constexpr auto fields() {
-    return std::tuple{field("missing_pairs", &WrongPairs::missing_pairs),
-                      field("excess_pairs", &WrongPairs::excess_pairs), field("missing", &WrongPairs::missing),
-                      field("excess", &WrongPairs::excess)};
+    return FieldList{field("missing_pairs", &WrongPairs::missing_pairs),
+                     field("excess_pairs", &WrongPairs::excess_pairs), field("missing", &WrongPairs::missing),
+                     field("excess", &WrongPairs::excess)};
   }
 };
 
@@ -82,13 +81,13 @@ struct MaskPicture {
   std::vector<int> kv_ranks;             // for each column of cells, in the same way
 
   static constexpr auto fields() {
-    return std::tuple{field("q_per_cell", &MaskPicture::q_per_cell),
-                      field("kv_per_cell", &MaskPicture::kv_per_cell),
-                      field("rows", &MaskPicture::rows),
-                      field("q_borders", &MaskPicture::q_borders),
-                      field("kv_borders", &MaskPicture::kv_borders),
-                      field("q_ranks", &MaskPicture::q_ranks),
-                      field("kv_ranks", &MaskPicture::kv_ranks)};
+    return FieldList{field("q_per_cell", &MaskPicture::q_per_cell),
+                     field("kv_per_cell", &MaskPicture::kv_per_cell),
+                     field("rows", &MaskPicture::rows),
+                     field("q_borders", &MaskPicture::q_borders),
+                     field("kv_borders", &MaskPicture::kv_borders),
+                     field("q_ranks", &MaskPicture::q_ranks),
+                     field("kv_ranks", &MaskPicture::kv_ranks)};
   }
 };
 
@@ -105,12 +104,12 @@ struct ErrorStrip {
   std::vector<double> by_head;
 
   static constexpr auto fields() {
-    return std::tuple{field("tensor", &ErrorStrip::tensor),
-                      field("rank", &ErrorStrip::rank),
-                      field("rows_per_cell", &ErrorStrip::rows_per_cell),
-                      field("by_row", &ErrorStrip::by_row),
-                      field("borders", &ErrorStrip::borders),
-                      field("by_head", &ErrorStrip::by_head)};
+    return FieldList{field("tensor", &ErrorStrip::tensor),
+                     field("rank", &ErrorStrip::rank),
+                     field("rows_per_cell", &ErrorStrip::rows_per_cell),
+                     field("by_row", &ErrorStrip::by_row),
+                     field("borders", &ErrorStrip::borders),
+                     field("by_head", &ErrorStrip::by_head)};
   }
 };
 
@@ -129,16 +128,16 @@ struct Diagnosis {
   double ms = 0;                   // milliseconds that the diagnosis took
 
   static constexpr auto fields() {
-    return std::tuple{field("certainty", &Diagnosis::certainty, Presence::required),
-                      field("id", &Diagnosis::id, Presence::required),
-                      field("cause", &Diagnosis::cause, Presence::required),
-                      field("explains", &Diagnosis::explains),
-                      field("others", &Diagnosis::others),
-                      field("evidence", &Diagnosis::evidence),
-                      field("pairs", &Diagnosis::pairs, Presence::sparse),
-                      field("picture", &Diagnosis::picture, Presence::sparse),
-                      field("strips", &Diagnosis::strips),
-                      field("ms", &Diagnosis::ms)};
+    return FieldList{field("certainty", &Diagnosis::certainty, Presence::required),
+                     field("id", &Diagnosis::id, Presence::required),
+                     field("cause", &Diagnosis::cause, Presence::required),
+                     field("explains", &Diagnosis::explains),
+                     field("others", &Diagnosis::others),
+                     field("evidence", &Diagnosis::evidence),
+                     field("pairs", &Diagnosis::pairs, Presence::sparse),
+                     field("picture", &Diagnosis::picture, Presence::sparse),
+                     field("strips", &Diagnosis::strips),
+                     field("ms", &Diagnosis::ms)};
   }
 };
 

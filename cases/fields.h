@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -41,12 +40,35 @@ constexpr auto figure(const char* name, double Struct::* access, bool Struct::* 
   return Field<double Struct::*, bool Struct::*>{name, access, Presence::optional, told};
 }
 
+// The fields of a struct in their order, as fields() returns them. Aggregates and not std::tuple, whose constructors
+// every unit that includes an event would instantiate: they were half of the precompiled headers of the driver.
+template <std::size_t I, typename Field>
+struct FieldAt {
+  Field field;
+};
+template <typename Indices, typename... Fields>
+struct FieldsAt;
+template <std::size_t... I, typename... Fields>
+struct FieldsAt<std::index_sequence<I...>, Fields...> : FieldAt<I, Fields>... {
+  constexpr explicit FieldsAt(const Fields&... fields) : FieldAt<I, Fields>{fields}... {}
+  template <typename Function>
+  constexpr void for_each(Function& function) const {
+    (function(FieldAt<I, Fields>::field), ...);
+  }
+};
+template <typename... Fields>
+struct FieldList : FieldsAt<std::index_sequence_for<Fields...>, Fields...> {
+  using FieldsAt<std::index_sequence_for<Fields...>, Fields...>::FieldsAt;
+};
+template <typename... Fields>
+FieldList(Fields...) -> FieldList<Fields...>;
+
 template <typename T>
 concept HasFields = requires { T::fields(); };
 
 template <HasFields Struct, typename Function>
 constexpr void for_each_field(Function&& function) {
-  std::apply([&](const auto&... field) { (function(field), ...); }, Struct::fields());
+  Struct::fields().for_each(function);
 }
 
 // The type of a field's value, without const and reference.

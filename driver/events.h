@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -38,8 +37,8 @@ struct PoolId {
   int generation = 0;  // number of the pool among those started under this key, from 1
 
   static constexpr auto fields() {
-    return std::tuple{field("key", &PoolId::key, Presence::required),
-                      field("generation", &PoolId::generation, Presence::required)};
+    return FieldList{field("key", &PoolId::key, Presence::required),
+                     field("generation", &PoolId::generation, Presence::required)};
   }
 };
 
@@ -58,16 +57,16 @@ struct RunStarted {
 
   static constexpr const char* kName = "run_started";
   static constexpr auto fields() {
-    return std::tuple{field("title", &RunStarted::title),
-                      field("size", &RunStarted::size),
-                      field("device", &RunStarted::device),
-                      field("shared_gpus", &RunStarted::shared_gpus),
-                      field("cases", &RunStarted::cases),
-                      field("version", &RunStarted::version),
-                      field("ids", &RunStarted::ids),
-                      field("baseline", &RunStarted::baseline, Presence::sparse),
-                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
-                      field("seed", &RunStarted::seed, Presence::sparse)};
+    return FieldList{field("title", &RunStarted::title),
+                     field("size", &RunStarted::size),
+                     field("device", &RunStarted::device),
+                     field("shared_gpus", &RunStarted::shared_gpus),
+                     field("cases", &RunStarted::cases),
+                     field("version", &RunStarted::version),
+                     field("ids", &RunStarted::ids),
+                     field("baseline", &RunStarted::baseline, Presence::sparse),
+                     field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
+                     field("seed", &RunStarted::seed, Presence::sparse)};
   }
 };
 
@@ -81,12 +80,12 @@ struct PoolSpawned {
 
   static constexpr const char* kName = "pool_spawned";
   static constexpr auto fields() {
-    return std::tuple{field("pool", &PoolSpawned::pool, Presence::required),
-                      field("world_size", &PoolSpawned::world_size, Presence::required),
-                      field("pids", &PoolSpawned::pids),
-                      field("slots", &PoolSpawned::slots),
-                      field("gpus", &PoolSpawned::gpus, Presence::sparse),
-                      field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
+    return FieldList{field("pool", &PoolSpawned::pool, Presence::required),
+                     field("world_size", &PoolSpawned::world_size, Presence::required),
+                     field("pids", &PoolSpawned::pids),
+                     field("slots", &PoolSpawned::slots),
+                     field("gpus", &PoolSpawned::gpus, Presence::sparse),
+                     field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
   }
 };
 
@@ -98,21 +97,20 @@ struct PoolReady {
 
   static constexpr const char* kName = "pool_ready";
   static constexpr auto fields() {
-    return std::tuple{
-        field("pool", &PoolReady::pool, Presence::required),
-        field("spawn_to_ready_ms", &PoolReady::spawn_to_ready_ms),
-        field("worker", [](auto& event) -> auto& { return event.ready.worker; }),
-        field(
-            "protocol", [](auto& event) -> auto& { return event.ready.protocol; }, Presence::required),
-        field(
-            "world_size", [](auto& event) -> auto& { return event.ready.world_size; }, Presence::required),
-        field("device", [](auto& event) -> auto& { return event.ready.device; }),
-        field("shared_gpus", [](const PoolReady& event) { return protocol::shared_gpus(event.ready); }),
-        field("ranks", [](auto& event) -> auto& { return event.ready.ranks; }),
-        field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
-        field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
-        field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; }),
-        field("at_ms", &PoolReady::at_ms, Presence::sparse)};
+    return FieldList{field("pool", &PoolReady::pool, Presence::required),
+                     field("spawn_to_ready_ms", &PoolReady::spawn_to_ready_ms),
+                     field("worker", [](auto& event) -> auto& { return event.ready.worker; }),
+                     field(
+                         "protocol", [](auto& event) -> auto& { return event.ready.protocol; }, Presence::required),
+                     field(
+                         "world_size", [](auto& event) -> auto& { return event.ready.world_size; }, Presence::required),
+                     field("device", [](auto& event) -> auto& { return event.ready.device; }),
+                     field("shared_gpus", [](const PoolReady& event) { return protocol::shared_gpus(event.ready); }),
+                     field("ranks", [](auto& event) -> auto& { return event.ready.ranks; }),
+                     field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
+                     field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
+                     field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; }),
+                     field("at_ms", &PoolReady::at_ms, Presence::sparse)};
   }
 };
 
@@ -166,7 +164,7 @@ struct RankExit {
   std::string host = {};  // the rank's host, if it is not the driver's
 
   static constexpr auto fields() {
-    return std::tuple{
+    return FieldList{
         field("rank", &RankExit::rank, Presence::required), field("pid", &RankExit::pid, Presence::required),
         field("status", &RankExit::status, Presence::required), field("host", &RankExit::host, Presence::sparse)};
   }
@@ -180,7 +178,7 @@ struct Leftover {
   std::string host = {};  // host of a rank that a launcher started
 
   static constexpr auto fields() {
-    return std::tuple{
+    return FieldList{
         field("pid", &Leftover::pid, Presence::required), field("state", &Leftover::state, Presence::required),
         field("wchan", &Leftover::wchan, Presence::required), field("host", &Leftover::host, Presence::sparse)};
   }
@@ -197,13 +195,13 @@ struct PoolRetired {
 
   static constexpr const char* kName = "pool_retired";
   static constexpr auto fields() {
-    return std::tuple{field("pool", &PoolRetired::pool, Presence::required),
-                      field("reason", &PoolRetired::reason, Presence::required),
-                      field("detail", &PoolRetired::detail),
-                      field("cases", &PoolRetired::cases),
-                      field("exits", &PoolRetired::exits),
-                      field("leftovers", &PoolRetired::leftovers),
-                      field("at_ms", &PoolRetired::at_ms, Presence::sparse)};
+    return FieldList{field("pool", &PoolRetired::pool, Presence::required),
+                     field("reason", &PoolRetired::reason, Presence::required),
+                     field("detail", &PoolRetired::detail),
+                     field("cases", &PoolRetired::cases),
+                     field("exits", &PoolRetired::exits),
+                     field("leftovers", &PoolRetired::leftovers),
+                     field("at_ms", &PoolRetired::at_ms, Presence::sparse)};
   }
 };
 
@@ -219,14 +217,14 @@ struct CaseStarted {
 
   static constexpr const char* kName = "case_started";
   static constexpr auto fields() {
-    return std::tuple{field("index", &CaseStarted::index),
-                      field("id", &CaseStarted::id, Presence::required),
-                      field("seq", &CaseStarted::seq),
-                      field("pool", &CaseStarted::pool, Presence::required),
-                      field("attempt", &CaseStarted::attempt),
-                      field("number", &CaseStarted::number, Presence::sparse),
-                      field("case", &CaseStarted::c, Presence::sparse),
-                      field("at_ms", &CaseStarted::at_ms, Presence::sparse)};
+    return FieldList{field("index", &CaseStarted::index),
+                     field("id", &CaseStarted::id, Presence::required),
+                     field("seq", &CaseStarted::seq),
+                     field("pool", &CaseStarted::pool, Presence::required),
+                     field("attempt", &CaseStarted::attempt),
+                     field("number", &CaseStarted::number, Presence::sparse),
+                     field("case", &CaseStarted::c, Presence::sparse),
+                     field("at_ms", &CaseStarted::at_ms, Presence::sparse)};
   }
 };
 
@@ -240,12 +238,12 @@ struct RankStanding {
   double operation_ms = 0;  // time since the operation began
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankStanding::rank, Presence::required),
-                      field("silent", &RankStanding::silent, Presence::sparse),
-                      field("phase", &RankStanding::phase, Presence::sparse),
-                      field("ms", &RankStanding::ms, Presence::sparse),
-                      field("operation", &RankStanding::operation, Presence::sparse),
-                      field("operation_ms", &RankStanding::operation_ms, Presence::sparse)};
+    return FieldList{field("rank", &RankStanding::rank, Presence::required),
+                     field("silent", &RankStanding::silent, Presence::sparse),
+                     field("phase", &RankStanding::phase, Presence::sparse),
+                     field("ms", &RankStanding::ms, Presence::sparse),
+                     field("operation", &RankStanding::operation, Presence::sparse),
+                     field("operation_ms", &RankStanding::operation_ms, Presence::sparse)};
   }
 };
 
@@ -264,15 +262,15 @@ struct CaseProgress {
 
   static constexpr const char* kName = "case_progress";
   static constexpr auto fields() {
-    return std::tuple{field("index", &CaseProgress::index),
-                      field("id", &CaseProgress::id, Presence::required),
-                      field("seq", &CaseProgress::seq),
-                      field("pool", &CaseProgress::pool, Presence::required),
-                      field("phase", &CaseProgress::phase),
-                      field("running_ms", &CaseProgress::running_ms),
-                      field("timeout_ms", &CaseProgress::timeout_ms),
-                      field("slow", &CaseProgress::slow),
-                      field("ranks", &CaseProgress::ranks, Presence::sparse)};
+    return FieldList{field("index", &CaseProgress::index),
+                     field("id", &CaseProgress::id, Presence::required),
+                     field("seq", &CaseProgress::seq),
+                     field("pool", &CaseProgress::pool, Presence::required),
+                     field("phase", &CaseProgress::phase),
+                     field("running_ms", &CaseProgress::running_ms),
+                     field("timeout_ms", &CaseProgress::timeout_ms),
+                     field("slow", &CaseProgress::slow),
+                     field("ranks", &CaseProgress::ranks, Presence::sparse)};
   }
 };
 
@@ -290,8 +288,8 @@ struct RunStopping {
 
   static constexpr const char* kName = "run_stopping";
   static constexpr auto fields() {
-    return std::tuple{field("reason", &RunStopping::reason, Presence::required),
-                      field("limit_ms", &RunStopping::limit_ms)};
+    return FieldList{field("reason", &RunStopping::reason, Presence::required),
+                     field("limit_ms", &RunStopping::limit_ms)};
   }
 };
 template <>
@@ -309,7 +307,7 @@ struct StderrTail {
   std::string of = {};
 
   static constexpr auto fields() {
-    return std::tuple{
+    return FieldList{
         field("rank", &StderrTail::rank, Presence::required), field("fenced", &StderrTail::fenced, Presence::required),
         field("text", &StderrTail::text, Presence::required), field("of", &StderrTail::of, Presence::sparse)};
   }
@@ -356,9 +354,9 @@ struct Expected {
   bool operator==(const Expected&) const = default;
 
   static constexpr auto fields() {
-    return std::tuple{field("outcome", &Expected::outcome, Presence::required),
-                      field("reason", &Expected::reason, Presence::required),
-                      field("strict", &Expected::strict, Presence::sparse)};
+    return FieldList{field("outcome", &Expected::outcome, Presence::required),
+                     field("reason", &Expected::reason, Presence::required),
+                     field("strict", &Expected::strict, Presence::sparse)};
   }
 };
 
@@ -369,9 +367,9 @@ struct EarlierRun {
   double duration_ms = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("run", &EarlierRun::run, Presence::required),
-                      field("outcome", &EarlierRun::outcome, Presence::required),
-                      field("duration_ms", &EarlierRun::duration_ms)};
+    return FieldList{field("run", &EarlierRun::run, Presence::required),
+                     field("outcome", &EarlierRun::outcome, Presence::required),
+                     field("duration_ms", &EarlierRun::duration_ms)};
   }
 };
 
@@ -419,37 +417,37 @@ struct CaseFinished {
 
   static constexpr const char* kName = "case_finished";
   static constexpr auto fields() {
-    return std::tuple{field("index", &CaseFinished::index),
-                      field("id", &CaseFinished::id, Presence::required),
-                      field("number", &CaseFinished::number),
-                      field("run", &CaseFinished::run),
-                      field("runs", &CaseFinished::runs),
-                      field("search", &CaseFinished::search, Presence::sparse),
-                      field("outcome", &CaseFinished::outcome, Presence::required),
-                      field("flaky", &CaseFinished::flaky, Presence::sparse),
-                      field("expected", &CaseFinished::expected, Presence::sparse),
-                      field("reason", &CaseFinished::reason),
-                      field("unverified_by_figures", &is_unverified_by_figures),
-                      field("duration_ms", &CaseFinished::duration_ms),
-                      field("seq", &CaseFinished::seq),
-                      field("pool", &CaseFinished::pool),
-                      field("attempts", &CaseFinished::attempts),
-                      field("backend", &CaseFinished::backend),
-                      field("shared_gpus", &CaseFinished::shared_gpus),
-                      field("backend_note", &CaseFinished::backend_note),
-                      field("bound_factor", &CaseFinished::bound_factor),
-                      field("ranks", &CaseFinished::ranks),
-                      field("checks", &CaseFinished::checks),
-                      field("timings_ms", &CaseFinished::timings_ms),
-                      field("hygiene", &CaseFinished::hygiene),
-                      field("other_bits", &CaseFinished::other_bits),
-                      field("perf", &CaseFinished::perf),
-                      field("diagnosis", &CaseFinished::diagnosis),
-                      field("stderr", &CaseFinished::stderr_tails),
-                      field("earlier", &CaseFinished::earlier, Presence::sparse),
-                      field("case", &CaseFinished::c, Presence::required),
-                      field("rerun", &CaseFinished::rerun),
-                      field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
+    return FieldList{field("index", &CaseFinished::index),
+                     field("id", &CaseFinished::id, Presence::required),
+                     field("number", &CaseFinished::number),
+                     field("run", &CaseFinished::run),
+                     field("runs", &CaseFinished::runs),
+                     field("search", &CaseFinished::search, Presence::sparse),
+                     field("outcome", &CaseFinished::outcome, Presence::required),
+                     field("flaky", &CaseFinished::flaky, Presence::sparse),
+                     field("expected", &CaseFinished::expected, Presence::sparse),
+                     field("reason", &CaseFinished::reason),
+                     field("unverified_by_figures", &is_unverified_by_figures),
+                     field("duration_ms", &CaseFinished::duration_ms),
+                     field("seq", &CaseFinished::seq),
+                     field("pool", &CaseFinished::pool),
+                     field("attempts", &CaseFinished::attempts),
+                     field("backend", &CaseFinished::backend),
+                     field("shared_gpus", &CaseFinished::shared_gpus),
+                     field("backend_note", &CaseFinished::backend_note),
+                     field("bound_factor", &CaseFinished::bound_factor),
+                     field("ranks", &CaseFinished::ranks),
+                     field("checks", &CaseFinished::checks),
+                     field("timings_ms", &CaseFinished::timings_ms),
+                     field("hygiene", &CaseFinished::hygiene),
+                     field("other_bits", &CaseFinished::other_bits),
+                     field("perf", &CaseFinished::perf),
+                     field("diagnosis", &CaseFinished::diagnosis),
+                     field("stderr", &CaseFinished::stderr_tails),
+                     field("earlier", &CaseFinished::earlier, Presence::sparse),
+                     field("case", &CaseFinished::c, Presence::required),
+                     field("rerun", &CaseFinished::rerun),
+                     field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
   }
 };
 
@@ -498,17 +496,17 @@ struct CaseReplayed {
 
   static constexpr const char* kName = "case_replayed";
   static constexpr auto fields() {
-    return std::tuple{field("index", &CaseReplayed::index),
-                      field("id", &CaseReplayed::id, Presence::required),
-                      field("replay", &CaseReplayed::replay),
-                      field("before", &CaseReplayed::before),
-                      field("first", &CaseReplayed::first, Presence::sparse),
-                      field("pool", &CaseReplayed::pool),
-                      field("outcome", &CaseReplayed::outcome, Presence::required),
-                      field("reason", &CaseReplayed::reason),
-                      field("machine", &CaseReplayed::machine, Presence::sparse),
-                      field("duration_ms", &CaseReplayed::duration_ms),
-                      field("at_ms", &CaseReplayed::at_ms, Presence::sparse)};
+    return FieldList{field("index", &CaseReplayed::index),
+                     field("id", &CaseReplayed::id, Presence::required),
+                     field("replay", &CaseReplayed::replay),
+                     field("before", &CaseReplayed::before),
+                     field("first", &CaseReplayed::first, Presence::sparse),
+                     field("pool", &CaseReplayed::pool),
+                     field("outcome", &CaseReplayed::outcome, Presence::required),
+                     field("reason", &CaseReplayed::reason),
+                     field("machine", &CaseReplayed::machine, Presence::sparse),
+                     field("duration_ms", &CaseReplayed::duration_ms),
+                     field("at_ms", &CaseReplayed::at_ms, Presence::sparse)};
   }
 };
 
@@ -523,12 +521,12 @@ struct CaseVerdict {
 
   static constexpr const char* kName = "case_verdict";
   static constexpr auto fields() {
-    return std::tuple{field("index", &CaseVerdict::index),
-                      field("id", &CaseVerdict::id, Presence::required),
-                      field("run", &CaseVerdict::run),
-                      field("runs", &CaseVerdict::runs),
-                      field("verdict", &CaseVerdict::verdict, Presence::required),
-                      field("at_ms", &CaseVerdict::at_ms, Presence::sparse)};
+    return FieldList{field("index", &CaseVerdict::index),
+                     field("id", &CaseVerdict::id, Presence::required),
+                     field("run", &CaseVerdict::run),
+                     field("runs", &CaseVerdict::runs),
+                     field("verdict", &CaseVerdict::verdict, Presence::required),
+                     field("at_ms", &CaseVerdict::at_ms, Presence::sparse)};
   }
 };
 
@@ -541,8 +539,8 @@ struct RunPaused {
 
   static constexpr const char* kName = "run_paused";
   static constexpr auto fields() {
-    return std::tuple{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped),
-                      field("at_ms", &RunPaused::at_ms, Presence::sparse)};
+    return FieldList{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped),
+                     field("at_ms", &RunPaused::at_ms, Presence::sparse)};
   }
 };
 
@@ -553,7 +551,7 @@ struct OutputLost {
 
   static constexpr const char* kName = "output_lost";
   static constexpr auto fields() {
-    return std::tuple{field("output", &OutputLost::output), field("message", &OutputLost::message)};
+    return FieldList{field("output", &OutputLost::output), field("message", &OutputLost::message)};
   }
 };
 
@@ -566,8 +564,8 @@ struct ForkServerTold {
 
   static constexpr const char* kName = "fork_server";
   static constexpr auto fields() {
-    return std::tuple{field("ready", &ForkServerTold::ready, Presence::required), field("pid", &ForkServerTold::pid),
-                      field("start_ms", &ForkServerTold::start_ms), field("reason", &ForkServerTold::reason)};
+    return FieldList{field("ready", &ForkServerTold::ready, Presence::required), field("pid", &ForkServerTold::pid),
+                     field("start_ms", &ForkServerTold::start_ms), field("reason", &ForkServerTold::reason)};
   }
 };
 
@@ -588,18 +586,18 @@ struct SearchFound {
 
   static constexpr const char* kName = "search_found";
   static constexpr auto fields() {
-    return std::tuple{field("id", &SearchFound::id, Presence::required),
-                      field("how", &SearchFound::how, Presence::required),
-                      field("outcome", &SearchFound::outcome, Presence::required),
-                      field("kept", &SearchFound::kept),
-                      field("smallest", &SearchFound::smallest, Presence::required),
-                      field("case", &SearchFound::c, Presence::required),
-                      field("tries", &SearchFound::tries),
-                      field("ms", &SearchFound::ms),
-                      field("asked", &SearchFound::asked),
-                      field("failed", &SearchFound::failed),
-                      field("note", &SearchFound::note),
-                      field("command", &SearchFound::command)};
+    return FieldList{field("id", &SearchFound::id, Presence::required),
+                     field("how", &SearchFound::how, Presence::required),
+                     field("outcome", &SearchFound::outcome, Presence::required),
+                     field("kept", &SearchFound::kept),
+                     field("smallest", &SearchFound::smallest, Presence::required),
+                     field("case", &SearchFound::c, Presence::required),
+                     field("tries", &SearchFound::tries),
+                     field("ms", &SearchFound::ms),
+                     field("asked", &SearchFound::asked),
+                     field("failed", &SearchFound::failed),
+                     field("note", &SearchFound::note),
+                     field("command", &SearchFound::command)};
   }
 };
 
@@ -610,8 +608,8 @@ struct NeverJudged {
   std::string reason;  // why the worker skipped one of them
 
   static constexpr auto fields() {
-    return std::tuple{field("what", &NeverJudged::what, Presence::required), field("cases", &NeverJudged::cases),
-                      field("reason", &NeverJudged::reason)};
+    return FieldList{field("what", &NeverJudged::what, Presence::required), field("cases", &NeverJudged::cases),
+                     field("reason", &NeverJudged::reason)};
   }
 };
 
@@ -621,7 +619,7 @@ struct CasesWith {
   std::size_t cases = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("what", &CasesWith::what, Presence::required), field("cases", &CasesWith::cases)};
+    return FieldList{field("what", &CasesWith::what, Presence::required), field("cases", &CasesWith::cases)};
   }
 };
 
@@ -643,14 +641,13 @@ struct SearchFinished {
 
   static constexpr const char* kName = "search_finished";
   static constexpr auto fields() {
-    return std::tuple{
-        field("why", &SearchFinished::why),           field("judged", &SearchFinished::judged),
-        field("skipped", &SearchFinished::skipped),   field("found", &SearchFinished::found),
-        field("repeated", &SearchFinished::repeated), field("ms", &SearchFinished::ms),
-        field("fixed", &SearchFinished::fixed),       field("tried", &SearchFinished::tried),
-        field("edges", &SearchFinished::edges),       field("never_judged", &SearchFinished::never_judged),
-        field("kept", &SearchFinished::kept),         field("kept_passing", &SearchFinished::kept_passing),
-        field("file", &SearchFinished::file)};
+    return FieldList{field("why", &SearchFinished::why),           field("judged", &SearchFinished::judged),
+                     field("skipped", &SearchFinished::skipped),   field("found", &SearchFinished::found),
+                     field("repeated", &SearchFinished::repeated), field("ms", &SearchFinished::ms),
+                     field("fixed", &SearchFinished::fixed),       field("tried", &SearchFinished::tried),
+                     field("edges", &SearchFinished::edges),       field("never_judged", &SearchFinished::never_judged),
+                     field("kept", &SearchFinished::kept),         field("kept_passing", &SearchFinished::kept_passing),
+                     field("file", &SearchFinished::file)};
   }
 };
 
@@ -670,18 +667,18 @@ struct RunFinished {
 
   static constexpr const char* kName = "run_finished";
   static constexpr auto fields() {
-    return std::tuple{field("expanded", &RunFinished::expanded, Presence::required),
-                      field("counts", &RunFinished::counts),
-                      field("flaky", &RunFinished::flaky, Presence::sparse),
-                      field("expected_failures", &RunFinished::expected_failures, Presence::sparse),
-                      field("unexpected_passes", &RunFinished::unexpected_passes, Presence::sparse),
-                      field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
-                      field("expected_skips", &RunFinished::expected_skips, Presence::sparse),
-                      field("ledger_exact", &RunFinished::ledger_exact),
-                      field("interrupted", &RunFinished::interrupted),
-                      field("duration_ms", &RunFinished::duration_ms),
-                      field("driver_cpu_ms", &RunFinished::driver_cpu_ms),
-                      field("exit_code", &RunFinished::exit_code)};
+    return FieldList{field("expanded", &RunFinished::expanded, Presence::required),
+                     field("counts", &RunFinished::counts),
+                     field("flaky", &RunFinished::flaky, Presence::sparse),
+                     field("expected_failures", &RunFinished::expected_failures, Presence::sparse),
+                     field("unexpected_passes", &RunFinished::unexpected_passes, Presence::sparse),
+                     field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
+                     field("expected_skips", &RunFinished::expected_skips, Presence::sparse),
+                     field("ledger_exact", &RunFinished::ledger_exact),
+                     field("interrupted", &RunFinished::interrupted),
+                     field("duration_ms", &RunFinished::duration_ms),
+                     field("driver_cpu_ms", &RunFinished::driver_cpu_ms),
+                     field("exit_code", &RunFinished::exit_code)};
   }
 };
 
@@ -689,15 +686,20 @@ using AnyEvent = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, C
                               CaseFinished, CaseReplayed, CaseVerdict, RunPaused, RunStopping, OutputLost,
                               ForkServerTold, SearchFound, SearchFinished, RunFinished>;
 
-// One event of the stream: std::visit, std::get_if and std::holds_alternative take it as the variant that it is. It is a
-// class so that copying, moving and destroying it, which goes through every member of every event, is compiled once
-// (events.cpp) and not in each unit that hands an event on.
+template <typename T, typename Variant>
+inline constexpr bool kIsAlternative = false;
+template <typename T, typename... Alternatives>
+inline constexpr bool kIsAlternative<T, std::variant<Alternatives...>> = (std::is_same_v<T, Alternatives> || ...);
+
+// One event of the stream. std::visit, std::get_if and std::holds_alternative take it as the variant that it is. It is
+// a class so that making, copying, moving and destroying it, which goes through every member of every event, is
+// compiled once (events.cpp) and not in each unit that hands an event on.
 class Event : public AnyEvent {
  public:
+  Event();  // as a variant without a value given: a RunStarted
   template <typename Alternative>
-    requires requires(const AnyEvent& any) { std::get_if<std::remove_cvref_t<Alternative>>(&any); }
-  Event(Alternative&& event) : AnyEvent(std::forward<Alternative>(event)) {}  // NOLINT(google-explicit-constructor)
-  Event();  // as std::variant: a RunStarted without anything
+    requires kIsAlternative<Alternative, AnyEvent>
+  Event(Alternative event);  // NOLINT(google-explicit-constructor): as a variant
   Event(const Event& other);
   Event(Event&& other) noexcept;
   Event& operator=(const Event& other);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <tuple>
 
 #include "cases/case.h"
 #include "cases/fields.h"
@@ -24,21 +23,21 @@ struct PerfFigures {
   [[nodiscard]] std::optional<double> ratio() const;  // ms / baseline_ms
 
   static constexpr auto fields() {
-    return std::tuple{field("ms", [](auto& of) -> auto& { return of.measured.step_ms.median; }),
-                      field("min_ms", [](auto& of) -> auto& { return of.measured.step_ms.min; }),
-                      field("max_ms", [](auto& of) -> auto& { return of.measured.step_ms.max; }),
-                      field("warmup", [](auto& of) -> auto& { return of.measured.request.warmup; }),
-                      field("iterations", [](auto& of) -> auto& { return of.measured.request.iterations; }),
-                      field("graph", [](auto& of) -> auto& { return of.measured.request.graph; }),
-                      field("tflops", &PerfFigures::tflops),
-                      field("bytes_sent", &PerfFigures::bytes_sent),
-                      field("gbytes_per_s", &PerfFigures::gbytes_per_s),
-                      field("efficiency", &PerfFigures::efficiency),
-                      field("one_rank_ms", [](auto& of) -> auto& { return of.measured.one_rank_ms; }),
-                      field("one_rank_reason", [](auto& of) -> auto& { return of.measured.one_rank_reason; }),
-                      field("baseline_ms", &PerfFigures::baseline_ms),
-                      field("ratio", &PerfFigures::ratio),
-                      field("ranks", [](auto& of) -> auto& { return of.measured.ranks; })};
+    return FieldList{field("ms", [](auto& of) -> auto& { return of.measured.step_ms.median; }),
+                     field("min_ms", [](auto& of) -> auto& { return of.measured.step_ms.min; }),
+                     field("max_ms", [](auto& of) -> auto& { return of.measured.step_ms.max; }),
+                     field("warmup", [](auto& of) -> auto& { return of.measured.request.warmup; }),
+                     field("iterations", [](auto& of) -> auto& { return of.measured.request.iterations; }),
+                     field("graph", [](auto& of) -> auto& { return of.measured.request.graph; }),
+                     field("tflops", &PerfFigures::tflops),
+                     field("bytes_sent", &PerfFigures::bytes_sent),
+                     field("gbytes_per_s", &PerfFigures::gbytes_per_s),
+                     field("efficiency", &PerfFigures::efficiency),
+                     field("one_rank_ms", [](auto& of) -> auto& { return of.measured.one_rank_ms; }),
+                     field("one_rank_reason", [](auto& of) -> auto& { return of.measured.one_rank_reason; }),
+                     field("baseline_ms", &PerfFigures::baseline_ms),
+                     field("ratio", &PerfFigures::ratio),
+                     field("ranks", [](auto& of) -> auto& { return of.measured.ranks; })};
   }
 };
 // Like the overloads in worker/protocol/messages.h.

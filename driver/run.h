@@ -34,11 +34,11 @@ struct OwnRanks {
   auto operator<=>(const OwnRanks&) const = default;
 
   static constexpr auto fields() {
-    return std::tuple{field("worker", &OwnRanks::worker_command, Presence::sparse),
-                      field("fork_server", &OwnRanks::fork_server, Presence::sparse),
-                      field("start_timeout_grows", &OwnRanks::start_timeout_grows, Presence::sparse),
-                      field("environment", &OwnRanks::environment, Presence::sparse),
-                      field("slots", &OwnRanks::slots, Presence::sparse)};
+    return FieldList{field("worker", &OwnRanks::worker_command, Presence::sparse),
+                     field("fork_server", &OwnRanks::fork_server, Presence::sparse),
+                     field("start_timeout_grows", &OwnRanks::start_timeout_grows, Presence::sparse),
+                     field("environment", &OwnRanks::environment, Presence::sparse),
+                     field("slots", &OwnRanks::slots, Presence::sparse)};
   }
 };
 

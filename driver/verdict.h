@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,8 +41,8 @@ struct Verdict {
   std::vector<std::string> evidence;  // sentences, in the order of the replays
 
   static constexpr auto fields() {
-    return std::tuple{field("kind", &Verdict::kind, Presence::required), field("culprit", &Verdict::culprit),
-                      field("k", &Verdict::k), field("n", &Verdict::n), field("evidence", &Verdict::evidence)};
+    return FieldList{field("kind", &Verdict::kind, Presence::required), field("culprit", &Verdict::culprit),
+                     field("k", &Verdict::k), field("n", &Verdict::n), field("evidence", &Verdict::evidence)};
   }
 };
 

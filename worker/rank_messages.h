@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -24,15 +23,13 @@ namespace cp_pool {
 struct RunCommand {
   protocol::RunRequest request;
 
-  static constexpr auto fields() { return std::tuple{field("request", &RunCommand::request)}; }
+  static constexpr auto fields() { return FieldList{field("request", &RunCommand::request)}; }
 };
 struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
   std::int64_t seq = 0;
   bool go = true;  // false: a rank has failed before, or the case was cancelled
 
-  static constexpr auto fields() {
-    return std::tuple{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)};
-  }
+  static constexpr auto fields() { return FieldList{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)}; }
 };
 struct LeaveCommand {  // every rank has reached the end of the case or of its diagnosis
   std::int64_t seq = 0;
@@ -40,8 +37,8 @@ struct LeaveCommand {  // every rank has reached the end of the case or of its d
   std::string difference;  // which ranks have begun different operations; empty if all have begun the same
 
   static constexpr auto fields() {
-    return std::tuple{field("seq", &LeaveCommand::seq), field("go", &LeaveCommand::go),
-                      field("difference", &LeaveCommand::difference)};
+    return FieldList{field("seq", &LeaveCommand::seq), field("go", &LeaveCommand::go),
+                     field("difference", &LeaveCommand::difference)};
   }
 };
 struct DiagnoseCommand {  // asks for a diagnosis of the failed case whose result has been sent
@@ -49,33 +46,33 @@ struct DiagnoseCommand {  // asks for a diagnosis of the failed case whose resul
   std::int64_t limit_ms = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("seq", &DiagnoseCommand::seq), field("limit_ms", &DiagnoseCommand::limit_ms)};
+    return FieldList{field("seq", &DiagnoseCommand::seq), field("limit_ms", &DiagnoseCommand::limit_ms)};
   }
 };
 struct RebuildCommand {
   int generation = 0;  // generation of the communicators to make
 
-  static constexpr auto fields() { return std::tuple{field("generation", &RebuildCommand::generation)}; }
+  static constexpr auto fields() { return FieldList{field("generation", &RebuildCommand::generation)}; }
 };
 // --- Rank 0 to the watching thread of a rank -------------------------------------------------------------------------
 struct AbortCommand {
   int generation = 0;  // generation of the communicators to abort; others are left alone
 
-  static constexpr auto fields() { return std::tuple{field("generation", &AbortCommand::generation)}; }
+  static constexpr auto fields() { return FieldList{field("generation", &AbortCommand::generation)}; }
 };
 struct ProbeCommand {  // answered at once, also during a case
   std::int64_t token = 0;
 
-  static constexpr auto fields() { return std::tuple{field("token", &ProbeCommand::token)}; }
+  static constexpr auto fields() { return FieldList{field("token", &ProbeCommand::token)}; }
 };
 struct PrepareCommand {  // a hint that this case comes next
   nlohmann::json case_json;
 
-  static constexpr auto fields() { return std::tuple{field("case", &PrepareCommand::case_json)}; }
+  static constexpr auto fields() { return FieldList{field("case", &PrepareCommand::case_json)}; }
 };
 // --- Rank 0 to both --------------------------------------------------------------------------------------------------
 struct ExitCommand {
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 
 using ComputeCommand =
@@ -89,23 +86,21 @@ struct Hello {
   std::string data_plane;  // Communicator::description
 
   static constexpr auto fields() {
-    return std::tuple{field("info", &Hello::info), field("startup_ms", &Hello::startup_ms),
-                      field("data_plane", &Hello::data_plane)};
+    return FieldList{field("info", &Hello::info), field("startup_ms", &Hello::startup_ms),
+                     field("data_plane", &Hello::data_plane)};
   }
 };
 struct CaseReset {  // the rank has reset its state and waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
 
-  static constexpr auto fields() { return std::tuple{field("rank", &CaseReset::rank), field("seq", &CaseReset::seq)}; }
+  static constexpr auto fields() { return FieldList{field("rank", &CaseReset::rank), field("seq", &CaseReset::seq)}; }
 };
 struct CasePhase {
   std::int64_t seq = 0;
   std::string phase;  // cases/case_phases.h
 
-  static constexpr auto fields() {
-    return std::tuple{field("seq", &CasePhase::seq), field("phase", &CasePhase::phase)};
-  }
+  static constexpr auto fields() { return FieldList{field("seq", &CasePhase::seq), field("phase", &CasePhase::phase)}; }
 };
 
 struct CaseArrived {  // the rank is at the end of the case or of its diagnosis, and waits for LeaveCommand
@@ -114,8 +109,8 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
   std::vector<BegunInGroup> begun;  // Communicator::begun
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),
-                      field("begun", &CaseArrived::begun)};
+    return FieldList{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),
+                     field("begun", &CaseArrived::begun)};
   }
 };
 
@@ -130,8 +125,8 @@ struct Failure {
   std::string text;     // with the stack trace of the throw site
 
   static constexpr auto fields() {
-    return std::tuple{field("kind", &Failure::kind), field("phase", &Failure::phase),
-                      field("summary", &Failure::summary), field("text", &Failure::text)};
+    return FieldList{field("kind", &Failure::kind), field("phase", &Failure::phase),
+                     field("summary", &Failure::summary), field("text", &Failure::text)};
   }
 };
 // Sent at once when a rank fails, before the rank does anything slow about the failure.
@@ -140,7 +135,7 @@ struct CaseFailing {
   std::int64_t seq = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &CaseFailing::rank), field("seq", &CaseFailing::seq)};
+    return FieldList{field("rank", &CaseFailing::rank), field("seq", &CaseFailing::seq)};
   }
 };
 
@@ -161,20 +156,20 @@ struct RankOutcome {
   bool can_diagnose = false;           // the rank has kept the data that a diagnosis needs
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankOutcome::rank),
-                      field("verdict", &RankOutcome::verdict, Presence::sparse),
-                      field("reason", &RankOutcome::reason, Presence::sparse),
-                      field("failure", &RankOutcome::failure, Presence::sparse),
-                      field("output_hash", &RankOutcome::output_hash, Presence::sparse),
-                      field("checks", &RankOutcome::checks, Presence::sparse),
-                      field("timings_ms", &RankOutcome::timings_ms, Presence::sparse),
-                      field("hygiene", &RankOutcome::hygiene),
-                      field("backend", &RankOutcome::backend, Presence::sparse),
-                      field("remarks", &RankOutcome::remarks, Presence::sparse),
-                      field("perf", &RankOutcome::perf, Presence::sparse),
-                      field("lost_outputs", &RankOutcome::lost_outputs, Presence::sparse),
-                      field("bound_factor", &RankOutcome::bound_factor, Presence::sparse),
-                      field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)};
+    return FieldList{field("rank", &RankOutcome::rank),
+                     field("verdict", &RankOutcome::verdict, Presence::sparse),
+                     field("reason", &RankOutcome::reason, Presence::sparse),
+                     field("failure", &RankOutcome::failure, Presence::sparse),
+                     field("output_hash", &RankOutcome::output_hash, Presence::sparse),
+                     field("checks", &RankOutcome::checks, Presence::sparse),
+                     field("timings_ms", &RankOutcome::timings_ms, Presence::sparse),
+                     field("hygiene", &RankOutcome::hygiene),
+                     field("backend", &RankOutcome::backend, Presence::sparse),
+                     field("remarks", &RankOutcome::remarks, Presence::sparse),
+                     field("perf", &RankOutcome::perf, Presence::sparse),
+                     field("lost_outputs", &RankOutcome::lost_outputs, Presence::sparse),
+                     field("bound_factor", &RankOutcome::bound_factor, Presence::sparse),
+                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)};
   }
 };
 struct CaseDone {  // the rank has finished the case and is free
@@ -182,7 +177,7 @@ struct CaseDone {  // the rank has finished the case and is free
   RankOutcome outcome;
 
   static constexpr auto fields() {
-    return std::tuple{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
+    return FieldList{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
   }
 };
 struct DiagnosisDone {  // the rank has finished the diagnosis and is free
@@ -191,8 +186,8 @@ struct DiagnosisDone {  // the rank has finished the diagnosis and is free
   std::optional<Diagnosis> diagnosis;  // from rank 0, unless it failed before the barrier after the diagnosis
 
   static constexpr auto fields() {
-    return std::tuple{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),
-                      field("diagnosis", &DiagnosisDone::diagnosis, Presence::sparse)};
+    return FieldList{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),
+                     field("diagnosis", &DiagnosisDone::diagnosis, Presence::sparse)};
   }
 };
 struct Rebuilt {
@@ -202,20 +197,20 @@ struct Rebuilt {
   bool declined = false;  // CaseRunner::why_not_reconnect gave a reason; this is no further failure
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
-                      field("error", &Rebuilt::error), field("declined", &Rebuilt::declined)};
+    return FieldList{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
+                     field("error", &Rebuilt::error), field("declined", &Rebuilt::declined)};
   }
 };
 struct Probed {
   std::int64_t token = 0;
   protocol::RankPhase where;  // the rank and its phase
 
-  static constexpr auto fields() { return std::tuple{field("token", &Probed::token), field("where", &Probed::where)}; }
+  static constexpr auto fields() { return FieldList{field("token", &Probed::token), field("where", &Probed::where)}; }
 };
 struct Goodbye {
   int rank = 0;
 
-  static constexpr auto fields() { return std::tuple{field("rank", &Goodbye::rank)}; }
+  static constexpr auto fields() { return FieldList{field("rank", &Goodbye::rank)}; }
 };
 using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -28,9 +27,9 @@ struct CapsuleCase {
   std::optional<double> timeout_ms;  // deadline of the case; none: Capsule::timeout_ms
 
   static constexpr auto fields() {
-    return std::tuple{field("id", &CapsuleCase::id, Presence::required),
-                      field("case", &CapsuleCase::c, Presence::required),
-                      field("timeout_ms", &CapsuleCase::timeout_ms, Presence::sparse)};
+    return FieldList{field("id", &CapsuleCase::id, Presence::required),
+                     field("case", &CapsuleCase::c, Presence::required),
+                     field("timeout_ms", &CapsuleCase::timeout_ms, Presence::sparse)};
   }
 };
 
@@ -59,28 +58,28 @@ struct Capsule {
   std::vector<CapsuleCase> cases;  // in the order in which the pool got them; the last is the one that failed
 
   static constexpr auto fields() {
-    return std::tuple{field("capsule", &Capsule::capsule, Presence::required),
-                      field("version", &Capsule::version),
-                      field("id", &Capsule::id, Presence::required),
-                      field("outcome", &Capsule::outcome, Presence::required),
-                      field("reason", &Capsule::reason),
-                      field("rerun", &Capsule::rerun),
-                      field("verdict", &Capsule::verdict, Presence::sparse),
-                      field("worker", &Capsule::worker, Presence::required),
-                      field("fork_server", &Capsule::fork_server),
-                      field("folder", &Capsule::folder),
-                      field("environment", &Capsule::environment),
-                      field("device", &Capsule::device, Presence::required),
-                      field("share_gpus", &Capsule::share_gpus),
-                      field("timeout_ms", &Capsule::timeout_ms),
-                      field("start_timeout_ms", &Capsule::start_timeout_ms),
-                      field("bound_factor", &Capsule::bound_factor, Presence::sparse),
-                      field("reference_cache", &Capsule::reference_cache),
-                      field("perf", &Capsule::perf, Presence::sparse),
-                      field("worker_name", &Capsule::worker_name),
-                      field("versions", &Capsule::versions),
-                      field("left_out", &Capsule::left_out, Presence::sparse),
-                      field("cases", &Capsule::cases, Presence::required)};
+    return FieldList{field("capsule", &Capsule::capsule, Presence::required),
+                     field("version", &Capsule::version),
+                     field("id", &Capsule::id, Presence::required),
+                     field("outcome", &Capsule::outcome, Presence::required),
+                     field("reason", &Capsule::reason),
+                     field("rerun", &Capsule::rerun),
+                     field("verdict", &Capsule::verdict, Presence::sparse),
+                     field("worker", &Capsule::worker, Presence::required),
+                     field("fork_server", &Capsule::fork_server),
+                     field("folder", &Capsule::folder),
+                     field("environment", &Capsule::environment),
+                     field("device", &Capsule::device, Presence::required),
+                     field("share_gpus", &Capsule::share_gpus),
+                     field("timeout_ms", &Capsule::timeout_ms),
+                     field("start_timeout_ms", &Capsule::start_timeout_ms),
+                     field("bound_factor", &Capsule::bound_factor, Presence::sparse),
+                     field("reference_cache", &Capsule::reference_cache),
+                     field("perf", &Capsule::perf, Presence::sparse),
+                     field("worker_name", &Capsule::worker_name),
+                     field("versions", &Capsule::versions),
+                     field("left_out", &Capsule::left_out, Presence::sparse),
+                     field("cases", &Capsule::cases, Presence::required)};
   }
 };
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -32,8 +31,8 @@ struct Hello {
 
   static constexpr const char* kName = "hello";
   static constexpr auto fields() {
-    return std::tuple{field("protocol", &Hello::protocol, Presence::required), field("version", &Hello::version),
-                      field("client", &Hello::client)};
+    return FieldList{field("protocol", &Hello::protocol, Presence::required), field("version", &Hello::version),
+                     field("client", &Hello::client)};
   }
 };
 
@@ -73,34 +72,34 @@ struct Open {
 
   static constexpr const char* kName = "open";
   static constexpr auto fields() {
-    return std::tuple{field("run", &Open::run, Presence::required),
-                      field("worker", &Open::worker),
-                      field("fork_server", &Open::fork_server),
-                      field("device", &Open::device),
-                      field("share_gpus", &Open::share_gpus),
-                      field("folder", &Open::folder),
-                      field("environment", &Open::environment, Presence::sparse),
-                      field("title", &Open::title),
-                      field("size", &Open::size),
-                      field("timeout_ms", &Open::timeout_ms),
-                      field("start_timeout_ms", &Open::start_timeout_ms),
-                      field("start_timeout_grows", &Open::start_timeout_grows),
-                      field("grace_ms", &Open::grace_ms),
-                      field("global_timeout_ms", &Open::global_timeout_ms),
-                      field("slow_after_ms", &Open::slow_after_ms),
-                      field("max_consecutive_timeouts", &Open::max_consecutive_timeouts),
-                      field("max_failures", &Open::max_failures),
-                      field("retries", &Open::retries),
-                      field("retry_on", &Open::retry_on),
-                      field("flaky_fails", &Open::flaky_fails),
-                      field("compare_runs", &Open::compare_runs),
-                      field("no_skip", &Open::no_skip),
-                      field("expect_judged", &Open::expect_judged),
-                      field("bound_factor", &Open::bound_factor, Presence::sparse),
-                      field("dump_dir", &Open::dump_dir, Presence::sparse),
-                      field("reference_cache", &Open::reference_cache),
-                      field("diagnosis", &Open::diagnosis),
-                      field("diagnosis_time_ms", &Open::diagnosis_time_ms)};
+    return FieldList{field("run", &Open::run, Presence::required),
+                     field("worker", &Open::worker),
+                     field("fork_server", &Open::fork_server),
+                     field("device", &Open::device),
+                     field("share_gpus", &Open::share_gpus),
+                     field("folder", &Open::folder),
+                     field("environment", &Open::environment, Presence::sparse),
+                     field("title", &Open::title),
+                     field("size", &Open::size),
+                     field("timeout_ms", &Open::timeout_ms),
+                     field("start_timeout_ms", &Open::start_timeout_ms),
+                     field("start_timeout_grows", &Open::start_timeout_grows),
+                     field("grace_ms", &Open::grace_ms),
+                     field("global_timeout_ms", &Open::global_timeout_ms),
+                     field("slow_after_ms", &Open::slow_after_ms),
+                     field("max_consecutive_timeouts", &Open::max_consecutive_timeouts),
+                     field("max_failures", &Open::max_failures),
+                     field("retries", &Open::retries),
+                     field("retry_on", &Open::retry_on),
+                     field("flaky_fails", &Open::flaky_fails),
+                     field("compare_runs", &Open::compare_runs),
+                     field("no_skip", &Open::no_skip),
+                     field("expect_judged", &Open::expect_judged),
+                     field("bound_factor", &Open::bound_factor, Presence::sparse),
+                     field("dump_dir", &Open::dump_dir, Presence::sparse),
+                     field("reference_cache", &Open::reference_cache),
+                     field("diagnosis", &Open::diagnosis),
+                     field("diagnosis_time_ms", &Open::diagnosis_time_ms)};
   }
 };
 
@@ -122,17 +121,17 @@ struct Submit {
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
-    return std::tuple{field("run", &Submit::run, Presence::required),
-                      field("case", &Submit::c, Presence::required),
-                      field("id", &Submit::id),
-                      field("number", &Submit::number, Presence::sparse),
-                      field("rerun", &Submit::rerun),
-                      field("repetition", &Submit::repetition),
-                      field("repetitions", &Submit::repetitions),
-                      field("timeout_ms", &Submit::timeout_ms, Presence::sparse),
-                      field("retries", &Submit::retries, Presence::sparse),
-                      field("expected", &Submit::expected, Presence::sparse),
-                      field("ranks", &Submit::ranks, Presence::sparse)};
+    return FieldList{field("run", &Submit::run, Presence::required),
+                     field("case", &Submit::c, Presence::required),
+                     field("id", &Submit::id),
+                     field("number", &Submit::number, Presence::sparse),
+                     field("rerun", &Submit::rerun),
+                     field("repetition", &Submit::repetition),
+                     field("repetitions", &Submit::repetitions),
+                     field("timeout_ms", &Submit::timeout_ms, Presence::sparse),
+                     field("retries", &Submit::retries, Presence::sparse),
+                     field("expected", &Submit::expected, Presence::sparse),
+                     field("ranks", &Submit::ranks, Presence::sparse)};
   }
 };
 
@@ -141,7 +140,7 @@ struct Close {
   std::string run;
 
   static constexpr const char* kName = "close";
-  static constexpr auto fields() { return std::tuple{field("run", &Close::run, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{field("run", &Close::run, Presence::required)}; }
 };
 
 // Ends the run: waiting cases end as not_run, running ones as cancelled.
@@ -151,19 +150,19 @@ struct Cancel {
 
   static constexpr const char* kName = "cancel";
   static constexpr auto fields() {
-    return std::tuple{field("run", &Cancel::run, Presence::required), field("kill", &Cancel::kill)};
+    return FieldList{field("run", &Cancel::run, Presence::required), field("kill", &Cancel::kill)};
   }
 };
 
 struct AskStatus {
   static constexpr const char* kName = "status";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 
 // Ends the service: running cases are finished, waiting ones are not run, and no more clients are accepted.
 struct Stop {
   static constexpr const char* kName = "stop";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 
 using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop>;
@@ -178,8 +177,8 @@ struct Welcome {
 
   static constexpr const char* kName = "welcome";
   static constexpr auto fields() {
-    return std::tuple{field("protocol", &Welcome::protocol, Presence::required), field("version", &Welcome::version),
-                      field("pid", &Welcome::pid)};
+    return FieldList{field("protocol", &Welcome::protocol, Presence::required), field("version", &Welcome::version),
+                     field("pid", &Welcome::pid)};
   }
 };
 
@@ -190,8 +189,8 @@ struct Happened {
 
   static constexpr const char* kName = "event";
   static constexpr auto fields() {
-    return std::tuple{field("run", &Happened::run, Presence::required),
-                      field("event", &Happened::event, Presence::required)};
+    return FieldList{field("run", &Happened::run, Presence::required),
+                     field("event", &Happened::event, Presence::required)};
   }
 };
 
@@ -204,8 +203,8 @@ struct Refused {
 
   static constexpr const char* kName = "refused";
   static constexpr auto fields() {
-    return std::tuple{field("run", &Refused::run), field("message", &Refused::message, Presence::required),
-                      field("number", &Refused::number, Presence::sparse), field("fatal", &Refused::fatal)};
+    return FieldList{field("run", &Refused::run), field("message", &Refused::message, Presence::required),
+                     field("number", &Refused::number, Presence::sparse), field("fatal", &Refused::fatal)};
   }
 };
 
@@ -223,17 +222,17 @@ struct PoolStatus {
   int client = 0;         // process ID of the client of that case
 
   static constexpr auto fields() {
-    return std::tuple{field("pool", &PoolStatus::pool),
-                      field("worker", &PoolStatus::worker),
-                      field("folder", &PoolStatus::folder),
-                      field("world_size", &PoolStatus::world_size),
-                      field("state", &PoolStatus::state),
-                      field("for_ms", &PoolStatus::for_ms),
-                      field("cases", &PoolStatus::cases),
-                      field("slots", &PoolStatus::slots),
-                      field("pids", &PoolStatus::pids),
-                      field("runs", &PoolStatus::runs, Presence::sparse),
-                      field("client", &PoolStatus::client, Presence::sparse)};
+    return FieldList{field("pool", &PoolStatus::pool),
+                     field("worker", &PoolStatus::worker),
+                     field("folder", &PoolStatus::folder),
+                     field("world_size", &PoolStatus::world_size),
+                     field("state", &PoolStatus::state),
+                     field("for_ms", &PoolStatus::for_ms),
+                     field("cases", &PoolStatus::cases),
+                     field("slots", &PoolStatus::slots),
+                     field("pids", &PoolStatus::pids),
+                     field("runs", &PoolStatus::runs, Presence::sparse),
+                     field("client", &PoolStatus::client, Presence::sparse)};
   }
 };
 
@@ -244,8 +243,8 @@ struct DeviceStatus {
   std::vector<std::string> gpus;
 
   static constexpr auto fields() {
-    return std::tuple{field("device", &DeviceStatus::device), field("slots", &DeviceStatus::slots),
-                      field("held", &DeviceStatus::held), field("gpus", &DeviceStatus::gpus, Presence::sparse)};
+    return FieldList{field("device", &DeviceStatus::device), field("slots", &DeviceStatus::slots),
+                     field("held", &DeviceStatus::held), field("gpus", &DeviceStatus::gpus, Presence::sparse)};
   }
 };
 
@@ -259,13 +258,13 @@ struct ClientStatus {
   bool held = false;  // it does not read its answers, so no more of its cases begin
 
   static constexpr auto fields() {
-    return std::tuple{field("pid", &ClientStatus::pid),
-                      field("client", &ClientStatus::client),
-                      field("for_ms", &ClientStatus::for_ms),
-                      field("runs", &ClientStatus::runs),
-                      field("unfinished", &ClientStatus::unfinished),
-                      field("finished", &ClientStatus::finished),
-                      field("held", &ClientStatus::held)};
+    return FieldList{field("pid", &ClientStatus::pid),
+                     field("client", &ClientStatus::client),
+                     field("for_ms", &ClientStatus::for_ms),
+                     field("runs", &ClientStatus::runs),
+                     field("unfinished", &ClientStatus::unfinished),
+                     field("finished", &ClientStatus::finished),
+                     field("held", &ClientStatus::held)};
   }
 };
 
@@ -281,10 +280,10 @@ struct Status {
 
   static constexpr const char* kName = "status";
   static constexpr auto fields() {
-    return std::tuple{field("pid", &Status::pid),       field("version", &Status::version),
-                      field("for_ms", &Status::for_ms), field("stopping", &Status::stopping),
-                      field("counts", &Status::counts), field("devices", &Status::devices),
-                      field("pools", &Status::pools),   field("clients", &Status::clients)};
+    return FieldList{field("pid", &Status::pid),       field("version", &Status::version),
+                     field("for_ms", &Status::for_ms), field("stopping", &Status::stopping),
+                     field("counts", &Status::counts), field("devices", &Status::devices),
+                     field("pools", &Status::pools),   field("clients", &Status::clients)};
   }
 };
 
@@ -293,7 +292,7 @@ struct Stopping {
   std::string why;
 
   static constexpr const char* kName = "stopping";
-  static constexpr auto fields() { return std::tuple{field("why", &Stopping::why)}; }
+  static constexpr auto fields() { return FieldList{field("why", &Stopping::why)}; }
 };
 
 using Reply = std::variant<Welcome, Happened, Refused, Status, Stopping>;

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -48,18 +47,18 @@ struct Hello {
 
   static constexpr const char* kName = "hello";
   static constexpr auto fields() {
-    return std::tuple{field("token", &Hello::token, Presence::required),
-                      field("rank", &Hello::rank, Presence::required),
-                      field("stream", &Hello::stream),
-                      field("host", &Hello::host),
-                      field("pid", &Hello::pid),
-                      field("start_time", &Hello::start_time)};
+    return FieldList{field("token", &Hello::token, Presence::required),
+                     field("rank", &Hello::rank, Presence::required),
+                     field("stream", &Hello::stream),
+                     field("host", &Hello::host),
+                     field("pid", &Hello::pid),
+                     field("start_time", &Hello::start_time)};
   }
 };
 // Sent once a second in each direction.
 struct Beat {
   static constexpr const char* kName = "beat";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 // Where rank 0 serves the control plane. Rank 0 sends it to the driver, and the driver to all other ranks.
 struct Rendezvous {
@@ -69,8 +68,8 @@ struct Rendezvous {
 
   static constexpr const char* kName = "rendezvous";
   static constexpr auto fields() {
-    return std::tuple{field("host", &Rendezvous::host), field("addresses", &Rendezvous::addresses, Presence::required),
-                      field("port", &Rendezvous::port, Presence::required)};
+    return FieldList{field("host", &Rendezvous::host), field("addresses", &Rendezvous::addresses, Presence::required),
+                     field("port", &Rendezvous::port, Presence::required)};
   }
 };
 // The last message of a rank that ends by itself.
@@ -78,7 +77,7 @@ struct Ending {
   int exit_code = 0;
 
   static constexpr const char* kName = "ending";
-  static constexpr auto fields() { return std::tuple{field("exit_code", &Ending::exit_code, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{field("exit_code", &Ending::exit_code, Presence::required)}; }
 };
 using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 
@@ -87,19 +86,19 @@ using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 // Announces that the driver pauses. Without it, a rank that hears nothing for 5 s ends itself.
 struct Pause {
   static constexpr const char* kName = "pause";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 struct Resume {
   static constexpr const char* kName = "resume";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 struct ShowStack {  // the rank writes its stack to stderr
   static constexpr const char* kName = "show_stack";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 struct End {  // the rank ends at once
   static constexpr const char* kName = "end";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 using Order = std::variant<Beat, Rendezvous, Pause, Resume, ShowStack, End>;
 

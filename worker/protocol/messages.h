@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -41,9 +40,9 @@ struct PerfRequest {                                    // asks to time the step
   std::optional<std::string> trace_dir = std::nullopt;  // folder for traces of one more step
 
   static constexpr auto fields() {
-    return std::tuple{field("warmup", &PerfRequest::warmup), field("iterations", &PerfRequest::iterations),
-                      field("graph", &PerfRequest::graph),
-                      field("trace_dir", &PerfRequest::trace_dir, Presence::sparse)};
+    return FieldList{field("warmup", &PerfRequest::warmup), field("iterations", &PerfRequest::iterations),
+                     field("graph", &PerfRequest::graph),
+                     field("trace_dir", &PerfRequest::trace_dir, Presence::sparse)};
   }
 };
 struct StepMs {
@@ -52,7 +51,7 @@ struct StepMs {
   double max = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
+    return FieldList{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
   }
 };
 struct RankMs {
@@ -60,7 +59,7 @@ struct RankMs {
   StepMs ms;
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankMs::rank, Presence::required), field("ms", &RankMs::ms, Presence::required)};
+    return FieldList{field("rank", &RankMs::rank, Presence::required), field("ms", &RankMs::ms, Presence::required)};
   }
 };
 struct PerfResult {
@@ -73,14 +72,14 @@ struct PerfResult {
   std::optional<std::int64_t> bytes_sent = std::nullopt;
 
   static constexpr auto fields() {
-    return std::tuple{field("warmup", [](auto& perf) -> auto& { return perf.request.warmup; }),
-                      field("iterations", [](auto& perf) -> auto& { return perf.request.iterations; }),
-                      field("graph", [](auto& perf) -> auto& { return perf.request.graph; }),
-                      field("step_ms", &PerfResult::step_ms, Presence::required),
-                      field("ranks", &PerfResult::ranks),
-                      field("one_rank_ms", &PerfResult::one_rank_ms),
-                      field("one_rank_reason", &PerfResult::one_rank_reason),
-                      field("bytes_sent", &PerfResult::bytes_sent, Presence::sparse)};
+    return FieldList{field("warmup", [](auto& perf) -> auto& { return perf.request.warmup; }),
+                     field("iterations", [](auto& perf) -> auto& { return perf.request.iterations; }),
+                     field("graph", [](auto& perf) -> auto& { return perf.request.graph; }),
+                     field("step_ms", &PerfResult::step_ms, Presence::required),
+                     field("ranks", &PerfResult::ranks),
+                     field("one_rank_ms", &PerfResult::one_rank_ms),
+                     field("one_rank_reason", &PerfResult::one_rank_reason),
+                     field("bytes_sent", &PerfResult::bytes_sent, Presence::sparse)};
   }
 };
 
@@ -96,10 +95,10 @@ struct RunOfCase {  // how a case is run
   std::optional<std::int64_t> diagnosis_ms = std::nullopt;
 
   static constexpr auto fields() {
-    return std::tuple{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
-                      field("perf", &RunOfCase::perf, Presence::sparse),
-                      field("bound_factor", &RunOfCase::bound_factor, Presence::sparse),
-                      field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse)};
+    return FieldList{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
+                     field("perf", &RunOfCase::perf, Presence::sparse),
+                     field("bound_factor", &RunOfCase::bound_factor, Presence::sparse),
+                     field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse)};
   }
 };
 struct RunRequest {
@@ -112,12 +111,12 @@ struct RunRequest {
 
   static constexpr const char* kName = "run";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &RunRequest::seq, Presence::required),
-                      field("id", &RunRequest::id),
-                      field("case", &RunRequest::case_json, Presence::required),
-                      field("lengths", &RunRequest::lengths, Presence::sparse),
-                      field("timeout_ms", &RunRequest::timeout_ms),
-                      field("options", &RunRequest::options)};
+    return FieldList{field("seq", &RunRequest::seq, Presence::required),
+                     field("id", &RunRequest::id),
+                     field("case", &RunRequest::case_json, Presence::required),
+                     field("lengths", &RunRequest::lengths, Presence::sparse),
+                     field("timeout_ms", &RunRequest::timeout_ms),
+                     field("options", &RunRequest::options)};
   }
 };
 struct PrepareRequest {
@@ -127,15 +126,15 @@ struct PrepareRequest {
 
   static constexpr const char* kName = "prepare";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &PrepareRequest::seq), field("case", &PrepareRequest::case_json, Presence::required),
-                      field("lengths", &PrepareRequest::lengths, Presence::sparse)};
+    return FieldList{field("seq", &PrepareRequest::seq), field("case", &PrepareRequest::case_json, Presence::required),
+                     field("lengths", &PrepareRequest::lengths, Presence::sparse)};
   }
 };
 struct CancelRequest {
   std::int64_t seq = 0;
 
   static constexpr const char* kName = "cancel";
-  static constexpr auto fields() { return std::tuple{field("seq", &CancelRequest::seq, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{field("seq", &CancelRequest::seq, Presence::required)}; }
 };
 struct PingRequest {
   std::int64_t seq = 0;
@@ -143,13 +142,13 @@ struct PingRequest {
 
   static constexpr const char* kName = "ping";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &PingRequest::seq, Presence::required),
-                      field("all", &PingRequest::all, Presence::sparse)};
+    return FieldList{field("seq", &PingRequest::seq, Presence::required),
+                     field("all", &PingRequest::all, Presence::sparse)};
   }
 };
 struct ShutdownRequest {
   static constexpr const char* kName = "shutdown";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 using Request = std::variant<RunRequest, PrepareRequest, CancelRequest, PingRequest, ShutdownRequest>;
 
@@ -160,8 +159,8 @@ struct RankInfo {
   int pid = 0;
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankInfo::rank, Presence::required), field("host", &RankInfo::host),
-                      field("pid", &RankInfo::pid)};
+    return FieldList{field("rank", &RankInfo::rank, Presence::required), field("host", &RankInfo::host),
+                     field("pid", &RankInfo::pid)};
   }
 };
 struct RankResult {
@@ -173,12 +172,12 @@ struct RankResult {
   std::map<std::string, double> timings_ms = {};  // by phase that the rank has completed; rounded to microseconds
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankResult::rank, Presence::required),
-                      field("ok", &RankResult::ok, Presence::required),
-                      field("aborted", &RankResult::aborted, Presence::message),
-                      field("error", &RankResult::error),
-                      field("output_hash", &RankResult::output_hash),
-                      field("timings_ms", &RankResult::timings_ms, Presence::sparse)};
+    return FieldList{field("rank", &RankResult::rank, Presence::required),
+                     field("ok", &RankResult::ok, Presence::required),
+                     field("aborted", &RankResult::aborted, Presence::message),
+                     field("error", &RankResult::error),
+                     field("output_hash", &RankResult::output_hash),
+                     field("timings_ms", &RankResult::timings_ms, Presence::sparse)};
   }
 };
 struct Hygiene {  // of one rank, after a case
@@ -189,9 +188,9 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t gpu_kib = 0;  // memory held by the caching allocator; 0 on a CPU
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &Hygiene::rank, Presence::required), field("rss_kib", &Hygiene::rss_kib),
-                      field("fds", &Hygiene::fds), field("threads", &Hygiene::threads),
-                      field("gpu_kib", &Hygiene::gpu_kib)};
+    return FieldList{field("rank", &Hygiene::rank, Presence::required), field("rss_kib", &Hygiene::rss_kib),
+                     field("fds", &Hygiene::fds), field("threads", &Hygiene::threads),
+                     field("gpu_kib", &Hygiene::gpu_kib)};
   }
 };
 
@@ -207,14 +206,14 @@ struct ReadyEvent {
 
   static constexpr const char* kName = "ready";
   static constexpr auto fields() {
-    return std::tuple{field("worker", &ReadyEvent::worker),
-                      field("protocol", &ReadyEvent::protocol, Presence::required),
-                      field("world_size", &ReadyEvent::world_size, Presence::required),
-                      field("device", &ReadyEvent::device),
-                      field("ranks", &ReadyEvent::ranks),
-                      field("capabilities", &ReadyEvent::capabilities),
-                      field("versions", &ReadyEvent::versions),
-                      field("startup_ms", &ReadyEvent::startup_ms)};
+    return FieldList{field("worker", &ReadyEvent::worker),
+                     field("protocol", &ReadyEvent::protocol, Presence::required),
+                     field("world_size", &ReadyEvent::world_size, Presence::required),
+                     field("device", &ReadyEvent::device),
+                     field("ranks", &ReadyEvent::ranks),
+                     field("capabilities", &ReadyEvent::capabilities),
+                     field("versions", &ReadyEvent::versions),
+                     field("startup_ms", &ReadyEvent::startup_ms)};
   }
 };
 // Returns how many GPUs the ranks share, from the worker's capabilities.shared_gpus; 0: each rank has a device of its
@@ -225,7 +224,7 @@ struct StartedEvent {
   std::int64_t seq = 0;
 
   static constexpr const char* kName = "started";
-  static constexpr auto fields() { return std::tuple{field("seq", &StartedEvent::seq, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{field("seq", &StartedEvent::seq, Presence::required)}; }
 };
 struct ProgressEvent {
   std::int64_t seq = 0;
@@ -233,7 +232,7 @@ struct ProgressEvent {
 
   static constexpr const char* kName = "progress";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &ProgressEvent::seq, Presence::required), field("phase", &ProgressEvent::phase)};
+    return FieldList{field("seq", &ProgressEvent::seq, Presence::required), field("phase", &ProgressEvent::phase)};
   }
 };
 struct ResultEvent {
@@ -255,20 +254,20 @@ struct ResultEvent {
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &ResultEvent::seq, Presence::required),
-                      field("outcome", &ResultEvent::outcome, Presence::required),
-                      field("reason", &ResultEvent::reason),
-                      field("healthy", &ResultEvent::healthy),
-                      field("ranks", &ResultEvent::ranks),
-                      field("checks", &ResultEvent::checks),
-                      field("timings_ms", &ResultEvent::timings_ms),
-                      field("hygiene", &ResultEvent::hygiene),
-                      field("backend", &ResultEvent::backend),
-                      field("backend_note", &ResultEvent::backend_note, Presence::sparse),
-                      field("perf", &ResultEvent::perf, Presence::sparse),
-                      field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
-                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
-                      field("diagnosing", &ResultEvent::diagnosing, Presence::sparse)};
+    return FieldList{field("seq", &ResultEvent::seq, Presence::required),
+                     field("outcome", &ResultEvent::outcome, Presence::required),
+                     field("reason", &ResultEvent::reason),
+                     field("healthy", &ResultEvent::healthy),
+                     field("ranks", &ResultEvent::ranks),
+                     field("checks", &ResultEvent::checks),
+                     field("timings_ms", &ResultEvent::timings_ms),
+                     field("hygiene", &ResultEvent::hygiene),
+                     field("backend", &ResultEvent::backend),
+                     field("backend_note", &ResultEvent::backend_note, Presence::sparse),
+                     field("perf", &ResultEvent::perf, Presence::sparse),
+                     field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
+                     field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
+                     field("diagnosing", &ResultEvent::diagnosing, Presence::sparse)};
   }
 };
 struct DiagnosisEvent {  // follows a result with `diagnosing`
@@ -278,9 +277,8 @@ struct DiagnosisEvent {  // follows a result with `diagnosing`
 
   static constexpr const char* kName = "diagnosis";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &DiagnosisEvent::seq, Presence::required),
-                      field("healthy", &DiagnosisEvent::healthy),
-                      field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
+    return FieldList{field("seq", &DiagnosisEvent::seq, Presence::required), field("healthy", &DiagnosisEvent::healthy),
+                     field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
   }
 };
 struct RankPhase {  // a rank's phase and operation
@@ -291,10 +289,10 @@ struct RankPhase {  // a rank's phase and operation
   double operation_ms = 0;  // milliseconds since the operation began
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankPhase::rank, Presence::required),
-                      field("phase", &RankPhase::phase, Presence::required), field("ms", &RankPhase::ms),
-                      field("operation", &RankPhase::operation, Presence::sparse),
-                      field("operation_ms", &RankPhase::operation_ms, Presence::sparse)};
+    return FieldList{field("rank", &RankPhase::rank, Presence::required),
+                     field("phase", &RankPhase::phase, Presence::required), field("ms", &RankPhase::ms),
+                     field("operation", &RankPhase::operation, Presence::sparse),
+                     field("operation_ms", &RankPhase::operation_ms, Presence::sparse)};
   }
 };
 struct PongEvent {
@@ -304,8 +302,8 @@ struct PongEvent {
 
   static constexpr const char* kName = "pong";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks),
-                      field("phases", &PongEvent::phases, Presence::sparse)};
+    return FieldList{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks),
+                     field("phases", &PongEvent::phases, Presence::sparse)};
   }
 };
 struct ProtocolErrorEvent {
@@ -314,7 +312,7 @@ struct ProtocolErrorEvent {
 
   static constexpr const char* kName = "protocol_error";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &ProtocolErrorEvent::seq), field("message", &ProtocolErrorEvent::message)};
+    return FieldList{field("seq", &ProtocolErrorEvent::seq), field("message", &ProtocolErrorEvent::message)};
   }
 };
 struct UnknownEvent {  // an event of a newer worker: logged, never fatal

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,15 +57,15 @@ struct Change {
   std::optional<double> is = std::nullopt;
 
   static constexpr auto fields() {
-    return std::tuple{field("kind", &Change::kind),
-                      field("id", &Change::id),
-                      field("before", &Change::before),
-                      field("after", &Change::after),
-                      field("reason", &Change::reason, Presence::sparse),
-                      field("verdict", &Change::verdict, Presence::sparse),
-                      field("tensor", &Change::tensor, Presence::sparse),
-                      field("was", &Change::was, Presence::sparse),
-                      field("is", &Change::is, Presence::sparse)};
+    return FieldList{field("kind", &Change::kind),
+                     field("id", &Change::id),
+                     field("before", &Change::before),
+                     field("after", &Change::after),
+                     field("reason", &Change::reason, Presence::sparse),
+                     field("verdict", &Change::verdict, Presence::sparse),
+                     field("tensor", &Change::tensor, Presence::sparse),
+                     field("was", &Change::was, Presence::sparse),
+                     field("is", &Change::is, Presence::sparse)};
   }
 };
 
@@ -77,8 +76,8 @@ struct TimeDrift {
   double noise = 1;  // a case counts as changed if its ratio differs from the median by more than this factor
 
   static constexpr auto fields() {
-    return std::tuple{field("cases", &TimeDrift::cases), field("ratio", &TimeDrift::ratio),
-                      field("noise", &TimeDrift::noise)};
+    return FieldList{field("cases", &TimeDrift::cases), field("ratio", &TimeDrift::ratio),
+                     field("noise", &TimeDrift::noise)};
   }
 };
 

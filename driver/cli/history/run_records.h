@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "cases/case_outcome.h"
@@ -28,9 +27,9 @@ struct RecordFile {
   std::optional<int> exit_code = std::nullopt;      // nullopt in the same cases
 
   static constexpr auto fields() {
-    return std::tuple{field("command", &RecordFile::command), field("version", &RecordFile::version),
-                      field("started", &RecordFile::started), field("ended", &RecordFile::ended, Presence::sparse),
-                      field("exit_code", &RecordFile::exit_code, Presence::sparse)};
+    return FieldList{field("command", &RecordFile::command), field("version", &RecordFile::version),
+                     field("started", &RecordFile::started), field("ended", &RecordFile::ended, Presence::sparse),
+                     field("exit_code", &RecordFile::exit_code, Presence::sparse)};
   }
 };
 

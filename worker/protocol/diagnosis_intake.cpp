@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -114,7 +117,8 @@ Diagnosis well_formed(Diagnosis diagnosis) {
   keep_names(diagnosis.explains);
   keep_names(diagnosis.others);
   for (std::string& evidence : diagnosis.evidence) evidence = sentence(std::move(evidence));
-  const auto drop = [&](const char* what) { diagnosis.evidence.push_back(fmt::format("{} not well formed", what)); };
+  std::vector<std::string> dropped;
+  const auto drop = [&](const char* what) { dropped.push_back(fmt::format("{} not well formed", what)); };
   if (auto& pairs = diagnosis.pairs) {
     pairs->missing_pairs = std::max<std::int64_t>(pairs->missing_pairs, 0);
     pairs->excess_pairs = std::max<std::int64_t>(pairs->excess_pairs, 0);
@@ -133,7 +137,10 @@ Diagnosis well_formed(Diagnosis diagnosis) {
     keep_on_the_scale(strip.by_row);
     keep_on_the_scale(strip.by_head);
   }
-  if (diagnosis.evidence.size() > kMaxSentences) diagnosis.evidence.resize(kMaxSentences);
+  // The worker's sentences make room for the notes on what was dropped, which nothing else tells.
+  const std::size_t room = kMaxSentences - dropped.size();
+  if (diagnosis.evidence.size() > room) diagnosis.evidence.resize(room);
+  std::ranges::move(dropped, std::back_inserter(diagnosis.evidence));
   if (!std::isfinite(diagnosis.ms) || diagnosis.ms < 0) diagnosis.ms = 0;
   return diagnosis;
 }

@@ -11,6 +11,7 @@
 namespace cp_pool::protocol {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -125,6 +126,18 @@ TEST(Diagnosis, RectanglesThatAreNoneAreDropped) {
   EXPECT_EQ(kept.pairs->missing[0].text, "good");
   EXPECT_THAT(kept.pairs->excess, SizeIs(kMaxSentences));
   EXPECT_THAT(kept.evidence, ElementsAre(HasSubstr("rectangles")));
+}
+
+TEST(Diagnosis, OfManySentencesStillSaysWhatWasDropped) {
+  Diagnosis diagnosis = found();
+  diagnosis.evidence.assign(100, "dq is right");
+  diagnosis.picture.emplace();      // a picture without a cell
+  diagnosis.strips.emplace_back();  // a strip without a tensor
+  const Diagnosis kept = well_formed(diagnosis);
+  ASSERT_THAT(kept.evidence, SizeIs(kMaxSentences));
+  EXPECT_EQ(kept.evidence.front(), "dq is right");
+  EXPECT_THAT(kept.evidence, Contains(HasSubstr("picture of the mask")));
+  EXPECT_THAT(kept.evidence, Contains(HasSubstr("strips of errors")));
 }
 
 TEST(Diagnosis, RatiosOfAStripAreOnTheScale) {

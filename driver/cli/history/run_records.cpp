@@ -159,7 +159,8 @@ const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_
   if (records.empty()) throw CommandError(ExitCode::bad_input, "no run is recorded");
   if (text == "last") return records.back();
   int place = 0;
-  if (text.starts_with('-') && std::from_chars(text.data(), text.data() + text.size(), place).ptr == &*text.end()) {
+  const char* const end = text.data() + text.size();
+  if (text.starts_with('-') && std::from_chars(text.data(), end, place).ptr == end) {
     const auto back = static_cast<std::size_t>(-std::int64_t{place});
     if (back >= 1 && back <= records.size()) return records[records.size() - back];
     throw CommandError(ExitCode::bad_input,

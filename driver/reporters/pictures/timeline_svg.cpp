@@ -59,7 +59,7 @@ TimeAxis axis_of(const Timeline& timeline) {
 }
 
 bool ended_badly(const TimelinePool& pool) {
-  return pool.retired && pool.reason != RetireReason::finished && pool.reason != RetireReason::max_cases;
+  return pool.retired && !is_expected(pool.reason);
 }
 
 std::string end_words(const TimelinePool& pool) {

@@ -100,6 +100,16 @@ TEST(TimelineSvg, TheNextPoolOfALaneSaysWhyTheOneBeforeIsGone) {
   EXPECT_THAT(page.all("//path[@class='cross']"), SizeIs(2)) << "one on the pool, one in the legend";
 }
 
+TEST(TimelineSvg, APoolThatTheUserStoppedWasNotGivenUp) {
+  Timeline timeline;
+  add_pool(timeline, {"cpu/2", 1}, 0, 2000, RetireReason::paused);
+  add_pool(timeline, {"cpu/2", 2}, 2000, 4000, RetireReason::interrupted);
+  const ParsedPage page = timeline_page(timeline);
+  EXPECT_THAT(page.all("//text[contains(., '#')]"), ElementsAre("cpu/2 #1", "#2"));
+  EXPECT_THAT(page.all("//path[@class='cross']"), SizeIs(1)) << "the one in the legend";
+  EXPECT_THAT(page.one("//desc"), HasSubstr("0 pools given up"));
+}
+
 TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
   Timeline timeline;
   add_pool(timeline, {"cpu/2", 1}, 0, 2000);

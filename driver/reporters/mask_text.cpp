@@ -49,7 +49,7 @@ std::string legend(const MaskPicture& picture) {
        {'-', "keys not seen"},
        {'+', "keys seen that should not be, or twice"},
        {'!', "both"},
-       {'?', "weights that are no numbers, or not known"}}};
+       {'?', kUnclearWeights}}};
   std::vector<std::string> meanings;
   for (const auto& [sign, meaning] : kMeanings) {
     const auto occurs = [sign](const std::string& row) { return row.find(sign) != std::string::npos; };

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cases/diagnosis.h"
 
 namespace cp_pool {
+
+// What '?' means, in the legend of this picture and of the drawn one.
+inline constexpr std::string_view kUnclearWeights = "weights that are no whole numbers, or unknown";
 
 // Returns a framed picture with queries downwards and keys to the right. The rank that owns the keys stands above each
 // column, the rank that owns the queries before each row ('0' to '9', then letters). Lines mark where another sequence

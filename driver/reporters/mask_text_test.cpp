@@ -29,7 +29,7 @@ TEST(MaskText, ShowsCellsRanksAndBorders) {
 TEST(MaskText, ExplainsOnlyWhatOccurs) {
   MaskPicture picture;
   picture.rows = {"!?"};
-  EXPECT_THAT(mask_text(picture), testing::EndsWith("  ! both; ? weights that are no numbers, or not known\n"));
+  EXPECT_THAT(mask_text(picture), testing::EndsWith("  ! both; ? weights that are no whole numbers, or unknown\n"));
 }
 
 // A foreign worker may send such a picture.

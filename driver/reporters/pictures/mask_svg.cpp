@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/mask_text.h"
 #include "driver/reporters/pictures/cell_runs.h"
 #include "driver/reporters/pictures/rank_axes.h"
 #include "driver/reporters/pictures/svg.h"
@@ -38,7 +39,7 @@ constexpr std::array<CellKind, 5> kCellKinds{
      {'-', "missing: expected, and not seen", "fill-bad tint", Texture::hatch, "stroke-bad"},
      {'+', "excess: seen, and not expected, or seen twice", "fill-warm partly", Texture::dots, "stroke-ink"},
      {'!', "both: some missing, some in excess", "fill-warm", Texture::cross, "stroke-bad"},
-     {'?', "weights that are no whole numbers", "fill-padding", Texture::cross, "stroke-ink"}}};
+     {'?', kUnclearWeights, "fill-padding", Texture::cross, "stroke-ink"}}};
 
 // Returns false for a cell outside the picture. A row or column before the first has wrapped around to a large number.
 bool is_expected(const MaskPicture& picture, std::size_t row, std::size_t column) {

@@ -9,6 +9,9 @@
 
 namespace cp_pool {
 
+// The most ranks that a case may have, those of all its groups together.
+inline constexpr int kMostCaseRanks = 64;
+
 // The number of ranks of all groups together: how many processes the case needs.
 constexpr int world_size(const Case& c) {
   return c.cp_size * c.group;

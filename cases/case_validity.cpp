@@ -10,6 +10,7 @@
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "cases/lengths.h"
 
 namespace cp_pool {
@@ -21,7 +22,6 @@ using Problem = std::optional<CaseProblem>;
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxHeadDim = 1 << 15;
-constexpr int kMostRanks = 64;
 // Above kMostInputScale, fp16 overflows in a value that an eager implementation rounds: q . k before it is scaled.
 constexpr double kLeastInputScale = 1e-3;
 constexpr double kMostInputScale = 30;
@@ -54,7 +54,7 @@ Problem check_sizes(const Case& c) {
     std::int64_t value;
     std::int64_t high;
   };
-  const Size sizes[] = {{"cp_size", c.cp_size, kMostRanks},       {"group", c.group, kMostRanks},
+  const Size sizes[] = {{"cp_size", c.cp_size, kMostCaseRanks},   {"group", c.group, kMostCaseRanks},
                         {"batch", c.batch, kMaxTokens},           {"seqlen_q", c.seqlen_q, kMaxTokens},
                         {"seqlen_kv", c.seqlen_kv, kMaxTokens},   {"heads", c.heads, kMaxHeads},
                         {"kv_heads", c.kv_heads, kMaxHeads},      {"head_dim_qk", c.head_dim_qk, kMaxHeadDim},
@@ -69,9 +69,9 @@ Problem check_sizes(const Case& c) {
 }
 
 Problem check_world(const Case& c) {
-  if (world_size(c) <= kMostRanks) return std::nullopt;
+  if (world_size(c) <= kMostCaseRanks) return std::nullopt;
   return problem("group", fmt::format("{} groups of {} ranks are {} ranks, and there are at most {}", c.group,
-                                      c.cp_size, world_size(c), kMostRanks));
+                                      c.cp_size, world_size(c), kMostCaseRanks));
 }
 
 Problem check_mask(const Case& c) {
@@ -103,10 +103,6 @@ Problem check_replicated(const Case& c) {
                                            q_is_shorter ? "seqlen_q" : "seqlen_kv"));
 }
 
-std::int64_t multiple_of(const Case& c) {
-  return std::int64_t{2} * c.cp_size;
-}
-
 // The number of tokens of a sequence that are split over the ranks.
 std::int64_t cut_tokens(const Case& c, std::int64_t length) {
   return length - replicated_tokens(c.replicated, length);
@@ -128,23 +124,23 @@ Problem check_explicit_lengths(const Case& c, std::string_view field, const std:
     if (lengths[b] > largest) {
       return problem(element, fmt::format("the length {} is larger than {} ({})", lengths[b], largest_field, largest));
     }
-    if (!c.pad_between_seqs && cut_tokens(c, lengths[b]) % multiple_of(c) != 0) {
+    if (!c.pad_between_seqs && cut_tokens(c, lengths[b]) % dual_chunks(c.cp_size) != 0) {
       return problem(element, fmt::format("the length {} of sequence {}{} is not a multiple of 2 * cp_size ({}), and "
                                           "without pad_between_seqs it cannot be padded",
-                                          lengths[b], b, without_replicated(c, lengths[b]), multiple_of(c)));
+                                          lengths[b], b, without_replicated(c, lengths[b]), dual_chunks(c.cp_size)));
     }
   }
   return std::nullopt;
 }
 
 Problem check_divisible(const Case& c, std::string_view field, std::int64_t length) {
-  if (cut_tokens(c, length) % multiple_of(c) == 0) return std::nullopt;
+  if (cut_tokens(c, length) % dual_chunks(c.cp_size) == 0) return std::nullopt;
   return problem(field, fmt::format("the length {} of every sequence{} is not a multiple of 2 * cp_size ({})", length,
-                                    without_replicated(c, length), multiple_of(c)));
+                                    without_replicated(c, length), dual_chunks(c.cp_size)));
 }
 
 Problem check_tokens(const Case& c, std::string_view field, std::int64_t length) {
-  const std::int64_t multiple = multiple_of(c);
+  const std::int64_t multiple = dual_chunks(c.cp_size);
   const std::int64_t cut = cut_tokens(c, length);
   const std::int64_t padded = length - cut + (cut + multiple - 1) / multiple * multiple;
   if (padded <= kMaxTokens / c.batch) return std::nullopt;

@@ -8,19 +8,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_names.h"
 
 namespace cp_pool {
 namespace {
 
-constexpr int kMostRanks = 64;
 constexpr RankBytes kBytes{.q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
 
 // Calls fn(type, facts, size) for every type and every size that the type takes.
 template <typename Fn>
 void for_each_type_and_size(Fn fn) {
   for (const CommType type : kValues<CommType>) {
-    for (int size = 1; size <= kMostRanks; ++size) {
+    for (int size = 1; size <= kMostCaseRanks; ++size) {
       if (facts_of(type).takes_size(size)) fn(type, facts_of(type), size);
     }
   }
@@ -34,7 +34,7 @@ TEST(CommFacts, EveryTypeSaysWhatItExchangesAndTakesSomeSize) {
     const CommFacts& facts = facts_of(type);
     EXPECT_FALSE(facts.exchange.empty()) << to_string(type);
     int refused = 0;
-    for (int size = 1; size <= kMostRanks; ++size) refused += facts.takes_size(size) ? 0 : 1;
+    for (int size = 1; size <= kMostCaseRanks; ++size) refused += facts.takes_size(size) ? 0 : 1;
     EXPECT_EQ(refused > 0, !facts.sizes.empty()) << to_string(type);
   }
 }

@@ -3,8 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 namespace cp_pool {
+
+// The number of chunks. The padded length of what is split is a multiple of it.
+constexpr std::int64_t dual_chunks(int ranks) {
+  return std::int64_t{2} * ranks;
+}
 
 // The chunk that is the first (half 0) or second (half 1) one that the rank owns.
 constexpr int dual_chunk(int ranks, int rank, int half) {

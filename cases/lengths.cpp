@@ -3,6 +3,8 @@
 #include <limits>
 #include <random>
 
+#include "cases/dual_chunk.h"
+
 namespace cp_pool {
 namespace {
 
@@ -50,7 +52,7 @@ SequenceLengths resolve_lengths(const Case& c) {
     lengths.valid_q.assign(static_cast<std::size_t>(c.batch), c.seqlen_q);
     lengths.valid_kv.assign(static_cast<std::size_t>(c.batch), c.seqlen_kv);
   }
-  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t multiple = dual_chunks(c.cp_size);
   lengths.replicated = c.replicated;
   lengths.padded_q = pad(lengths.valid_q, c.replicated, multiple);
   lengths.padded_kv = pad(lengths.valid_kv, c.replicated, multiple);
@@ -64,7 +66,7 @@ SequenceLengths resolve_lengths(const Case& c) {
 SequenceLengths without_replication(const SequenceLengths& lengths, int cp_size) {
   if (lengths.replicated == 0) return lengths;
   SequenceLengths whole = lengths;
-  const std::int64_t multiple = std::int64_t{2} * cp_size;
+  const std::int64_t multiple = dual_chunks(cp_size);
   whole.replicated = 0;
   whole.padded_q = pad(whole.valid_q, 0, multiple);
   whole.padded_kv = pad(whole.valid_kv, 0, multiple);

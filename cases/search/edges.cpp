@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cases/dual_chunk.h"
 #include "cases/lengths.h"
 
 namespace cp_pool::search {
@@ -37,7 +38,7 @@ constexpr std::array kEdges{
 }  // namespace
 
 std::int64_t piece_of(const Case& c) {
-  const std::int64_t pieces = std::int64_t{2} * c.cp_size;
+  const std::int64_t pieces = dual_chunks(c.cp_size);
   return (c.seqlen_q + pieces - 1) / pieces;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "cases/integer_math.h"
 #include "cases/search/edges.h"
 
@@ -101,7 +102,7 @@ void draw_head_dim_v(Draw& draw, Case& c) {
 // cp_size.
 std::int64_t draw_longest(Draw& draw, const Case& c) {
   constexpr std::int64_t kTokens = 32;
-  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t multiple = dual_chunks(c.cp_size);
   const std::int64_t longest = multiple * (1 + draw.up_to(std::max<std::int64_t>(1, kTokens / multiple)));
   const std::int64_t less = draw.up_to(multiple - 1);
   const bool one_token = draw.one_in(8);
@@ -120,7 +121,7 @@ void draw_seqlen_kv(Draw& draw, Case& c) {
 
 // Often draws empty sequences, sequences of one token, and sequences of the largest length.
 Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest) {
-  const std::int64_t multiple = c.pad_between_seqs ? 1 : std::int64_t{2} * c.cp_size;
+  const std::int64_t multiple = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
   Lengths lengths(static_cast<std::size_t>(c.batch));
   for (std::int64_t& length : lengths) {
     const std::int64_t any = draw.up_to(largest);

@@ -7,6 +7,7 @@
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "cases/lengths.h"
 
 namespace cp_pool::search {
@@ -43,10 +44,6 @@ class Steps {
   std::vector<Case> cases_;
 };
 
-std::int64_t multiple_of(const Case& c) {
-  return std::int64_t{2} * c.cp_size;
-}
-
 std::int64_t rounded_up(std::int64_t length, std::int64_t multiple) {
   return (length + multiple - 1) / multiple * multiple;
 }
@@ -64,7 +61,7 @@ void for_each_length(Case& c, Function&& function) {
 // * cp_size.
 void round_lengths(Case& c) {
   if (c.pad_between_seqs) return;
-  const std::int64_t multiple = multiple_of(c);
+  const std::int64_t multiple = dual_chunks(c.cp_size);
   const auto rounded = [&](std::int64_t length) {
     const std::int64_t first = std::min(c.replicated, length);
     return first + rounded_up(length - first, multiple);
@@ -111,9 +108,11 @@ void reduce_ranks(Steps& steps, const Case& c) {
   for (const int size : sizes) {
     // The first step keeps the length of a rank's piece; the second keeps the length of the sequence, rounded up.
     steps.add([&](Case& s) {
-      const std::int64_t before = multiple_of(s);
+      const std::int64_t before = dual_chunks(s.cp_size);
       s.cp_size = size;
-      const auto scale = [&](std::int64_t length) { return rounded_up(length, before) / before * multiple_of(s); };
+      const auto scale = [&](std::int64_t length) {
+        return rounded_up(length, before) / before * dual_chunks(s.cp_size);
+      };
       for (std::int64_t* length : {&s.seqlen_q, &s.seqlen_kv}) *length = scale(*length);
       for_each_length(s, scale);
       if (s.kv_heads == c.cp_size) {
@@ -186,7 +185,7 @@ void simplify_layout(Steps& steps, const Case& /*c*/) {
 // Reduces seqlen_q and seqlen_kv to the longest explicit valid length, rounded up to a multiple of 2 * cp_size unless
 // the case has padding between sequences.
 void trim(Case& c) {
-  const std::int64_t unit = c.pad_between_seqs ? 1 : multiple_of(c);
+  const std::int64_t unit = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
   const auto fit = [unit](const Lengths& lengths) {
     return std::max(unit, rounded_up(*std::ranges::max_element(lengths), unit));
   };
@@ -199,7 +198,7 @@ void trim(Case& c) {
 }
 
 void reduce_lengths(Steps& steps, const Case& c) {
-  const std::int64_t unit = c.pad_between_seqs ? 1 : multiple_of(c);
+  const std::int64_t unit = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
   steps.add(trim);
   steps.add([](Case& s) { s.seqlen_q = s.seqlen_kv = std::min(s.seqlen_q, s.seqlen_kv); });
   if (c.seqlen_q == c.seqlen_kv) {

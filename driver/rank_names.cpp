@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 #include <fmt/format.h>
+
+#include "cases/case_groups.h"
 
 namespace cp_pool {
 
@@ -19,6 +22,12 @@ std::string name_ranks(std::vector<int> ranks) {
     first = last + 1;
   }
   return out;
+}
+
+char rank_letter(int rank) {
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
+  static_assert(kLetters.size() == kMostCaseRanks);
+  return rank >= 0 && rank < kMostCaseRanks ? kLetters[static_cast<std::size_t>(rank)] : '?';
 }
 
 }  // namespace cp_pool

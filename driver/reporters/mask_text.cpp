@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/rank_names.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -19,10 +20,7 @@ namespace {
 constexpr std::string_view kIndent = "  ";
 
 char rank_sign(const std::vector<int>& ranks, std::size_t cell) {
-  constexpr std::string_view kSigns = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  if (cell >= ranks.size() || ranks[cell] < 0) return ' ';
-  const auto rank = static_cast<std::size_t>(ranks[cell]);
-  return rank < kSigns.size() ? kSigns[rank] : '*';
+  return cell < ranks.size() && ranks[cell] >= 0 ? rank_letter(ranks[cell]) : ' ';
 }
 
 bool is_border(const std::vector<std::int64_t>& borders, std::size_t cell) {
@@ -44,12 +42,11 @@ std::string frame(const MaskPicture& picture, std::size_t columns) {
 }
 
 std::string legend(const MaskPicture& picture) {
-  constexpr std::array<std::pair<char, std::string_view>, 5> kMeanings{
-      {{'.', "as it should be"},
-       {'-', "keys not seen"},
-       {'+', "keys seen that should not be, or twice"},
-       {'!', "both"},
-       {'?', kUnclearWeights}}};
+  constexpr std::array<std::pair<char, std::string_view>, 5> kMeanings{{{'.', "as it should be"},
+                                                                        {'-', "keys not seen"},
+                                                                        {'+', "keys seen that should not be, or twice"},
+                                                                        {'!', "both"},
+                                                                        {'?', kUnclearWeights}}};
   std::vector<std::string> meanings;
   for (const auto& [sign, meaning] : kMeanings) {
     const auto occurs = [sign](const std::string& row) { return row.find(sign) != std::string::npos; };

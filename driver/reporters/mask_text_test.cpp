@@ -32,6 +32,16 @@ TEST(MaskText, ExplainsOnlyWhatOccurs) {
   EXPECT_THAT(mask_text(picture), testing::EndsWith("  ! both; ? weights that are no whole numbers, or unknown\n"));
 }
 
+TEST(MaskText, HasACharacterForEachRankOfACase) {
+  MaskPicture picture;
+  picture.rows = {".."};
+  picture.q_ranks = {63};
+  picture.kv_ranks = {62, 63};
+  EXPECT_THAT(mask_text(picture), testing::StartsWith("     @&\n"
+                                                      "    +--+\n"
+                                                      "  & |..|\n"));
+}
+
 // A foreign worker may send such a picture.
 TEST(MaskText, TakesRowsOfUnequalLengthAndMissingRanks) {
   MaskPicture picture;

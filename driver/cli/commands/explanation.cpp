@@ -11,6 +11,7 @@
 #include "cases/comm_facts.h"
 #include "driver/case_drawing.h"
 #include "driver/case_shape.h"
+#include "driver/rank_names.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -23,11 +24,8 @@ constexpr std::size_t kListedSequences = 8;
 // Marks tokens that every rank has.
 constexpr char kEveryRank = '*';
 
-// One character for each of the 64 ranks that a case can have.
-char rank_letter(int rank) {
-  if (rank == CaseDrawing::kEveryRank) return kEveryRank;
-  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
-  return kLetters[static_cast<std::size_t>(rank)];
+char owner_letter(int rank) {
+  return rank == CaseDrawing::kEveryRank ? kEveryRank : rank_letter(rank);
 }
 
 std::string window_side(std::int64_t keys) {
@@ -162,10 +160,10 @@ std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t
   const CaseDrawing drawing = draw_case(c, lengths, sequence, kDrawnBlocks);
   if (drawing.rows.empty()) return "  (empty)\n";
   std::string text = fmt::format("  {:>6} ", "");
-  for (const int rank : drawing.kv_ranks) text += rank_letter(rank);
+  for (const int rank : drawing.kv_ranks) text += owner_letter(rank);
   text += '\n';
   for (std::size_t i = 0; i < drawing.rows.size(); ++i) {
-    text += fmt::format("  {:>6} {} {}\n", drawing.q_begins[i], drawing.rows[i], rank_letter(drawing.q_ranks[i]));
+    text += fmt::format("  {:>6} {} {}\n", drawing.q_begins[i], drawing.rows[i], owner_letter(drawing.q_ranks[i]));
   }
   return text;
 }

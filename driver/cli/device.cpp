@@ -10,6 +10,14 @@
 
 namespace cp_pool {
 
+namespace {
+
+int gpus_of_machine() {
+  return count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+}  // namespace
+
 int count_gpus(const std::filesystem::path& dev, const char* visible) {
   const int count = protocol::count_gpu_files(dev);
   if (visible == nullptr) return count;
@@ -26,8 +34,16 @@ DeviceChoice choose_device(const std::string& requested, int gpus, bool built_fo
 }
 
 DeviceChoice choose_device(const std::string& requested, bool shipped) {
-  return choose_device(requested, count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")),
-                       !shipped || built_for_gpus());
+  return choose_device(requested, gpus_of_machine(), !shipped || built_for_gpus());
+}
+
+int ranks_to_try(const std::string& device, int gpus) {
+  constexpr int kRanks = 2;
+  return device == "cuda" ? std::clamp(gpus, 1, kRanks) : kRanks;
+}
+
+int ranks_to_try(const std::string& device) {
+  return ranks_to_try(device, gpus_of_machine());
 }
 
 int gpus_to_share(const RunConfig& config, int most_ranks, int gpus) {
@@ -35,8 +51,7 @@ int gpus_to_share(const RunConfig& config, int most_ranks, int gpus) {
 }
 
 int gpus_to_share(const RunConfig& config, int most_ranks) {
-  const int gpus = config.gpus.empty() ? count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))
-                                       : static_cast<int>(config.gpus.size());
+  const int gpus = config.gpus.empty() ? gpus_of_machine() : static_cast<int>(config.gpus.size());
   return gpus_to_share(config, most_ranks, gpus);
 }
 

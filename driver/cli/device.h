@@ -22,6 +22,12 @@ DeviceChoice choose_device(const std::string& requested, bool shipped);
 // The same for a machine with this many GPUs and a worker that was built for them or not.
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
 
+// Returns how many ranks try out a worker on this device (cpu or cuda): two, which is enough for everything that takes
+// several ranks, or one on a machine with a single GPU.
+int ranks_to_try(const std::string& device);
+// The same for a machine with this many GPUs.
+int ranks_to_try(const std::string& device, int gpus);
+
 // Returns the number of GPUs of this machine if ranks of a case of `most_ranks` will share them, else 0.
 int gpus_to_share(const RunConfig& config, int most_ranks);
 // The same for a machine with this many GPUs.

@@ -38,6 +38,15 @@ TEST_F(DeviceFiles, CountAsFarAsCudaVisibleDevicesAllows) {
   EXPECT_EQ(count_gpus(dev_, "0,1,2,3"), 2);
 }
 
+TEST(RanksToTry, AreTwoUnlessThereIsASingleGpu) {
+  EXPECT_EQ(ranks_to_try("cpu", 0), 2);
+  EXPECT_EQ(ranks_to_try("cpu", 1), 2);
+  EXPECT_EQ(ranks_to_try("cuda", 0), 1);
+  EXPECT_EQ(ranks_to_try("cuda", 1), 1);
+  EXPECT_EQ(ranks_to_try("cuda", 2), 2);
+  EXPECT_EQ(ranks_to_try("cuda", 8), 2);
+}
+
 TEST(GpusToShare, AreThoseOfAMachineWithFewerThanRanks) {
   RunConfig config;
   config.device = "cuda";

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <unistd.h>
 
@@ -43,13 +42,6 @@ struct ConformanceOptions {
   bool start_timeout_grows = false;                // as RunConfig::start_timeout_grows
 };
 
-// Two ranks are enough to try every rule about several ranks. On a machine with a single GPU it is one rank.
-int ranks_on(const std::string& device) {
-  constexpr int kRanks = 2;
-  if (device != "cuda") return kRanks;
-  return std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks);
-}
-
 // Formats a finding as one line: verdict, rule, what was seen and a hint.
 std::string line_of(const conformance::Finding& finding) {
   std::string line = fmt::format("{:<9} {:<16} {}", to_string(finding.verdict), finding.rule, finding.text);
@@ -70,7 +62,7 @@ std::string summary_of(const conformance::Tally& tally) {
 int try_rules(const ConformanceOptions& options) {
   const WorkerCommand worker = worker_command(options.worker);
   const DeviceChoice device = choose_device(options.device, worker.shipped);
-  const int ranks = ranks_on(device.device);
+  const int ranks = ranks_to_try(device.device);
   RunConfig deadlines;
   deadlines.start_timeout = options.start_timeout;
   deadlines.start_timeout_grows = options.start_timeout_grows;

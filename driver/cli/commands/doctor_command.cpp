@@ -111,12 +111,9 @@ std::string limit_remedy(const CaseFinished& finished) {
                      limit->shell_option);
 }
 
-// Runs a case on two ranks, or on one if there is a single GPU, to show that cases can run. A user's own worker may
-// skip this case.
+// Runs a case, to show that cases can run. A user's own worker may skip this case.
 void try_worker(const WorkerCommand& command, const std::string& device, const DoctorOptions& options, Report& report) {
-  constexpr int kRanks = 2;
-  const int ranks =
-      device == "cuda" ? std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks) : kRanks;
+  const int ranks = ranks_to_try(device);
   RunConfig config;
   config.worker_command = command.words;
   config.device = device;

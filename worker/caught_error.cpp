@@ -41,8 +41,8 @@ FailureKind to_failure_kind(CommError::Kind kind) {
   return FailureKind::communication;
 }
 
-std::string first_line(const std::string& text) {
-  return protocol::cut_text(text.substr(0, text.find('\n')), kMaxSummaryBytes);
+std::string summary_of(std::string_view text) {
+  return protocol::cut_text(protocol::first_line(text), kMaxSummaryBytes);
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ CaughtError describe_current_exception(FailurePhase phase) {
   } catch (const RunnerError& e) {
     out.failure.kind = e.kind();
     out.failure.text = e.text();
-    out.failure.summary = first_line(e.what());
+    out.failure.summary = summary_of(e.what());
     out.frames.clear();  // the text already names the place
     return out;
   } catch (const c10::Error& e) {
@@ -74,7 +74,7 @@ CaughtError describe_current_exception(FailurePhase phase) {
   } catch (...) {
     out.failure.text = fmt::format("{}: not derived from std::exception", type);
   }
-  out.failure.summary = first_line(out.failure.text);
+  out.failure.summary = summary_of(out.failure.text);
   return out;
 }
 

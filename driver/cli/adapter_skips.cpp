@@ -35,11 +35,6 @@ for name in ("torch", "cp_pool"):
 print("\n" + json.dumps(there))
 )";
 
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  return std::string{text.substr(text.rfind('\n') + 1)};
-}
-
 // Returns the reason in a line {"skip": ".."}, and nullopt for any other line: the adapter's file may print, too.
 std::optional<std::string> skip_in(const std::string& line) {
   try {
@@ -99,7 +94,7 @@ Interpreter interpreter_of(const WorkerCommand& command) {
   const Filtered done = ask({command.words.front(), "-c", kWhatIsThere}, "");
   Interpreter out;
   try {
-    const nlohmann::json there = protocol::parse_foreign_json(last_line(done.out));
+    const nlohmann::json there = protocol::parse_foreign_json(protocol::last_line(done.out));
     out.program = there.value("program", "");
     out.python = there.value("python", "");
     out.torch = there.value("torch", "");

@@ -13,11 +13,6 @@ namespace cp_pool {
 
 namespace {
 
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  return std::string{text.substr(text.rfind('\n') + 1)};
-}
-
 // Replaces "0x7faa" by "0x".
 std::string without_addresses(std::string_view text) {
   std::string out;
@@ -144,7 +139,8 @@ std::string failure_signature(const CaseFinished& event) {
   if (thrown != event.ranks.end()) out += throw_site(thrown->error) + '\n';
   if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
     for (const StderrTail& tail : event.stderr_tails)
-      out += fmt::format("{}: {}\n", tail.of.empty() ? std::to_string(tail.rank) : tail.of, last_line(tail.text));
+      out += fmt::format("{}: {}\n", tail.of.empty() ? std::to_string(tail.rank) : tail.of,
+                         protocol::last_line(tail.text));
   }
   if (event.diagnosis) out += cause_line(*event.diagnosis) + '\n';
   return without_addresses(out);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cases/utf8.h"
+
 namespace cp_pool::protocol {
 
 namespace {
@@ -105,12 +107,17 @@ std::string cut_text(std::string_view text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string{text};
   const std::string mark = fmt::format("\n[cut: {} bytes in all]", text.size());
   std::size_t keep = max_bytes - std::min(max_bytes, mark.size());
-  while (keep > 0 && (byte_at(text, keep) & 0xc0U) == 0x80U) --keep;
+  while (keep > 0 && !starts_code_point(text[keep])) --keep;
   return std::string{text.substr(0, keep)} + mark.substr(0, max_bytes - keep);
 }
 
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
+}
+
+std::string_view last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
 }
 
 }  // namespace cp_pool::protocol

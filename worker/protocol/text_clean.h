@@ -31,4 +31,7 @@ std::string cut_text(std::string_view text, std::size_t max_bytes);
 // Returns the text up to the first newline.
 std::string_view first_line(std::string_view text);
 
+// Returns the last line that is not empty, without its newline.
+std::string_view last_line(std::string_view text);
+
 }  // namespace cp_pool::protocol

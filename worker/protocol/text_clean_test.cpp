@@ -42,6 +42,16 @@ TEST(CleanText, LeavesCleanTextAlone) {
   EXPECT_EQ(clean_text(clean), clean);
 }
 
+TEST(LinesOfAText, EndAtNewlines) {
+  EXPECT_EQ(first_line("a b\nc\n"), "a b");
+  EXPECT_EQ(first_line("\nc"), "");
+  EXPECT_EQ(first_line("a"), "a");
+  EXPECT_EQ(last_line("a\nb c\n\n"), "b c");
+  EXPECT_EQ(last_line("a"), "a");
+  EXPECT_EQ(last_line("\n"), "");
+  EXPECT_EQ(last_line(""), "");
+}
+
 TEST(CutText, LeavesShortTextAlone) {
   EXPECT_EQ(cut_text("abc", 3), "abc");
 }

@@ -59,7 +59,7 @@ Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
   if (const auto setting = command.settings.find(&option); setting != command.settings.end()) {
     out.value = json_value(option, setting->second.values);
     out.place = setting->second.place;
-    out.source = setting->second.by_variable ? "variable" : out.place.starts_with("built-in") ? "built-in" : "file";
+    out.source = name_of(setting->second.source);
     return out;
   }
   const std::string text = option.get_default_str();

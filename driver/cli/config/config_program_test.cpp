@@ -62,6 +62,15 @@ TEST_F(ConfigProgram, ShowsEveryValueAndItsPlace) {
   EXPECT_THAT(text.out, AllOf(StartsWith("profile default, cp-pool.toml\n"), HasSubstr("20s  (cp-pool.toml:2)\n")));
 }
 
+TEST_F(ConfigProgram, KnowsAFileWhateverItsName) {
+  test::write_file(folder / "built-in.toml", "[profile.default]\ntimeout = \"20s\"\n");
+  const Finished done = here({"config", "--json", "--config", "built-in.toml"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const auto shown = nlohmann::json::parse(done.out)["options"]["timeout"];
+  EXPECT_EQ(shown["place"], "built-in.toml:2");
+  EXPECT_EQ(shown["source"], "file");
+}
+
 TEST_F(ConfigProgram, EveryOptionOfRunHasAKey) {
   const auto json = nlohmann::json::parse(here({"config", "--json"}).out);
   const std::string help = here({"run", "--help"}).out;

@@ -269,22 +269,24 @@ void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
     const std::string name = variable_of(key_of(*option));
     const char* const text = std::getenv(name.c_str());
     if (text == nullptr) continue;
-    add(key_of(*option),
-        {.setting = {.values = values_of_variable(*option, name, text), .place = name, .by_variable = true},
-         .rank = by_variable});
+    add(key_of(*option), {.setting = {.values = values_of_variable(*option, name, text),
+                                      .place = name,
+                                      .source = SettingSource::variable},
+                          .rank = by_variable});
   }
   if (!for_tests) return;
   for (const TestVariable& said : test_variables()) {
-    add(said.key,
-        {.setting = {.values = {said.value}, .place = said.variable, .by_variable = true}, .rank = by_variable});
+    add(said.key, {.setting = {.values = {said.value}, .place = said.variable, .source = SettingSource::variable},
+                   .rank = by_variable});
   }
 }
 
 void Configuration::add_profile(const ConfigFile& file, const std::string& name, int rank) {
+  const SettingSource source = rank == by_built_in ? SettingSource::built_in : SettingSource::file;
   for (const ConfigTable& profile : file.profiles) {
     if (profile.name != name) continue;
     for (const ConfigEntry& entry : profile.entries) {
-      add(entry.key, {.setting = {.values = entry.values, .place = entry.place}, .rank = rank});
+      add(entry.key, {.setting = {.values = entry.values, .place = entry.place, .source = source}, .rank = rank});
     }
   }
 }
@@ -327,7 +329,8 @@ OverridesOfRun Configuration::overrides_beside(const ConfiguredApp& command) con
   const auto is_told = [&](const std::string& key) {
     const CLI::Option* const option = option_of_key(command, key);
     const OptionSetting* const setting = setting_of(key);
-    return (option != nullptr && option->count() > 0) || (setting != nullptr && setting->by_variable);
+    return (option != nullptr && option->count() > 0) ||
+           (setting != nullptr && setting->source == SettingSource::variable);
   };
   OverridesOfRun out{.all = overrides_};
   for (CaseOverride& each : out.all) {

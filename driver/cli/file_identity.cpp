@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <system_error>
 
+#include "driver/reporters/output_file.h"
+
 namespace cp_pool {
 
 namespace {
-
-constexpr int kMostLinks = 40;  // as many as the kernel follows
 
 // Returns where open() would make the file: it follows links that lead to no file.
 std::filesystem::path follow_dangling_links(std::filesystem::path path) {

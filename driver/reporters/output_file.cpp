@@ -107,7 +107,6 @@ void write_in_place(const std::filesystem::path& path, int flags, std::string_vi
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
   const std::string name = path_.string();
-  constexpr int kMostLinks = 40;  // as many as the kernel follows
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path_) && !in_place_; ++i) {
     const std::filesystem::path target = path_.parent_path() / std::filesystem::read_symlink(path_);
     // The target of such a link may have no name: it may be a descriptor of this process.

@@ -10,6 +10,9 @@
 
 namespace cp_pool {
 
+// How many symbolic links are followed from a path to its file: as many as the kernel follows.
+inline constexpr int kMostLinks = 40;
+
 // A report cannot be written; what() is one line that names the path and the cause.
 class OutputError : public std::runtime_error {
  public:

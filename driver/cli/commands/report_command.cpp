@@ -115,10 +115,7 @@ int report_runs(const ReportOptions& options) {
       }
       runs.take(std::move(event), at);
     });
-    if (runs.count() == before) {
-      throw CommandError(ExitCode::bad_input,
-                         fmt::format("the file {} holds no run: was it written by --events?", file));
-    }
+    if (runs.count() == before) refuse_file_without_run(file);
     runs.end_file(writer);
   }
   ExecutionOptions execution_options = options.execution;

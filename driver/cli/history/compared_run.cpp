@@ -4,9 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include <fmt/format.h>
-
-#include "driver/cli/command_error.h"
 #include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/reporters/failure_text.h"
@@ -80,10 +77,7 @@ ComparedRun read_compared_run(const std::filesystem::path& events_file) {
     whole = std::holds_alternative<RunFinished>(event);
     runs.take(std::move(event), at);
   });
-  if (runs.count() == 0) {
-    throw CommandError(ExitCode::bad_input,
-                       fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));
-  }
+  if (runs.count() == 0) refuse_file_without_run(events_file);
   runs.end_file(writer);
   ComparedRun run = compared_run(runs.finish({}));
   run.cut = writer || !whole;

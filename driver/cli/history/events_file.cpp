@@ -83,4 +83,9 @@ void read_events(const std::filesystem::path& file, std::string_view what, const
   }
 }
 
+void refuse_file_without_run(const std::filesystem::path& file) {
+  throw CommandError(ExitCode::bad_input,
+                     fmt::format("the file {} holds no run: was it written by --events?", file.string()));
+}
+
 }  // namespace cp_pool

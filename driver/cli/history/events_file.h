@@ -19,4 +19,7 @@ using TakeEvent = std::function<void(Event event, std::optional<std::chrono::sys
 // CommandError (bad_input) if the file cannot be read, a line is no event, or `take` throws std::invalid_argument.
 void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take);
 
+// Throws the CommandError (bad_input) of a file in which read_events found no run.
+[[noreturn]] void refuse_file_without_run(const std::filesystem::path& file);
+
 }  // namespace cp_pool

@@ -103,10 +103,7 @@ FailedCases read_failed_cases(const std::filesystem::path& events_file, const st
     reader.take(event);
     if (also) also(event);
   });
-  if (!reader.any()) {
-    throw CommandError(ExitCode::bad_input,
-                       fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));
-  }
+  if (!reader.any()) refuse_file_without_run(events_file);
   return reader.close();
 }
 

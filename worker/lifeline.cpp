@@ -10,13 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
-#include <iterator>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sstream>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +25,7 @@
 
 #include "worker/connect.h"
 #include "worker/keeper.h"
+#include "worker/process_start.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
@@ -60,21 +58,8 @@ void close_in_child() {
   if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
 }
 
-// Returns field 22 of /proc/self/stat (proc(5)). Field 2, the name, ends at the last ')'.
-std::int64_t start_time() {
-  std::ifstream file("/proc/self/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream after_name(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
-  constexpr int kFieldsBefore = 19;  // fields 3 to 21
-  std::string skipped;
-  for (int i = 0; i < kFieldsBefore; ++i) after_name >> skipped;
-  std::int64_t ticks = 0;
-  after_name >> ticks;
-  return ticks;
-}
-
 lifeline::Hello who_we_are(const std::string& token, int rank, lifeline::Stream stream) {
-  return {token, rank, stream, protocol::host_name(), getpid(), start_time()};
+  return {token, rank, stream, protocol::host_name(), getpid(), own_start_ticks().value_or(0)};
 }
 
 bool send_all(int fd, std::string_view bytes) {

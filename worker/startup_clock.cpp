@@ -1,31 +1,25 @@
 #include "worker/startup_clock.h"
 
+#include <cstdint>
 #include <ctime>
-#include <fstream>
-#include <iterator>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <unistd.h>
+
+#include "worker/process_start.h"
 
 namespace cp_pool {
 
 namespace {
 
-// Reads field 22 of /proc/self/stat (proc(5)), the start of the process in clock ticks since boot. Field 2, the name,
-// may contain spaces and ends at the last ')'.
+// 0 if the start is not known.
 double ms_since_process_start() {
-  std::ifstream file("/proc/self/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream after_name(stat.substr(stat.rfind(')') + 1));
-  constexpr int kFieldsBefore = 19;  // fields 3 to 21
-  std::string skipped;
-  for (int i = 0; i < kFieldsBefore; ++i) after_name >> skipped;
-  double start_ticks = 0;
-  after_name >> start_ticks;
+  const std::optional<std::int64_t> start_ticks = own_start_ticks();
+  if (!start_ticks) return 0;
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
   const double now_ms = static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-  return now_ms - start_ticks * 1e3 / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return now_ms - static_cast<double>(*start_ticks) * 1e3 / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 # Adds one test <name>, which runs all cases on warm pools and writes a JUnit report <name>.xml into the current binary
 # folder. With SHARDS, adds that number of tests, <name>.1 and so on, each of which runs a part of the cases. With
 # PER_CASE, adds a test for each case when ctest starts, named by the ID of the case. Each such test starts its own
-# pool, or uses one of a service (ARGS --service).
+# pool, or uses one of a service (ARGS --service); PROCESSORS and LABELS cannot be given with PER_CASE.
 #
 # The program is CP_POOL_EXECUTABLE, else the cp-pool of this installation, else the one in PATH.
 find_program(CP_POOL_EXECUTABLE cp-pool HINTS "${CMAKE_CURRENT_LIST_DIR}/../../../bin")
@@ -20,6 +20,11 @@ function(cp_pool_add_matrix name)
   endif()
   if(arg_PER_CASE AND arg_SHARDS)
     message(FATAL_ERROR "cp_pool_add_matrix(${name}): SHARDS and PER_CASE contradict each other")
+  endif()
+  # CTest learns of the tests of PER_CASE when it starts, with the labels that cp-pool list writes.
+  if(arg_PER_CASE AND (DEFINED arg_LABELS OR DEFINED arg_PROCESSORS))
+    message(FATAL_ERROR "cp_pool_add_matrix(${name}): LABELS and PROCESSORS are for tests of whole matrices, not for "
+                        "PER_CASE, whose tests have the labels of their cases")
   endif()
   if(NOT CP_POOL_EXECUTABLE)
     message(FATAL_ERROR "cp_pool_add_matrix(${name}): there is no cp-pool; set CP_POOL_EXECUTABLE")

@@ -148,6 +148,15 @@ def test_cmake(folder):
     assert done.returncode == 0, done.stdout
     assert len(re.findall(r" Passed ", done.stdout)) == 4, done.stdout
     assert (folder / "build/attention.1.xml").exists()
+    # Options that the tests of single cases cannot have are refused, not left out.
+    for number, option in enumerate(("LABELS slow", "PROCESSORS 4")):
+        project = folder / f"refused{number}"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.21)\nproject(refused LANGUAGES NONE)\nenable_testing()\n"
+            f"include({ROOT}/cmake/CpPoolTests.cmake)\ncp_pool_add_matrix(each PER_CASE {option})\n")
+        done = call([CMAKE, "-S", str(project), "-B", str(project / "build"), f"-DCP_POOL_EXECUTABLE={CP_POOL}"], folder)
+        assert done.returncode != 0 and "LABELS and PROCESSORS" in done.stderr, done.stderr
     # If the matrix cannot be listed, a test fails; the set of tests is not just empty.
     done = call([CMAKE, "-S", str(EXAMPLES / "cmake"), "-B", str(folder / "build"),
                  f"-DCP_POOL_EXECUTABLE={folder}/gone"], folder)

@@ -64,7 +64,7 @@ std::string markdown_block(std::string_view text) {
   return fmt::format("{}text\n{}{}{}\n", fence, text, text.empty() || text.ends_with('\n') ? "" : "\n", fence);
 }
 
-std::string html_text(std::string_view text) {
+std::string html_escaped(std::string_view text) {
   std::string out;
   for (const char c : as_one_line(text)) {
     if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'' || c == '@') {

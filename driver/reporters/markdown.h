@@ -17,6 +17,6 @@ std::string markdown_code(std::string_view text);
 std::string markdown_block(std::string_view text);
 
 // Returns the text escaped for the inside of an HTML element.
-std::string html_text(std::string_view text);
+std::string html_escaped(std::string_view text);
 
 }  // namespace cp_pool

@@ -68,7 +68,7 @@ std::string details_of(const CaseFinished& event) {
   text += protocol::cut_text(stderr_details(event), kMostDetails);
   text += earlier_runs_text(event);
   return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n", outcome_word(event),
-                     html_text(case_name(event)), markdown_block(text),
+                     html_escaped(case_name(event)), markdown_block(text),
                      markdown_block(protocol::cut_text(event.rerun, kMostDetails)));
 }
 

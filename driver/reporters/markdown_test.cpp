@@ -33,7 +33,7 @@ TEST(Markdown, ABlockEndsWhereItsTextDoes) {
 }
 
 TEST(Markdown, TextOfAnElementIsNoMarkup) {
-  EXPECT_EQ(html_text("<b> & \"c\"\nd"), "&#60;b&#62; &#38; &#34;c&#34; d");
+  EXPECT_EQ(html_escaped("<b> & \"c\"\nd"), "&#60;b&#62; &#38; &#34;c&#34; d");
 }
 
 }  // namespace

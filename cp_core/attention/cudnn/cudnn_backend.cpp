@@ -239,6 +239,12 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
 
 namespace {
 
+// True if cuDNN takes the head dims as they are, without padding.
+bool takes_head_dims(const AttentionOperands& operands) {
+  return rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+         rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+}
+
 // True if the plan's tiles cover all rows of q and k, in order and without gaps, so that the buffers of one call are
 // packed tensors.
 bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
@@ -246,9 +252,7 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   const std::vector<Tile>& tiles = plan.front().tiles;
   const bool packed =
       all_in_place(query_rows_of(tiles), operands.q.size(0)) && all_in_place(key_rows_of(tiles), operands.k.size(0));
-  const bool as_is = rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
-                     rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
-  return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
+  return packed && takes_head_dims(operands) && cudnn_parts(plan.front(), false).size() == 1;
 }
 
 // Returns the plan that computes everything in one call; nullopt if cuDNN needs several.
@@ -291,11 +295,6 @@ std::optional<PackedGradients> CudnnBackend::backward_whole(const TilePlan& plan
 // --- calls whose results are returned as the kernel rounded them ---
 
 namespace {
-
-bool takes_head_dims(const AttentionOperands& operands) {
-  return rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
-         rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
-}
 
 // Swaps source and target: copies from packed tensors to a call's buffers become copies from the buffers.
 std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {

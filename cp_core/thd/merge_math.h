@@ -8,14 +8,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "cp_core/cuda/device_code.h"
+
 #ifdef __FAST_MATH__
 #error "merge_math.h needs IEEE arithmetic"
-#endif
-
-#ifdef __CUDACC__
-#define CP_POOL_HOST_DEVICE __host__ __device__
-#else
-#define CP_POOL_HOST_DEVICE
 #endif
 
 namespace cp_pool::merge_math {
@@ -23,7 +19,7 @@ namespace cp_pool::merge_math {
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // e^x; 0 below -708, where fp32 is 0 already; infinity above 709.
-CP_POOL_HOST_DEVICE inline double exponential(double x) {
+CP_POOL_DEVICE_CODE inline double exponential(double x) {
   if (!(x > -708.0)) return x != x ? x : 0.0;
   if (x > 709.0) return std::numeric_limits<double>::infinity();
   // x = k ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^52 rounds to an integer. ln 2 is split into two parts, so that
@@ -53,7 +49,7 @@ CP_POOL_HOST_DEVICE inline double exponential(double x) {
 }
 
 // log(1 + y) for y in [0, 1], as 2 atanh(y / (2 + y)), which is accurate near 0, too.
-CP_POOL_HOST_DEVICE inline double log_one_plus(double y) {
+CP_POOL_DEVICE_CODE inline double log_one_plus(double y) {
   const double s = y / (2.0 + y);
   const double z = s * s;  // at most 1/9, so the series can end at z^13
   double p = 1.0 / 27.0;
@@ -74,7 +70,7 @@ CP_POOL_HOST_DEVICE inline double log_one_plus(double y) {
 }
 
 // log(e^a + e^b)
-CP_POOL_HOST_DEVICE inline double log_add_exp(float a, float b) {
+CP_POOL_DEVICE_CODE inline double log_add_exp(float a, float b) {
   const double low = b < a ? b : a;
   const double high = b < a ? a : b;
   if (low == -std::numeric_limits<double>::infinity()) return high;
@@ -82,12 +78,12 @@ CP_POOL_HOST_DEVICE inline double log_add_exp(float a, float b) {
 }
 
 // e^(lse - total); 0 for a part without keys.
-CP_POOL_HOST_DEVICE inline float weight(float lse, double total) {
+CP_POOL_DEVICE_CODE inline float weight(float lse, double total) {
   return lse == kMinusInfinity ? 0.0F : static_cast<float>(exponential(static_cast<double>(lse) - total));
 }
 
 // The contribution of one row to the sink's gradient, with the opposite sign.
-CP_POOL_HOST_DEVICE inline double sink_term(float sink, float lse, float delta) {
+CP_POOL_DEVICE_CODE inline double sink_term(float sink, float lse, float delta) {
   return exponential(static_cast<double>(sink) - static_cast<double>(lse)) * static_cast<double>(delta);
 }
 

@@ -25,6 +25,7 @@
 
 #include "worker/connect.h"
 #include "worker/keeper.h"
+#include "worker/private_fd.h"
 #include "worker/process_start.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
@@ -143,8 +144,7 @@ bool same_file(int one, int other) {
 
 // Returns a file descriptor of the previous stderr.
 int redirect_stderr(int to) {
-  constexpr int kFirstPrivate = 3;
-  const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
+  const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd);
   const bool stdout_too = same_file(STDOUT_FILENO, STDERR_FILENO);
   std::fflush(nullptr);
   dup2(to, STDERR_FILENO);

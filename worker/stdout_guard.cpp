@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "worker/private_fd.h"
+
 namespace cp_pool {
 
 namespace {
@@ -13,8 +15,7 @@ int private_stdout = -1;
 // Runs before any other code of the process. Sanitizers are not set up yet, so this function has no instrumentation and
 // makes no call that a sanitizer intercepts.
 __attribute__((no_sanitize("address", "undefined", "thread"))) void move_stdout(int, char**, char**) {
-  constexpr int kFirstPrivate = 3;
-  private_stdout = static_cast<int>(syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate));
+  private_stdout = static_cast<int>(syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd));
   syscall(SYS_dup3, STDERR_FILENO, STDOUT_FILENO, 0);
 }
 

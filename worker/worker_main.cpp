@@ -16,6 +16,7 @@
 #include "cases/json_text.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/lifeline.h"
+#include "worker/private_fd.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_device.h"
@@ -32,8 +33,7 @@ constexpr int kExitFailure = 1;
 // Moves stdin to a private file descriptor, and /dev/null to file descriptor 0, so that only the protocol reads the
 // driver's input.
 int take_stdin() {
-  constexpr int kFirstPrivate = 3;
-  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
+  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, STDIN_FILENO);

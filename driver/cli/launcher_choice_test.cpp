@@ -25,7 +25,7 @@ TEST(LauncherChoice, IsACommandLineOfTheUsersOwn) {
 }
 
 TEST(LauncherChoice, SaysWhatIsWrong) {
-  EXPECT_THAT(wrong_with_launcher("slurm"), HasSubstr("none of local, torchrun, mpirun and srun"));
+  EXPECT_THAT(wrong_with_launcher("slurm"), HasSubstr("is not local, torchrun, mpirun or srun, and no command line"));
   EXPECT_THAT(wrong_with_launcher("mpirun -n {size} {worker}"), HasSubstr("there is no {size}"));
   EXPECT_THAT(wrong_with_launcher("mpirun -n 2"), HasSubstr("no {worker}"));
   EXPECT_THAT(wrong_with_launcher("mpirun 'x"), HasSubstr("is not a command line"));

@@ -162,18 +162,7 @@ Words custom_words(const Words& words, const Launch& launch) {
 }  // namespace
 
 std::string name_of(const Launcher& launcher) {
-  switch (launcher.kind) {
-    case LauncherKind::local:
-      return "local";
-    case LauncherKind::torchrun:
-      return "torchrun";
-    case LauncherKind::mpirun:
-      return "mpirun";
-    case LauncherKind::srun:
-      return "srun";
-    case LauncherKind::custom:
-      break;
-  }
+  if (launcher.kind != LauncherKind::custom) return std::string{name_of(launcher.kind)};
   return std::filesystem::path(launcher.words.front()).filename().string();
 }
 

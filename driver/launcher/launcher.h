@@ -2,9 +2,13 @@
 // This file builds its command line. It starts no process and reads no environment.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "cases/enum_names.h"
 
 namespace cp_pool {
 
@@ -15,6 +19,13 @@ enum class LauncherKind {
   srun,
   custom,  // a command line of the user's own
 };
+// A custom launcher has no name of its own: it is called by its program.
+template <>
+inline constexpr std::array<std::pair<LauncherKind, std::string_view>, 4> kNames<LauncherKind>{
+    {{LauncherKind::local, "local"},
+     {LauncherKind::torchrun, "torchrun"},
+     {LauncherKind::mpirun, "mpirun"},
+     {LauncherKind::srun, "srun"}}};
 
 struct Launcher {
   LauncherKind kind = LauncherKind::local;

@@ -32,8 +32,8 @@ void for_each_pair(const std::vector<std::size_t>& sorted, Function&& function) 
 }  // namespace
 
 void Skips::Known::blame(std::string_view why) {
+  if (blamed == 0 && !why.empty()) reason = why;
   ++blamed;
-  reason = why;
 }
 
 std::vector<Skips::Trait> Skips::number(const Case& c) {

@@ -34,7 +34,7 @@ class Skips {
   struct Unjudged {
     std::string what;       // a trait or a pair of traits: "bias=1hss, layout=thd"
     std::size_t cases = 0;  // number of skipped cases with it
-    std::string reason;     // a reason that the worker gave for such a skip
+    std::string reason;     // that of the first skip blamed on it; without a blame, of the first skip of a case with it
   };
   // Returns the traits that skipped cases had and no judged case had, and the pairs of traits that are left out.
   [[nodiscard]] std::vector<Unjudged> unjudged() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 
@@ -106,6 +107,23 @@ TEST(Skips, TakeBackABlameWhenACaseWithItIsJudged) {
   skips.judged(c);
   EXPECT_FALSE(skips.leaves_out(c));
   EXPECT_THAT(names(skips.unjudged()), Not(Contains("bias=11ss")));
+}
+
+TEST(Skips, TellTheReasonOfTheFirstSkipThatIsBlamed) {
+  Skips skips;
+  const Case plain;
+  skips.judged(plain);
+  Case both = plain;
+  both.bias = BiasShape::shape_1hss;
+  both.max_logit = true;
+  skips.skipped(both, "neither");
+  Case biased = plain;
+  biased.bias = BiasShape::shape_1hss;
+  skips.skipped(biased, "no bias");
+  skips.skipped(biased, "no bias today");
+  std::map<std::string, std::string> reasons;
+  for (const Skips::Unjudged& one : skips.unjudged()) reasons[one.what] = one.reason;
+  EXPECT_EQ(reasons, (std::map<std::string, std::string>{{"bias=1hss", "no bias"}, {"max_logit=true", "neither"}}));
 }
 
 TEST(Skips, OfAWorkerWithoutAnyLeaveNothingOut) {

@@ -86,6 +86,16 @@ int connect_within(const lifeline::Endpoint& endpoint, milliseconds limit, std::
   return -1;
 }
 
+bool send_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
 std::string own_end(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <poll.h>
+#include <span>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -81,11 +82,8 @@ class Mail::Connection {
   ~Connection() { ::close(fd_); }
 
   void send(const Bytes& frame) {
-    for (std::size_t sent = 0; sent < frame.size();) {
-      const ssize_t got = ::send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
-      sent += static_cast<std::size_t>(got);
+    if (!send_all(fd_, std::as_bytes(std::span{frame}))) {
+      throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
     }
   }
 

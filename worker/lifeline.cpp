@@ -14,6 +14,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <span>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,16 +64,6 @@ lifeline::Hello who_we_are(const std::string& token, int rank, lifeline::Stream 
   return {token, rank, stream, protocol::host_name(), getpid(), own_start_ticks().value_or(0)};
 }
 
-bool send_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(sent));
-  }
-  return true;
-}
-
 // Whether the driver's first line is a welcome. It is read byte by byte, so that nothing of the next line is read.
 bool is_welcome(int fd, milliseconds limit, std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -102,7 +93,8 @@ bool is_welcome(int fd, milliseconds limit, std::string& why) {
 
 bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stream, std::string& why) {
   const lifeline::Hello hello = who_we_are(token, rank, stream);
-  if (!send_all(fd, lifeline::line_of(lifeline::Event{hello}))) {
+  const std::string line = lifeline::line_of(lifeline::Event{hello});
+  if (!send_all(fd, std::as_bytes(std::span{line}))) {
     why = std::strerror(errno);
     return false;
   }

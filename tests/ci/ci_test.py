@@ -155,7 +155,8 @@ def test_cmake(folder):
         (project / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.21)\nproject(refused LANGUAGES NONE)\nenable_testing()\n"
             f"include({ROOT}/cmake/CpPoolTests.cmake)\ncp_pool_add_matrix(each PER_CASE {option})\n")
-        done = call([CMAKE, "-S", str(project), "-B", str(project / "build"), f"-DCP_POOL_EXECUTABLE={CP_POOL}"], folder)
+        done = call([CMAKE, "-S", str(project), "-B", str(project / "build"), f"-DCP_POOL_EXECUTABLE={CP_POOL}"],
+                    folder)
         assert done.returncode != 0 and "LABELS and PROCESSORS" in done.stderr, done.stderr
     # If the matrix cannot be listed, a test fails; the set of tests is not just empty.
     done = call([CMAKE, "-S", str(EXAMPLES / "cmake"), "-B", str(folder / "build"),

@@ -32,8 +32,9 @@ TEST(WorkerInject, ObeysItsEnvironment) {
   EXPECT_EQ(bad->outcome, CaseOutcome::fail);
   EXPECT_THAT(bad->reason, StartsWith("rank 1: dv: "));
   EXPECT_TRUE(bad->healthy);
-  EXPECT_EQ(group.run("worse").value_or(ResultEvent{}).outcome, CaseOutcome::error);
   EXPECT_EQ(group.run("good").value_or(ResultEvent{}).outcome, CaseOutcome::pass);
+  // The last case, because on a busy machine the pool may not be back in time after it.
+  EXPECT_EQ(group.run("worse").value_or(ResultEvent{}).outcome, CaseOutcome::error);
 }
 
 TEST(WorkerInject, NamesTheVariableThatItCannotRead) {
@@ -51,21 +52,34 @@ TEST(WorkerInject, AWrongTensorThatTheCaseDoesNotHaveIsNamedAndDoesNothing) {
   EXPECT_THAT(group.read_stderr(0), HasSubstr("rank 0: injected fault wrong=dq: this case has no dq"));
 }
 
-// Returns the outcomes of a case that is run `attempts` times.
-std::vector<CaseOutcome> outcomes_of_attempts(const std::string& fault, int attempts) {
+// Returns the outcomes of a case that is run `attempts` times on one pool; nullopt if the pool did not come back in
+// time after a failure.
+std::optional<std::vector<CaseOutcome>> outcomes_on_one_pool(const std::string& fault, int attempts) {
   WorkerGroup group({.arguments = {"--inject", fault}});
   group.next<protocol::ReadyEvent>();
   std::vector<CaseOutcome> outcomes;
   for (int i = 0; i < attempts; ++i) {
     const auto result = group.run("one");
-    if (!result) break;
+    if (!result) {
+      ADD_FAILURE() << "attempt " << i + 1 << " has no result";
+      return outcomes;
+    }
     outcomes.push_back(result->outcome);
     if (result->outcome == CaseOutcome::pass) continue;
     EXPECT_EQ(result->outcome, CaseOutcome::error);
     EXPECT_THAT(result->reason, AllOf(StartsWith("rank 1: "), HasSubstr("injected fault flaky=0.5,3@1:inside")));
-    EXPECT_TRUE(result->healthy);
+    if (!result->healthy) return std::nullopt;
   }
   return outcomes;
+}
+
+// Does the same, on a new pool if one did not come back in time: what an attempt draws depends on its number alone.
+std::vector<CaseOutcome> outcomes_of_attempts(const std::string& fault, int attempts) {
+  for (int i = 0; i < kTriesToRecover; ++i) {
+    if (auto outcomes = outcomes_on_one_pool(fault, attempts)) return *std::move(outcomes);
+  }
+  ADD_FAILURE() << "no pool came back after every failure";
+  return {};
 }
 
 TEST(WorkerInject, AFlakyCaseFailsInSomeAttemptsTheSameEachTime) {
@@ -90,7 +104,7 @@ struct Asked {
   std::optional<protocol::DiagnosisEvent> diagnosis;
   std::string next;
 };
-Asked ask_why(const std::string& fault, std::int64_t diagnosis_ms = 2000) {
+Asked ask_why(const std::string& fault, std::int64_t diagnosis_ms = 20'000) {
   WorkerGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", fault}});
   group.next<protocol::ReadyEvent>();
   protocol::RunRequest request;

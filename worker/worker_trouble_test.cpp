@@ -1,9 +1,14 @@
 // Tests of cases in which a rank of the real worker throws, hangs or is cancelled, and of the cases after them.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,38 +72,57 @@ TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Phases, WorkerThrow, ::testing::Values("before", "inside", "after"),
                          [](const auto& phase) { return std::string(phase.param); });
 
-// Runs cases that throw, one after the other; returns false once the worker asks for a new pool.
-bool recovers_every_time(WorkerGroup& group, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    for (const char* id : {"bad", "worse"}) {
-      const auto result = group.run(id);
-      EXPECT_TRUE(result && result->outcome == CaseOutcome::error);
-      if (!result || !result->healthy) return false;
-    }
+// A deadline, in ms, within which any rank gets as far as the exchange on a machine on which a start takes so long.
+std::int64_t deadline_after_start_of(double start_ms) {
+  return std::max<std::int64_t>(1000, std::llround(4 * start_ms));
+}
+
+// The descriptors and threads of each rank after a case that passes.
+std::vector<std::pair<std::int64_t, std::int64_t>> held_by_ranks(WorkerGroup& group) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  const auto result = group.run("passes");
+  EXPECT_TRUE(result && result->outcome == CaseOutcome::pass);
+  if (!result) return out;
+  for (const protocol::Hygiene& rank : result->hygiene) out.emplace_back(rank.fds, rank.threads);
+  return out;
+}
+
+// Runs up to `most` cases that throw on new ranks, and after each one a case whose ranks have to hold what they held at
+// first. Returns how often the ranks came back before the worker asked for a new pool.
+int recoveries_without_leak(WorkerGroup& group, int most) {
+  const auto before = held_by_ranks(group);
+  for (int i = 0; i < most; ++i) {
+    const auto result = group.run(i % 2 == 0 ? "bad" : "worse");
+    EXPECT_TRUE(result && result->outcome == CaseOutcome::error);
+    if (!result || !result->healthy) return i;
+    auto after = held_by_ranks(group);
+    // The system may list a thread for a moment after it has been joined.
+    const auto start = std::chrono::steady_clock::now();
+    while (!after.empty() && after != before && ms_since(start) < 60'000) after = held_by_ranks(group);
+    EXPECT_EQ(after, before) << "descriptors and threads of each rank after " << i + 1 << " recoveries";
+    if (after != before) return i;
   }
-  return true;
+  return most;
 }
 
 TEST_F(WorkerTrouble, RebuildsAgainAndAgainWithoutLeaking) {
-  bool recovered = false;
+  constexpr int kRecoveries = 10;
+  constexpr int kInARow = 3;
+  int recoveries = 0;
+  int longest_row = 0;
   double start_ms = 0;
-  for (int i = 0; i < kTriesToRecover && !recovered; ++i) {
+  for (int i = 0; i < kTriesToRecover && (recoveries < kRecoveries || longest_row < kInARow); ++i) {
     WorkerGroup group(with({"--inject", "throw@1:inside:bad", "--inject", "bad_alloc@2:before:worse"}, 4));
     const auto spawned = std::chrono::steady_clock::now();
     group.next<protocol::ReadyEvent>();
     start_ms = ms_since(spawned);
-    const auto before = group.run("first");
-    expect_pass(before);
-    recovered = recovers_every_time(group, 5);
-    if (!recovered) continue;
-    const auto after = group.run("last");
-    expect_pass(after);
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      EXPECT_EQ(after->hygiene[rank].fds, before->hygiene[rank].fds) << "rank " << rank;
-      EXPECT_EQ(after->hygiene[rank].threads, before->hygiene[rank].threads) << "rank " << rank;
-    }
+    const int row = recoveries_without_leak(group, kRecoveries);
+    recoveries += row;
+    longest_row = std::max(longest_row, row);
   }
-  EXPECT_TRUE(recovered || start_ms > kStartOfABusyMachine);
+  if (start_ms > kStartOfABusyMachine) return;
+  EXPECT_GE(recoveries, kRecoveries);
+  EXPECT_GE(longest_row, kInARow);
 }
 
 TEST_F(WorkerTrouble, APingDuringACaseSaysWhereEachRankStands) {
@@ -123,31 +147,35 @@ TEST_F(WorkerTrouble, APingDuringACaseSaysWhereEachRankStands) {
 
 TEST_F(WorkerTrouble, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
   for (const char* fault : {"hang@0:before:bad", "hang@1:before:bad"}) {
-    WorkerGroup group(with({"--inject", fault}));
-    const auto spawned = std::chrono::steady_clock::now();
-    group.next<protocol::ReadyEvent>();
-    const bool busy = ms_since(spawned) > kStartOfABusyMachine;
-    group.start_run("bad", {}, 1000);
-    ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
-    const auto start = std::chrono::steady_clock::now();
-    const auto result = group.next<ResultEvent>();
-    EXPECT_LT(ms_since(start), 20'000) << "it is the worker that ends the case: it hangs for ever";
-    ASSERT_TRUE(result.has_value());
+    std::optional<ResultEvent> result;
     // If the other rank does not come back in time either, the result does not mention the timeout.
-    EXPECT_TRUE(result->outcome == CaseOutcome::timeout || (busy && result->outcome == CaseOutcome::error))
-        << result->reason;
-    EXPECT_FALSE(result->healthy);
-    const auto refused = group.run("next");
-    ASSERT_TRUE(refused.has_value());
-    EXPECT_FALSE(refused->healthy);
+    for (int i = 0; i < kTriesToRecover && (!result || result->outcome != CaseOutcome::timeout); ++i) {
+      WorkerGroup group(with({"--inject", fault}));
+      const auto spawned = std::chrono::steady_clock::now();
+      group.next<protocol::ReadyEvent>();
+      group.start_run("bad", {}, deadline_after_start_of(ms_since(spawned)));
+      ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+      result = group.next<ResultEvent>();  // it is the worker that ends the case: it hangs for ever
+      ASSERT_TRUE(result.has_value()) << fault;
+      EXPECT_FALSE(result->healthy);
+      const auto refused = group.run("next");
+      ASSERT_TRUE(refused.has_value());
+      EXPECT_FALSE(refused->healthy);
+    }
+    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
   }
 }
 
 TEST_F(WorkerTrouble, ATimeoutFromInsideNamesRankOperationAndPeer) {
-  WorkerGroup group(with({"--inject", "hang@1:inside:bad"}));
-  group.next<protocol::ReadyEvent>();
-  const auto result = group.run("bad", {}, 1000);
-  ASSERT_TRUE(result.has_value());
+  std::optional<ResultEvent> result;
+  // The result does not mention the timeout if rank 0 does not come back in time.
+  for (int i = 0; i < kTriesToRecover && (!result || result->outcome != CaseOutcome::timeout); ++i) {
+    WorkerGroup group(with({"--inject", "hang@1:inside:bad"}));
+    const auto spawned = std::chrono::steady_clock::now();
+    group.next<protocol::ReadyEvent>();
+    result = group.run("bad", {}, deadline_after_start_of(ms_since(spawned)));
+    ASSERT_TRUE(result.has_value());
+  }
   EXPECT_EQ(result->outcome, CaseOutcome::timeout);
   EXPECT_THAT(result->reason, AllOf(StartsWith("rank 0: "), HasSubstr("rank 1"), HasSubstr("timed out")));
 }
@@ -198,19 +226,25 @@ TEST_F(WorkerTrouble, GoesOnAfterItSaidWhereItStands) {
 TEST_F(WorkerTrouble, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
   for (const char* fault : {"spin@1:before", "wait@1:inside", "wait@0:before"}) {
     const bool can_be_freed = std::string(fault).starts_with("wait");
-    bool healthy = false;
-    for (int i = 0; i < (can_be_freed ? kTriesToRecover : 1) && !healthy; ++i) {
+    std::optional<ResultEvent> result;
+    bool as_expected = false;
+    bool busy = false;
+    for (int i = 0; i < kTriesToRecover && !as_expected; ++i) {
       WorkerGroup group(with({"--inject", fault}));
       const auto spawned = std::chrono::steady_clock::now();
       group.next<protocol::ReadyEvent>();
-      const bool busy = ms_since(spawned) > kStartOfABusyMachine;
-      const auto result = group.run("bad", {}, 1000);
+      const double start_ms = ms_since(spawned);
+      busy = start_ms > kStartOfABusyMachine;
+      result = group.run("bad", {}, deadline_after_start_of(start_ms));
       ASSERT_TRUE(result.has_value()) << fault;
-      healthy = result->healthy;
-      if (can_be_freed && !healthy && busy) return;  // the other faults would fare no better on a busy machine
-      EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
+      if (!can_be_freed) {
+        EXPECT_FALSE(result->healthy) << fault;
+      }
+      as_expected = result->outcome == CaseOutcome::timeout && result->healthy == can_be_freed;
     }
-    EXPECT_EQ(healthy, can_be_freed) << "a rank that waits can be freed";
+    if (busy && !as_expected) continue;
+    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
+    EXPECT_EQ(result->healthy, can_be_freed) << fault << ": a rank that waits can be freed";
   }
 }
 

@@ -14,9 +14,10 @@
 namespace cp_pool::test {
 
 // On a quiet machine ranks end within a second; a rank that has not ended after this time is taken to hang.
-inline constexpr std::chrono::milliseconds kEndLimit{20'000};
+inline constexpr std::chrono::milliseconds kEndLimit{60'000};
 // A worker has one second to free its ranks and one to connect them again; else it asks for a new pool. A busy machine
-// may need longer, but not every time, unless it is so busy that a start takes seconds instead of some 300 ms.
+// may need longer, but not every time, unless it is so busy that a start takes seconds instead of some 300 ms. The same
+// holds for the half second in which every rank has to say goodbye after a shutdown.
 inline constexpr int kTriesToRecover = 5;
 inline constexpr double kStartOfABusyMachine = 2000;
 

@@ -1,11 +1,10 @@
 // Many cases on pools of three world sizes; one case in twenty has a fault that is drawn at random. The ledger must be
 // exact, and the driver must grow neither in memory nor in descriptors. CP_POOL_SOAK_CASES sets the number of cases and
 // CP_POOL_SOAK_SEED the seed.
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <iterator>
 #include <malloc.h>
 #include <map>
 #include <random>
@@ -19,10 +18,13 @@
 
 #include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
+#include "tests/growth.h"
 
 namespace cp_pool::driver_test {
 namespace {
 
+using test::from_environment;
+using test::growth_after_warm_up;
 using testing::Contains;
 using testing::IsEmpty;
 
@@ -35,11 +37,6 @@ constexpr bool kFreedMemoryIsKept = true;
 #else
 constexpr bool kFreedMemoryIsKept = false;
 #endif
-
-int from_environment(const char* name, int otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 std::string draw(std::mt19937& random, const std::map<std::string, std::set<std::string>>& kinds) {
   return std::next(kinds.begin(), static_cast<std::ptrdiff_t>(random() % kinds.size()))->first;
@@ -102,15 +99,6 @@ class Watch : public EventSink {
 
   std::size_t cases_;
 };
-
-// The most of the last quarter minus the most of the second quarter. In the first quarter, the warm-up, pools of every
-// size have been started and lost, and buffers have grown.
-std::int64_t growth_after_warm_up(const std::vector<std::int64_t>& samples) {
-  const auto quarter = static_cast<std::ptrdiff_t>(samples.size() / 4);
-  const auto largest = [](auto begin, auto end) { return *std::max_element(begin, end); };
-  return largest(samples.end() - quarter, samples.end()) -
-         largest(samples.begin() + quarter, samples.begin() + 2 * quarter);
-}
 
 TEST(Soak, KeepsExactBooksLeavesNothingBehindAndDoesNotGrow) {
   const int seed = from_environment("CP_POOL_SOAK_SEED", 1234);

@@ -3,7 +3,8 @@
 // CP_POOL_SOAK_CASES sets the number of cases and CP_POOL_SOAK_SEED the seed.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -16,11 +17,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/growth.h"
 #include "tests/service/testing/service_fixture.h"
 
 namespace cp_pool::service_test {
 namespace {
 
+using test::from_environment;
+using test::growth_after_warm_up;
 using ::testing::Contains;
 using ::testing::SizeIs;
 
@@ -32,11 +36,6 @@ const std::map<std::string, std::string> kFaulty{
     {"sigsegv", "crash"},          {"sigkill", "crash"},   {"exit3", "crash"},  {"garbage_after_sentinel", "crash"},
     {"wrong_seq", "crash"},        {"unhealthy", "error"}, {"refuse", "error"}, {"half_result_then_exit", "crash"},
     {"result_then_death", "pass"}, {"hang", "timeout"}};
-
-int from_environment(const char* name, int otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 std::string draw(std::mt19937& random) {
   const auto& kinds = random() % 20 == 0 ? kFaulty : kFine;
@@ -65,13 +64,6 @@ struct Samples {
   std::vector<std::int64_t> memory_kib;
   std::vector<std::int64_t> descriptors;
 };
-
-// The most of the last quarter minus the most of the second quarter; the first quarter is the warm-up.
-std::int64_t growth_after_warm_up(const std::vector<std::int64_t>& samples) {
-  const auto quarter = static_cast<std::ptrdiff_t>(samples.size() / 4);
-  return *std::max_element(samples.end() - quarter, samples.end()) -
-         *std::max_element(samples.begin() + quarter, samples.begin() + 2 * quarter);
-}
 
 class Load : public Service {
  protected:

@@ -230,7 +230,7 @@ TEST(Diagnosis, IsAPhaseOfItsCaseAndAnInterruptDoesNotWaitForIt) {
 TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
   RunConfig config = diagnosing_config();
   config.max_failures = 1;
-  config.timeout = std::chrono::seconds(6);
+  config.diagnosis_time = std::chrono::seconds(4);
   config.diagnosis_grace = milliseconds(200);
   Recorder recorder;
   const std::vector<NamedCase> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("until_sigusr1", 2),

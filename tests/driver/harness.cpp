@@ -1,5 +1,6 @@
 #include "tests/driver/harness.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -98,6 +99,11 @@ RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Re
   header.cases = cases.size();
   header.device = config.device;
   return run_cases(cases, config, header, recorder).finished;
+}
+
+std::chrono::milliseconds time_of_a_pass(const RunConfig& config) {
+  Recorder recorder;
+  return std::chrono::milliseconds(std::llround(run(fake_cases({"pass"}), config, recorder).duration_ms));
 }
 
 std::size_t open_descriptors() {

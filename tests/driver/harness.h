@@ -54,6 +54,10 @@ RunConfig fake_config(std::vector<std::string> options = {});
 
 RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Recorder& recorder);
 
+// Measures a run of one case that passes with this configuration. Limits that have to leave time for the start of a
+// pool are multiples of it, so that they hold on a slow machine and cost little on a fast one.
+std::chrono::milliseconds time_of_a_pass(const RunConfig& config);
+
 // The number of open file descriptors of this process.
 std::size_t open_descriptors();
 

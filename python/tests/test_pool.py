@@ -146,7 +146,7 @@ def test_a_skip_raises_only_where_that_is_asked(open_pool: OpenPool) -> None:
 
 
 def test_what_breaks_the_ranks_costs_one_case(open_pool: OpenPool) -> None:
-    pool = open_pool(timeout=0.5)
+    pool = open_pool(timeout=2)
     outcomes = [pool.submit(model=model, **SIZES).outcome for model in ("error", "crash", "hang", "pass")]
     assert outcomes == ["error", "crash", "timeout", "pass"]
 

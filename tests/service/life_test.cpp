@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -130,7 +131,7 @@ TEST_F(Life, TakesTheSocketOfSystemd) {
   // A client that connects before the service is started.
   RawClient early;
   early.hello();
-  const std::string command = fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve --idle-exit 50ms 3<&{}",
+  const std::string command = fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve --idle-exit 1s 3<&{}",
                                           test::kProgram, listening.get());
   Program program{{"bash", "-c", command}};
   early.reply_named("welcome");
@@ -233,8 +234,11 @@ TEST_F(Life, ASecondSignalDoesNotWait) {
 }
 
 TEST_F(Life, EndsWhenNobodyWasConnectedForLong) {
-  StartedService service({"--idle-exit", "200ms"});
-  RawClient client = RawClient::greeted();
+  UniqueFd first;
+  StartedService service({"--idle-exit", "200ms"}, "default", &first);
+  RawClient client(std::move(first), UniqueFd{});
+  client.hello();
+  client.reply_named("welcome");
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_EQ(client.status()["stopping"], false) << "somebody is connected";
   client.vanish();

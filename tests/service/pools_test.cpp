@@ -241,8 +241,11 @@ TEST_F(Pools, StayOtherwise) {
   const StartedService service({"--slots", "2"});
   const int rank = rank_of();
   EXPECT_EQ(rank_of(), rank);
-  const json pool = RawClient::greeted().status()["pools"][0];
-  EXPECT_EQ(pool["state"], "idle");
+  json pool;
+  wait_until("the pool is idle", [&] {
+    pool = RawClient::greeted().status()["pools"][0];
+    return pool["state"] == "idle";
+  });
   EXPECT_EQ(pool["cases"], 2);
 }
 

@@ -142,8 +142,8 @@ TEST_F(SameAsLocal, TextOfAStream) {
 
 TEST_F(SameAsLocal, AMatrix) {
   const StartedService service({"--slots", "1"});
-  const Words words = {test::kProgram, "run",         "--matrix", path("demo.json"), "--worker", test::kWorker,
-                       "--timeout",    "1s",          "--grace",  "100ms",           "--repeat", "2",
+  const Words words = {test::kProgram, "run",         "--matrix", path("demo.json"), "--worker",
+                       test::kWorker,  "--grace",     "100ms",    "--repeat",        "2",
                        "--filter",     "!model=hang", "--order",  "reverse"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -54,15 +55,18 @@ inline std::int64_t memory_kib_of(pid_t pid) {
   throw std::runtime_error("no RssAnon");
 }
 
-// A started service, which listens when the constructor returns.
+// A started service, which listens when the constructor returns. `first`, if given, keeps the connection that found
+// this out, so that somebody is connected from the first moment.
 class StartedService {
  public:
-  explicit StartedService(const Words& options = {}, const std::string& name = "default")
+  explicit StartedService(const Words& options = {}, const std::string& name = "default", UniqueFd* first = nullptr)
       : program_(words(options, name)) {
     const auto path = service::socket_path(name);
     wait_until("the service listens", [&] {
-      const UniqueFd connection = service::connect_to(path);
-      return static_cast<bool>(connection);
+      UniqueFd connection = service::connect_to(path);
+      const bool listens = static_cast<bool>(connection);
+      if (first != nullptr) *first = std::move(connection);
+      return listens;
     });
   }
   [[nodiscard]] pid_t pid() const { return program_.pid(); }

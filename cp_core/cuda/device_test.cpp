@@ -1,5 +1,7 @@
 #include "cp_core/cuda/device.h"
 
+#include <algorithm>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -66,13 +68,19 @@ TEST_F(Device, HasRandomDelaysWhileTheyAreTurnedOn) {
   const auto many = [&delays] {
     for (int i = 0; i < 400; ++i) delays.next();
   };
-  const float before = milliseconds_of(many);
+  // A busy host may be slow to launch, but not every time.
+  const auto least = [&many] {
+    float out = milliseconds_of(many);
+    for (int i = 1; i < 5; ++i) out = std::min(out, milliseconds_of(many));
+    return out;
+  };
+  const float before = least();
   set_stream_delays({.seed = 3, .most_microseconds = 2000});
   const float delayed = milliseconds_of(many);
   EXPECT_GT(delayed, 20.0F) << "one in four of 400 operations, by 1 ms on average";
   EXPECT_LT(before, delayed / 2);
   set_stream_delays({});
-  EXPECT_LT(milliseconds_of(many), delayed / 2);
+  EXPECT_LT(least(), delayed / 2);
 }
 
 }  // namespace

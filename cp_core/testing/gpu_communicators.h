@@ -1,6 +1,7 @@
 // Helpers and fixtures for the tests of communicators of GPU ranks.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -21,9 +22,11 @@
 namespace cp_pool {
 
 constexpr std::chrono::seconds kLongEnough{20};
-// The longest time from an abort to the end of the wait. It is less than the 4 s or more for which tests keep devices
-// busy.
-constexpr double kFreedMilliseconds = 3500;
+// From an abort, or the death of a peer, to the end of the wait, at most: less than the wait would take otherwise,
+// which is kLongEnough, or kBusyNanoseconds where a peer's device is busy.
+constexpr double kFreedMilliseconds = 10'000;
+constexpr std::int64_t kBusyNanoseconds = 6'000'000'000;
+constexpr double kFreedBeforeBusyEndsMilliseconds = 5500;
 
 inline at::TensorOptions on_gpu(at::ScalarType dtype = at::kFloat) {
   return at::TensorOptions().dtype(dtype).device(at::kCUDA, c10::cuda::current_device());

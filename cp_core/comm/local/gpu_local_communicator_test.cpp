@@ -177,7 +177,7 @@ TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSender
 TEST_F(GpuLocalCommunicator, WaitsInSynchronizeForTheCurrentStream) {
   on_streams_of_their_own(1, [](const CpGroups& groups, int) {
     c10::cuda::CUDAEvent end;
-    delay(50ms);
+    delay(2s);
     end.record(c10::cuda::getCurrentCUDAStream());
     EXPECT_FALSE(end.query());
     groups.cp->synchronize("a phase");
@@ -188,8 +188,8 @@ TEST_F(GpuLocalCommunicator, WaitsInSynchronizeForTheCurrentStream) {
 TEST_F(GpuLocalCommunicator, BoundsSynchronizeByTheDeadlineAndNamesThePhase) {
   on_streams_of_their_own(1, [](const CpGroups& groups, int) {
     std::optional<CommError> error;
-    delay(200ms);
     groups.cp->set_deadline(Communicator::Clock::now() + 5ms);
+    delay(2s);
     try {
       groups.cp->synchronize("backward");
     } catch (const CommError& thrown) {

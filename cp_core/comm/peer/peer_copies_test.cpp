@@ -171,13 +171,21 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     at::Tensor got = filled({1 << 20}, 0);
+    const at::Tensor sent = filled({1 << 20}, 0);
+    const auto exchange = [&](const char* what) {
+      groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, what)->wait();
+    };
+    // Opens the memory and loads the kernels now: the peer's host then comes to the next exchange at once.
+    cuda_device().delay(1);
+    exchange("warm-up");
+    groups.cp->synchronize("warm-up");
     if (rank.rank == 1) {
-      cuda_device().delay(4'000'000'000);
-      groups.cp->exchange(filled({1 << 20}, 0), 0, got, 0, "p2p step 3")->wait();
+      cuda_device().delay(kBusyNanoseconds);
+      exchange("p2p step 3");
       return rank.await("given up");
     }
-    groups.cp->set_deadline(Clock::now() + 1500ms);  // enough for the peer's host, too short for its device
-    groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3")->wait();
+    groups.cp->set_deadline(Clock::now() + 3s);  // enough for the peer's host, too short for its device
+    exchange("p2p step 3");
     const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
     rank.tell("given up");
     expect_error(error, CommError::Kind::timeout,
@@ -212,10 +220,10 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
     cuda_device().delay(1);
     exchange();
     groups.cp->synchronize("warm-up");
-    if (rank.rank == 1) cuda_device().delay(4'000'000'000);
+    if (rank.rank == 1) cuda_device().delay(kBusyNanoseconds);
     const auto first = Clock::now();
     for (int i = 0; i < 3; ++i) exchange();
-    EXPECT_LT(milliseconds_since(first), 3500) << "a host waited for a device, which is busy for 4 s";
+    EXPECT_LT(milliseconds_since(first), kFreedBeforeBusyEndsMilliseconds) << "a host waited for a busy device";
     if (rank.rank == 1) return rank.await("freed");
     const auto start = Clock::now();
     groups.cp->abort();
@@ -225,7 +233,7 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
     rank.tell("freed");
     fmt::print("[ figures  ] abort: communicators gone after {:.0f} ms, device idle after {:.0f} ms\n", aborted_after,
                idle_after);
-    EXPECT_LT(idle_after, kFreedMilliseconds);
+    EXPECT_LT(idle_after, kFreedBeforeBusyEndsMilliseconds);
   });
 }
 
@@ -284,7 +292,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     if (rank.rank == 1) {
       // This rank's host has come to the exchange, while its device is late.
       rank.await("enqueued");
-      cuda_device().delay(6'000'000'000);
+      cuda_device().delay(kBusyNanoseconds);
       exchange();
       return rank.await("told");
     }
@@ -295,11 +303,11 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     exchange();
     const auto start = Clock::now();
     EXPECT_THROW((void)at::empty({std::int64_t{1} << 42U}, on_gpu(at::kByte)), c10::OutOfMemoryError);
-    EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
+    EXPECT_LT(milliseconds_since(start), kFreedBeforeBusyEndsMilliseconds);
     groups.cp->abort();
     const auto aborted = Clock::now();
     c10::cuda::device_synchronize();
-    EXPECT_LT(milliseconds_since(aborted), kFreedMilliseconds);
+    EXPECT_LT(milliseconds_since(aborted), kFreedBeforeBusyEndsMilliseconds);
     rank.tell("told");
   });
 }
@@ -327,7 +335,14 @@ TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
       alone = std::min({time_of_work(), time_of_work(), time_of_work()});
     }
     at::Tensor all = filled({4}, 0);
-    for (int round = 0; round < 3; ++round) {
+    // A busy machine may delay a round, but not every one. Rank 0 tells the others when one was fast enough.
+    constexpr int kRounds = 20;
+    const auto is_fast = [&] { return beside_waiters > 0 && beside_waiters < 1.1 * alone + 2; };
+    for (int round = 0; round < kRounds; ++round) {
+      at::Tensor enough = filled({1}, rank.rank == 0 && is_fast() ? 1 : 0);
+      groups.cp->all_reduce(enough, ReduceOp::sum, "whether it is enough")->wait();
+      groups.cp->synchronize("test");
+      if (enough.item<float>() > 0) break;
       groups.cp->checked_barrier(round, kLongEnough);
       const auto enqueue = [&] { groups.cp->all_gather(all, filled({1}, rank.rank), "test")->wait(); };
       if (rank.rank != 0) {
@@ -346,7 +361,7 @@ TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
     }
     if (rank.rank == 0) {
       fmt::print("[ figures  ] work {:.1f} ms alone, {:.1f} ms with three ranks that wait\n", alone, beside_waiters);
-      EXPECT_LT(beside_waiters, 1.1 * alone + 2);
+      EXPECT_TRUE(is_fast());
     }
   });
 }

@@ -243,11 +243,11 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
     if (rank.rank == 1) {
-      cuda_device().delay(4'000'000'000);
+      cuda_device().delay(kBusyNanoseconds);
       gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
       return rank.await("given up");
     }
-    groups.cp->set_deadline(Communicator::Clock::now() + 1500ms);  // too short for the peer's device
+    groups.cp->set_deadline(Communicator::Clock::now() + 3s);  // too short for the peer's device
     gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
     const auto error = error_of([&] { groups.cp->synchronize("a2a forward"); });
     rank.tell("given up");
@@ -262,17 +262,17 @@ TEST_F(NcclPair, AnAbortFreesKernelsThatWaitForAPeersDevice) {
     const at::Tensor sent = filled({1 << 20}, 0);
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
-    if (rank.rank == 1) cuda_device().delay(4'000'000'000);
+    if (rank.rank == 1) cuda_device().delay(kBusyNanoseconds);
     const auto first = Communicator::Clock::now();
     for (int i = 0; i < 3; ++i) gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
-    EXPECT_LT(milliseconds_since(first), 3500) << "a host waited for a device, which is busy for 4 s";
+    EXPECT_LT(milliseconds_since(first), kFreedBeforeBusyEndsMilliseconds) << "a host waited for a busy device";
     if (rank.rank == 1) return rank.await("freed");
     const auto start = Communicator::Clock::now();
     groups.cp->abort();
     c10::cuda::device_synchronize();
     const double idle_after = milliseconds_since(start);
     rank.tell("freed");
-    EXPECT_LT(idle_after, kFreedMilliseconds);
+    EXPECT_LT(idle_after, kFreedBeforeBusyEndsMilliseconds);
   });
 }
 

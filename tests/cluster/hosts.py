@@ -125,7 +125,7 @@ class Host:
         program = Path(words[0]).name
         self.own_pids |= wait_until(
             lambda: {pid for pid in set(self._pids()) - before if _name(pid).startswith(program)},
-            20,
+            60,
             f"{program} does not start on {self.name}",
         )
 
@@ -214,7 +214,7 @@ class Cluster:
         self.hosts = [Host(self, number) for number in range(1, hosts + 1)]
         for host in self.hosts:
             host.daemon(["/usr/sbin/sshd", "-D", "-e", "-f", str(self.folder / "sshd_config")])
-        wait_until(lambda: all("22" in host.listening() for host in self.hosts), 20, "sshd listens on every host")
+        wait_until(lambda: all("22" in host.listening() for host in self.hosts), 60, "sshd listens on every host")
         self.settle()
 
     def settle(self) -> None:
@@ -247,7 +247,7 @@ class Cluster:
         new = {name: sorted(set(traces) - set(self.clean.get(name, []))) for name, traces in self._traces().items()}
         return {name: traces for name, traces in new.items() if traces}
 
-    def expect_clean(self, limit: float = 10) -> None:
+    def expect_clean(self, limit: float = 60) -> None:
         last: dict[str, list[str]] = {}
 
         def clean() -> bool:

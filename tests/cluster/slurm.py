@@ -73,7 +73,7 @@ class Slurm:
                 f"--seed-file={folder}/munge.seed",
             ]
         )
-        wait_until(socket.exists, 20, "munged does not listen")
+        wait_until(socket.exists, 60, "munged does not listen")
         self.head.daemon(["slurmctld", "-D"])
         for host in cluster.hosts:
             host.daemon(["slurmd", "-D", "-N", host.name])
@@ -83,7 +83,7 @@ class Slurm:
 
     def wait_for_nodes(self, count: int) -> None:
         """Waits until `count` nodes take jobs."""
-        wait_until(lambda: self.nodes().count("idle") == count, 30, f"{count} nodes idle")
+        wait_until(lambda: self.nodes().count("idle") == count, 60, f"{count} nodes idle")
 
     def nodes(self) -> list[str]:
         process = self.head.start(

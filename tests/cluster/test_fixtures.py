@@ -157,7 +157,7 @@ def test_ranks_on_other_hosts_end_with_rank_0(
             ranks.stdin.close()
         else:
             os.kill(min(running["host1"]), signal.SIGKILL)
-        wait_until(lambda: not any(workers(two_hosts).values()), 10, f"ranks outlive the {end}")
+        wait_until(lambda: not any(workers(two_hosts).values()), 60, f"ranks outlive the {end}")
         ranks.process.wait(timeout=60)
 
 

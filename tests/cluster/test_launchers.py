@@ -133,7 +133,7 @@ def test_a_host_is_cut_off_in_the_middle_of_a_case(
     if not launcher.spans_hosts:
         pytest.skip("its ranks are on one host")
     lost = two_hosts.hosts[1]
-    with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=3000@0:inside:{FIRST}"]) as run:
+    with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=8000@0:inside:{FIRST}"]) as run:
         try:
             # Every rank has begun the case: the worker has reported a phase.
             run.wait_for(lambda event: event["type"] == "case_progress" and event["id"] == FIRST)
@@ -145,7 +145,7 @@ def test_a_host_is_cut_off_in_the_middle_of_a_case(
             lost.set_link(True)
         assert finished["outcome"] in ("crash", "timeout"), finished
         assert lost.name in finished["reason"], finished["reason"]
-        assert took < DEADLINE + 5
+        assert took < DEADLINE + 20
         assert run.wait() == 100, run.log()
         assert run.outcomes()[SECOND] == "pass"
 
@@ -163,7 +163,7 @@ def test_clocks_that_differ_by_hours(two_hosts: Cluster, nothing_left: None, tmp
     with LaunchedRun(two_hosts, SSH, tmp_path, arguments, faults, [str(shifted)]) as run:
         assert run.wait() == 100, run.log()
         assert run.outcomes() == {FIRST: "timeout", SECOND: "pass"}
-        assert max(event["duration_ms"] for event in run.events("case_finished")) < (DEADLINE + 5) * 1000
+        assert max(event["duration_ms"] for event in run.events("case_finished")) < (DEADLINE + 20) * 1000
     for name in two_hosts.hosts[1].shared_memory():
         assert "faketime" in name  # left by libfaketime itself
         two_hosts.hosts[1].run(["rm", f"/dev/shm/{name}"])
@@ -172,7 +172,7 @@ def test_clocks_that_differ_by_hours(two_hosts: Cluster, nothing_left: None, tmp
 @pytest.mark.long
 @pytest.mark.parametrize("killed", ["driver", "launcher"])
 def test_killed(launcher: Launcher, killed: str, two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
-    with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=3000@0:inside:{FIRST}"]) as run:
+    with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=8000@0:inside:{FIRST}"]) as run:
         run.wait_for(lambda event: event["type"] == "case_started" and event["id"] == FIRST)
         pids = run.pids_of(PROGRAM) if killed == "driver" else launcher.pids(run.host)
         assert pids
@@ -181,7 +181,7 @@ def test_killed(launcher: Launcher, killed: str, two_hosts: Cluster, nothing_lef
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         if killed == "driver":
-            wait_until(lambda: not workers_left(two_hosts), 10 - (time.monotonic() - begin), "ranks outlive the driver")
+            wait_until(lambda: not workers_left(two_hosts), 30 - (time.monotonic() - begin), "ranks outlive the driver")
         else:
             assert run.wait() == 100, run.log()
             assert run.outcomes() == {FIRST: "crash", SECOND: "pass"}

@@ -223,7 +223,7 @@ class ADriver : public ::testing::Test {
 
 TEST_F(ADriver, ThatIsKilledIsNotOutlived) {
   driver->kill(SIGKILL);
-  EXPECT_LT(time_to_end(), 5s);
+  time_to_end();
   EXPECT_EQ(ended, "exit 75");
   EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has ended"));
 }
@@ -231,7 +231,7 @@ TEST_F(ADriver, ThatIsKilledIsNotOutlived) {
 TEST_F(ADriver, ThatIsKilledIsNotOutlivedByARankThatIsStopped) {
   rank->stop();
   driver->kill(SIGKILL);
-  EXPECT_LT(time_to_end(), 10s);
+  EXPECT_LT(time_to_end(), 20s);
   EXPECT_EQ(ended, "signal 9");
 }
 
@@ -241,7 +241,7 @@ TEST_F(ALongWaitForADriver, ThatIsSilentIsTakenForGone) {
   driver->stop();
   const auto took = time_to_end();
   EXPECT_GT(took, 3s);
-  EXPECT_LT(took, 10s);
+  EXPECT_LT(took, 20s);
   EXPECT_EQ(ended, "exit 75");
   EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has been silent for 5 s"));
 }
@@ -266,8 +266,9 @@ TEST_F(ADriver, ThatIsKilledInAPauseIsNotOutlived) {
   driver->say("pause");
   ASSERT_EQ(driver->line(), "did pause");
   driver->kill(SIGKILL);
-  EXPECT_LT(time_to_end(), 5s);
+  time_to_end();
   EXPECT_EQ(ended, "exit 75");
+  EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has ended"));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Real ranks that hold a lifeline. They are started as a launcher would, with a MASTER_PORT on which nobody listens.
-#include <chrono>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -21,8 +20,6 @@ using lifeline_test::Process;
 using test::WorkerGroup;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr std::chrono::seconds kLongestWithoutServer{10};
 
 class RanksWithALifeline : public test::Worker {
  protected:
@@ -71,7 +68,7 @@ class RanksWithALifeline : public test::Worker {
   }
   void expect_not_to_outlive_the_server(WorkerGroup& group) const {
     server->kill(SIGKILL);
-    EXPECT_EQ(group.wait_all(kLongestWithoutServer), (std::vector<std::string>(2, "exit 75")));
+    EXPECT_EQ(group.wait_all(test::kEndLimit), (std::vector<std::string>(2, "exit 75")));
     for (int rank = 0; rank < 2; ++rank) EXPECT_THAT(group.read_stderr(rank), HasSubstr("ends: cp-pool has ended"));
   }
 

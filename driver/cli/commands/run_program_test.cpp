@@ -47,9 +47,9 @@ TEST_F(RunProgram, MaxFailCountsFailuresOnly) {
 }
 
 TEST_F(RunProgram, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {
-  const Finished done = run("model=hang | model=pass", {"--global-timeout", "3s", "--order", "reverse"});
+  const Finished done = run("model=hang | model=pass", {"--global-timeout", "5s", "--order", "reverse"});
   EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 3000 ms (--global-timeout)"));
+  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 5000 ms (--global-timeout)"));
   EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 1 timeout + 1 not-run, "));
 }
 
@@ -155,8 +155,8 @@ TEST_F(RunProgram, TheWorkerIsToldWhereToDump) {
 
 TEST_F(RunProgram, ASentinelInALineOfAnEarlierTimeIsNotBlamed) {
   const ScopedVariable chatter{"CP_POOL_TEST_CHATTER", "log: answers begin with [CP_POOL_RESP]"};
-  const Finished done = run("model=pass | model=hang", {"--timeout", "1000ms"});
-  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 1000 ms"), Not(HasSubstr("has the sentinel"))));
+  const Finished done = run("model=pass | model=hang", {"--timeout", "2000ms"});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 2000 ms"), Not(HasSubstr("has the sentinel"))));
 }
 
 }  // namespace

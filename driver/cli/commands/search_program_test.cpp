@@ -143,7 +143,14 @@ TEST_F(SearchProgram, MakesAHangSmallerWithShortDeadlines) {
   const json found = events("search_found").at(0);
   EXPECT_EQ(found["how"], "timeout");
   EXPECT_NE(found["case"]["bias"], nullptr);
-  EXPECT_THAT(cases("again").at(0)["reason"].get<std::string>(), HasSubstr("2000 ms (the deadline of this case)"));
+  double longest_pass_ms = 0;
+  for (const json& event : events("case_finished")) {
+    if (event["outcome"] == "pass") longest_pass_ms = std::max(longest_pass_ms, event["duration_ms"].get<double>());
+  }
+  // 2 s are short enough, unless a pass took more than a twentieth of it on this machine.
+  const std::string deadline = longest_pass_ms < 100 ? "2000" : "[23][0-9][0-9][0-9]";
+  EXPECT_THAT(cases("again").at(0)["reason"].get<std::string>(),
+              ::testing::ContainsRegex(deadline + " ms \\(the deadline of this case\\)"));
   EXPECT_THAT(cases("smaller"), Not(IsEmpty()));
 }
 

@@ -43,7 +43,7 @@ TEST_F(LauncherProgram, ACrashIsToldByTheLaunchersExitAndTheNextCaseRunsOnANewPo
 
 TEST_F(LauncherProgram, ATimeoutEndsTheLauncher) {
   const Finished done =
-      run("model=hang | model=pass", {"--launcher", kLauncher, "--timeout", "4s", "--order", "reverse"});
+      run("model=hang | model=pass", {"--launcher", kLauncher, "--timeout", "3s", "--order", "reverse"});
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
   EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 timeout, "));
 }

@@ -64,7 +64,7 @@ def command(binary: Path, scripted: str, tmp_path: Path) -> list[str]:
     """The pytest command for the 40 cases, with a short deadline."""
     (tmp_path / "demo.json").write_text(json.dumps(MATRIX))
     words = [sys.executable, "-m", "pytest", "-p", "cp_pool.pytest_plugin", "--cp-pool-matrix", "./demo.json"]
-    return [*words, "--cp-pool-worker", scripted, "--cp-pool-device", "cpu", "--cp-pool-timeout", "1500ms"]
+    return [*words, "--cp-pool-worker", scripted, "--cp-pool-device", "cpu", "--cp-pool-timeout", "1000ms"]
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def check_hangs(driver, worker):
 def check_stop(driver, worker):
     """Rank 0 is stopped, so the driver's deadline ends the case. SIGUSR2 makes rank 1 write its stack and does not kill
     it."""
-    answer = driver.submit(worker, [case("stopped")], "sigstop@0:inside", "6s")["stopped"]
+    answer = driver.submit(worker, [case("stopped")], "sigstop@0:inside", "5s")["stopped"]
     expect(answer["outcome"] == "timeout" and answer["reason"].startswith("no result within"), answer["reason"])
     expect("in rotate" in tail(answer, 1), f"no stack of rank 1: {tail(answer, 1)}")
 

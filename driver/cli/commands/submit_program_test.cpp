@@ -51,10 +51,10 @@ TEST_F(SubmitProgram, SubmitRunsACaseFileAndItsRerunCommandWorks) {
 TEST_F(SubmitProgram, AnAnswerThatIsNoLineOfItsOwnIsNamed) {
   write_file(path("c.json"), std::string{"{\"model\":\"glued\",\"cp_size\":1,"} + kSizes + "}");
   const Finished done =
-      call({"submit", path("c.json"), "--worker", kWorker, "--timeout", "3s", "--grace", "100ms", "--json"});
+      call({"submit", path("c.json"), "--worker", kWorker, "--timeout", "2s", "--grace", "100ms", "--json"});
   EXPECT_THAT(
       nlohmann::json::parse(done.out)["reason"].get<std::string>(),
-      AllOf(StartsWith("no result within 3000 ms (--timeout)"),
+      AllOf(StartsWith("no result within 2000 ms (--timeout)"),
             HasSubstr("has the sentinel, but does not begin with \"[CP_POOL_RESP] \": progress: 100 %[CP_POOL_RESP]")));
 }
 

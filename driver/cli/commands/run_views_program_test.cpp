@@ -22,7 +22,6 @@ using test::read_file;
 using test::ScopedVariable;
 using test::Words;
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -68,7 +67,7 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::openpty(&master, &slave, name.data(), nullptr, &size), 0);
   const ScopedVariable term{"TERM", "xterm"};
-  Words words = run_words("model=hang", {"--timeout", "2500ms"});
+  Words words = run_words("model=hang", {"--timeout", "4s"});
   words.insert(words.begin(), kProgram);
   Program program{words, {.in = "/dev/null", .out = name.data()}};
   ::close(slave);
@@ -79,8 +78,8 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   }
   ::close(master);
   EXPECT_EQ(program.wait().exit_code, 100);
-  EXPECT_THAT(output, AnyOf(HasSubstr("   0:01 demo/hang/p2p/cp1/bshd/fp32\x1b[K"),
-                            HasSubstr("   0:02 demo/hang/p2p/cp1/bshd/fp32\x1b[K")));  // 0:01 is easily missed
+  // A busy machine may miss any given second.
+  EXPECT_THAT(output, ::testing::ContainsRegex("   0:0[1-4] demo/hang/p2p/cp1/bshd/fp32\x1b\\[K"));
 }
 
 // Stderr is a file here, so the warning is a line of its own.

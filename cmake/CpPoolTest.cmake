@@ -1,4 +1,4 @@
-# cp_pool_test(<name> LABEL unit|integration|gpu SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
+# cp_pool_test(<name> LABEL <unit|integration|gpu|long..> SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
 #              [TORCH])
 # Adds a GoogleTest executable to ctest. DISCOVER registers each of its tests separately; only for executables that
 # start in milliseconds, so for none that links LibTorch. TORCH: the sources include LibTorch's headers.
@@ -27,14 +27,24 @@ function(cp_pool_gpu_program name)
   add_dependencies(gpu_programs ${name})
 endfunction()
 
+# Programs of which tools/test runs nothing are built by the target long_programs: those of the tests of label long, and
+# those that measure.
+add_custom_target(long_programs)
+function(cp_pool_long_program name)
+  set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(long_programs ${name})
+endfunction()
+
 function(cp_pool_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "TIMEOUT" "LABEL;SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)  # for tests that hang; many times what a slow and busy machine needs
   endif()
   add_executable(${name} ${arg_SOURCES})
   if(arg_LABEL STREQUAL gpu)  # so that a machine without a GPU does not build them
     cp_pool_gpu_program(${name})
+  elseif("long" IN_LIST arg_LABEL)
+    cp_pool_long_program(${name})
   endif()
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
   cp_pool_not_optimised(${name})
@@ -45,7 +55,8 @@ function(cp_pool_test name)
     cp_pool_use_precompiled(test ${name})
   endif()
   # Tests and the workers that they start do not use the user's stored plans.
-  set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
+  list(JOIN arg_LABEL "\\;" labels)
+  set(properties LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
   if(NOT arg_DISCOVER)  # takes seconds, so it starts before short tests even if ctest has no recorded times yet
     list(APPEND properties COST 10)
   endif()

@@ -39,7 +39,8 @@ TEST_F(ExplainProgram, SaysWhichOverridesSelectTheCase) {
              "[[override]]\nfilter = \"model=pass\"\ntimeout = \"5m\"\n"
              "[[override]]\nfilter = \"cp_size=2\"\nxfail = \"issue 5\"\n");
   Words explain = {"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--config", path("o.toml")};
-  EXPECT_THAT(call(explain).out, EndsWith("the last of which counts:\n  " + path("o.toml") + ":1: timeout = 5m\n"));
+  EXPECT_THAT(call(explain).out, EndsWith("overrides that select this case (the last one counts):\n  " +
+                                          path("o.toml") + ":1: timeout = 5m\n"));
   const Finished edited = call(words_with(explain, {"--set", "cp_size=2"}));
   EXPECT_THAT(edited.out, AllOf(HasSubstr(":1: timeout = 5m\n"), HasSubstr(":4: xfail = issue 5\n")));
   explain[1] = "demo/fail/p2p/cp1/bshd/fp32";

@@ -78,7 +78,7 @@ TEST(ExplainCase, SaysWhatIsReplicated) {
   for (const char* part :
        {"replicated: the first 8 tokens of each sequence are on every rank\n",
         "rank 1: q [0, 8) q [40, 72) q [72, 104) kv [0, 8) kv [40, 72) kv [72, 104)\n", "a character for 4 x 4",
-        "owns them (*: the replicated tokens, as one)\n", "ranks gather rows to compute whole sequences"}) {
+        "owns them (*: the replicated tokens, as one)\n", "rows that ranks gather to compute whole sequences"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

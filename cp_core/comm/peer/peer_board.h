@@ -23,9 +23,9 @@ class PeerBoard {
     enum class Kind : std::uint32_t {
       operation,  // an operation begins. number: its number in the group; count: how many window notes follow; idle:
                   // the devices have no other work; by_kernel: the rank asks for a kernel; text: the operation's name
-      window,  // memory that the receiver may write. number: its allocation's; first, bytes: its place in the
-               // allocation; text: the allocation's IPC handle
-      gone     // an allocation has been freed. number: the allocation's
+      window,     // memory that the receiver may write. number: its allocation's; first, bytes: its place in the
+                  // allocation; text: the allocation's IPC handle
+      gone        // an allocation has been freed. number: the allocation's
     };
     Kind kind = Kind::operation;
     std::uint32_t count = 0;

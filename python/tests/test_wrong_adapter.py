@@ -61,6 +61,7 @@ def test_every_fault_is_expected_and_there(monkeypatch: pytest.MonkeyPatch) -> N
         wrong_adapter.chosen()
 
 
+@pytest.mark.ci
 def test_the_adapter_is_right_without_a_fault(binary: Path, tmp_path: Path) -> None:
     some = [
         "model=causal",

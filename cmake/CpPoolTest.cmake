@@ -1,7 +1,9 @@
 # cp_pool_test(<name> LABEL <unit|integration|gpu|long..> SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
 #              [TORCH])
-# Adds a GoogleTest executable to ctest. DISCOVER registers each of its tests separately; only for executables that
-# start in milliseconds, so for none that links LibTorch. TORCH: the sources include LibTorch's headers.
+# Adds a GoogleTest executable to ctest. DISCOVER registers each of its tests separately, for tests that wait and so gain
+# from running side by side; only for executables that start in milliseconds, so for none that links LibTorch. The many
+# tests of a unit that take no time run in one process: as many processes took longer than the tests. TORCH: the sources
+# include LibTorch's headers.
 include(GoogleTest)
 
 cp_pool_define_precompiled(test OPTIMIZE O0 LIBRARIES nlohmann_json::nlohmann_json GTest::gmock fmt::fmt
@@ -55,11 +57,16 @@ function(cp_pool_test name)
     cp_pool_use_precompiled(test ${name})
   endif()
   # Tests and the workers that they start do not use the user's stored plans.
+  set(environment CP_POOL_PLAN_STORE=off)
   list(JOIN arg_LABEL "\\;" labels)
-  set(properties LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
-  if(NOT arg_DISCOVER)  # takes seconds, so it starts before short tests even if ctest has no recorded times yet
+  set(properties LABELS "${labels}" TIMEOUT ${arg_TIMEOUT})
+  if(NOT arg_DISCOVER)
+    # GTEST_BRIEF: a failure is not lost among hundreds of tests that passed.
+    string(APPEND environment "\\;GTEST_BRIEF=1")
+    # It takes seconds, so it starts before short tests even if ctest has no recorded times yet.
     list(APPEND properties COST 10)
   endif()
+  list(APPEND properties ENVIRONMENT "${environment}")
   if(NOT arg_LABEL STREQUAL gpu)
     # Hides GPUs, so that the test is the same on every machine.
     list(APPEND properties ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)

@@ -103,7 +103,7 @@ cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases S
   attention/cudnn/stored_plans.cpp
   attention/cudnn/stored_plans_test.cpp
 )
-cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
+cp_pool_test(merge_math_test LABEL unit SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 if(CP_POOL_HAVE_CUDA)

@@ -46,7 +46,7 @@ add_library(cp_reporters STATIC
   reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
-cp_pool_test(reporters_test LABEL unit DISCOVER
+cp_pool_test(reporters_test LABEL unit
   SOURCES
     reporters/case_runs_test.cpp
     reporters/case_tries_test.cpp
@@ -220,7 +220,7 @@ foreach(shell script IN ZIP_LISTS shells completions)
 endforeach()
 add_custom_target(cp-pool-man ALL DEPENDS "${man_page}" ${completions})
 
-cp_pool_test(cli_test LABEL unit DISCOVER
+cp_pool_test(cli_test LABEL unit
   SOURCES
     cli/device_test.cpp
     cli/duration_test.cpp

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -155,17 +157,24 @@ TEST(PausedDriver, StartsAPoolAnewThatWasStarting) {
 }
 
 TEST(PausedDriver, ACaseThatFinishedWhileTheDriverAloneWasStoppedStands) {
-  const TemporaryPath answered("answered");
-  StoppedDriver driver({"until_sigusr1", "--answered=" + answered.get().string()});
+  const TemporaryPath steps("steps");
+  StoppedDriver driver({"until_sigusr1", "--steps=" + steps.get().string()});
   ASSERT_TRUE(driver.read_to("started"));
+  // The rank makes a step when the case begins, which may be after the driver says so, and one when it has answered.
+  const auto wait_for_step = [&](std::uintmax_t step) {
+    const auto too_long = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::error_code none_yet;
+    for (std::uintmax_t made = 0; made == static_cast<std::uintmax_t>(-1) || made < step;
+         made = std::filesystem::file_size(steps.get(), none_yet)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), too_long) << "the rank has not made step " << step;
+      std::this_thread::yield();
+    }
+  };
+  wait_for_step(1);
   driver.stop(SIGSTOP);
   for (const pid_t rank : driver.ranks()) EXPECT_NE(state_of(rank), 'T') << "nobody could stop the ranks";
   ::kill(driver.ranks().front(), SIGUSR1);
-  const auto too_long = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!std::filesystem::exists(answered.get())) {
-    ASSERT_LT(std::chrono::steady_clock::now(), too_long) << "the rank gives no result";
-    std::this_thread::yield();
-  }
+  wait_for_step(2);
   const auto long_enough = std::chrono::steady_clock::now() + 2 * Clock::kNoticed;
   while (std::chrono::steady_clock::now() < long_enough) std::this_thread::yield();
   driver.go_on();

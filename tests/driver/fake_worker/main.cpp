@@ -9,7 +9,7 @@
 //   --options=NAME    adds an option to capabilities.options
 //   --figures         promises figures in its capabilities
 //   --counter=FILE    counts cases over all starts (see state.h, which also says what cases leave behind)
-//   --answered=FILE   a file that grows by a byte after each result has been written
+//   --steps=FILE      a file that grows by a byte when a case begins, and by another when its result has been written
 // --offers, --case-field and --options may be repeated.
 #include <cmath>
 #include <csignal>
@@ -44,7 +44,7 @@ struct Options {
   std::vector<std::string> offers;
   bool figures = false;
   std::string counter;
-  std::string answered_file;
+  std::string steps_file;
   std::vector<std::string> case_fields;
   std::vector<std::string> options;
 };
@@ -60,7 +60,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
     if (arg.starts_with("--counter=")) out.counter = value;
-    if (arg.starts_with("--answered=")) out.answered_file = value;
+    if (arg.starts_with("--steps=")) out.steps_file = value;
     if (arg == "--figures") out.figures = true;
     if (arg.starts_with("--options=")) out.options.push_back(value);
     if (arg.starts_with("--case-field=")) out.case_fields.push_back(value);
@@ -147,7 +147,7 @@ class RankZero {
         generation_(generation),
         ranks_(environment),
         state_(options.counter),
-        answered_file_(options.answered_file) {
+        steps_file_(options.steps_file) {
     const std::string& start = options.start;
     protocol::ReadyEvent ready;
     ready.protocol = start == "protocol_2" ? 2 : protocol::kVersion;
@@ -215,6 +215,7 @@ class RankZero {
       wait_for_ping();  // a second ping shows that the driver has read the answer
     }
     if (kind == "until_shutdown") wait_for_shutdown();
+    count_in(steps_file_);
     if (kind == "until_sigusr1") wait_for_sigusr1();
     if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
     if (kind == "refuses_to_prepare") refuse_next();
@@ -235,7 +236,7 @@ class RankZero {
       result.reason = request.case_json.dump();
     }
     respond(result);
-    count_in(answered_file_);
+    count_in(steps_file_);
     if (result.diagnosing && request.options.diagnosis_ms) diagnose(kind, request.seq, ranks_);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
@@ -441,7 +442,7 @@ class RankZero {
   Ranks ranks_;
   LineReader requests_{STDIN_FILENO};
   State state_;
-  std::string answered_file_;
+  std::string steps_file_;
   int leaks_ = 0;
   bool ignores_shutdown_ = false;
 };

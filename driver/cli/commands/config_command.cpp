@@ -9,6 +9,7 @@
 
 #include "driver/cli/commands/run_command.h"
 #include "driver/cli/config/configuration.h"
+#include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/exit_code.h"
 #include "driver/reporters/output_file.h"

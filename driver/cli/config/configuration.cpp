@@ -14,6 +14,7 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/config/test_environment.h"
+#include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
 
 namespace cp_pool {

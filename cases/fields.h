@@ -40,8 +40,8 @@ constexpr auto figure(const char* name, double Struct::* access, bool Struct::* 
   return Field<double Struct::*, bool Struct::*>{name, access, Presence::optional, told};
 }
 
-// The fields of a struct in their order, as fields() returns them. Aggregates and not std::tuple, whose constructors
-// every unit that includes an event would instantiate: they were half of the precompiled headers of the driver.
+// The fields of a struct in their order, as fields() returns them. Not a std::tuple: every unit that includes an event
+// would instantiate its constructors, and half of the driver's precompiled header consisted of them.
 template <std::size_t I, typename Field>
 struct FieldAt {
   Field field;

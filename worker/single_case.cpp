@@ -97,7 +97,7 @@ std::string describe_result(const protocol::ResultEvent& result) {
   }
   for (const Check& check : result.checks) out += describe_check(check);
   for (const auto& [phase, ms] : result.timings_ms) out += fmt::format("{} {:.1f} ms  ", phase, ms);
-  if (!result.timings_ms.empty()) out += "\n";
+  if (!result.timings_ms.empty()) out += '\n';
   out += fmt::format("{}{}{}\n", to_string(result.outcome), result.reason.empty() ? "" : ": ", result.reason);
   return out;
 }

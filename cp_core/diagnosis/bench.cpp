@@ -170,7 +170,7 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
     Pass pass = right.forward;
     hypothesis.pass(*right.world, pass);
     if (attempt.passes != Attempt::Passes::backward) model.forward = pass;
-    if (attempt.passes != Attempt::Passes::forward) model.backward = pass;
+    if (attempt.passes != Attempt::Passes::forward) model.backward = std::move(pass);
   }
   model.from_returned = model.from_returned || attempt.from_returned;
   return model;

@@ -332,7 +332,7 @@ class Biases {
         sum(fmt::format("rank {}'s queries alone", rank), [rank](Model& model) {
           at::Tensor shares = at::zeros_like(model.shares_dbias);
           shares.select(1, rank).fill_(1.0);
-          model.shares_dbias = shares;
+          model.shares_dbias = std::move(shares);
         });
       }
     }

@@ -235,7 +235,7 @@ class Heads {
         for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h)
           kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
         model.forward.kv_head = model.backward.kv_head = kv_of;
-        if (lands_there) model.dkv_head = kv_of;
+        if (lands_there) model.dkv_head = std::move(kv_of);
       });
     }
   }
@@ -247,7 +247,7 @@ class Heads {
       for (std::size_t h = 0; h < q.size(); ++h)
         kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
       model.forward.kv_head = model.backward.kv_head = kv_of;
-      model.dkv_head = kv_of;
+      model.dkv_head = std::move(kv_of);
     });
   }
 

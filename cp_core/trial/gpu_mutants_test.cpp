@@ -103,7 +103,8 @@ int count_different(const Steps& steps, const std::string& expected, int round) 
   int different = 0;
   for (int seed = 1; seed <= kSeeds; ++seed) {
     (void)steps.other.hash();
-    const std::string hash = hash_under_delays(steps.step, static_cast<std::uint64_t>(round * kSeeds + seed));
+    const std::string hash =
+        hash_under_delays(steps.step, static_cast<std::uint64_t>(round) * kSeeds + static_cast<std::uint64_t>(seed));
     different += hash == expected ? 0 : 1;
   }
   return different;

@@ -26,7 +26,7 @@ std::string seen_gpus(const std::vector<HostShare>& hosts, const std::string& se
   for (const std::string& word : on_gpus_of_slots(hosts, {"sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES"})) {
     line += " '";
     for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += "'";
+    line += '\'';
   }
   FILE* const pipe = ::popen((line + " 2>&1").c_str(), "r");
   std::array<char, 256> text{};

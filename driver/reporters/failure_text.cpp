@@ -138,9 +138,10 @@ std::string failure_signature(const CaseFinished& event) {
       event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
   if (thrown != event.ranks.end()) out += throw_site(thrown->error) + '\n';
   if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
-    for (const StderrTail& tail : event.stderr_tails)
+    for (const StderrTail& tail : event.stderr_tails) {
       out += fmt::format("{}: {}\n", tail.of.empty() ? std::to_string(tail.rank) : tail.of,
                          protocol::last_line(tail.text));
+    }
   }
   if (event.diagnosis) out += cause_line(*event.diagnosis) + '\n';
   return without_addresses(out);

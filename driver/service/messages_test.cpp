@@ -51,7 +51,7 @@ void fill(T& value, int& next) {
   } else if constexpr (std::is_enum_v<T>) {
     value = static_cast<T>(static_cast<int>(value) + 1);
   } else if constexpr (std::is_arithmetic_v<T>) {
-    value = static_cast<T>(1000 + ++next);
+    value = static_cast<T>(1000) + static_cast<T>(++next);
     if constexpr (std::is_floating_point_v<T>) value += 0.5;
   } else {
     value = fmt::format("text {} \"\\\n\x1b é", ++next);

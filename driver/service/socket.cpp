@@ -171,7 +171,7 @@ ListeningService::ListeningService(const std::filesystem::path& path) {
   }
   if (::unlink(path.c_str()) < 0 && errno != ENOENT) fail(path, std::strerror(errno));
   fd_ = make_socket(path);
-  const mode_t before = ::umask(07777U & ~kOwnerOnlyFile);
+  const mode_t before = ::umask(0777U & ~kOwnerOnlyFile);
   const int bound = ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const int error = errno;
   ::umask(before);

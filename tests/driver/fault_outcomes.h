@@ -8,7 +8,7 @@
 namespace cp_pool::driver_test {
 
 inline const std::map<std::string, std::set<std::string>>& fault_outcomes() {
-  static const std::map<std::string, std::set<std::string>> kOutcomes{
+  static const std::map<std::string, std::set<std::string>> outcomes{
       {"sigsegv", {"crash"}},
       {"sigkill", {"crash"}},
       {"exit0", {"crash"}},
@@ -36,7 +36,7 @@ inline const std::map<std::string, std::set<std::string>>& fault_outcomes() {
       {"diag_exit", {"fail"}},
       {"diag_garbage", {"fail"}},
   };
-  return kOutcomes;
+  return outcomes;
 }
 
 }  // namespace cp_pool::driver_test

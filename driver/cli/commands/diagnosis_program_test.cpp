@@ -34,12 +34,12 @@ class DiagnosisReports : public ::testing::Test {
 };
 
 TEST_F(DiagnosisReports, AllNameTheCauseFirstAndTheEvidenceAfterIt) {
-  const char* const kText =
+  const char* const text =
       "cause (likely): the mask is <missing>\\x1b[31m (explains dq within bounds); or: whole_keys\n"
       "      every query saw every key\n";
   const test::Finished done = submit({"--junit", path("j.xml"), "--html", path("h.html"), "--events", path("e.jsonl")});
   EXPECT_EQ(done.exit_code, 100) << done.err;
-  EXPECT_THAT(done.out, HasSubstr(kText));
+  EXPECT_THAT(done.out, HasSubstr(text));
   EXPECT_THAT(text_of("e.jsonl"),
               HasSubstr(R"("diagnosis":{"certainty":"likely","id":"no_mask","cause":"the mask is)"));
 

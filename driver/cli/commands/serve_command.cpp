@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ void choose_gpus(ServeOptions& options) {
   if (!options.gpus.empty()) chosen = chosen_gpus(*parse_gpu_list(options.gpus), shown);
   options.config.gpu_slots = static_cast<int>(chosen.size());
   // A machine's only GPU need not be named.
-  if (!options.gpus.empty() || chosen.size() > 1) options.config.gpus = chosen;
+  if (!options.gpus.empty() || chosen.size() > 1) options.config.gpus = std::move(chosen);
 }
 
 int serve_stdio(const ServeOptions& options) {

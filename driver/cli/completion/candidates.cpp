@@ -36,7 +36,7 @@ bool takes_values(const CLI::Option& option) {
 }
 
 const CLI::Option* option_named(const CLI::App& command, const std::string& name) {
-  return name.starts_with("-") ? command.get_option_no_throw(name) : nullptr;
+  return name.starts_with('-') ? command.get_option_no_throw(name) : nullptr;
 }
 
 void offer(Candidates& out, const std::string& typed, const std::string& word, const std::string& help = "") {
@@ -71,7 +71,7 @@ Words values_of(const Typed& typed, const std::string& name) {
   bool of_it = false;
   for (const std::string& word : typed.before) {
     if (word.starts_with(name + "=")) values.push_back(word.substr(name.size() + 1));
-    if (word.starts_with("-")) {
+    if (word.starts_with('-')) {
       of_it = word == name;
     } else if (of_it) {
       values.push_back(word);
@@ -146,7 +146,7 @@ void offer_values(Candidates& out, const Typed& typed, const CLI::Option& option
 const CLI::Option* option_before(const Typed& typed) {
   for (std::size_t back = 1; back <= typed.before.size(); ++back) {
     const std::string& word = typed.before[typed.before.size() - back];
-    if (!word.starts_with("-")) continue;
+    if (!word.starts_with('-')) continue;
     const CLI::Option* option = option_named(typed.command, word);
     if (option == nullptr || !takes_values(*option)) return nullptr;
     return back == 1 || option->get_allow_extra_args() ? option : nullptr;
@@ -169,11 +169,11 @@ Candidates of_command(const Typed& typed) {
   Candidates out;
   if (offer_values_behind_equals(out, typed)) return out;
   const CLI::Option* option = option_before(typed);
-  if (option != nullptr && (!typed.last.starts_with("-") || typed.before.back().starts_with("-"))) {
+  if (option != nullptr && (!typed.last.starts_with('-') || typed.before.back().starts_with('-'))) {
     offer_values(out, typed, *option, typed.last);
     return out;
   }
-  if (typed.last.starts_with("-")) {
+  if (typed.last.starts_with('-')) {
     offer_options(out, typed.command, typed.last);
     return out;
   }
@@ -190,10 +190,10 @@ Candidates candidates(const CLI::App& app, const std::vector<std::string>& words
   Candidates out;
   if (words.empty()) return out;
   const auto command = std::find_if(words.begin(), std::prev(words.end()),
-                                    [](const std::string& word) { return !word.starts_with("-"); });
+                                    [](const std::string& word) { return !word.starts_with('-'); });
   if (command == std::prev(words.end())) {
     offer_commands(out, app, words.back());
-    if (words.back().starts_with("-")) offer_options(out, app, words.back());
+    if (words.back().starts_with('-')) offer_options(out, app, words.back());
     return out;
   }
   const auto commands = commands_of(app);

@@ -193,7 +193,7 @@ std::vector<Event> run_at(int second, const std::vector<CaseFinished>& cases, bo
   return events;
 }
 
-std::vector<Event> merged_runs(std::vector<std::vector<Event>> all_runs) {
+std::vector<Event> merged_runs(const std::vector<std::vector<Event>>& all_runs) {
   std::vector<Event> events;
   for (const auto& run : all_runs) events.insert(events.end(), run.begin(), run.end());
   return merged(events);

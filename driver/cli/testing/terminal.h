@@ -88,9 +88,9 @@ class Terminal {
     const ssize_t size = ::read(fd_.get(), chunk.data(), chunk.size());
     if (size < 0 && errno == EINTR) return true;
     if (size <= 0) return false;
-    static const std::regex kCursor{"\x1b\\[[0-9;?]*[A-Za-z]|[\r\a]"};
+    static const std::regex cursor{"\x1b\\[[0-9;?]*[A-Za-z]|[\r\a]"};
     // A control sequence may come in two pieces.
-    shown_ = std::regex_replace(shown_ + chunk.substr(0, static_cast<std::size_t>(size)), kCursor, "");
+    shown_ = std::regex_replace(shown_ + chunk.substr(0, static_cast<std::size_t>(size)), cursor, "");
     return true;
   }
 

@@ -79,18 +79,13 @@ function(cp_pool_test name)
   endif()
 endfunction()
 
-# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds> [CI]) divides a test that takes
-# long. The test runs with the environment variables OFTEN. A second test <name>_whole, which has the label long, runs
-# with WHOLE. CI: the second test also has the label ci, and .ci/run runs it.
+# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds>) divides a test that takes long. The
+# test runs with the environment variables OFTEN. A second test <name>_whole, which has the label long, runs with WHOLE.
 function(cp_pool_divided_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CI" "TIMEOUT" "OFTEN;WHOLE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "OFTEN;WHOLE")
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_OFTEN}")
   add_test(NAME ${name}_whole COMMAND ${name})
-  set(labels integration long)
-  if(arg_CI)
-    list(APPEND labels ci)
-  endif()
-  set_tests_properties(${name}_whole PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
+  set_tests_properties(${name}_whole PROPERTIES LABELS "integration;long" TIMEOUT ${arg_TIMEOUT} COST 100
                        ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_WHOLE}"
                        ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
 endfunction()

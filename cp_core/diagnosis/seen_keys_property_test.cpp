@@ -1,6 +1,6 @@
 // Tests over random cases that observations are true: nothing wrong is seen of our own implementation, and every pair
 // is seen of one in which random queries see random keys.
-//   CP_POOL_DIAGNOSIS_CASES  number of cases of each kind (default 200)
+//   CP_POOL_DIAGNOSIS_CASES  number of cases of each kind (default 300)
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -33,7 +33,7 @@ using testing::HasSubstr;
 
 int count_of_cases() {
   const char* const text = std::getenv("CP_POOL_DIAGNOSIS_CASES");
-  if (text == nullptr) return 200;
+  if (text == nullptr) return 300;
   const std::string_view digits(text);
   int count = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), count);

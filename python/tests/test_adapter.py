@@ -380,7 +380,7 @@ def groups() -> Run:
     return run_cases("groups.py:by_model", cases)
 
 
-@pytest.mark.ci
+@pytest.mark.long
 @pytest.mark.parametrize("row", GROUPS, ids=lambda row: row[0])
 def test_a_group_is_a_part_of_the_world(row: tuple[str, str, str], groups: Run) -> None:
     model, outcome, reason = row
@@ -411,7 +411,7 @@ def test_an_adapter_passes_with_tokens_that_every_rank_has(name: str) -> None:
     assert found.outcomes() == ["pass"] * 2, [c.reason for c in found.cases] or found.output
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_tokens_that_are_counted_once_for_each_rank_are_seen() -> None:
     found = run_cases("conventions.py:twice", [case("case", **REPLICATED), case("case", **REPLICATED_PACK)])
     assert found.outcomes() == ["fail", "fail"]
@@ -461,6 +461,7 @@ def without_chance(value: Any) -> Any:
     return {k: without_chance(v) for k, v in value.items() if k not in chance and not k.endswith("_ms")}
 
 
+@pytest.mark.long
 def test_a_service_tells_of_an_adapter_what_a_run_of_its_own_tells(service: dict[str, str]) -> None:
     """The service is asked twice; its fork server and ranks are already warm the second time."""
     cases = [case("pass"), case("pass", layout="thd"), case("pass", comm="a2a", heads=3, kv_heads=3)]

@@ -1,4 +1,4 @@
-"""Tests how tools/diagnoses compares answers with what is expected; and, with the label long, that cp-pool names enough
+"""Tests how tools/diagnoses compares answers with what is expected; and, with the label soak, that cp-pool names enough
 of the mistakes of the adapter that is wrong on purpose."""
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_every_expected_id_is_described_and_every_mutant_expected() -> None:
     assert [made.name for made in everything if made.kind == "mutant"] == mutants
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_faults_of_an_adapter_are_named(binary: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools/diagnoses"), "--kind", "fault", "--keep", str(tmp_path)]
     command += ["--bin", str(binary.parent), "--python", sys.executable]

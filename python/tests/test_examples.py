@@ -38,6 +38,7 @@ def wrong_tensors(event: dict[str, Any]) -> set[str]:
     return {check["tensor"] for check in event["checks"] if not check["ok"]}
 
 
+@pytest.mark.long
 def test_the_ring_of_pytorch_is_right_in_fp32(binary: Path, tmp_path: Path) -> None:
     ids = ["dense/causal/p2p/cp2/bshd/fp32", "dense/gqa/all_gather/cp2/bshd/fp32", "dense/cross/p2p/cp2/bshd/fp32"]
     for case, event in judge(binary, tmp_path, "torch_ring.py:head_tail", *ids).items():
@@ -46,7 +47,7 @@ def test_the_ring_of_pytorch_is_right_in_fp32(binary: Path, tmp_path: Path) -> N
         assert tensors >= {"out", "lse", "dq", "dk", "dv"}
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_ringmaster_is_right_but_for_the_right_side_of_a_window(binary: Path, tmp_path: Path) -> None:
     causal, left = "dense/causal/all_gather/cp2/bshd/fp32", "dense/window_left/all_gather/cp2/bshd/bf16"
     both, right = "dense/window_both/all_gather/cp2/bshd/bf16", "dense/window_right/all_gather/cp2/bshd/fp32"

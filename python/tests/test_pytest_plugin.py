@@ -105,14 +105,14 @@ def test_a_failure_is_told_in_cp_pools_words(run: Run, scripted: str) -> None:
     assert f"FAILED {FAIL} - fail: dq is wrong" in done.out
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_tb_line_is_a_line(run: Run) -> None:
     done = run("-k", "fail or crash", "--tb=line", "-q")
     text = done.out.split("= FAILURES =")[1].split("= short test summary info =")[0].splitlines()[1:-1]
     assert text == [f"{FAIL}:0: fail: dq is wrong", f"{CRASH}:0: crash: rank 0 died: signal 9 (SIGKILL)"]
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_the_command_of_a_failure_reruns_it(run: Run, tmp_path: Path) -> None:
     rerun = next(line for line in run("-k", "fail").lines if line.startswith("rerun: ")).removeprefix("rerun: ")
     again = subprocess.run(rerun, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -125,7 +125,7 @@ def test_k_selects_by_words_of_the_id_and_tags(run: Run) -> None:
     assert run("-k", "essential and not fp32 and not bf16").last_line == "12 passed, 28 deselected"
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_filters_are_those_of_cp_pool(run: Run) -> None:
     done = run("--cp-pool-filter", "model=pass & dtype=fp16", "--cp-pool-filter", "model=skip")
     assert done.last_line == "12 passed, 1 skipped"
@@ -158,7 +158,7 @@ def test_node_ids_select_cases_and_unknown_ones_are_refused(run: Run) -> None:
     assert "file or directory not found, and no case of ./demo.json: demo/nope" in refused.err
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_tests_of_the_folder_run_only_where_they_are_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text("def test_it(): pass\n")
     assert run("-k", "skip or test_it").last_line == "1 skipped, 39 deselected"
@@ -215,7 +215,7 @@ def test_each_process_of_xdist_has_a_pool_of_its_own(run: Run, tmp_path: Path) -
     assert run("-n", "2", FAIL, SKIP).last_line == "1 failed, 1 skipped"
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_durations_are_those_of_the_cases(run: Run) -> None:
     done = run("--durations", "1", "-k", "hang or thd")
     slowest = done.out.split("slowest 1 durations")[1].splitlines()[1]
@@ -234,7 +234,7 @@ def test_a_pool_that_does_not_start_is_an_error_and_no_failure(run: Run, command
     assert Counter(outcomes_of(tmp_path / "junit.xml").values()) == {"error": 2}
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_command_line_that_cp_pool_refuses_is_told_once(run: Run) -> None:
     done = run("-k", "fail or skip", "--cp-pool-timeout", "banana")
     assert done.last_line == "38 deselected, 2 errors"
@@ -261,7 +261,7 @@ def test_a_cp_pool_that_dies_costs_one_case(run: Run, tmp_path: Path) -> None:
     [
         (["--cp-pool-filter", "banana=1"], "bad filter: unknown field 'banana'"),
         *(
-            pytest.param(*row, marks=pytest.mark.ci)
+            pytest.param(*row, marks=pytest.mark.long)
             for row in (
                 (["--cp-pool-filter", "model=nope"], "the filter 'model=nope' selects no case"),
                 (["--cp-pool-matrix", "quik"], "there is no matrix 'quik'"),
@@ -278,7 +278,7 @@ def test_wrong_options_are_usage_errors(run: Run, arguments: list[str], words: s
     assert "Traceback" not in done.out + done.err
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_xfail_and_fixtures_of_a_conftest_work(run: Run, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import pytest\n"
@@ -349,7 +349,7 @@ def test_the_fixture_submits_cases_of_a_suite_of_ones_own(run: Run, command: lis
     assert "unknown key 'head'" in refusal or "$.head" in refusal
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_the_fixture_needs_no_matrix(run: Run, command: list[str], tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     at = command.index("--cp-pool-matrix")

@@ -16,7 +16,6 @@ FOLDER = Path(__file__).resolve().parents[2] / "tests/diagnosis"
 sys.path.insert(0, str(FOLDER))
 
 FAULTS: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))["faults"]
-SHORT = ["strides_ignored"]
 
 
 def judge(binary: Path, folder: Path, fault: str, *selection: str) -> dict[str, dict[str, Any]]:
@@ -61,7 +60,7 @@ def test_every_fault_is_expected_and_there(monkeypatch: pytest.MonkeyPatch) -> N
         wrong_adapter.chosen()
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_the_adapter_is_right_without_a_fault(binary: Path, tmp_path: Path) -> None:
     some = [
         "model=causal",
@@ -73,17 +72,12 @@ def test_the_adapter_is_right_without_a_fault(binary: Path, tmp_path: Path) -> N
     assert_right(judge(binary, tmp_path, "", *selected(some)))
 
 
-@pytest.mark.parametrize("fault", SHORT)
-def test_a_fault_fails(binary: Path, tmp_path: Path, fault: str) -> None:
-    assert_wrong(fault, judge(binary, tmp_path, fault, *selected(FAULTS[fault]["cases"])))
-
-
 @pytest.mark.long
 def test_the_adapter_is_right_in_all_that_it_declares(binary: Path, tmp_path: Path) -> None:
     assert_right(judge(binary, tmp_path, "", "--matrix", "quick", str(FOLDER / "cases.json")))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in SHORT])
+@pytest.mark.parametrize("fault", list(FAULTS))
 def test_every_fault_fails(binary: Path, tmp_path: Path, fault: str) -> None:
     assert_wrong(fault, judge(binary, tmp_path, fault, *selected(FAULTS[fault]["cases"])))

@@ -69,7 +69,7 @@ def test_ringmaster_is_right_but_for_the_right_side_of_a_window(binary: Path, tm
         assert f"FAIL {case}: out" in checked.stdout
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("adapter", RUN_HERE)
 def test_every_failure_of_a_package_is_explained(binary: Path, tmp_path: Path, adapter: str) -> None:
     """At least 20 cases are judged, and each failure matches a cause in examples/causes.json."""

@@ -113,8 +113,12 @@ class Table:
         self._adapter, self._options, self._timeout_ms = adapter, options, timeout_ms
 
     def came_back_late(self, fault: Fault) -> bool:
-        """Whether the pool of a fault that should not cost it was lost because its ranks came back too late."""
+        """Whether the pool of a fault that should not cost it was lost because its ranks came back too late, or the
+        ranks could not say by the deadline where they stood."""
         broken, clean = self.of(fault)
+        silent = "no result within"
+        if broken.reason.startswith(silent) and not fault.reason.startswith(silent):
+            return True
         pool = broken.event["pool"]
         lost = any(event["pool"] == pool and event["reason"] == "unhealthy" for event in self.run.retired)
         return lost and pool != clean.event["pool"] and not fault.replaced

@@ -1,4 +1,4 @@
-# cp_pool_test(<name> LABEL <unit|integration|gpu|long..> SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
+# cp_pool_test(<name> LABEL <unit|integration|gpu|long|soak..> SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
 #              [TORCH])
 # Adds a GoogleTest executable to ctest. DISCOVER registers each of its tests separately, for tests that wait and so gain
 # from running side by side; only for executables that start in milliseconds, so for none that links LibTorch. The many
@@ -29,8 +29,8 @@ function(cp_pool_gpu_program name)
   add_dependencies(gpu_programs ${name})
 endfunction()
 
-# Programs of which tools/test runs nothing are built by the target long_programs: those of the tests of label long, and
-# those that measure.
+# Programs of which tools/test runs nothing are built by the target long_programs: those of the tests of label long or
+# soak, and those that measure.
 add_custom_target(long_programs)
 function(cp_pool_long_program name)
   set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -45,7 +45,7 @@ function(cp_pool_test name)
   add_executable(${name} ${arg_SOURCES})
   if(arg_LABEL STREQUAL gpu)  # so that a machine without a GPU does not build them
     cp_pool_gpu_program(${name})
-  elseif("long" IN_LIST arg_LABEL)
+  elseif("long" IN_LIST arg_LABEL OR "soak" IN_LIST arg_LABEL)
     cp_pool_long_program(${name})
   endif()
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)

@@ -8,9 +8,10 @@
 namespace cp_pool {
 
 struct BackendFacts {
-  // Whether the backend's kernels round the result of each call to 16 bits. While such a result is the only
-  // contribution to a row, it is sent and merged in 16 bits (docs/numerics.md). On CPU ranks the math backend computes
-  // in place of this backend and rounds in the same way.
+  // Whether the backend's kernels round the result of each call to 16 bits. On CPU ranks the math backend computes in
+  // place of this backend: it rounds in the same way, and returns the results of its calls (FastBackend), so that a
+  // result which is the only contribution to a row is sent and merged in 16 bits (docs/numerics.md). On GPU ranks the
+  // backend itself decides whether it returns them; flash adds them to fp32 sums instead.
   bool rounds_calls = false;
   // Whether repeating a backward on a GPU gives the same bits even if the case does not set `deterministic`. Repeating
   // a forward gives the same bits with every backend.

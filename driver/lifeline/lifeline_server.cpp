@@ -405,10 +405,6 @@ void LifelineServer::show_stack(int rank) {
   implementation_->send_to(rank, lifeline::ShowStack{});
 }
 
-void LifelineServer::end(int rank) {
-  implementation_->send_to(rank, lifeline::End{});
-}
-
 void LifelineServer::end_all() {
   implementation_->send_all(lifeline::End{});
 }
@@ -419,11 +415,6 @@ void LifelineServer::pause() {
 
 void LifelineServer::resume() {
   implementation_->send_all(lifeline::Resume{});
-}
-
-void LifelineServer::stop_listening() {
-  std::error_code ignored;
-  for (tcp::acceptor& acceptor : implementation_->acceptors) acceptor.close(ignored);
 }
 
 }  // namespace cp_pool

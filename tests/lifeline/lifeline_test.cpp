@@ -162,7 +162,7 @@ TEST_F(ARank, ThatCannotShowItsStackYetGoesOn) {
 TEST_F(ARank, EndsWhenItIsTold) {
   const auto rank = start(1, "spin");
   ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
-  server->end(1);
+  server->end_all();
   EXPECT_EQ(rank->wait_for_end(), "exit 75");
 }
 

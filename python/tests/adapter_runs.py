@@ -33,6 +33,11 @@ SMALL = {
 }
 
 
+# A worker has a second to free its ranks and one to connect them again. A busy machine may need longer, but not every
+# time.
+TRIES_TO_RECOVER = 5
+
+
 def case(model: str, **fields: Any) -> dict[str, Any]:
     return {**SMALL, "model": model, **fields}
 
@@ -83,6 +88,10 @@ class Run:
 
     def pools(self) -> int:
         return sum(1 for e in self.events if e["type"] == "pool_ready")
+
+    def unhealthy_pools(self) -> set[int]:
+        """The pools that were replaced because their ranks could not be freed and connected again in time."""
+        return {event["pool"] for event in self.retired if event["reason"] == "unhealthy"}
 
 
 def environment() -> dict[str, str]:

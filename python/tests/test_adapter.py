@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from adapter_runs import BINARY, SMALL, Run, case, environment, run_cases, worker_command
+from adapter_runs import BINARY, SMALL, TRIES_TO_RECOVER, Run, case, environment, run_cases, worker_command
 
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
@@ -375,9 +375,14 @@ GROUPS = [
 
 @pytest.fixture(scope="module")
 def groups() -> Run:
-    """Runs each model on two groups of two ranks, followed by a case with one group of four."""
+    """Runs each model on two groups of two ranks, followed by a case with one group of four. If the ranks came back too
+    late from the model that throws, all cases are run again."""
     cases = [c for model, _, _ in GROUPS for c in (case(model, group=2), case("right", cp_size=4))]
-    return run_cases("groups.py:by_model", cases)
+    for _ in range(TRIES_TO_RECOVER):
+        found = run_cases("groups.py:by_model", cases)
+        if not found.unhealthy_pools():
+            break
+    return found
 
 
 @pytest.mark.long
@@ -390,7 +395,7 @@ def test_a_group_is_a_part_of_the_world(row: tuple[str, str, str], groups: Run) 
     assert len(found.event["ranks"]) == 4
     after = groups.cases[2 * GROUPS.index(row) + 1]
     assert after.outcome == "pass", after.reason
-    assert groups.pools() == 1
+    assert groups.pools() == 1, groups.retired
 
 
 @pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from adapter_runs import Outcome, Run, case, run_cases
+from adapter_runs import TRIES_TO_RECOVER, Outcome, Run, case, run_cases
 
 
 @dataclass
@@ -19,9 +19,6 @@ class Fault:
 
 TIMEOUT_MS = 6000.0
 LONG_TIMEOUT_MS = 20000.0  # where nothing waits for it
-# A worker has a second to free its ranks and one to connect them again. A busy machine may need longer, but not every
-# time.
-TRIES_TO_RECOVER = 5
 
 # For an adapter that survives aborts. A reason that begins with "rank" names the rank at fault.
 SOON = [
@@ -120,8 +117,7 @@ class Table:
         if broken.reason.startswith(silent) and not fault.reason.startswith(silent):
             return True
         pool = broken.event["pool"]
-        lost = any(event["pool"] == pool and event["reason"] == "unhealthy" for event in self.run.retired)
-        return lost and pool != clean.event["pool"] and not fault.replaced
+        return pool in self.run.unhealthy_pools() and pool != clean.event["pool"] and not fault.replaced
 
     def again_if_late(self, fault: Fault) -> Table:
         """This table, or one of the fault alone in which the ranks came back in time, if there is one."""

@@ -30,7 +30,7 @@ Diagnosis diagnose(Implementation& implementation, const JudgedCase& judged, con
     diagnosis.pairs = std::move(seen.pairs);
     diagnosis.picture = std::move(seen.picture);
   }
-  if (!seen.why_not.empty()) diagnosis.evidence.push_back("which keys each query saw is not known: " + seen.why_not);
+  if (!seen.why_not.empty()) diagnosis.evidence.push_back("the keys that each query saw are unknown: " + seen.why_not);
   std::ranges::move(seen.notes, std::back_inserter(diagnosis.evidence));
   return diagnosis;
 }

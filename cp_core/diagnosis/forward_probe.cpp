@@ -52,13 +52,14 @@ class WeightProbe {
   // Returns why nothing can be read, as a sentence; empty if something can.
   std::string ask() {
     constexpr const char* kDrifts =
-        "the same step gave other bits when it was repeated, so what one step shows may not hold of the next";
+        "the same step gave different bits when it was repeated, so its results cannot be combined with those of other "
+        "steps";
     CanonicalInputs inputs = forward_inputs(prober_, asked_);
     Results first;
     while (keys_asked_ < keys_ && prober_.has_time(Prober::Part::forward)) {
       const std::int64_t count = set_one_hot(inputs.v, keys_asked_);
       const Results results = prober_.ask(asked_, inputs, Prober::Part::forward);
-      if (!results.out.defined()) return "a rank gave no out, or one of another shape";
+      if (!results.out.defined()) return "a rank returned no out, or an out of the wrong shape";
       if (keys_asked_ == 0) {
         if (!repeats(inputs, results)) return kDrifts;
         keep_lse(results.lse);

@@ -133,7 +133,7 @@ class GradientProbe {
 
   bool given(const Results& results) {
     if (results.dq.defined() && results.dk.defined() && results.dv.defined()) return true;
-    found_.why_not = "a rank gave no dq, dk or dv, or one of another shape";
+    found_.why_not = "a rank returned no dq, dk or dv, or one of the wrong shape";
     return false;
   }
 
@@ -144,7 +144,7 @@ class GradientProbe {
       same = same && same_bits(results.*member, again.*member);
     }
     if (prober_.agreed(same)) return true;
-    found_.why_not = "the gradients of the same step had other bits when it was repeated";
+    found_.why_not = "the gradients had different bits when the same step was repeated";
     return false;
   }
 

@@ -108,20 +108,20 @@ class GradientJudge {
 
   std::vector<std::string> notes() {
     if (const std::optional<double> factor = common_factor()) {
-      add("{} is {:.3g} times what it should be, for every pair", gradient_.name, *factor);
+      add("{} is {:.3g} times the right value, for every pair", gradient_.name, *factor);
       return std::move(notes_);
     }
-    for (const std::string& who : apart()) add("{} has nothing between {}", gradient_.name, who);
+    for (const std::string& who : apart()) add("{} counts no pairs between {}", gradient_.name, who);
     add_blocks(Standing::lacking, "lacks", "");
-    add_blocks(Standing::excess, "has", ", though " + not_seen());
+    add_blocks(Standing::excess, "counts", ", although " + not_seen());
     add_blocks(Standing::other, "counts", "");
     if (counted(Standing::bent) > 0) {
       add("{} has {} pairs whose ds is not p (dout . v - delta), among them {}", gradient_.name,
           counted(Standing::bent), largest(Standing::bent));
     }
     if (counted(Standing::unclear) > 0) {
-      add("{} is wrong in {} pairs, among them {}; there was no time to tell whether it lacks them", gradient_.name,
-          counted(Standing::unclear), largest(Standing::unclear));
+      add("{} is wrong in {} pairs, among them {}; there was no time to find out whether these pairs are missing",
+          gradient_.name, counted(Standing::unclear), largest(Standing::unclear));
     }
     return std::move(notes_);
   }
@@ -282,7 +282,7 @@ class GradientJudge {
 
   [[nodiscard]] std::string not_seen() const {
     const std::string_view not_so = measure_.is_observed ? "did not see" : "should not see";
-    return gradient_.of_keys ? fmt::format("these {} them", not_so) : fmt::format("they {} these", not_so);
+    return fmt::format("the queries {} the keys", not_so);
   }
 
   template <typename... Arguments>
@@ -320,13 +320,14 @@ GradientReading read_gradient(const Prober& prober, const GradientValues& gradie
                               const GradientMeasure& measure) {
   GradientReading reading;
   if (gradient.asked == 0) {
-    reading.notes.push_back(fmt::format("there was no time to ask which pairs {} has", gradient.name));
+    reading.notes.push_back(fmt::format("there was no time to probe which pairs {} counts", gradient.name));
     return reading;
   }
   if (gradient.foreign) {
     reading.wrong = true;
     reading.notes.push_back(
-        fmt::format("{} holds values in elements that no pair of a query and a key fills: it is no {}, or not it alone",
+        fmt::format("{} holds values in elements that no pair of a query and a key fills: the tensor is not {}, or "
+                    "contains something else too",
                     gradient.name, gradient.name));
     return reading;
   }
@@ -339,15 +340,16 @@ GradientReading read_gradient(const Prober& prober, const GradientValues& gradie
   if (reading.notes.size() > kMostNotes) {
     const std::size_t more = reading.notes.size() - kMostNotes;
     reading.notes.resize(kMostNotes);
-    reading.notes.push_back(fmt::format("{}: {} more like these", gradient.name, more));
+    reading.notes.push_back(fmt::format("{}: {} more sentences like these", gradient.name, more));
   }
   if (!gradient.values.unread().empty()) {
-    reading.notes.push_back(fmt::format("{} of heads {} was not read: too many differ", gradient.name,
+    reading.notes.push_back(fmt::format("{} of heads {} was not examined: too many heads differ", gradient.name,
                                         numbers_text(gradient.values.unread())));
   }
   if (gradient.asked < gradient.to_ask) {
-    reading.notes.push_back(fmt::format("{} was asked for {} of {} {}: there was no time for the others", gradient.name,
-                                        gradient.asked, gradient.to_ask, gradient.of_keys ? "queries" : "keys"));
+    reading.notes.push_back(fmt::format("{} was probed for {} of {} {}: there was no time for the others",
+                                        gradient.name, gradient.asked, gradient.to_ask,
+                                        gradient.of_keys ? "queries" : "keys"));
   }
   return reading;
 }

@@ -96,13 +96,13 @@ class HeadProbe {
       mapping_.wrong = true;
       std::string where;
       if (rows.rows < rows_with_keys(head)) {
-        where = fmt::format(" in {} rows, the first being {}", rows.rows,
+        where = fmt::format(" in {} rows, beginning with {}", rows.rows,
                             queries_text(prober_.grid().q, {rows.first, rows.first}));
       }
       mapping_.notes.push_back(
           read.size() == 1
               ? fmt::format("query head {} read kv head {} instead of {}{}", head, read.front(), expected(head), where)
-              : fmt::format("query head {} read {} instead of kv head {} alone{}", head, heads_text("kv head", read),
+              : fmt::format("query head {} read {} instead of only kv head {}{}", head, heads_text("kv head", read),
                             expected(head), where));
     }
   }
@@ -146,8 +146,9 @@ class HeadProbe {
         const bool gave = std::abs(given[g][h]) > kPartOfAHead;
         if (read == gave) continue;
         mapping_.wrong = true;
-        mapping_.notes.push_back(gave ? fmt::format("dv of kv head {} has query head {}, which did not read it", g, h)
-                                      : fmt::format("dv of kv head {} lacks query head {}, which read it", g, h));
+        mapping_.notes.push_back(
+            gave ? fmt::format("dv of kv head {} counts query head {}, which did not read this kv head", g, h)
+                 : fmt::format("dv of kv head {} lacks query head {}, which read this kv head", g, h));
       }
     }
   }

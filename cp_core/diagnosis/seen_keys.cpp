@@ -63,17 +63,17 @@ class KeySearch {
     const std::int64_t queries = prober_.grid().q.size();
     const std::int64_t keys = prober_.grid().kv.size();
     if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
-    if (judged_.c.replicated > 0) return "cases with tokens that every rank holds are not asked";
+    if (judged_.c.replicated > 0) return "the case has replicated tokens, which cannot be probed";
     if (keys > kMostKeys || queries * keys > kMostPairs) {
       return fmt::format(
-          "the case has {} queries and {} keys, padding included, and no more than {} are asked one by one: "
-          "ask of a smaller case that fails, too",
+          "the case has {} queries and {} keys, padding included, but at most {} of each can be probed: diagnose a "
+          "smaller case that also fails",
           queries, keys, kMostKeys);
     }
     own_ = prober_.asked_case(judged_.c.heads, judged_.c.kv_heads);
     few_ = prober_.with_few_heads();
     if (!few_) few_ = std::exchange(own_, std::nullopt);
-    if (!few_) return "the implementation skips the case without a bias and with a vanilla softmax";
+    if (!few_) return "the implementation skips the case if it has no bias and a vanilla softmax";
     if (own_ && own_->c.heads == few_->c.heads && own_->c.kv_heads == few_->c.kv_heads) own_.reset();
     return {};
   }
@@ -81,7 +81,7 @@ class KeySearch {
   // Whether there is time for a question. If not, adds a note that it was not asked.
   bool begins(const std::string& question, Prober::Part part) {
     if (!prober_.has_time(part)) {
-      note(fmt::format("there was no time to ask {}", question));
+      note(fmt::format("there was no time to probe {}", question));
       all_asked_ = false;
       return false;
     }
@@ -125,12 +125,12 @@ class KeySearch {
     ForwardReading reading = read_forward(prober_, *own_, found_.expected);
     const std::int64_t keys = prober_.grid().kv.size();
     if (!reading.why_not.empty()) {
-      note(fmt::format("with {} nothing could be read: {}", heads_of(*own_), reading.why_not));
+      note(fmt::format("the probe with {} gave no answer: {}", heads_of(*own_), reading.why_not));
       all_asked_ = false;
     } else if (reading.wrong || reading.heads_differ || reading.keys_asked == keys) {
       adopt(std::move(reading), *own_);
     } else {
-      note(fmt::format("with {} {} of {} keys were asked: there was no time for the others", heads_of(*own_),
+      note(fmt::format("the probe with {} covered {} of {} keys: there was no time for the other keys", heads_of(*own_),
                        reading.keys_asked, keys));
     }
   }
@@ -142,7 +142,7 @@ class KeySearch {
     const std::int64_t first = prober_.agreed_number(first_key / block * block);
     const std::optional<bool> same = sees_the_same(prober_, *own_, reading_.sight, first);
     if (!same || *same) return;
-    note(fmt::format("this was seen with {}; with {} keys are seen otherwise: the fault depends on heads",
+    note(fmt::format("these pairs were seen with {}, and other pairs with {}: the fault depends on heads",
                      heads_of(*few_), heads_of(*own_)));
   }
 
@@ -161,7 +161,7 @@ class KeySearch {
 
   void ask_mapping_of_heads() {
     if (found_.wrong || with_most_heads().c.heads == 1) return;
-    if (!begins("which heads each head read", Prober::Part::forward)) return;
+    if (!begins("which kv heads each query head read", Prober::Part::forward)) return;
     HeadMapping mapping = ask_heads(prober_, with_most_heads(), judged_.c.training);
     all_asked_ = all_asked_ && mapping.asked;
     note_all(std::move(mapping.notes));
@@ -178,20 +178,20 @@ class KeySearch {
     if (found_.wrong || judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
     spoilt_by_padding_ = queries_spoilt_by_padding(prober_, *few_);
     if (spoilt_by_padding_ == 0) return;
-    note(fmt::format(
-        "out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, and "
-        "weighs nothing",
-        spoilt_by_padding_));
+    note(
+        fmt::format("the output of {} queries is NaN if padding holds NaN, and is not NaN if padding holds numbers: "
+                    "padding is read, with weight 0",
+                    spoilt_by_padding_));
   }
 
   // --- Which pairs gradients have ---
 
   // Asks again with the other choice of key values if anything is wrong.
   void ask_gradients_of(const AskedCase& asked, const char* with) {
-    if (!begins(std::string("which queries reached dq, dk and dv") + with, Prober::Part::whole)) return;
+    if (!begins(std::string("which pairs dq, dk and dv count") + with, Prober::Part::whole)) return;
     const Gradients first = ask_gradients(prober_, asked, KeyValues::first);
     if (!first.why_not.empty()) {
-      note(fmt::format("which pairs dq, dk and dv have is not known: {}", first.why_not));
+      note(fmt::format("the pairs that dq, dk and dv count are unknown: {}", first.why_not));
       all_asked_ = false;
       return;
     }
@@ -249,7 +249,7 @@ class KeySearch {
       note_all(notes_on_pairs(pairs));
     }
     note_all(notes_on_weights(pairs));
-    if (reading_.heads_differ) note("other heads saw other keys");
+    if (reading_.heads_differ) note("the other heads saw other keys");
     tell_limits();
     note_all(std::move(of_queries));
     tell_what_vanished();
@@ -260,16 +260,16 @@ class KeySearch {
   void tell_limits() {
     const std::int64_t keys = prober_.grid().kv.size();
     if (reading_.keys_asked < keys) {
-      note(fmt::format("{} of {} keys were asked: there was no time for the others", reading_.keys_asked, keys));
+      note(fmt::format("{} of {} keys were probed: there was no time for the other keys", reading_.keys_asked, keys));
     }
     if (!reading_.has_lse) {
       note(
-          "no lse is given, so what keys weigh is known up to a factor of each query: that all are seen twice would "
-          "not "
-          "show, and unequal weights may be keys seen more than once or parts merged wrongly");
+          "no lse is returned, so the weights of each query are known only up to a common factor. A query that saw "
+          "every key twice would look right. Unequal weights may come from keys that were seen more than once, or from "
+          "parts that were merged wrongly");
     }
     if (!reading_.unread_heads.empty()) {
-      note(fmt::format("heads {} were not read: too many differ", numbers_text(reading_.unread_heads)));
+      note(fmt::format("heads {} were not examined: too many heads differ", numbers_text(reading_.unread_heads)));
     }
   }
 
@@ -281,8 +281,8 @@ class KeySearch {
     const auto saw_strangely = [](const RowReading& row) {
       return row.more_in_lse > 0 || row.sum != 1 || row.lse_is_wrong || row.lse_error > 0 || row.only_lse_counts;
     };
-    const std::string saw =
-        fmt::format("asked with q = 0 and {}, every query saw exactly the keys that it should", heads_of(*used_));
+    const std::string saw = fmt::format(
+        "in the probe with q = 0 and {}, every query saw exactly the keys that it should see", heads_of(*used_));
     if (found_.gradients_wrong || spoilt_by_padding_ > 0 || !all_asked_ ||
         std::ranges::any_of(reading_.sight.rows, saw_strangely)) {
       note(saw);
@@ -293,9 +293,8 @@ class KeySearch {
     if (judged_.c.softmax != SoftmaxType::vanilla) left_out.emplace_back("the sink");
     if (used_->c.heads != judged_.c.heads || used_->c.kv_heads != judged_.c.kv_heads) left_out.emplace_back("heads");
     note(fmt::format(
-        "{}{}: what is wrong depends on {}, is rounding, or is in what was not asked for (max_logit, dbias, "
-        "dsink)",
-        saw, judged_.c.training ? ", and dq, dk and dv have the same pairs" : "", fmt::join(left_out, " or ")));
+        "{}{}. The fault depends on {}, is rounding, or is in a result that was not probed (max_logit, dbias, dsink)",
+        saw, judged_.c.training ? ", and dq, dk and dv count the same pairs" : "", fmt::join(left_out, " or ")));
   }
 
   static constexpr const char* kWhichKeys = "which keys each query saw";

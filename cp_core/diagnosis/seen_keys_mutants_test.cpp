@@ -79,11 +79,10 @@ TEST(SeenKeysOfMutants, NothingIsWrongWithoutOne) {
   EXPECT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong) << test::text_of(seen);
   EXPECT_TRUE(seen.whole_numbers);
   EXPECT_FALSE(seen.picture);
-  EXPECT_THAT(
-      seen.notes,
-      ElementsAre("asked with q = 0 and 2 heads, every query saw exactly the keys that it should, and dq, dk and dv "
-                  "have the same pairs: what is wrong depends on scores, is rounding, or is in what was not asked "
-                  "for (max_logit, dbias, dsink)"));
+  EXPECT_THAT(seen.notes,
+              ElementsAre("in the probe with q = 0 and 2 heads, every query saw exactly the keys that it should see, "
+                          "and dq, dk and dv count the same pairs. The fault depends on scores, is rounding, or is in "
+                          "a result that was not probed (max_logit, dbias, dsink)"));
 }
 
 TEST(SeenKeysOfMutants, WindowLeftNarrow) {
@@ -94,8 +93,8 @@ TEST(SeenKeysOfMutants, WindowLeftNarrow) {
   EXPECT_EQ(seen.pairs.missing_pairs, 13);
   EXPECT_EQ(seen.pairs.excess_pairs, 0);
   EXPECT_EQ(seen.pairs.missing.front().text, "query 3 (rank 0) did not see key 0 (chunk 0, rank 0)");
-  EXPECT_THAT(seen.notes,
-              ElementsAre("all missing pairs lie at j - i' = -3, i' being the diagonal of query i and j the key"));
+  EXPECT_THAT(seen.notes, ElementsAre("all missing pairs lie at j - i' = -3, where i' is the diagonal of query i, and "
+                                      "j is the position of the key"));
 }
 
 TEST(SeenKeysOfMutants, CausalIgnored) {
@@ -120,8 +119,10 @@ TEST(SeenKeysOfMutants, CausalIgnored) {
 TEST(SeenKeysOfMutants, MaskOffset) {
   const SeenKeys seen = seen_with(Mutant::mask_offset, forward_only(causal_sequence()));
   expect_times(seen, [](auto i, auto j) { return j <= i + 1 ? 1 : 0; });
-  EXPECT_THAT(seen.notes,
-              ElementsAre("all excess pairs lie at j - i' = 1, i' being the diagonal of query i and j the key"));
+  EXPECT_THAT(
+      seen.notes,
+      ElementsAre(
+          "all excess pairs lie at j - i' = 1, where i' is the diagonal of query i, and j is the position of the key"));
 }
 
 TEST(SeenKeysOfMutants, ChunkIgnored) {
@@ -206,9 +207,9 @@ TEST(SeenKeysOfMutants, BackwardKvIsOwn) {
   const SeenKeys seen = seen_with(Mutant::backward_kv_is_own, one_sequence());
   EXPECT_FALSE(seen.wrong || seen.heads_differ);
   EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_TRUE(says(seen, "every query saw exactly the keys that it should\n"));
-  EXPECT_THAT(seen.notes, Contains("dq has nothing between the queries of rank 0 and the keys of rank 1"));
-  EXPECT_THAT(seen.notes, Contains("dq has nothing between the queries of rank 1 and the keys of rank 0"));
+  EXPECT_TRUE(says(seen, "every query saw exactly the keys that it should see\n"));
+  EXPECT_THAT(seen.notes, Contains("dq counts no pairs between the queries of rank 0 and the keys of rank 1"));
+  EXPECT_THAT(seen.notes, Contains("dq counts no pairs between the queries of rank 1 and the keys of rank 0"));
   EXPECT_THAT(seen.notes, testing::Not(Contains(StartsWith("dv"))));
   EXPECT_THAT(seen.notes, Contains(HasSubstr("dk has 128 pairs whose ds is not p (dout . v - delta)")));
 }
@@ -218,7 +219,7 @@ TEST(SeenKeysOfMutants, OwnGradientsDropped) {
   EXPECT_FALSE(seen.wrong);
   for (const char* name : {"dk", "dv"}) {
     for (const char* rank : {"0", "1"}) {
-      EXPECT_TRUE(says(seen, std::string(name) + " has nothing between the queries of rank " + rank +
+      EXPECT_TRUE(says(seen, std::string(name) + " counts no pairs between the queries of rank " + rank +
                                  " and the keys of rank " + rank + "\n"))
           << test::text_of(seen);
     }
@@ -232,7 +233,9 @@ TEST(SeenKeysOfMutants, MergeWeightsEqual) {
   EXPECT_TRUE(seen.wrong);
   EXPECT_FALSE(seen.whole_numbers);
   EXPECT_EQ(seen.pairs.missing_pairs + seen.pairs.excess_pairs, 0);
-  EXPECT_TRUE(says(seen, "no whole numbers, which no set of keys explains: parts were merged with wrong weights"));
+  EXPECT_TRUE(says(seen,
+                   "weights that are not whole numbers. No set of seen keys explains such weights: parts were merged "
+                   "with wrong weights"));
   ASSERT_TRUE(seen.picture);
   EXPECT_THAT(seen.picture->rows, Contains(HasSubstr("?")));
 }
@@ -240,14 +243,16 @@ TEST(SeenKeysOfMutants, MergeWeightsEqual) {
 TEST(SeenKeysOfMutants, MergedLse) {
   const SeenKeys stale = seen_with(Mutant::merge_lse_not_updated, forward_only(causal_sequence()));
   EXPECT_FALSE(stale.wrong);
-  EXPECT_TRUE(says(stale, "is not the logarithm of the number of keys that out shows; the first is query 4 (rank 1)"));
+  EXPECT_TRUE(says(
+      stale,
+      "is not the logarithm of the number of keys that the output shows; the first such query is query 4 (rank 1)"));
   const SeenKeys largest = seen_with(Mutant::merge_lse_is_max, forward_only(causal_sequence()));
   EXPECT_FALSE(largest.wrong);
-  EXPECT_TRUE(says(largest, "is no mean of the values that they saw: its weights sum to 1.25"));
+  EXPECT_TRUE(says(largest, "is not a weighted mean of V: the weights sum to 1.25"));
   const SeenKeys rounded = seen_with(Mutant::merge_lse_rounded, forward_only(causal_sequence()));
   EXPECT_FALSE(rounded.wrong);
-  EXPECT_TRUE(says(rounded, "though they are the right keys that it counts"));
-  for (const SeenKeys* const seen : {&stale, &largest, &rounded}) EXPECT_FALSE(says(*seen, "what is wrong depends on"));
+  EXPECT_TRUE(says(rounded, "counts the right keys, but has errors of up to"));
+  for (const SeenKeys* const seen : {&stale, &largest, &rounded}) EXPECT_FALSE(says(*seen, "The fault depends on"));
 }
 
 TEST(SeenKeysOfMutants, GqaMapping) {
@@ -274,13 +279,13 @@ TEST(SeenKeysOfMutants, FaultsOfTheSoftmaxVanish) {
   c.input_scale = 10;
   const SeenKeys seen = seen_with(Mutant::softmax_max_not_subtracted, c);
   EXPECT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, ElementsAre(HasSubstr("what is wrong depends on scores")));
+  EXPECT_THAT(seen.notes, ElementsAre(HasSubstr("The fault depends on scores")));
 }
 
 TEST(SeenKeysOfMutants, ScaleOfAGradient) {
   const SeenKeys seen = seen_with(Mutant::dq_scale_missing, causal_sequence());
   EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, Contains("dq is 2.83 times what it should be, for every pair"));
+  EXPECT_THAT(seen.notes, Contains("dq is 2.83 times the right value, for every pair"));
 }
 
 // With a delta per part, ds is 0 in a part of one key. No pair of it is reported as lacking.
@@ -298,8 +303,8 @@ TEST(SeenKeysOfMutants, ValuesThatDidNotCome) {
     return c;
   }());
   expect_times(seen, [](auto i, auto j) { return owner_of(i) == owner_of(j) ? 1 : 0; });
-  EXPECT_THAT(seen.notes, Contains("nothing came through between the queries of rank 0 and the keys of rank 1"));
-  EXPECT_TRUE(says(seen, "It counts the missing ones, whose values alone are missing"));
+  EXPECT_THAT(seen.notes, Contains("all pairs are missing between the queries of rank 0 and the keys of rank 1"));
+  EXPECT_TRUE(says(seen, "The lse counts the missing keys too: only their values are missing"));
 }
 
 TEST(SeenKeysOfMutants, KInThePlaceOfV) {
@@ -307,16 +312,16 @@ TEST(SeenKeysOfMutants, KInThePlaceOfV) {
   EXPECT_FALSE(seen.whole_numbers);
   EXPECT_THAT(
       seen.notes,
-      ElementsAre("out of 16 queries holds values of K in the place of those of V: of 8 keys for query 0 (rank 0)"));
+      ElementsAre("the output of 16 queries holds values of K instead of V: those of 8 keys for query 0 (rank 0)"));
 }
 
 TEST(SeenKeysOfMutants, WhatDoesNotRepeatIsUnknown) {
   const SeenKeys forward = seen_with(Mutant::repeat_drifts, causal_sequence());
-  EXPECT_THAT(forward.why_not, HasSubstr("other bits when it was repeated"));
+  EXPECT_THAT(forward.why_not, HasSubstr("different bits when it was repeated"));
   const SeenKeys backward = seen_with(Mutant::repeat_drifts_backward, causal_sequence());
   EXPECT_EQ(backward.why_not, "");
   EXPECT_FALSE(backward.gradients_wrong);
-  EXPECT_THAT(backward.notes, Contains(HasSubstr("which pairs dq, dk and dv have is not known")));
+  EXPECT_THAT(backward.notes, Contains(HasSubstr("the pairs that dq, dk and dv count are unknown")));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(SeenKeysProperty, NothingIsWrongWithOurOwn) {
     ASSERT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong || !seen.whole_numbers) << test::text_of(seen);
     if (seen.why_not == "the case has no queries, or no keys") continue;
     ASSERT_EQ(seen.why_not, "");
-    ASSERT_THAT(seen.notes, ElementsAre(HasSubstr("every query saw exactly the keys that it should")));
+    ASSERT_THAT(seen.notes, ElementsAre(HasSubstr("every query saw exactly the keys that it should see")));
   }
 }
 
@@ -226,7 +226,7 @@ TEST(SeenKeysProperty, ReadsEveryPairUpToAFactorWithoutLse) {
     at::Tensor expected = times.clone();
     hide_unread(toy, expected);
     ASSERT_TRUE(same(seen.times, expected)) << seen.times << expected << test::text_of(seen);
-    ASSERT_THAT(seen.notes, testing::Contains(HasSubstr("no lse is given")));
+    ASSERT_THAT(seen.notes, testing::Contains(HasSubstr("no lse is returned")));
   }
 }
 

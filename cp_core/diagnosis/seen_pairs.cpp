@@ -35,7 +35,7 @@ Hypotheses seen_pairs_hypotheses(const SeenKeys& seen) {
   if (!seen.pairs.missing.empty()) largest = &seen.pairs.missing.front();
   if (largest == nullptr && !seen.pairs.excess.empty()) largest = &seen.pairs.excess.front();
   std::string says = fmt::format(
-      "{} pairs of a query and a key that should have met did not, and {} met that should not have, or more than once",
+      "{} pairs of a query and a key are missing, and {} are in excess (not expected, or seen more than once)",
       seen.pairs.missing_pairs, seen.pairs.excess_pairs);
   if (largest != nullptr) says += ": " + largest->text;
   return {{.id = "wrong_keys_seen", .says = std::move(says), .pass = [seen](const World& world, Pass& pass) {

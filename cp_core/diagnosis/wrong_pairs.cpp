@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostRectangles = 8;
 constexpr std::size_t kMostWeights = 4;
-// The label of an excess pair whose query has weights that are no whole numbers is this plus the weight in hundredths.
+// The label of an excess pair whose query has weights that are not whole numbers is this plus the weight in hundredths.
 constexpr std::int32_t kOfSomeWeight = 1 << 24;
 // A smaller weight counts as 0 (row_reading.cpp rounds times this small to 0 in rows of whole numbers).
 constexpr double kNoWeight = 1e-4;
@@ -61,7 +61,7 @@ class PairReader {
     for (std::int64_t j = 0; j < keys_; ++j) count += missing(i, j) ? 1 : 0;
     return count;
   }
-  // Returns the largest relative distance of a weight from the nearest whole number, over queries whose weights are no
+  // Returns the largest relative distance of a weight from the nearest whole number, over queries whose weights are not
   // whole numbers.
   [[nodiscard]] double farthest_from_number() const {
     double farthest = 0;
@@ -113,7 +113,7 @@ std::string excess_text(const PairReader& reader, const PairBlock& block, bool h
   if (block.label > kOfSomeWeight)
     return fmt::format("{} with the weight {:.2f}", saw, (block.label - kOfSomeWeight) / kHundred);
   return fmt::format("{} {}{}", saw, times_text(block.label),
-                     has_lse ? "" : ", the keys that they saw least counting once");
+                     has_lse ? "" : ", where a key of the smallest weight counts as seen once");
 }
 
 // How many queries pass a test, and the first of them.
@@ -163,19 +163,17 @@ class WeightNotes {
     if (rows.count == 0) return;
     const double distance = reader_.farthest_from_number();
     if (distance < kOfRounding) {
-      add("what {} of {} queries gave to keys is up to {:.2g} % off a whole number: more than rounding to the dtype "
-          "does, "
-          "and as much as rounding to a shorter one",
+      add("{} of {} queries gave keys weights that deviate from whole numbers by up to {:.2g} %. The deviation is "
+          "larger than the rounding error of the dtype, and as large as that of a shorter dtype",
           rows.count, pairs_.rows.size(), distance * kHundred);
       return;
     }
-    add("what {} of {} queries gave to keys are no whole numbers, which no set of keys explains: parts were merged "
-        "with "
-        "wrong weights, or other values than those of the keys were read",
+    add("{} of {} queries gave keys weights that are not whole numbers. No set of seen keys explains such weights: "
+        "parts were merged with wrong weights, or V was read in the wrong place",
         rows.count, pairs_.rows.size());
     const PairLabels labels = reader_.label([&](std::int64_t i, std::int64_t j) { return reader_.weight(i, j); });
     for (const PairBlock& block : largest_blocks(labels, kMostWeights)) {
-      notes_.push_back(fmt::format("{} gave {} the weight {:.2f}, where 1 is due", reader_.queries(block),
+      notes_.push_back(fmt::format("{} gave {} the weight {:.2f} instead of 1", reader_.queries(block),
                                    reader_.keys(block), block.label / kHundred));
     }
   }
@@ -183,7 +181,7 @@ class WeightNotes {
   void add_sums() {
     const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) { return row.sum != 1; });
     if (rows.count == 0) return;
-    add("out of {} queries is no mean of the values that they saw: its weights sum to {:.4g}, not to 1, for {}",
+    add("the output of {} queries is not a weighted mean of V: the weights sum to {:.4g} instead of 1 for {}",
         rows.count, first(rows).sum, query(rows));
   }
 
@@ -195,17 +193,18 @@ class WeightNotes {
       const double more = pairs_.rows[static_cast<std::size_t>(i)].more_in_lse;
       counts_missing = counts_missing && (more == 0 || std::llround(more) == reader_.missing_of(i));
     }
-    add("lse of {} queries counts more keys than out has: {:.3g} more for {}. {}", rows.count, first(rows).more_in_lse,
-        query(rows),
-        counts_missing ? "It counts the missing ones, whose values alone are missing"
-                       : "What has no value of a key joined the softmax");
+    add("the lse of {} queries counts more keys than the output shows: {:.3g} more for {}. {}", rows.count,
+        first(rows).more_in_lse, query(rows),
+        counts_missing ? "The lse counts the missing keys too: only their values are missing"
+                       : "Something without a value joined the softmax");
   }
 
   void add_wrong_lse() {
     const FoundRows wrong = find_rows(pairs_.rows, [](const RowReading& row) { return row.lse_is_wrong; });
     if (wrong.count > 0) {
-      add("lse of {} queries is not the logarithm of the number of keys that out shows; the first is {}", wrong.count,
-          query(wrong));
+      add("the lse of {} queries is not the logarithm of the number of keys that the output shows; the first such "
+          "query is {}",
+          wrong.count, query(wrong));
     }
     double largest = 0;
     const FoundRows off = find_rows(pairs_.rows, [&](const RowReading& row) {
@@ -213,15 +212,13 @@ class WeightNotes {
       return row.lse_error > 0;
     });
     if (off.count > 0) {
-      add("lse of {} queries is off by up to {:.2g}, though they are the right keys that it counts", off.count,
-          largest);
+      add("the lse of {} queries counts the right keys, but has errors of up to {:.2g}", off.count, largest);
     }
     const FoundRows alone =
         find_rows(pairs_.rows, [](const RowReading& row) { return row.only_lse_counts && !row.lse_is_wrong; });
     if (alone.count > 0) {
-      add("of {} queries lse alone says that all of their keys were seen several times: one that is too large by as "
-          "much "
-          "would look the same",
+      add("only the lse of {} queries says that each of their keys was seen several times. An lse that is too large by "
+          "the same amount would look the same",
           alone.count);
     }
   }
@@ -229,19 +226,20 @@ class WeightNotes {
   void add_unknown() {
     const FoundRows of_k = find_rows(pairs_.rows, [](const RowReading& row) { return row.keys_of_minus_one > 0; });
     if (of_k.count > 0) {
-      add("out of {} queries holds values of K in the place of those of V: of {:g} keys for {}", of_k.count,
+      add("the output of {} queries holds values of K instead of V: those of {:g} keys for {}", of_k.count,
           first(of_k).keys_of_minus_one, query(of_k));
     }
     const FoundRows foreign =
         find_rows(pairs_.rows, [](const RowReading& row) { return row.negative && row.keys_of_minus_one == 0; });
     if (foreign.count > 0) {
-      add("out of {} queries holds what is no mean of values of V, which were all 0 or 1; the first is {}",
+      add("the output of {} queries is not a mean of values of V, which were all 0 or 1; the first such query is {}",
           foreign.count, query(foreign));
     }
     const FoundRows rows = find_rows(
         pairs_.rows, [](const RowReading& row) { return row.kind == RowReading::Kind::unknown && !row.negative; });
     if (rows.count == 0) return;
-    add("what {} of {} queries saw is not known, since out is not finite, or contradicts lse; the first is {}",
+    add("the keys that {} of {} queries saw are unknown, because the output is not finite or contradicts the lse; the "
+        "first such query is {}",
         rows.count, pairs_.rows.size(), query(rows));
   }
 
@@ -282,15 +280,17 @@ std::vector<std::string> notes_on_pairs(const SightPairs& pairs) {
   const auto missing = [&](std::int64_t i, std::int64_t j) { return reader.missing(i, j); };
   const auto excess = [&](std::int64_t i, std::int64_t j) { return reader.excess(i, j) != 0; };
   for (const std::string& who : ranks_apart(pairs.grid, expected, missing)) {
-    notes.push_back(fmt::format("{}nothing came through between {}", pairs.prefix, who));
+    notes.push_back(fmt::format("{}all pairs are missing between {}", pairs.prefix, who));
   }
   if (const std::string where = distance_text(pairs.grid, pairs.judged.lengths, missing); !where.empty()) {
     notes.push_back(
-        fmt::format("{}all missing pairs lie {}, i' being the diagonal of query i and j the key", pairs.prefix, where));
+        fmt::format("{}all missing pairs lie {}, where i' is the diagonal of query i, and j is the position of the key",
+                    pairs.prefix, where));
   }
   if (const std::string where = distance_text(pairs.grid, pairs.judged.lengths, excess); !where.empty()) {
     notes.push_back(
-        fmt::format("{}all excess pairs lie {}, i' being the diagonal of query i and j the key", pairs.prefix, where));
+        fmt::format("{}all excess pairs lie {}, where i' is the diagonal of query i, and j is the position of the key",
+                    pairs.prefix, where));
   }
   return notes;
 }

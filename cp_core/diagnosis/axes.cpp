@@ -97,21 +97,23 @@ class Axes {
     for (const bool back : {false, true}) {
       for (const std::int64_t count : blocks) {
         const char* const heads = count == 0 ? "heads" : "blocks of heads";
-        all.push_back(
-            {.says = fmt::format("tokens and {} are exchanged", heads), .read = rows_and_heads(1, count, back)});
+        all.push_back({.says = fmt::format("the axes of tokens and {} are exchanged", heads),
+                       .read = rows_and_heads(1, count, back)});
         if (sequences == 1) continue;
-        all.push_back({.says = fmt::format("tokens and {} of each sequence are exchanged", heads),
+        all.push_back({.says = fmt::format("the axes of tokens and {} are exchanged within each sequence", heads),
                        .read = rows_and_heads(sequences, count, back)});
       }
-      all.push_back({.says = "sequences and tokens are exchanged", .read = sequences_and_rows(sequences, back)});
       all.push_back(
-          {.says = "heads and elements are exchanged", .read = heads_and_elements(back), .needs_elements = true});
+          {.says = "the axes of sequences and tokens are exchanged", .read = sequences_and_rows(sequences, back)});
+      all.push_back({.says = "the axes of heads and elements are exchanged",
+                     .read = heads_and_elements(back),
+                     .needs_elements = true});
     }
     const std::size_t count = all.size();
     if (c_.comm == CommType::p2p || world_.ranks == 1) return of_ranks(std::move(all), count);
     for (std::size_t i = 0; i < count; ++i) {
       all.push_back(all[i]);
-      all.back().says += " in the rows of all ranks";
+      all.back().says += " after the rows of all ranks were gathered";
     }
     return of_ranks(std::move(all), count);
   }
@@ -172,12 +174,12 @@ class Axes {
     if (!k.defined() || !v.defined()) return;
     if (is_known({k, v})) return;
     all_.push_back({.id = kId,
-                    .says = fmt::format("of K and V {}", misreading.says),
+                    .says = fmt::format("in K and V, {}", misreading.says),
                     .pass = [k, v](const World& world, Pass& pass) {
                       pass.k = in_order(world.k, k);
                       pass.v = in_order(world.v, v);
                     }});
-    all_.push_back({.id = kId, .says = fmt::format("of K and V {}", misreading.says), .model = [k, v](Model& model) {
+    all_.push_back({.id = kId, .says = fmt::format("in K and V, {}", misreading.says), .model = [k, v](Model& model) {
                       for (Pass* const pass : {&model.forward, &model.backward}) {
                         pass->k = in_order(model.world->k, k);
                         pass->v = in_order(model.world->v, v);
@@ -196,7 +198,7 @@ class Axes {
     const at::Tensor dout = c_.training ? order_of(misreading, world_.dout) : at::Tensor();
     for (const bool home : {true, false}) {
       all_.push_back(
-          {.id = kId, .says = fmt::format("of q, k, v and dout {}", misreading.says), .model = [=](Model& model) {
+          {.id = kId, .says = fmt::format("in q, k, v and dout, {}", misreading.says), .model = [=](Model& model) {
              const World& world = *model.world;
              model.returned = [](const World&, Results&) {};  // keeps the hypothesis from being tried on a sample
              if (world.q_rows.first.empty()) return;
@@ -233,7 +235,7 @@ class Axes {
     }
     if (names.empty()) return;
     all_.push_back({.id = kId,
-                    .says = fmt::format("of {} {}", fmt::join(names, ", "), misreading.says),
+                    .says = fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says),
                     .results = [names, read = misreading.read](const World&, Results& results) {
                       for (const auto& [name, member] : verify::kResults) {
                         if (std::ranges::find(names, name) == names.end()) continue;

@@ -132,21 +132,23 @@ class Biases {
     const int ranks = world_.ranks;
     const at::Tensor columns = world_.kv_rows.position;
     for (const auto& [says, other] :
-         {std::pair<std::string, std::function<int(int)>>{"queries have the bias rows of the next rank's",
+         {std::pair<std::string, std::function<int(int)>>{"queries have the bias rows of the next rank",
                                                           [ranks](int owner) { return (owner + 1) % ranks; }},
-          {"queries have the bias rows of the rank before", [ranks](int owner) { return (owner + ranks - 1) % ranks; }},
-          {"queries have the bias rows of rank 0's", [](int) { return 0; }},
-          {"queries have the bias rows of rank n - 1 - r's", [ranks](int owner) { return ranks - 1 - owner; }}}) {
+          {"queries have the bias rows of the previous rank",
+           [ranks](int owner) { return (owner + ranks - 1) % ranks; }},
+          {"queries have the bias rows of rank 0", [](int) { return 0; }},
+          {"queries of rank r have the bias rows of rank n - 1 - r",
+           [ranks](int owner) { return ranks - 1 - owner; }}}) {
       if (ranks == 1) break;
       const at::Tensor rows = of(other);
       if (rows.defined()) add(id, says, index_of(position_at(world_.q_rows, rows[0]), columns));
     }
-    add(id, "bias rows are counted in a rank's rows of a sequence, not in the sequence",
+    add(id, "a query's bias row is its place in the rank's rows of a sequence instead of its position in the sequence",
         index_of(world_.q_rows.place, columns));
-    add(id, "bias rows are counted in a rank's chunk, not in the sequence",
+    add(id, "a query's bias row is its place in the rank's chunk instead of its position in the sequence",
         index_of(world_.q_rows.place_in_half, columns));
     if (!world_.q_rows.half.eq(1).any().item<bool>()) return;
-    add(id, "bias rows go by the diagonal of queries, not by their positions",
+    add(id, "a query's bias row is its diagonal instead of its position",
         index_of(world_.q_rows.position.add(differences()), columns));
   }
 
@@ -174,7 +176,7 @@ class Biases {
       add(id, says, index_from_zero(q_runs, kv_runs, rows, trimmed));
       if (c_.chunk == 0) continue;
       // The chunks of the mask cut the runs further.
-      add(id, fmt::format("{}, in its chunk of the mask", says),
+      add(id, fmt::format("{}, within a chunk of the mask", says),
           index_from_zero(cut_at_chunks(q_runs, world_.q_rows.position.add(differences())),
                           cut_at_chunks(kv_runs, world_.kv_rows.position), rows, trimmed));
     }
@@ -228,14 +230,14 @@ class Biases {
   }
 
   void rows_from_zero() {
-    from_zero("bias_rows_misplaced", "each part has the first bias rows, counted from its first query that meets a key",
-              true, true);
+    from_zero("bias_rows_misplaced",
+              "each part has the first bias rows, counted from the part's first query that sees a key", true, true);
     from_zero("bias_rows_misplaced", "each part has the first bias rows", true, false);
   }
 
   void columns_from_zero() {
     from_zero("bias_columns_misplaced",
-              "each part has the first bias columns, counted from its first key that meets a query", false, true);
+              "each part has the first bias columns, counted from the part's first key that a query sees", false, true);
     from_zero("bias_columns_misplaced", "each part has the first bias columns", false, false);
   }
 
@@ -243,7 +245,7 @@ class Biases {
     const char* const id = "bias_columns_misplaced";
     const int ranks = world_.ranks;
     const at::Tensor rows = world_.bias.size(2) > 1 ? world_.q_rows.position : world_.q_rows.position.mul(0);
-    add(id, "bias columns are counted in a rank's rows of a sequence, not in the sequence",
+    add(id, "a key's bias column is its place in the rank's rows of a sequence instead of its position in the sequence",
         index_of(rows, world_.kv_rows.place));
     if (ranks == 1) return;
     const auto positions = [this](const std::function<int(int, int)>& source) {
@@ -255,17 +257,17 @@ class Biases {
     for (const auto& [says, source] :
          {std::pair<std::string, std::function<int(int, int)>>{"every step has the bias columns of the rank's own keys",
                                                                [](int rank, int) { return rank; }},
-          {"keys have the bias columns of the next rank's", [ranks](int, int owner) { return (owner + 1) % ranks; }},
-          {"keys have the bias columns of the rank before",
+          {"keys have the bias columns of the next rank", [ranks](int, int owner) { return (owner + 1) % ranks; }},
+          {"keys have the bias columns of the previous rank",
            [ranks](int, int owner) { return (owner + ranks - 1) % ranks; }},
-          {"keys have the bias columns of rank 0's", [](int, int) { return 0; }},
-          {"a step has the bias columns of the step on the other side of the ring",
+          {"keys have the bias columns of rank 0", [](int, int) { return 0; }},
+          {"each step has the bias columns of a ring that turns the other way",
            [ranks](int rank, int owner) { return ((2 * rank - owner) % ranks + ranks) % ranks; }}}) {
       const at::Tensor columns = positions(source);
       if (columns.defined()) add(id, says, index_of(rows, columns));
     }
     const at::Tensor order = order_in_sequences(world_.kv_rows);
-    add(id, "bias columns stay in the order of positions where keys are in the order of ranks",
+    add(id, "keys are in the order of ranks, but bias columns are in the order of positions",
         index_of(rows, world_.kv_rows.position.index_select(0, order.argsort())));
   }
 
@@ -278,9 +280,9 @@ class Biases {
     const auto take = [&](const char* says, const at::Tensor& other) {
       add(id, says, right.add(other.sub(sequence).mul(elements)));
     };
-    take("every sequence has the bias of the first", at::zeros_like(sequence));
-    take("every sequence has the bias of the last", at::zeros_like(sequence).add(batch - 1));
-    take("a sequence has the bias of the next", sequence.add(1).remainder(batch));
+    take("every sequence has the bias of the first sequence", at::zeros_like(sequence));
+    take("every sequence has the bias of the last sequence", at::zeros_like(sequence).add(batch - 1));
+    take("each sequence has the bias of the next sequence", sequence.add(1).remainder(batch));
     take("sequences have their biases in reverse order", sequence.neg().add(batch - 1));
   }
 
@@ -303,22 +305,22 @@ class Biases {
     for (const int blocks : {head_ranks(c_), world_.ranks}) {
       if (blocks < 2 || heads % blocks != 0) continue;
       const std::int64_t block = heads / blocks;
-      take("every block of heads has the bias of the first", [=](std::int64_t h) { return h % block; });
-      take("blocks of heads have the bias of the next", [=](std::int64_t h) { return (h + block) % heads; });
-      take("blocks of heads have the bias of the one before",
+      take("every block of heads has the bias of the first block", [=](std::int64_t h) { return h % block; });
+      take("each block of heads has the bias of the next block", [=](std::int64_t h) { return (h + block) % heads; });
+      take("each block of heads has the bias of the previous block",
            [=](std::int64_t h) { return (h + heads - block) % heads; });
       take("blocks of heads have their biases in reverse order",
            [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
-      take("heads of the bias are dealt out one by one",
+      take("the heads of the bias are distributed round-robin instead of in blocks",
            [=](std::int64_t h) { return h % block * blocks + h / block; });
     }
-    take("every head has the bias of the first", [](std::int64_t) { return 0; });
+    take("every head has the bias of head 0", [](std::int64_t) { return 0; });
     take("heads have their biases in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
   }
 
   void sum(const std::string& says, std::function<void(Model&)> model) {
     all_.push_back({.id = "dbias_not_summed",
-                    .says = "the gradient of the bias counts " + says,
+                    .says = "the gradient of the bias counts only " + says,
                     .model = std::move(model),
                     .level = Hypothesis::Level::sums});
   }
@@ -327,9 +329,9 @@ class Biases {
     const std::int64_t ranks = world_.ranks;
     const auto options = at::TensorOptions().dtype(at::kDouble);
     if (c_.layout == Layout::thd && ranks > 1) {
-      sum("the rank's own queries alone", [=](Model& model) { model.shares_dbias = at::eye(ranks, options); });
+      sum("the rank's own queries", [=](Model& model) { model.shares_dbias = at::eye(ranks, options); });
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        sum(fmt::format("rank {}'s queries alone", rank), [rank](Model& model) {
+        sum(fmt::format("rank {}'s queries", rank), [rank](Model& model) {
           at::Tensor shares = at::zeros_like(model.shares_dbias);
           shares.select(1, rank).fill_(1.0);
           model.shares_dbias = std::move(shares);
@@ -338,13 +340,13 @@ class Biases {
     }
     if (world_.bias.size(0) == 1 && c_.batch > 1) {
       for (std::int64_t b = 0; b < c_.batch; ++b) {
-        sum(fmt::format("sequence {} alone", b), [b](Model& model) {
+        sum(fmt::format("sequence {}", b), [b](Model& model) {
           model.weight_dbias = model.world->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
         });
       }
       // In each element, the gradient from a later sequence replaces that of earlier ones.
       const at::Tensor times = Model(world_).forward.times;
-      sum("in each element the last sequence that has it",
+      sum("the last sequence that uses each element",
           [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
     }
     if (world_.bias.size(1) == 1) shared_heads();
@@ -371,21 +373,21 @@ class Biases {
       }
       sum(says, [weights](Model& model) { model.dbias_heads = weights; });
     };
-    alone("one head, the first, alone", [](std::int64_t, std::int64_t h) { return h == 0; });
-    alone("one head, the last, alone", [heads](std::int64_t, std::int64_t h) { return h == heads - 1; });
+    alone("the first head", [](std::int64_t, std::int64_t h) { return h == 0; });
+    alone("the last head", [heads](std::int64_t, std::int64_t h) { return h == heads - 1; });
     const std::int64_t group = world_.group();
     if (group > 1) {
-      alone("one head of each group alone", [group](std::int64_t, std::int64_t h) { return h % group == 0; });
-      alone("one group of heads, the first, alone", [group](std::int64_t, std::int64_t h) { return h < group; });
-      alone("one group of heads, the last, alone", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
+      alone("one head of each group", [group](std::int64_t, std::int64_t h) { return h % group == 0; });
+      alone("the first group of heads", [group](std::int64_t, std::int64_t h) { return h < group; });
+      alone("the last group of heads", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
     }
     for (const std::int64_t blocks :
          {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(world_.ranks)}) {
       if (blocks < 2 || heads % blocks != 0) continue;
       const std::int64_t block = heads / blocks;
-      alone("the rank's own block of heads alone",
+      alone("the rank's own block of heads",
             [=](std::int64_t rank, std::int64_t h) { return h / block == rank % blocks; });
-      alone("one head of each block alone", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
+      alone("one head of each block", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
     }
   }
 

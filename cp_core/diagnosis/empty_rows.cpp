@@ -182,17 +182,19 @@ Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/
     all.push_back({.id = std::move(id), .says = std::move(says), .shows = shows});
   };
   const bool sink = world.sink.defined();
-  add("padding_not_zeroed", "rows of padding, and only these, hold something other than 0 (lse: than minus infinity)",
-      padding_alone);
+  add("padding_not_zeroed",
+      "only padding rows are wrong: they hold values other than 0 (in lse: other than minus infinity)", padding_alone);
   if (world.c().pad_between_seqs) {
-    add("padding_not_zeroed", "queries at padding positions are computed with, and add to sums over queries",
+    add("padding_not_zeroed",
+        "queries at padding positions take part: they have results, and contribute to sums over queries",
         padding_queries);
     add("padding_keys_seen",
-        "keys at padding positions take part: what sees them holds NaN, as they do, and what is computed with it",
+        "keys at padding positions take part: their NaN spreads to the queries that see them and to all results of "
+        "these queries",
         padding_keys_with_nan);
   }
-  add("empty_rows_nan", "rows that see no key, or halves that are all padding, give NaN", nan_without_keys);
-  add("empty_rows_not_zero", "valid rows that see no key have a result that is not 0", out_without_keys);
+  add("empty_rows_nan", "rows that see no key, or rows in a half that is all padding, are NaN", nan_without_keys);
+  add("empty_rows_not_zero", "the results of valid rows that see no key are not 0", out_without_keys);
   add("empty_lse_wrong",
       fmt::format("the lse of valid rows that see no key is not {}", sink ? "the sink" : "minus infinity"),
       lse_without_keys);

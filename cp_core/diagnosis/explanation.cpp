@@ -40,8 +40,8 @@ std::string sentence_of(const Candidate& candidate, const Bench& bench) {
   const Attempt& attempt = candidate.attempt;
   const bool backward = attempt.passes == Attempt::Passes::backward;
   std::string says = hypothesis.says;
-  if (backward) says = hypothesis.backward_says.empty() ? says + ", in the backward alone," : hypothesis.backward_says;
-  if (attempt.passes == Attempt::Passes::forward) says += ", in the forward alone,";
+  if (backward) says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
+  if (attempt.passes == Attempt::Passes::forward) says = "in the forward only, " + says;
   if (hypothesis.shows || bench.world().ranks == 1) return says;
   switch (attempt.who) {
     case Attempt::Who::all:
@@ -154,13 +154,13 @@ class Explainer {
       const std::string& id = id_of(candidate);
       if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
       diagnosis_.others.push_back(id);
-      diagnosis_.evidence.push_back(fmt::format("as well: {}", sentence_of(candidate, first)));
+      diagnosis_.evidence.push_back(fmt::format("another explanation: {}", sentence_of(candidate, first)));
     }
     if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
         diagnosis_.id != "wrong_keys_seen") {
       diagnosis_.others.emplace_back("wrong_keys_seen");
       diagnosis_.evidence.emplace_back(
-          "chunks of ranks have one row each, so that a mistake at the borders of chunks looks like one of all rows");
+          "each chunk of a rank has one row, so a mistake at the borders of chunks looks like a mistake in all rows");
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
     // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
@@ -173,17 +173,19 @@ class Explainer {
   void add_evidence(const Bench& first, bool again) {
     const Case& c = first.world().c();
     diagnosis_.evidence.push_back(
-        fmt::format("of {} mistakes that were tried, {} brings all results of all ranks within their bounds{}", tried_,
-                    diagnosis_.others.empty() ? "this one alone" : "each of these", first_text(first)));
-    if (again) diagnosis_.evidence.emplace_back("it does so with another seed, too");
-    if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed nothing is wrong");
-    if (!other_seed_) diagnosis_.evidence.emplace_back("it was not tried on another seed");
-    if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all mistakes");
+        fmt::format("of {} hypotheses that were tried, {} explains all results of all ranks within their bounds{}",
+                    tried_, diagnosis_.others.empty() ? "only this one" : "each of these", first_text(first)));
+    if (again) diagnosis_.evidence.emplace_back("the hypothesis also explains the results of another seed");
+    if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed, all results are right");
+    if (!other_seed_) diagnosis_.evidence.emplace_back("the hypothesis was not tried on another seed");
+    if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all hypotheses");
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
-    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32 nothing is wrong");
+    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
     if (c.dtype != observed_.the_case.c.dtype)
-      diagnosis_.evidence.emplace_back("it was found on the case in fp32, and explains it as it is");
-    if (observed_.shrunk) diagnosis_.evidence.emplace_back("it was found on a smaller case with the same features");
+      diagnosis_.evidence.emplace_back(
+          "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
+    if (observed_.shrunk)
+      diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
   }
 
   [[nodiscard]] std::string first_text(const Bench& first) const {
@@ -198,7 +200,8 @@ class Explainer {
     diagnosis_.cause = says;
     diagnosis_.certainty = Certainty::certain;
     diagnosis_.evidence.emplace_back(
-        "the case was run with one seed and then with another: what the second run gave is what the first should have");
+        "the case was run with one seed and then with another: the second run returned the right results of the first "
+        "run");
     if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
     return true;
   }
@@ -213,31 +216,34 @@ class Explainer {
   void not_in_the_results() {
     if (differs_alone()) {
       diagnosis_.id = "not_repeatable";
-      diagnosis_.cause = "results are right within their bounds, and the same step gave others the second time";
+      diagnosis_.cause =
+          "the results are right within their bounds, but the same step gave different results the second time";
       diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
       diagnosis_.explains = observed_.failed_checks;
       diagnosis_.evidence.push_back(repetition_.says);
       return;
     }
-    diagnosis_.cause = observed_.failed_checks.empty() ? "nothing that was judged is beyond its bound"
-                                                       : fmt::format("{} failed, and nothing else is beyond its bound",
-                                                                     fmt::join(observed_.failed_checks, ", "));
+    diagnosis_.cause = observed_.failed_checks.empty()
+                           ? "all judged results are within their bounds"
+                           : fmt::format("{} failed, and all judged results are within their bounds",
+                                         fmt::join(observed_.failed_checks, ", "));
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
   }
 
   void unknown(const Bench& first) {
     diagnosis_.explains.clear();
-    diagnosis_.cause = "no known mistake explains it: " + common_ground(of_case_.failing().empty() ? first : of_case_);
-    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32 nothing is wrong");
+    diagnosis_.cause =
+        "no known mistake explains the failure: " + common_ground(of_case_.failing().empty() ? first : of_case_);
+    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
     if (again_ && again_->failing().empty() && !of_case_.failing().empty())
-      diagnosis_.evidence.emplace_back("when the case was run again, nothing was wrong");
+      diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
     if (!repetition_.same_bits) {
       diagnosis_.cause += fmt::format("; {}", repetition_.says);
     }
     for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
       diagnosis_.evidence.push_back(std::move(sentence));
-    diagnosis_.evidence.push_back(fmt::format("{} forms of known mistakes were tried{}", tried_,
-                                              in_time_ ? "" : ", until there was no time for more"));
+    diagnosis_.evidence.push_back(
+        fmt::format("{} hypotheses were tried{}", tried_, in_time_ ? "" : ", and there was no time for more"));
   }
 
   const Observed& observed_;

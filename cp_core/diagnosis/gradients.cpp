@@ -109,11 +109,13 @@ class GradientMistakes {
         all.push_back({.of_keys = fmt::format("of step {} of the ring", step),
                        .of_queries = fmt::format("of step {} of the ring", step),
                        .pairs = steps.eq(step)});
-        all.push_back({.of_keys = fmt::format("of all ranks but its own and that of step {} of the ring", step),
-                       .of_queries = fmt::format("of all ranks but its own and that of step {} of the ring", step),
-                       .pairs = steps.ne(0).logical_and(steps.ne(step))});
-        all.push_back({.of_keys = fmt::format("of all steps but step {} of the ring", step),
-                       .of_queries = fmt::format("of all steps but step {} of the ring", step),
+        all.push_back(
+            {.of_keys = fmt::format("of all steps of the ring except that of a rank's own keys and step {}", step),
+             .of_queries =
+                 fmt::format("of all steps of the ring except that of a rank's own queries and step {}", step),
+             .pairs = steps.ne(0).logical_and(steps.ne(step))});
+        all.push_back({.of_keys = fmt::format("of all steps of the ring except step {}", step),
+                       .of_queries = fmt::format("of all steps of the ring except step {}", step),
                        .pairs = steps.ne(step)});
       }
     }
@@ -129,21 +131,22 @@ class GradientMistakes {
       const char* const which = half == 0 ? "first" : "second";
       const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1);
       const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0);
-      all.push_back({.of_keys = fmt::format("of the {} chunk of other ranks' keys", which),
-                     .of_queries = fmt::format("of the {} chunk of other ranks' queries", which),
+      all.push_back({.of_keys = fmt::format("of each other rank's {} chunk of keys", which),
+                     .of_queries = fmt::format("of each other rank's {} chunk of queries", which),
                      .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? keys : queries)});
-      all.push_back({.of_keys = fmt::format("of the {} chunk of queries with other ranks' keys", which),
-                     .of_queries = fmt::format("of other ranks' queries in the {} chunk of keys", which),
+      all.push_back({.of_keys = fmt::format("of other ranks' keys to the {} chunk of queries", which),
+                     .of_queries = fmt::format("of other ranks' queries to the {} chunk of keys", which),
                      .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? queries : keys)});
     }
     return all;
   }
 
-  // The failing ones of dq, dk and dv lack a share.
+  // Those of dq, dk and dv that fail lack a share.
   void missing(const Share& share) {
     if (wrong_.empty()) return;
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
-    lack(fmt::format("{} {} the share {}", names(), verb("lacks", "lack"), dq_alone ? share.of_keys : share.of_queries),
+    lack(fmt::format("{} {} the contribution {}", names(), verb("lacks", "lack"),
+                     dq_alone ? share.of_keys : share.of_queries),
          share.pairs);
   }
 
@@ -191,18 +194,18 @@ class GradientMistakes {
       for (Parts& parts : parts_with_own_last(world_)) all.push_back(std::move(parts));
       const at::Tensor chunk =
           world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
-      all.push_back({.what = "the chunks of keys in turn", .of_pair = chunk, .count = 2 * world_.ranks});
+      all.push_back({.what = "one part per chunk of keys, in order", .of_pair = chunk, .count = 2 * world_.ranks});
       for (const Parts& parts : all) {
         for (const bool last : {true, false}) {
           const at::Tensor counts = end_part(parts.of_pair, Model(world_).forward.times, last, /*dim=*/1);
-          lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what),
+          lack(fmt::format("dq counts only the {} part of each row ({})", last ? "last" : "first", parts.what),
                counts.logical_not());
           if (parts.finer.empty()) continue;
           std::vector<at::Tensor> choices{counts};
           for (const at::Tensor& finer : parts.finer) {
             choices.push_back(end_part(finer, Model(world_).forward.times, last, /*dim=*/1));
           }
-          lack_some(fmt::format("dq counts the {} part of a row alone ({}, or the chunks of their keys)",
+          lack_some(fmt::format("dq counts only the {} part of each row ({}, or one per chunk of its keys)",
                                 last ? "last" : "first", parts.what),
                     choices);
         }
@@ -212,7 +215,7 @@ class GradientMistakes {
       const at::Tensor others = Model(world_).forward.times.masked_fill(own, 0.0);
       for (const bool last : {true, false}) {
         const at::Tensor counts = end_part(stretch_of_others(world_), others, last, /*dim=*/1);
-        lack(fmt::format("of other ranks' keys dq counts the {} stretch alone, which a rank's own keys cut",
+        lack(fmt::format("of the stretches of other ranks' keys that a rank's own keys separate, dq counts only the {}",
                          last ? "last" : "first"),
              counts.logical_or(own).logical_not());
       }
@@ -235,14 +238,15 @@ class GradientMistakes {
           const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
           gone = gone.logical_or(queries.logical_and(kept.logical_not()));
         }
-        lack(fmt::format("{} {} of the chunks of queries {} alone the {} that sees a key", names(),
-                         verb("counts", "count"), of_rank ? "of a rank" : "of all ranks", last ? "last" : "first"),
+        lack(fmt::format("for each key, {} {} only the {} of {} chunks of queries that see the key", names(),
+                         verb("counts", "count"), last ? "last" : "first", of_rank ? "each rank's" : "all ranks'"),
              gone);
         all_gone.push_back(gone);
       }
-      lack_one_or_other(fmt::format("{} {} of the chunks of queries {} alone the last or the first that sees a key",
-                                    names(), verb("counts", "count"), of_rank ? "of a rank" : "of all ranks"),
-                        all_gone);
+      lack_one_or_other(
+          fmt::format("for each key, {} {} only the last or the first of {} chunks of queries that see the key",
+                      names(), verb("counts", "count"), of_rank ? "each rank's" : "all ranks'"),
+          all_gone);
     }
     one_chunk_to_others();
   }
@@ -260,8 +264,9 @@ class GradientMistakes {
         if (chunks.numel() == 0) continue;
         gone.logical_or_(queries.logical_and(world_.q_rows.half.ne(last ? chunks.max() : chunks.min())));
       }
-      lack(fmt::format("{} of other ranks' keys {} of each rank's chunks of queries the {} that sees such a key alone",
-                       names(), verb("counts", "count"), last ? "last" : "first"),
+      lack(fmt::format(
+               "for the keys of other ranks, {} {} only the {} of each rank's chunks of queries that see such a key",
+               names(), verb("counts", "count"), last ? "last" : "first"),
            gone.unsqueeze(1).logical_and(own.logical_not()));
     }
   }
@@ -285,16 +290,16 @@ class GradientMistakes {
       const at::Tensor q = rolled(world_.q_rows, by);
       const at::Tensor kv = rolled(world_.kv_rows, by);
       if (!q.defined() || !kv.defined()) continue;
-      all_.push_back({.id = id,
-                      .says = fmt::format("{} of a rank {} those of the {}", names(), verb("is", "are"),
-                                          by > 0 ? "next rank" : "rank before"),
-                      .results = [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
-                        for (const std::string& name : wrong) {
-                          if (name == "dq") results.dq = results.dq.index_select(0, q);
-                          if (name == "dk") results.dk = results.dk.index_select(0, kv);
-                          if (name == "dv") results.dv = results.dv.index_select(0, kv);
-                        }
-                      }});
+      all_.push_back(
+          {.id = id,
+           .says = fmt::format("a rank returns the {} of the {} rank", names(), by > 0 ? "next" : "previous"),
+           .results = [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
+             for (const std::string& name : wrong) {
+               if (name == "dq") results.dq = results.dq.index_select(0, q);
+               if (name == "dk") results.dk = results.dk.index_select(0, kv);
+               if (name == "dv") results.dv = results.dv.index_select(0, kv);
+             }
+           }});
     }
     for (const Ring& ring : rings_of(world_)) {
       if (ring.size > 1) sum_of_sent(ring);
@@ -314,8 +319,8 @@ class GradientMistakes {
       const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
       if (!landing.defined()) return;
       add("gradient_of_another_rank",
-          fmt::format("a rank adds up its contributions to all other ranks' keys and gives the sum to the {}",
-                      by > 0 ? "next rank" : "rank before"),
+          fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
+                      by > 0 ? "next" : "previous"),
           [landing](Model& model) { model.landing = landing; });
     }
     // The gradients stay at the rank that computed them, in the rows of its own keys.
@@ -324,7 +329,7 @@ class GradientMistakes {
     };
     const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!landing.defined()) return;
-    add("gradient_of_another_rank", "a rank adds its contributions to other ranks' keys to its own rows",
+    add("gradient_of_another_rank", "a rank adds its contributions to other ranks' keys to the rows of its own keys",
         [landing](Model& model) { model.landing = landing; });
   }
 
@@ -335,9 +340,9 @@ class GradientMistakes {
                       .says = std::move(says),
                       .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
     };
-    change("dk and dv stand in each other's place", [](WholeResults& results) { std::swap(results.dk, results.dv); });
-    change("dv is returned as dk, too", [](WholeResults& results) { results.dk = results.dv; });
-    change("dk is returned as dv, too", [](WholeResults& results) { results.dv = results.dk; });
+    change("dk and dv are swapped", [](WholeResults& results) { std::swap(results.dk, results.dv); });
+    change("dv is returned both as dk and as dv", [](WholeResults& results) { results.dk = results.dv; });
+    change("dk is returned both as dk and as dv", [](WholeResults& results) { results.dv = results.dk; });
   }
 
   const World& world_;

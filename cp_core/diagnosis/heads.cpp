@@ -62,7 +62,7 @@ class Heads {
     for (const bool lands_there : {true, false}) {
       for (const bool backward_alone : {false, true}) {
         all_.push_back({.id = id,
-                        .says = fmt::format("{}{}", says, backward_alone ? ", in the backward alone" : ""),
+                        .says = fmt::format("{}{}", backward_alone ? "in the backward only, " : "", says),
                         .model =
                             [kv_of, lands_there, backward_alone](Model& model) {
                               if (!backward_alone) model.forward.kv_head = kv_of;
@@ -78,7 +78,7 @@ class Heads {
     if (kv_heads_ == 1) return;
     if (group_ > 1) {
       read("kv_heads_interleaved",
-           fmt::format("query head h reads key-value head h % {}, not h / {}", kv_heads_, group_),
+           fmt::format("query head h reads key-value head h % {} instead of h / {}", kv_heads_, group_),
            mapped(heads_, [this](std::int64_t h) { return h % kv_heads_; }));
       statistics_stay(1);
     }
@@ -88,8 +88,8 @@ class Heads {
       const std::int64_t kv_block = kv_heads_ / blocks;
       if (kv_block > 1) {
         read("kv_heads_interleaved",
-             fmt::format("in each of {} blocks of heads query head h reads key-value head h % {}, not h / {}", blocks,
-                         kv_block, group_),
+             fmt::format("in each of {} blocks of heads, query head h reads key-value head h % {} instead of h / {}",
+                         blocks, kv_block, group_),
              mapped(heads_, [=](std::int64_t h) { return h / q_block * kv_block + h % q_block % kv_block; }));
         statistics_stay(blocks);
       }
@@ -102,13 +102,13 @@ class Heads {
       if (kv_heads_ % blocks != 0) continue;
       const std::int64_t kv_block = kv_heads_ / blocks;
       const auto own = [this](std::int64_t h) { return h / group_; };
-      read(id, fmt::format("every block of {} key-value heads is the first", kv_block),
+      read(id, fmt::format("every block of {} key-value heads is a copy of the first block", kv_block),
            mapped(heads_, [=](std::int64_t h) { return own(h) % kv_block; }));
-      read(id, fmt::format("of every {} key-value heads the first is repeated", kv_block),
+      read(id, fmt::format("each group of {} key-value heads consists of copies of its first head", kv_block),
            mapped(heads_, [=](std::int64_t h) { return own(h) / kv_block * kv_block; }));
     }
     for (std::int64_t pair = 2; pair < kv_heads_; pair *= 2) {
-      read(id, fmt::format("of every {} key-value heads the first is repeated", pair),
+      read(id, fmt::format("each group of {} key-value heads consists of copies of its first head", pair),
            mapped(heads_, [=, this](std::int64_t h) { return h / group_ / pair * pair; }));
     }
   }
@@ -120,22 +120,22 @@ class Heads {
     const std::int64_t kv_block = kv_heads_ / blocks;
     const Map read = mapped(
         heads_, [=, this](std::int64_t h) { return h / block * block + h % group_ * kv_block + h % block / group_; });
-    all_.push_back(
-        {.id = "kv_heads_interleaved",
-         .says = fmt::format("query head h reads key-value head h % {}, not h / {}; its lse stands where that "
-                             "of another head belongs",
-                             kv_block, group_),
-         .model = [read](Model& model) {
-           model.forward.q_head = model.backward.q_head = read;
-           model.forward.dout_head = model.backward.dout_head = read;
-           model.dq_head = read;
-           model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
-           const at::Tensor index = index_tensor(inverse(read));
-           model.returned = [index](const World&, verify::Results& results) {
-             results.out = results.out.index_select(1, index);
-           };
-           model.from_returned = true;
-         }});
+    all_.push_back({.id = "kv_heads_interleaved",
+                    .says = fmt::format("query head h reads key-value head h % {} instead of h / {}, and the lse of "
+                                        "head h is stored at another head",
+                                        kv_block, group_),
+                    .model = [read](Model& model) {
+                      model.forward.q_head = model.backward.q_head = read;
+                      model.forward.dout_head = model.backward.dout_head = read;
+                      model.dq_head = read;
+                      model.delta_head =
+                          mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
+                      const at::Tensor index = index_tensor(inverse(read));
+                      model.returned = [index](const World&, verify::Results& results) {
+                        results.out = results.out.index_select(1, index);
+                      };
+                      model.from_returned = true;
+                    }});
   }
 
   struct Exchange {
@@ -147,16 +147,16 @@ class Heads {
   static std::vector<Exchange> exchanges(std::int64_t count, std::int64_t blocks) {
     const std::int64_t block = count / blocks;
     std::vector<Exchange> all;
-    all.push_back({.says = "blocks of heads go to the ranks in reverse order",
+    all.push_back({.says = "blocks of heads are sent to the ranks in reverse order",
                    .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })});
-    all.push_back({.says = "blocks of heads go to the next rank",
+    all.push_back({.says = "blocks of heads are sent to the next rank",
                    .of = mapped(count, [=](std::int64_t h) { return (h / block + 1) % blocks * block + h % block; })});
     all.push_back(
-        {.says = "blocks of heads go to the rank before",
+        {.says = "blocks of heads are sent to the previous rank",
          .of = mapped(count, [=](std::int64_t h) { return (h / block + blocks - 1) % blocks * block + h % block; })});
-    all.push_back({.says = fmt::format("head h goes to rank h % {}, not h / {}", blocks, block),
+    all.push_back({.says = fmt::format("head h is sent to rank h % {} instead of h / {}", blocks, block),
                    .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })});
-    all.push_back({.says = fmt::format("heads that were dealt out one by one are put together as blocks"),
+    all.push_back({.says = "heads that were distributed round-robin are put together as blocks",
                    .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })});
     return all;
   }
@@ -216,7 +216,7 @@ class Heads {
     };
     for (const bool lse_too : {true, false}) {
       for (const bool gradients_too : {true, false}) {
-        add(says + ", in the results alone", [=](Model& model) {
+        add("in the results only, " + says, [=](Model& model) {
           if (lse_too) {
             model.returned = change;
           } else {
@@ -230,7 +230,7 @@ class Heads {
 
   void keys_alone(const std::string& says, const Map& kv) {
     for (const bool lands_there : {true, false}) {
-      add(says + ", of K and V alone", [=, group = group_](Model& model) {
+      add("for K and V only, " + says, [=, group = group_](Model& model) {
         Map kv_of;
         for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h)
           kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
@@ -242,7 +242,7 @@ class Heads {
 
   // Only queries are exchanged, and their results are put back in order.
   void queries_alone(const std::string& says, const Map& q) {
-    add(says + ", of queries alone", [=, group = group_](Model& model) {
+    add("for queries only, " + says, [=, group = group_](Model& model) {
       Map kv_of(q.size());
       for (std::size_t h = 0; h < q.size(); ++h)
         kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
@@ -276,7 +276,7 @@ class Heads {
     const Map kv_of = mapped(heads_, [&](std::int64_t h) { return from[static_cast<std::size_t>(h)] / group_; });
     all_.push_back(
         {.id = id,
-         .says = fmt::format("in the backward blocks of {} heads take q, k, v and lse of the first block", block),
+         .says = fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
          .model =
              [=](Model& model) {
                model.backward.q_head = from;
@@ -286,7 +286,7 @@ class Heads {
              },
          .level = Hypothesis::Level::backward});
     all_.push_back({.id = id,
-                    .says = fmt::format("in the backward blocks of {} heads compute the first block again", block),
+                    .says = fmt::format("in the backward, blocks of {} heads compute the first block again", block),
                     .results = [=, group = group_](const World&, WholeResults& results) {
                       const at::Tensor q = index_tensor(from);
                       Map of_kv;
@@ -300,7 +300,7 @@ class Heads {
     all_.push_back(
         {.id = id,
          .says = fmt::format(
-             "in the backward, with a rank's own keys, blocks of {} heads compute the first block again", block),
+             "in the backward, for a rank's own keys only, blocks of {} heads compute the first block again", block),
          .model =
              [=, group = group_](Model& model) {
                model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {

@@ -121,8 +121,7 @@ Diagnosis explain(Implementation& implementation, const JudgedCase& judged, cons
   if (observed) return explanation_of(*observed, observed->shrunk ? nullptr : seen, settings);
   Diagnosis unknown;
   unknown.cause =
-      "the case is too large for its mistake to be looked for, and a smaller one with its features is right or could "
-      "not be tried";
+      "the case is too large to be simulated, and a smaller case with the same features is right or could not be run";
   return unknown;
 }
 

@@ -19,7 +19,7 @@ struct Hypothesis {
   std::string says;  // what is wrong, as a sentence that names no ranks and has no full stop
 
   // Exactly one of the next four functions is set.
-  // `pass` is tried in both passes, in the forward alone and in the backward alone.
+  // `pass` is tried in both passes, in the forward only and in the backward only.
   std::function<void(const World&, Pass&)> pass = {};
   std::function<void(Model&)> model = {};
   // Is applied to magnitudes too, and so must be linear.
@@ -34,7 +34,7 @@ struct Hypothesis {
 
   bool of_mask = false;  // changes only which keys a query sees
 
-  std::string backward_id = {};  // the id if it is made in the backward alone; empty: `id`
+  std::string backward_id = {};  // the id if it is made in the backward only; empty: `id`
   std::string backward_says = {};
 };
 

@@ -49,12 +49,13 @@ class Masks {
   void diagonals() {
     if (lengths_.valid_q != lengths_.valid_kv) {
       add("diagonal_top_left",
-          "the diagonal of unequal lengths starts at the top left instead of ending at the bottom right",
+          "with unequal lengths, the diagonal starts at the top left instead of ending at the bottom right",
           [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
-      add("diagonal_reversed", "the diagonal of unequal lengths is moved by their difference the wrong way",
+      add("diagonal_reversed",
+          "with unequal lengths, the diagonal is moved by the difference of the lengths in the wrong direction",
           [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
       if (c_.chunk > 0) {
-        add("diagonal_top_left", "the chunk of a query goes by its position instead of its diagonal",
+        add("diagonal_top_left", "the chunk of a query is chosen by the query's position instead of its diagonal",
             [](const World&, MaskRule& rule) { rule.chunk_of_diagonal = false; });
       }
     }
@@ -86,7 +87,7 @@ class Masks {
           [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
     }
     if ((has_left() || c_.window[1] >= 0) && !c_.causal) {
-      add("window_ignored", "a causal mask stands for the window", [](const World&, MaskRule& rule) {
+      add("window_ignored", "a causal mask is used instead of the window", [](const World&, MaskRule& rule) {
         rule.limited = {false, false};
         rule.causal = true;
       });
@@ -106,15 +107,15 @@ class Masks {
     };
     constexpr std::string_view kId = "window_minus_one_literal";
     if (left) {
-      add(std::string(kId), "the window's left side of -1, which is no limit, is taken for a width of -1",
+      add(std::string(kId), "the window's left side of -1, which means no limit, is taken for a width of -1",
           read(true, false));
     }
     if (right_side) {
-      add(std::string(kId), "the window's right side of -1, which is no limit, is taken for a width of -1",
+      add(std::string(kId), "the window's right side of -1, which means no limit, is taken for a width of -1",
           read(false, true));
     }
     if (left && right_side) {
-      add(std::string(kId), "the window's sides of -1, which are no limits, are taken for widths of -1",
+      add(std::string(kId), "the window's sides of -1, which mean no limit, are taken for widths of -1",
           read(true, true));
     }
   }
@@ -150,7 +151,7 @@ class Masks {
     if (c_.chunk == 0) return;
     add("chunk_ignored", "chunks are ignored", [](const World&, MaskRule& rule) { rule.chunk = 0; });
     if (!c_.causal) {
-      add("chunk_ignored", "a causal mask stands for the chunks", [](const World&, MaskRule& rule) {
+      add("chunk_ignored", "a causal mask is used instead of the chunks", [](const World&, MaskRule& rule) {
         rule.chunk = 0;
         rule.causal = true;
       });
@@ -162,9 +163,9 @@ class Masks {
       add(std::string(kId), fmt::format("a chunk's queries begin {}", where),
           [off](const World&, MaskRule& rule) { rule.chunk_query_shift = off; });
       add(std::string(kId),
-          fmt::format("a chunk's first key is {}", off > 0 ? "missing" : "the last of the chunk before"),
+          off > 0 ? "a chunk's first key is missing" : "a chunk sees the last key of the previous chunk",
           [off](const World&, MaskRule& rule) { rule.chunk_first_shift = off; });
-      add(std::string(kId), off > 0 ? "a chunk sees the first key of the next" : "a chunk's last key is missing",
+      add(std::string(kId), off > 0 ? "a chunk sees the first key of the next chunk" : "a chunk's last key is missing",
           [off](const World&, MaskRule& rule) { rule.chunk_end_shift = off; });
       add(std::string(kId), fmt::format("a chunk's keys begin and end {}", where), [off](const World&, MaskRule& rule) {
         rule.chunk_first_shift = off;
@@ -182,11 +183,11 @@ class Masks {
     const char* const id = "sequence_borders_ignored";
     add(id, "queries see the keys of all sequences at the positions that the mask allows",
         [](const World&, MaskRule& rule) { rule.borders = false; });
-    add(id, "the pack is taken as one sequence", [](const World& world, MaskRule& rule) {
+    add(id, "the pack is taken for one sequence", [](const World& world, MaskRule& rule) {
       as_one_sequence(world.lengths().padded_q, world.lengths().padded_kv, rule);
     });
     if (!c_.pad_between_seqs) return;
-    add(id, "the valid tokens of the pack are taken as one sequence", [](const World& world, MaskRule& rule) {
+    add(id, "the valid tokens of the pack are taken for one sequence", [](const World& world, MaskRule& rule) {
       as_one_sequence(world.lengths().valid_q, world.lengths().valid_kv, rule);
     });
   }
@@ -249,25 +250,24 @@ class Masks {
   // A chunk's first query is taken for one of the chunk before. If it is the first row of a rank's dual chunk, there is
   // no chunk before it and the query sees nothing.
   void first_queries_of_chunks() {
-    all_.push_back(
-        {.id = "chunk_boundary_off_by_one",
-         .says =
-             "a chunk's queries begin one position late, and where a rank's rows begin with a chunk its first query "
-             "is lost",
-         .pass = [](const World& world, Pass& pass) {
-           MaskRule rule(world);
-           rule.chunk_query_shift = 1;
-           std::vector<std::int64_t> differences;
-           differences.reserve(rule.valid_q.size());
-           for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
-             differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
-           }
-           const Side& rows = world.q_rows;
-           const at::Tensor diagonal =
-               rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
-           const at::Tensor lost = rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
-           pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
-         }});
+    all_.push_back({.id = "chunk_boundary_off_by_one",
+                    .says = "a chunk's queries begin one position late, and the first query is lost where a rank's "
+                            "rows begin with a chunk",
+                    .pass = [](const World& world, Pass& pass) {
+                      MaskRule rule(world);
+                      rule.chunk_query_shift = 1;
+                      std::vector<std::int64_t> differences;
+                      differences.reserve(rule.valid_q.size());
+                      for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
+                        differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
+                      }
+                      const Side& rows = world.q_rows;
+                      const at::Tensor diagonal =
+                          rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
+                      const at::Tensor lost =
+                          rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
+                      pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
+                    }});
   }
 
   const World& world_;

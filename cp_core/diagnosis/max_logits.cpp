@@ -23,11 +23,11 @@ class MaxLogits {
   explicit MaxLogits(const World& world) : world_(world), c_(world.c()) {}
 
   Hypotheses all() {
-    add("max_logit_counts_zero", "a score of 0 that no pair has counts in max_logit",
+    add("max_logit_counts_zero", "max_logit includes a score of 0 that no pair has",
         [](Model& model) { model.max_logit_least = 0; });
     hidden_keys();
     if (world_.sink.defined()) {
-      add("max_logit_of_sink", "the sink counts in max_logit", [](Model& model) {
+      add("max_logit_of_sink", "max_logit includes the sink", [](Model& model) {
         model.returned = [](const World& world, verify::Results& results) {
           results.max_logit = at::maximum(results.max_logit, world.sink.view({1, -1, 1}));
         };
@@ -52,34 +52,36 @@ class MaxLogits {
 
   void hidden_keys() {
     if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-      hide("scores outside the window count in max_logit",
+      hide("max_logit includes scores outside the window",
            [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
     }
     if (c_.causal) {
-      hide("scores of the keys after a causal query's own count in max_logit",
+      hide("max_logit includes scores of keys after the causal diagonal",
            [](const World&, MaskRule& rule) { rule.causal = false; });
     }
     if (c_.chunk > 0) {
-      hide("scores of other chunks count in max_logit", [](const World&, MaskRule& rule) { rule.chunk = 0; });
+      hide("max_logit includes scores of keys in other chunks of the mask",
+           [](const World&, MaskRule& rule) { rule.chunk = 0; });
     }
-    hide("scores of all keys of a sequence count in max_logit, whatever the mask says",
+    hide("max_logit includes scores of all keys of a sequence, regardless of the mask",
          [](const World&, MaskRule& rule) {
            rule.limited = {false, false};
            rule.causal = false;
            rule.chunk = 0;
          });
     if (c_.batch > 1) {
-      hide("scores of other sequences count in max_logit", [](const World&, MaskRule& rule) { rule.borders = false; });
+      hide("max_logit includes scores of keys in other sequences",
+           [](const World&, MaskRule& rule) { rule.borders = false; });
     }
     if (c_.pad_between_seqs) {
-      hide("scores of keys at padding positions count in max_logit",
+      hide("max_logit includes scores of keys at padding positions",
            [](const World&, MaskRule& rule) { rule.padding_keys = true; });
     }
     rectangles();
     next_rows();
     for (const std::int64_t off : {1, 2}) {
-      hide(fmt::format("the {} after the last that a query sees count{} in max_logit", off == 1 ? "key" : "two keys",
-                       off == 1 ? "s" : ""),
+      hide(fmt::format("max_logit includes the score{} after the last key that a query sees",
+                       off == 1 ? " of the key" : "s of the two keys"),
            [off](const World&, MaskRule& rule) {
              rule.causal_edge = off;
              rule.window[1] += off;
@@ -100,8 +102,9 @@ class MaxLogits {
     const Side& kv = world_.kv_rows;
     for (const bool of_ranks : {false, true}) {
       const at::Tensor keys = of_ranks ? stretches(kv) : kv.sequence;
-      const std::string of = of_ranks ? "a rank's keys" : "keys";
-      count(fmt::format("hidden scores of a chunk of queries and the {} between those that it sees count in max_logit",
+      const char* const of = of_ranks ? "a rank" : "a sequence";
+      count(fmt::format("max_logit includes the hidden scores of a chunk of queries with the keys of {} from the first "
+                        "to the last that the chunk sees",
                         of),
             in_rectangles(stretches(world_.q_rows), keys));
     }
@@ -157,13 +160,15 @@ class MaxLogits {
     const Side& kv = world_.kv_rows;
     const at::Tensor rows = at::arange(kv.count(), at::kLong);
     count(
-        "the key that lies behind the last one which a query sees in a rank's chunk counts in max_logit, padding or "
-        "not",
+        "max_logit includes the score of the row after the last key that a query sees in a rank's chunk, even if that "
+        "row is padding",
         with_next(stretches(kv), rows, kv.rank));
     const at::Tensor order = order_in_sequences(kv);
     if (order.equal(rows)) return;
-    count("the key that lies behind the last one which a query sees in a sequence counts in max_logit, padding or not",
-          with_next(kv.sequence, order, kv.rank.mul(0)));
+    count(
+        "max_logit includes the score of the row after the last key that a query sees in a sequence, even if that row "
+        "is padding",
+        with_next(kv.sequence, order, kv.rank.mul(0)));
   }
 
   // place: the index of each key in memory; memory: the rank that holds it.
@@ -188,26 +193,28 @@ class MaxLogits {
     const std::int64_t ranks = world_.ranks;
     const char* const id = "max_logit_not_reduced";
     const at::Tensor own = at::eye(ranks, options);
-    add(id, "max_logit is that of the rank's own queries", [own](Model& model) { model.shares_max_logit = own; });
+    add(id, "max_logit is the maximum over the rank's own queries only",
+        [own](Model& model) { model.shares_max_logit = own; });
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       at::Tensor without = at::ones({ranks, ranks}, options);
       without.select(1, rank).zero_();
-      add(id, fmt::format("max_logit lacks rank {}'s queries", rank),
+      add(id, fmt::format("max_logit leaves out rank {}'s queries", rank),
           [without](Model& model) { model.shares_max_logit = without; });
       if (ranks == 2) continue;
       const at::Tensor alone = at::ones({ranks, ranks}, options).sub(without);
-      add(id, fmt::format("max_logit is that of rank {}'s queries", rank),
+      add(id, fmt::format("max_logit is the maximum over rank {}'s queries only", rank),
           [alone](Model& model) { model.shares_max_logit = alone; });
     }
     for (const Ring& ring : rings_of(world_)) {
       const at::Tensor steps = step_of_pairs(world_, ring);
       for (int step = 0; step < ring.size; ++step) {
         const at::Tensor counts = steps.eq(step).to(at::kDouble);
-        const std::string whose = step == 0 ? "a rank's own keys" : fmt::format("step {} of the ring", step);
-        add(id, fmt::format("max_logit is that of {} alone", whose), [counts](Model& model) {
+        const std::string whose =
+            step == 0 ? "a rank's own keys" : fmt::format("the keys of step {} of the ring", step);
+        add(id, fmt::format("max_logit is the maximum over {} only", whose), [counts](Model& model) {
           model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
         });
-        add(id, fmt::format("max_logit is that of {} alone, and of the rank's own queries", whose),
+        add(id, fmt::format("max_logit is the maximum over the rank's own queries with {} only", whose),
             [counts, own](Model& model) {
               model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
               model.shares_max_logit = own;

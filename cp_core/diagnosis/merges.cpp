@@ -101,27 +101,27 @@ class Merges {
 
   void rules(const Parts& parts) {
     without_weights(parts);
-    add(parts, "merge_not_rescaled", "what was merged before is not rescaled when another part joins",
+    add(parts, "merge_not_rescaled", "the result merged so far is not rescaled when another part joins",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           Merge merge = merge_rightly(lse, part_lse, false);
           merge.keep = at::ones_like(merge.keep);
           return merge;
         }));
-    add(parts, "merged_lse_is_largest", "the merged lse is the largest of the parts'",
+    add(parts, "merged_lse_is_largest", "the merged lse is the largest lse of the parts",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           return weighed_by(lse, part_lse, at::maximum(lse, part_lse));
         }));
-    add(parts, "lse_without_a_part", "the lse stays that of the first part",
+    add(parts, "lse_without_a_part", "the merged lse stays the lse of the first part",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           Merge merge = merge_rightly(lse, part_lse, false);
           merge.lse = lse;
           return merge;
         }));
-    add(parts, "later_part_overwrites", "a later part replaces what was merged before, and its lse",
+    add(parts, "later_part_overwrites", "a later part replaces the result merged so far and its lse",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = part_lse};
         }));
-    add(parts, "later_part_overwrites", "a later part replaces what was merged before; the lse is merged",
+    add(parts, "later_part_overwrites", "a later part replaces the result merged so far, but the lse is merged",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = at::logaddexp(lse, part_lse)};
         }));
@@ -140,9 +140,10 @@ class Merges {
                      .lse = merge.lse};
       };
       add(parts, "lse_in_16_bits",
-          fmt::format("the merged lse is rounded to {}, where the first part joins, too", name), where_keys_are(every));
+          fmt::format("the merged lse is rounded to {}, including the lse of the first part", name),
+          where_keys_are(every));
       add(parts, "lse_in_16_bits",
-          fmt::format("the merged lse is rounded to {}, also where a part without keys joins", name),
+          fmt::format("the merged lse is rounded to {}, even when a part without keys joins", name),
           [every](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
             return first ? merge_rightly(lse, part_lse, true) : every(lse, part_lse, false);
           });
@@ -159,9 +160,9 @@ class Merges {
       };
     };
     add(parts, id, "parts are summed without weights", after_the_first(fixed(1, 1)));
-    add(parts, id, "parts are averaged two by two, without weights", after_the_first(fixed(0.5, 0.5)));
+    add(parts, id, "parts are averaged pairwise without weights", after_the_first(fixed(0.5, 0.5)));
     for (const double weight : {0.5, 1.0}) {
-      add(parts, id, fmt::format("a later part is added with the weight {}", weight == 1 ? "one" : "one half"),
+      add(parts, id, fmt::format("a later part is added with weight {}", weight == 1 ? "1" : "0.5"),
           after_the_first([weight](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             Merge merge = merge_rightly(lse, part_lse, false);
             merge.add = at::ones_like(lse).mul(weight);
@@ -169,7 +170,7 @@ class Merges {
           }));
     }
     const auto count = static_cast<double>(parts.count);
-    add(parts, id, "parts are averaged without weights, those without keys as zeros",
+    add(parts, id, "parts are averaged without weights, and parts without keys count as zeros",
         [count](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           return Merge{
               .keep = at::ones_like(lse), .add = at::ones_like(lse).div(count), .lse = at::logaddexp(lse, part_lse)};
@@ -203,24 +204,24 @@ class Merges {
     constexpr double kLn2 = std::numbers::ln2;
     // Some implementations write the constant with few digits.
     for (const double factor : {kLog2E, kLn2, 1.4427, 0.6931}) {
-      const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e"
-                                          : "in base e, is merged as if it were in base 2 and converted";
-      add(parts, id, fmt::format("the lse of a later part, {}", what),
+      const char* const what = factor > 1 ? "is in base 2, but is merged as if it were in base e"
+                                          : "is in base e, but is converted as if it were in base 2";
+      add(parts, id, fmt::format("the lse of a later part {}", what),
           after_the_first([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             return merge_rightly(lse, part_lse.mul(factor), false);
           }));
-      add(parts, id, fmt::format("the lse of every part, {}", what),
+      add(parts, id, fmt::format("the lse of every part {}", what),
           where_keys_are([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             return merge_rightly(lse, part_lse.mul(factor), false);
           }));
     }
-    add(parts, id, "parts are weighed with powers of 2 of their lse, which are in base e",
+    add(parts, id, "parts are weighted and the lse is merged with 2^lse instead of e^lse",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           const at::Tensor total = at::logaddexp2(lse, part_lse);
           return Merge{
               .keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
         }));
-    add(parts, id, "parts are weighed with powers of 2 of their distance to the merged lse, which are in base e",
+    add(parts, id, "parts are weighted with 2^(lse - merged lse) instead of e^(lse - merged lse)",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           const at::Tensor total = at::logaddexp(lse, part_lse);
           return Merge{
@@ -231,7 +232,7 @@ class Merges {
   void small_parts(const Parts& parts) {
     for (const double distance : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0}) {
       add(parts, "small_part_dropped",
-          fmt::format("a part whose lse is {:g} less than the other's is left out", distance),
+          fmt::format("a later part is left out if its lse is more than {:g} below the merged lse", distance),
           after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const Merge merge = merge_rightly(lse, part_lse, false);
             const at::Tensor drops = part_lse.lt(lse.sub(distance));
@@ -240,7 +241,9 @@ class Merges {
                          .lse = at::where(drops, lse, merge.lse)};
           }));
       add(parts, "small_part_dropped",
-          fmt::format("whichever part has an lse {:g} less than the other's is left out", distance),
+          fmt::format("of a later part and the result merged so far, the one whose lse is more than {:g} below the "
+                      "other lse is left out",
+                      distance),
           after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const Merge merge = merge_rightly(lse, part_lse, false);
             const at::Tensor drops = part_lse.lt(lse.sub(distance));
@@ -272,7 +275,7 @@ class Merges {
                     }});
     for (const Parts& parts : parts_) {
       // The first part becomes the result so far, even in rows that see none of its keys.
-      add(parts, id, "an lse of minus infinity is taken for 0 when a part joins",
+      add(parts, id, "a merged lse of minus infinity is taken for 0 when another part joins",
           where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
             return first ? merge_rightly(lse, part_lse, true) : from_zero(lse, part_lse, false);
           }));
@@ -301,14 +304,14 @@ class Merges {
     for (const Parts& parts : parts_) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
         all_.push_back({.id = "lse_without_a_part",
-                        .says = fmt::format("the returned lse is that of part {} alone ({})", part, parts.what),
+                        .says = fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
                         .model = [parts, part](Model& model) {
                           take_parts(parts, model);
                           model.returned_part_lse = part;
                         }});
       }
       all_.push_back({.id = "lse_without_a_part",
-                      .says = fmt::format("the returned lse lacks the last part ({})", parts.what),
+                      .says = fmt::format("the returned lse leaves out the last part ({})", parts.what),
                       .model = [parts](Model& model) {
                         take_parts(parts, model);
                         model.returned_part_lse = -1;
@@ -332,14 +335,14 @@ class Merges {
     }
     const at::Tensor index = index_tensor(other);
     const char* const id = "lse_of_wrong_half";
-    return_lse(id, "the lse of a rank's two chunks stand in each other's rows",
+    return_lse(id, "the lse values of a rank's two chunks are swapped",
                [index](const World&, const at::Tensor& lse) { return lse.index_select(0, index); });
     const at::Tensor second = world_.q_rows.half.eq(1).view({-1, 1, 1});
-    return_lse(id, "the lse of a rank's first chunk stands in the rows of the second, too",
+    return_lse(id, "the lse of a rank's first chunk is returned for the second chunk too",
                [index, second](const World&, const at::Tensor& lse) {
                  return at::where(second, lse.index_select(0, index), lse);
                });
-    return_lse(id, "the lse of a rank's second chunk stands in the rows of the first, too",
+    return_lse(id, "the lse of a rank's second chunk is returned for the first chunk too",
                [index, second](const World&, const at::Tensor& lse) {
                  return at::where(second, lse, lse.index_select(0, index));
                });
@@ -348,19 +351,18 @@ class Merges {
   void overflow() {
     const char* const id = "max_not_subtracted";
     all_.push_back({.id = id,
-                    .says = "the softmax takes exponentials of scores, not of their distance to the largest",
+                    .says = "the softmax takes exponentials of scores without subtracting the maximum",
                     .model = [](Model& model) { model.softmax_in_fp32 = true; }});
     for (const Parts& parts : parts_) {
       all_.push_back(
           {.id = id,
            .says = fmt::format(
-               "the softmax of a part takes exponentials of scores, not of their distance to the largest ({})",
-               parts.what),
+               "the softmax of a part takes exponentials of scores without subtracting the maximum ({})", parts.what),
            .model = [parts](Model& model) {
              take_parts(parts, model);
              model.softmax_in_fp32 = true;
            }});
-      add(parts, id, "the merge takes exponentials of the lse themselves, not of their distance to the largest",
+      add(parts, id, "the merge takes exponentials of the lse without subtracting the maximum",
           after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const auto in_fp32 = [](const at::Tensor& values) { return values.to(at::kFloat).exp().to(at::kDouble); };
             const at::Tensor total = in_fp32(lse).add(in_fp32(part_lse)).to(at::kFloat).to(at::kDouble).log();
@@ -369,7 +371,7 @@ class Merges {
     }
     if (!world_.c().training) return;
     all_.push_back({.id = id,
-                    .says = "the backward divides exponentials of scores by those of lse, instead of subtracting first",
+                    .says = "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
                     .model = [](Model& model) { model.exponentials_divided = true; },
                     .level = Hypothesis::Level::backward});
   }
@@ -379,15 +381,17 @@ class Merges {
     for (const Parts& parts : parts_) {
       for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
         const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
-        all_.push_back({.id = "backward_of_part",
-                        .says = fmt::format("the backward takes each part's own {} ({})", what, parts.what),
-                        .model =
-                            [parts, lse = lse, delta = delta](Model& model) {
-                              model.lse_of_part = lse;
-                              model.delta_of_part = delta;
-                              take_seen_parts(parts, nearest_model_in_dq, model);
-                            },
-                        .level = Hypothesis::Level::backward});
+        all_.push_back(
+            {.id = "backward_of_part",
+             .says = fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
+                                 parts.what),
+             .model =
+                 [parts, lse = lse, delta = delta](Model& model) {
+                   model.lse_of_part = lse;
+                   model.delta_of_part = delta;
+                   take_seen_parts(parts, nearest_model_in_dq, model);
+                 },
+             .level = Hypothesis::Level::backward});
       }
     }
     all_.push_back({.id = "delta_missing",

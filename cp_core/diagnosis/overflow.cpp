@@ -92,8 +92,8 @@ bool out_of_range(const Bench& bench) {
 
 Hypotheses overflow_hypotheses(const World& /*world*/, const Symptoms& /*symptoms*/) {
   return {{.id = "max_not_subtracted",
-           .says = "exponentials are taken of scores or of an lse, not of their distance to the largest: wrong are the "
-                   "rows in which they leave the range of fp32, and only these",
+           .says = "exponentials are taken of scores or of an lse without subtracting the maximum: exactly the rows "
+                   "whose exponentials leave the range of fp32 are wrong",
            .shows = out_of_range}};
 }
 

@@ -164,9 +164,9 @@ Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*sympto
     add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name),
         [format](const Bench& bench) { return gradients_in(format, bench); });
   }
-  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in bf16 fit",
+  add("precision_alone", "all errors look like rounding: sums, scores or weights in bf16 would cause such errors",
       [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });
-  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in fp16 fit",
+  add("precision_alone", "all errors look like rounding: sums, scores or weights in fp16 would cause such errors",
       [](const Bench& bench) { return rounding_of(kFormats[1], nullptr, bench); });
   return all;
 }

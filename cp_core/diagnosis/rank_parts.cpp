@@ -104,7 +104,7 @@ std::vector<Parts> parts_with_own_last(const World& world) {
   for (const Ring& ring : rings_of(world)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(world, ring).sub(1).remainder(ring.size);
-    all.push_back({.what = "steps of the ring, that of the own keys last",
+    all.push_back({.what = "one part per step of the ring, own keys last",
                    .of_pair = step,
                    .count = ring.size,
                    .finer = finer_parts(world, step, /*own=*/ring.size - 1)});
@@ -128,18 +128,19 @@ std::vector<Parts> parts_of(const World& world) {
   for (const Ring& ring : rings_of(world)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(world, ring);
-    all.push_back({.what = "steps of the ring",
+    all.push_back({.what = "one part per step of the ring",
                    .of_pair = step,
                    .count = ring.size,
                    .finer = finer_parts(world, step, /*own=*/0)});
     if (ring.size > 2) {
-      all.push_back({.what = "steps of the ring, which turns the other way",
+      all.push_back({.what = "one part per step of a ring that turns the other way",
                      .of_pair = step.neg().remainder(ring.size),
                      .count = ring.size});
-      all.push_back({.what = "the own keys and those of others", .of_pair = step.clamp_max(1), .count = 2});
+      all.push_back(
+          {.what = "one part of a rank's own keys, one of all other keys", .of_pair = step.clamp_max(1), .count = 2});
     }
     const at::Tensor owner = of_ranks(ring.place, world.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
-    all.push_back({.what = "the keys of each rank in turn", .of_pair = owner, .count = ring.size});
+    all.push_back({.what = "one part per rank of keys, in order", .of_pair = owner, .count = ring.size});
   }
   return all;
 }

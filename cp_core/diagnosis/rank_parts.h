@@ -38,7 +38,7 @@ at::Tensor stretch_of_rows(const Side& side);
 
 // One way to cut the pairs into parts, numbered in the order in which they are merged.
 struct Parts {
-  std::string what;    // "steps of the ring"
+  std::string what;    // "one part per step of the ring"
   at::Tensor of_pair;  // int64, pairs: the number of the part
   std::int64_t count = 0;
   // Finer cuts with twice as many parts, which may apply to only some of the queries. They cut each part between the

@@ -62,18 +62,18 @@ Repetition repetition_of(const Observed& observed) {
   if (again_is_the_case) runs.push_back(&observed.the_case.results);
   if (observed.again) runs.push_back(&observed.again->results);
   for (const ResultsByRank& results : observed.repeated) runs.push_back(&results);
-  if (runs.size() < 2) return {.same_bits = true, .says = "the step was not taken again"};
+  if (runs.size() < 2) return {.same_bits = true, .says = "the step was not repeated"};
   const auto others = std::ranges::count_if(runs, [&](const ResultsByRank* run) { return !same(*runs.front(), *run); });
   if (others == 0) return {.same_bits = true, .says = fmt::format("{} runs gave the same bits", runs.size())};
   return {.same_bits = false,
-          .says = fmt::format("the same step gave other results in {} of {} runs", others, runs.size())};
+          .says = fmt::format("the same step gave different results in {} of {} runs", others, runs.size())};
 }
 
 std::string stale_results(const Observed& /*observed*/, const Bench& again, const Bench& other_seed) {
   for (const bool added : {false, true}) {
     if (!are_stale(again, other_seed, added)) continue;
-    return fmt::format("{} of a step {} those of the step before{}", fmt::join(other_seed.failing(), ", "),
-                       other_seed.failing().size() == 1 ? "is" : "are", added ? ", added to its own" : "");
+    return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
+                       added ? ", added to its own results" : "");
   }
   return {};
 }

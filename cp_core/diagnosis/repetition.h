@@ -10,7 +10,7 @@ namespace cp_pool::diagnosis {
 
 struct Repetition {
   bool same_bits = true;
-  std::string says;  // "the same step gave other results in 1 of 3 runs"
+  std::string says;  // "the same step gave different results in 1 of 3 runs"
 };
 
 // Compares all observed runs that have the same case and seed.

@@ -66,14 +66,15 @@ class RingSteps {
     const auto step = [ring, at](int rank, int owner) {
       return ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
     };
-    owner_taken_for("the ring turns the other way than a rank takes it to: what it holds is that of another rank",
-                    [=](int rank, int owner) { return rank_at(ring, owner, at(rank) + step(rank, owner)); });
+    owner_taken_for(
+        "the ring turns in the wrong direction: a rank takes the keys that it holds for those of another rank",
+        [=](int rank, int owner) { return rank_at(ring, owner, at(rank) + step(rank, owner)); });
     for (const int off : {-1, 1}) {
       const char* const whose = off < 0 ? "before" : "after";
       owner_taken_for(fmt::format("a rank takes the keys that it holds for those of the rank {} their owner", whose),
                       [=](int /*rank*/, int owner) { return rank_at(ring, owner, at(owner) + off); });
       // A rank's own keys are correct, and the others are shifted among themselves.
-      owner_taken_for(fmt::format("a rank takes the keys of others for those of the rank {} their owner", whose),
+      owner_taken_for(fmt::format("a rank takes the keys of other ranks for those of the rank {} their owner", whose),
                       [=](int rank, int owner) {
                         const int of = step(rank, owner);
                         if (of == 0) return owner;
@@ -108,19 +109,20 @@ class RingSteps {
     }
     if (ring.size > 2) {
       Hypothesis hypothesis{.id = "step_missing",
-                            .says = "all steps but that of a rank's own keys are left out",
+                            .says = "all steps except that of a rank's own keys are left out",
                             .pass = without(steps.ne(0))};
       hypothesis.backward_id = "gradient_share_missing";
-      hypothesis.backward_says = "all steps but that of a rank's own keys are left out in the backward";
+      hypothesis.backward_says = "all steps except that of a rank's own keys are left out in the backward";
       all_.push_back(std::move(hypothesis));
     }
     for (int owner = 0; owner < world_.ranks; ++owner) {
-      Hypothesis hypothesis{.id = "step_missing",
-                            .says = fmt::format("the part of rank {}'s keys is left out for other ranks", owner),
-                            .pass = without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)))};
+      Hypothesis hypothesis{
+          .id = "step_missing",
+          .says = fmt::format("the part of rank {}'s keys is left out for the queries of other ranks", owner),
+          .pass = without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)))};
       hypothesis.backward_id = "gradient_share_missing";
       hypothesis.backward_says =
-          fmt::format("the part of rank {}'s keys is left out for other ranks in the backward", owner);
+          fmt::format("the part of rank {}'s keys is left out for the queries of other ranks in the backward", owner);
       all_.push_back(std::move(hypothesis));
     }
   }
@@ -139,18 +141,19 @@ class RingSteps {
       };
       const at::Tensor other_queries = queries.logical_not();
       for (const Part& part :
-           {Part{.says =
-                     fmt::format("the part of a rank's {} chunk of queries and the keys of others is left out", which),
+           {Part{.says = fmt::format(
+                     "the part of a rank's {} chunk of queries with the keys of other ranks is left out", which),
                  .gone = queries.logical_and(others),
                  .instead = {}},
-            Part{.says = fmt::format("the part of the {} chunk of other ranks' keys is left out", which),
+            Part{.says = fmt::format("the part of each other rank's {} chunk of keys is left out", which),
                  .gone = keys.logical_and(others),
                  .instead = {}},
-            Part{.says = fmt::format("the part of the {} chunk of every rank's keys is left out", which),
+            Part{.says = fmt::format("the part of every rank's {} chunk of keys is left out", which),
                  .gone = keys.expand_as(others),
                  .instead = {}},
-            Part{.says = fmt::format(
-                     "for the {} chunk of queries and the keys of others, the other chunk is computed again", which),
+            Part{.says = fmt::format("instead of the part of a rank's {} chunk of queries with the keys of other "
+                                     "ranks, the part of the other chunk is computed again",
+                                     which),
                  .gone = queries.logical_and(others),
                  .instead = other_queries.logical_and(others)}}) {
         Hypothesis hypothesis{.id = part.instead.defined() ? "step_repeated" : "step_missing",
@@ -224,7 +227,7 @@ class RingSteps {
     // The same with the mask of the rank's own keys.
     const at::Tensor steps = step_of_pairs(world_, ring);
     Hypothesis masked{.id = "own_kv_every_step",
-                      .says = "every step computes with the rank's own K and V, under their mask",
+                      .says = "every step computes with the rank's own K and V and the mask of the own keys",
                       .pass = [steps, size = ring.size](const World& world, Pass& pass) {
                         const at::Tensor own_pairs = steps.index_select(0, world.q_rows.row).eq(0);
                         pass.times =
@@ -248,7 +251,7 @@ class RingSteps {
       for (const bool both : {true, false}) {
         all_.push_back(
             {.id = id,
-             .says = fmt::format("{} read as zeros, before they arrive{}", whose, both ? "" : ", in the backward"),
+             .says = fmt::format("{} read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
              .model =
                  [zeros, both](Model& model) {
                    if (both) model.forward.held = zeros;
@@ -263,7 +266,7 @@ class RingSteps {
       const int step = ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
       return step == 0 ? owner : rank_at(ring, owner, at(rank) - step + 1);
     };
-    held(id, "a step computes with K and V of the step before, since the next have not arrived", before);
+    held(id, "a step computes with the K and V of the previous step before new ones have arrived", before);
   }
 
   // K and V are exchanged in transit: at every step, or once.
@@ -277,8 +280,8 @@ class RingSteps {
     for (const at::Tensor& where : {odd, others}) {
       if (where.is_same(others) && odd.equal(others)) continue;
       add("k_and_v_exchanged",
-          where.is_same(odd) && !odd.equal(others) ? "K and V arrive in each other's place at every step of the ring"
-                                                   : "K and V of other ranks arrive in each other's place",
+          where.is_same(odd) && !odd.equal(others) ? "K and V are swapped at every step of the ring"
+                                                   : "K and V of other ranks are swapped",
           [where](const World&, Pass& pass) { pass.exchanged = where; });
     }
   }
@@ -290,7 +293,7 @@ class RingSteps {
     for (const bool returned : {true, false}) {
       all_.push_back({.id = "exchange_not_awaited",
                       .says = fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
-                                          returned ? ", and so are results" : ""),
+                                          returned ? ", and so are the results" : ""),
                       .model = [ranks, returned](Model& model) { read_own_heads(ranks, returned, model); }});
     }
   }

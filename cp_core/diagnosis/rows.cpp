@@ -75,8 +75,9 @@ class Rows {
         kv_(rows_of(world.kv_rows)) {}
 
   Hypotheses all() {
-    add("chunks_exchanged", "a rank's two chunks are taken one for the other", halves_exchanged());
-    add("chunks_not_mirrored", "a rank's second chunk is taken for chunk n + r instead of 2n - 1 - r", not_mirrored());
+    add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged());
+    add("chunks_not_mirrored", "the second chunk of rank r is taken for chunk n + r instead of chunk 2n - 1 - r",
+        not_mirrored());
     of_another_rank();
     conventions();
     positions_from_zero();
@@ -140,7 +141,7 @@ class Rows {
         taken_for([count](std::size_t r) { return count - 1 - r; }));
     add(id, "a rank takes its rows for those of the next rank",
         taken_for([count](std::size_t r) { return (r + 1) % count; }));
-    add(id, "a rank takes its rows for those of the rank before",
+    add(id, "a rank takes its rows for those of the previous rank",
         taken_for([count](std::size_t r) { return (r + count - 1) % count; }));
     add(id, "every rank takes its rows for those of rank 0", taken_for([](std::size_t) { return std::size_t{0}; }));
   }
@@ -164,7 +165,7 @@ class Rows {
     for (const Convention& convention : known) {
       const std::string name = verify::to_string(convention);
       add("sharding_" + name.substr(0, name.find(':')),
-          fmt::format("attention takes rows for those of the convention {}", name),
+          fmt::format("attention assumes that rows are sharded by the convention {}", name),
           [convention, layout = c_.layout, ranks = world_.ranks](
               const RowsByRank&, const std::vector<std::int64_t>& valid,
               const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
@@ -259,7 +260,8 @@ class Rows {
     const bool window_alone = !c_.causal && c_.chunk == 0;
     const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
     add_rule(id,
-             window_alone ? "the window is counted in the rows of queries and keys on their ranks, not in the sequence"
+             window_alone ? "the window is computed from the places of queries and keys in their rank's rows instead "
+                            "of their positions in the sequence"
                           : "every rank counts the positions of its queries and keys from 0",
              [](const World& world, MaskRule& rule) { count_locally(world, true, true, rule); });
     add_rule(id, "every rank counts the positions of its queries from 0",
@@ -272,15 +274,21 @@ class Rows {
     if (world_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
     const char* const id = "window_of_local_chunk";
     for (const bool of_chunk : {false, true}) {
-      const char* const where = of_chunk ? "in their chunks" : "in their rank's rows";
+      const char* const where = of_chunk ? "chunk" : "rows";
       if (c_.window[0] >= 0 || c_.window[1] >= 0) {
         add_rule(
-            id, fmt::format("the window is counted from where queries and keys lie {}, not in the sequence", where),
+            id,
+            fmt::format("the window is computed from the places of queries and keys in their rank's {} instead of "
+                        "their positions in the sequence",
+                        where),
             [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
       }
       if (c_.causal) {
         add_rule(
-            id, fmt::format("the diagonal is counted from where queries and keys lie {}, not in the sequence", where),
+            id,
+            fmt::format("the diagonal is computed from the places of queries and keys in their rank's {} instead of "
+                        "their positions in the sequence",
+                        where),
             [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
       }
     }
@@ -300,9 +308,9 @@ class Rows {
       for (const bool lands_back : {true, false}) {
         all_.push_back(
             {.id = id,
-             .says = fmt::format("gathered K and V stay in the order of ranks and are taken for whole sequences{}{}",
-                                 held.is_same(others) ? ", except for a rank's own" : "",
-                                 lands_back ? "" : "; their gradients do not"),
+             .says = fmt::format("gathered K and V{} stay in the order of ranks and are taken for whole sequences{}",
+                                 lands_back ? "" : ", but not their gradients,",
+                                 held.is_same(others) ? ", except for a rank's own rows" : ""),
              .model = [held, lands_back](Model& model) {
                model.forward.held = held;
                model.backward.held = held;
@@ -319,7 +327,7 @@ class Rows {
         at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
     for (const at::Tensor& landing : {of_others, all}) {
       all_.push_back({.id = gradients,
-                      .says = "dk and dv of gathered rows are handed out in the order of sequences, not of ranks",
+                      .says = "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
                       .model = [landing](Model& model) { model.landing = landing; },
                       .level = Hypothesis::Level::sums});
     }
@@ -332,7 +340,7 @@ class Rows {
     for (const int size : sizes) {
       if (world_.ranks % size != 0) continue;
       const std::string says =
-          "the rows of ranks that exchange heads stay in the order of ranks and are taken for whole sequences";
+          "rows that ranks traded for heads stay in the order of ranks and are taken for whole sequences";
       const Belief in_order = [size](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
         RowsByRank believed = rows;
         for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(size)) {
@@ -350,7 +358,7 @@ class Rows {
         return believed;
       };
       add(id, says, in_order);
-      with_bias_rows(id, says + "; the rows of the bias do not", in_order);
+      with_bias_rows(id, says + ", but bias rows are in the right order", in_order);
     }
   }
 
@@ -381,7 +389,7 @@ class Rows {
     if (!c_.pad_between_seqs || c_.batch == 1) return;
     const char* const id = "valid_offsets_in_padded_rows";
     // Offsets are counted in the padded sequences.
-    add(id, "sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
+    add(id, "the offsets of valid tokens are used as the beginnings of sequences in rows that include padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
           std::vector<std::int64_t> starts;
@@ -395,8 +403,7 @@ class Rows {
         });
     in_rows_of_ranks(id);
     // Offsets are counted in the valid tokens of each rank's rows.
-    add(id,
-        "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
+    add(id, "the offsets of a rank's valid tokens are used as the beginnings of sequences in rows that include padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
           RowsByRank believed = rows;
           for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -422,8 +429,8 @@ class Rows {
     for (const bool chunks_are_padded : {true, false}) {
       for (const bool as_many_as_padded : {true, false}) {
         add(id,
-            "in a rank's rows sequences are taken to begin at the offsets of their valid tokens, in rows that have "
-            "padding",
+            "a rank's shares of the offsets of valid tokens are used as the beginnings of sequences in rows that "
+            "include padding",
             [=, ranks = static_cast<std::int64_t>(world_.ranks)](
                 const RowsByRank& rows, const std::vector<std::int64_t>& valid,
                 const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {

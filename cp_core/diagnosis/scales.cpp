@@ -19,7 +19,7 @@ Hypotheses scale_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
   };
   const double scale = world.problem.scale();
   add("scale_missing", "scores are not scaled", 1);
-  add("scale_twice", fmt::format("scores are scaled twice, by 1 / {}", c.head_dim_qk), scale * scale);
+  add("scale_twice", fmt::format("scores are scaled twice, in all by 1 / {}", c.head_dim_qk), scale * scale);
   if (c.head_dim_qk != c.head_dim_v) {
     add("scale_of_head_dim_v",
         fmt::format("the scale is that of head_dim_v, 1 / sqrt({}) instead of 1 / sqrt({})", c.head_dim_v,

@@ -52,7 +52,7 @@ class Sinks {
     }
     const double scale = world_.problem.scale();
     add(id, "the sink is scaled like a score", [scale](Model& model) { model.sink = model.world->sink.mul(scale); });
-    add(id, "the sink is 0, as that of an off-by-one softmax",
+    add(id, "the sink is 0, as in an off-by-one softmax",
         [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
     add(id, "the sink has the wrong sign", [](Model& model) { model.sink = model.world->sink.neg(); });
   }
@@ -69,22 +69,23 @@ class Sinks {
       if (!seen.insert(map).second) return;
       add(id, says, [map](Model& model) { model.forward.sink_head = model.backward.sink_head = map; });
       // The gradient is that of a correct sink.
-      add(id, says + "; its gradient is not", [map](Model& model) { model.forward.sink_head = map; });
+      add(id, says + ", but the gradient of the sink is right", [map](Model& model) { model.forward.sink_head = map; });
     };
     seen.insert(Model(world_).forward.sink_head);
     for (const int blocks : {head_ranks(c_), world_.ranks}) {
       if (blocks < 2 || heads % blocks != 0) continue;
       const std::int64_t block = heads / blocks;
-      take("every block of heads has the sinks of the first", [=](std::int64_t h) { return h % block; });
-      take("blocks of heads have the sinks of the next", [=](std::int64_t h) { return (h + block) % heads; });
-      take("blocks of heads have the sinks of the one before",
+      take("every block of heads has the sinks of the first block", [=](std::int64_t h) { return h % block; });
+      take("each block of heads has the sinks of the next block", [=](std::int64_t h) { return (h + block) % heads; });
+      take("each block of heads has the sinks of the previous block",
            [=](std::int64_t h) { return (h + heads - block) % heads; });
       take("blocks of heads have their sinks in reverse order",
            [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
-      take("sinks are dealt out one by one", [=](std::int64_t h) { return h % block * blocks + h / block; });
+      take("sinks are distributed round-robin instead of in blocks",
+           [=](std::int64_t h) { return h % block * blocks + h / block; });
     }
-    take("every head has the sink of the first", [](std::int64_t) { return 0; });
-    take("sinks stand in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
+    take("every head has the sink of head 0", [](std::int64_t) { return 0; });
+    take("sinks are in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
   }
 
   void share(const std::string& says, const at::Tensor& shares) {
@@ -99,14 +100,14 @@ class Sinks {
         "dsink_zero", "the gradient of the sink is 0",
         [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); }, Hypothesis::Level::sums);
     if (ranks == 1) return;
-    share("the gradient of the sink is that of the rank's own queries", at::eye(ranks, options));
-    share("the gradient of the sink lacks the rank's own queries", all_ranks.sub(at::eye(ranks, options)));
+    share("the gradient of the sink counts only the rank's own queries", at::eye(ranks, options));
+    share("the gradient of the sink leaves out the rank's own queries", all_ranks.sub(at::eye(ranks, options)));
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       at::Tensor without = all_ranks.clone();
       without.select(1, rank).zero_();
-      share(fmt::format("the gradient of the sink lacks rank {}'s queries", rank), without);
+      share(fmt::format("the gradient of the sink leaves out rank {}'s queries", rank), without);
       if (ranks > 2)
-        share(fmt::format("the gradient of the sink is that of rank {}'s queries", rank), all_ranks.sub(without));
+        share(fmt::format("the gradient of the sink counts only rank {}'s queries", rank), all_ranks.sub(without));
     }
   }
 

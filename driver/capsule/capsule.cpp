@@ -79,17 +79,18 @@ Capsule read_capsule(const std::filesystem::path& folder) {
     const nlohmann::json json = protocol::parse_any_json(text);
     Capsule capsule = protocol::read_fields<Capsule>(protocol::Fields(json, file.string()));
     if (capsule.capsule != 1) {
-      throw CaseError(fmt::format("{}: capsule: version {} is not known, 1 is", file.string(), capsule.capsule));
+      throw CaseError(fmt::format("{}: capsule: version {} is unknown, the only known version is 1", file.string(),
+                                  capsule.capsule));
     }
-    if (capsule.cases.empty()) throw CaseError(fmt::format("{}: cases: it holds none", file.string()));
-    if (capsule.worker.empty()) throw CaseError(fmt::format("{}: worker: it holds none", file.string()));
+    if (capsule.cases.empty()) throw CaseError(fmt::format("{}: cases: the list is empty", file.string()));
+    if (capsule.worker.empty()) throw CaseError(fmt::format("{}: worker: the command is empty", file.string()));
     return capsule;
   } catch (const std::system_error& e) {
     throw CaseError(fmt::format("cannot read {}: {}", file.string(), e.code().message()));
   } catch (const nlohmann::json::exception& e) {
-    throw CaseError(fmt::format("{} is no capsule: {}", file.string(), e.what()));
+    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
   } catch (const protocol::ProtocolError& e) {
-    throw CaseError(fmt::format("{} is no capsule: {}", file.string(), e.what()));
+    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
   }
 }
 

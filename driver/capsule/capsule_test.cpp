@@ -82,15 +82,15 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(Capsule, ThatIsNoneIsRefusedWithTheReason) {
-  EXPECT_THAT(error_of("{"), HasSubstr("is no capsule"));
+  EXPECT_THAT(error_of("{"), HasSubstr("is not a capsule"));
   EXPECT_THAT(error_of("[]"), HasSubstr("capsule.json"));
   EXPECT_THAT(error_of("{}"), HasSubstr("capsule"));
   Capsule later = example();
   later.capsule = 2;
-  EXPECT_THAT(error_of(text_of(later)), HasSubstr("version 2 is not known"));
+  EXPECT_THAT(error_of(text_of(later)), HasSubstr("version 2 is unknown, the only known version is 1"));
   Capsule empty = example();
   empty.cases.clear();
-  EXPECT_THAT(error_of(text_of(empty)), HasSubstr("cases: it holds none"));
+  EXPECT_THAT(error_of(text_of(empty)), HasSubstr("cases: the list is empty"));
   const TemporaryFolder folder;
   EXPECT_THROW(read_capsule(folder / "none"), CaseError);
 }

@@ -172,7 +172,7 @@ void ForkServer::take(const std::string& text) {
     config_.on_change();
     send_next();
   } catch (const std::exception& error) {  // bad JSON or a missing field
-    become_useless(fmt::format("the fork server said what is no message: {}", error.what()));
+    become_useless(fmt::format("the fork server sent a line that is not a message: {}", error.what()));
   }
 }
 

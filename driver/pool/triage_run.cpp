@@ -26,7 +26,9 @@ FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentC
   out.kind = failure_kind(event);
   out.ms = event.duration_ms;
   if (event.other_bits && !event.other_bits->empty()) {
-    out.unfit = "it failed as its output had other bits than in its first run, which a replay does not compare";
+    out.unfit =
+        "the case failed because its output had different bits than in its first run, and a replay does not compare "
+        "bits";
   }
   return out;
 }
@@ -72,7 +74,7 @@ asio::awaitable<void> TriageRun::serve() {
     }
     if (spent() >= plan_.limits().time && replayed.outcome != CaseOutcome::pass) {
       // The replay may have failed only because the budget ended.
-      plan_.stop(fmt::format("the {} s of a triage were spent", plan_.limits().time.count() / 1000));
+      plan_.stop(fmt::format("the time limit of {} s for a triage was reached", plan_.limits().time.count() / 1000));
       break;
     }
     const CaseEnd end{.outcome = replayed.outcome, .reason = reason_line(replayed.reason), .machine = replayed.machine};
@@ -112,7 +114,7 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   std::optional<StartFailure> not_started = co_await pool.start();
   if (not_started) {
     out.outcome = CaseOutcome::infra;
-    out.reason = fmt::format("its pool did not start: {}", not_started->retirement.detail);
+    out.reason = fmt::format("the pool of the replay did not start: {}", not_started->retirement.detail);
     co_await pool.retire(not_started->retirement);
     co_return out;
   }
@@ -150,8 +152,9 @@ asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* cons
       out.duration_ms = attempt.duration_ms;
     } else if (attempt.retirement) {
       out.outcome = CaseOutcome::infra;
-      out.reason = fmt::format("the pool ended with case {} of {} before it, {}: {}", i + 1, sequence.size() - 1,
-                               named.id, attempt.retirement->detail);
+      out.reason =
+          fmt::format("the pool ended at case {} of the {} cases that the replay runs before this case, {}: {}", i + 1,
+                      sequence.size() - 1, named.id, attempt.retirement->detail);
     }
     if (attempt.retirement || run_.stop.abandon_running()) break;
   }

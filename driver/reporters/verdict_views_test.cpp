@@ -59,8 +59,8 @@ TEST(VerdictText, SaysWhoSpoiledTheCaseAndHowOften) {
   const Verdict verdict = test::state_leak(0, "id", "culprit/id").verdict;
   EXPECT_EQ(verdict_text(verdict),
             "verdict: STATE_LEAK (2 of 2), by culprit/id\n"
-            "  alone on a fresh pool it failed in the same way in 0 of 3\n"
-            "  after it it failed\n");
+            "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
+            "  after the suspect, the case failed\n");
   EXPECT_EQ(verdict_line({}), "not triaged");
 }
 
@@ -85,7 +85,7 @@ TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
   EXPECT_THAT(xml, HasSubstr("[[PROPERTY|flaky=true]]"));
   EXPECT_THAT(xml, HasSubstr("[[PROPERTY|verdict=STATE_LEAK]]"));
   EXPECT_THAT(xml, HasSubstr("[[PROPERTY|verdict_culprit=culprit/id]]"));
-  EXPECT_THAT(xml, HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3"));
+  EXPECT_THAT(xml, HasSubstr("alone on a fresh pool, the case failed in the same way in 0 of 3 replays"));
 }
 
 TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
@@ -93,7 +93,7 @@ TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
   EXPECT_THAT(page, HasSubstr("1 flaky: passed on a later try"));
   EXPECT_THAT(page, HasSubstr("flaky: crash, then pass on try 2"));
   EXPECT_THAT(page, HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id"));
-  EXPECT_THAT(page, HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3"));
+  EXPECT_THAT(page, HasSubstr("alone on a fresh pool, the case failed in the same way in 0 of 3 replays"));
 }
 
 TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails) {
@@ -108,9 +108,10 @@ TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails)
   sink.on_event(test::failed_case(2, "leaked"));
   sink.on_event(test::state_leak(2, "leaked", "culprit/id"));
   sink.on_event(test::run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_THAT(test::read_file(folder / "m"), HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
-                                                       "  alone on a fresh pool it failed in the same way in 0 of 3\n"
-                                                       "  after it it failed\n```\n\n</details>\n"));
+  EXPECT_THAT(test::read_file(folder / "m"),
+              HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
+                        "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
+                        "  after the suspect, the case failed\n```\n\n</details>\n"));
 }
 
 TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
@@ -124,8 +125,8 @@ TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
   ASSERT_EQ(lines.size(), 10U);
   EXPECT_EQ(lines[8],
             "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"
-            "  alone on a fresh pool it failed in the same way in 0 of 3%0A"
-            "  after it it failed%0A");
+            "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays%0A"
+            "  after the suspect, the case failed%0A");
   EXPECT_EQ(lines[9], "::notice title=cp-pool::2 more verdicts are not shown here; see the log and the reports");
 }
 

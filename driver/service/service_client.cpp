@@ -39,9 +39,10 @@ std::optional<ServiceConnection> ServiceConnection::find(const std::string& name
   // The service ended after the connection was made.
   if (!reply) return std::nullopt;
   const auto* const welcome = std::get_if<Welcome>(&*reply);
-  if (welcome == nullptr) fail_of(name, "its first answer is no welcome");
+  if (welcome == nullptr) fail_of(name, "the first answer is not a welcome message");
   if (welcome->protocol != kVersion) {
-    fail_of(name, fmt::format("it speaks version {} of the protocol, this cp-pool {}: restart the older of the two",
+    fail_of(name, fmt::format("the service speaks version {} of the protocol, and this cp-pool speaks version {}: "
+                              "restart the older of the two",
                               welcome->protocol, kVersion));
   }
   out.pid_ = welcome->pid;
@@ -72,7 +73,7 @@ std::optional<Reply> ServiceConnection::receive() {
       } catch (const SocketError&) {
         throw;
       } catch (const std::exception& error) {  // errors of JSON and of messages
-        fail_of(name_, fmt::format("its answer is no message: {}", error.what()));
+        fail_of(name_, fmt::format("the answer is not a message of the protocol: {}", error.what()));
       }
     }
     if (!read_more(kPatienceMs)) return std::nullopt;
@@ -84,7 +85,7 @@ Status ServiceConnection::ask_status() {
   while (const std::optional<Reply> reply = receive()) {
     if (const auto* status = std::get_if<Status>(&*reply)) return *status;
   }
-  fail_of(name_, "it was lost");
+  fail_of(name_, "the connection was lost");
 }
 
 void ServiceConnection::stop() {
@@ -99,7 +100,7 @@ bool ServiceConnection::read_more(int limit_ms) {
     pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     const int ready = ::poll(&wait, 1, limit_ms);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) fail_of(name_, fmt::format("process {} does not answer within {} s", pid_, limit_ms / 1000));
+    if (ready == 0) fail_of(name_, fmt::format("process {} did not answer within {} s", pid_, limit_ms / 1000));
     std::array<char, 4096> chunk{};
     const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
     if (size < 0 && errno == EINTR) continue;
@@ -113,8 +114,8 @@ void ServiceConnection::open(const Open& request) {
   send(request);
   // The first event of the run is the answer.
   const std::optional<Reply> reply = receive();
-  if (!reply) fail_of(name_, "it was lost");
-  if (!std::holds_alternative<Happened>(*reply)) fail_of(name_, "it does not open a run");
+  if (!reply) fail_of(name_, "the connection was lost");
+  if (!std::holds_alternative<Happened>(*reply)) fail_of(name_, "the first answer does not open the run");
 }
 
 Open open_request(const RunConfig& config, const RunStarted& header) {

@@ -134,7 +134,7 @@ void ServiceRunner::on_line(const protocol::Line& line) {
     reply = read_reply(protocol::parse_any_json(line.text));
     if (reply && std::holds_alternative<Happened>(*reply)) event = read_event(std::get<Happened>(*reply).event);
   } catch (const std::exception& error) {  // errors of JSON and of messages
-    return lose(fmt::format("said what is no message: {}", error.what()));
+    return lose(fmt::format("sent a line that is not a message of the protocol: {}", error.what()));
   }
   if (!reply) return;
   if (const auto* const refused = std::get_if<Refused>(&*reply)) {
@@ -170,7 +170,7 @@ void ServiceRunner::take(Event event) {
 
 void ServiceRunner::finish(CaseFinished finished) {
   const auto unfinished = cases_.find(finished.index);
-  if (unfinished == cases_.end()) return lose(fmt::format("told twice of case {}", finished.index));
+  if (unfinished == cases_.end()) return lose(fmt::format("sent two results of case {}", finished.index));
   finished.search = unfinished->second->search;  // the service does not know it
   cases_.erase(unfinished);
   ledger_.record(finished.index, finished.outcome, finished.flaky);
@@ -258,7 +258,7 @@ void ServiceRunner::watch_signals() {
       if (second) {
         patience_.expires_after(kKilled);
         patience_.async_wait([this](asio::error_code cancelled) {
-          if (!cancelled) lose("does not end the run");
+          if (!cancelled) lose("did not end the run in time");
         });
       }
     }

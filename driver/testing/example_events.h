@@ -76,7 +76,8 @@ inline CaseVerdict state_leak(std::size_t index, const std::string& id, const st
                    .culprit = culprit,
                    .k = 2,
                    .n = 2,
-                   .evidence = {"alone on a fresh pool it failed in the same way in 0 of 3", "after it it failed"}};
+                   .evidence = {"alone on a fresh pool, the case failed in the same way in 0 of 3 replays",
+                                "after the suspect, the case failed"}};
   return event;
 }
 

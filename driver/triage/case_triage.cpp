@@ -93,14 +93,15 @@ void CaseTriage::after_alone(Seen seen, const CaseEnd& end) {
   if (seen == Seen::machine) ++machine_;
   if (seen == Seen::fails_otherwise) {
     ++otherwise_;
-    tell(fmt::format("alone it failed in another way: {}", quoted(end)));
+    tell(fmt::format("alone, the case failed in another way: {}", quoted(end)));
   }
   const bool enough = fails_ == kDecide || machine_ == kDecide || otherwise_ == kDecide;
   if (alone_ == kAlone || enough) decide_alone();
 }
 
 void CaseTriage::decide_alone() {
-  tell(fmt::format("alone on a fresh pool it failed in the same way in {} of {}", fails_ + machine_, alone_));
+  tell(fmt::format("alone on a fresh pool, the case failed in the same way in {} of {} replays", fails_ + machine_,
+                   alone_));
   if (fails_ >= kDecide) return decide(VerdictKind::real, fails_, alone_);
   if (otherwise_ > 0) return decide(VerdictKind::unknown, fails_, alone_);
   if (!failure_.end.machine.empty()) {
@@ -109,14 +110,14 @@ void CaseTriage::decide_alone() {
   }
   if (fails_ > 0) return decide(VerdictKind::flaky, fails_, alone_);
   if (failure_.history.empty()) {
-    tell("it was the first case of its pool");
+    tell("the case was the first one of its pool");
     return decide(VerdictKind::flaky, 0, alone_);
   }
   step_ = Step::history;
 }
 
 void CaseTriage::after_history(Seen seen) {
-  const std::string after = fmt::format("after the {} that its pool had run before it, in their order, it",
+  const std::string after = fmt::format("after the {} that its pool had run before, in the same order, the case",
                                         number_of_cases(failure_.history.size()));
   if (seen == Seen::passes) {
     tell(after + " passed");
@@ -141,8 +142,8 @@ void CaseTriage::look_for_suspect() {
     return;
   }
   if (fails_after_ < failure_.history.size()) {
-    tell(fmt::format("after the last {} of these it failed{}", fails_after_,
-                     passes_after_ == 0 ? "" : fmt::format(", after the last {} it passed", passes_after_)));
+    tell(fmt::format("after the last {} of these cases, the case failed{}", fails_after_,
+                     passes_after_ == 0 ? "" : fmt::format("; after the last {}, the case passed", passes_after_)));
   }
   step_ = Step::suspect;
   // The last replay was already one after the suspect alone.
@@ -152,15 +153,16 @@ void CaseTriage::look_for_suspect() {
 void CaseTriage::after_suspect(Seen seen) {
   if (seen == Seen::fails) {
     if (++after_suspect_ < kAfterSuspect) return;
-    tell(fmt::format("after {} alone it failed in {} of {}", suspect(), after_suspect_, after_suspect_));
+    tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect(), after_suspect_, after_suspect_));
     verdict_.culprit = suspect();
     return decide(VerdictKind::state_leak, after_suspect_, after_suspect_);
   }
   if (after_suspect_ > 0) {
-    tell(fmt::format("after {} alone it failed in {} of {}", suspect(), after_suspect_, after_suspect_ + 1));
+    tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect(), after_suspect_,
+                     after_suspect_ + 1));
     return decide(VerdictKind::unknown, after_suspect_, after_suspect_ + 1);
   }
-  tell(fmt::format("after {} alone it passed", suspect()));
+  tell(fmt::format("after {} alone, the case passed", suspect()));
   step_ = Step::confirmation;
 }
 
@@ -170,8 +172,8 @@ void CaseTriage::after_confirmation(Seen seen) {
   const bool fails = seen == Seen::fails;
   if (fails && confirmed_ < kConfirmed) return;
   const int failed = fails ? confirmed_ : confirmed_ - 1;
-  tell(fmt::format("after the last {} of these, from {} on, it failed in {} of {}", fails_after_, suspect(), failed,
-                   confirmed_));
+  tell(fmt::format("after the last {} of these cases, from {} on, the case failed in {} of {} replays", fails_after_,
+                   suspect(), failed, confirmed_));
   decide(fails ? VerdictKind::warm_only : VerdictKind::unknown, failed, confirmed_);
 }
 

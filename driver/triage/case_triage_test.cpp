@@ -124,7 +124,9 @@ TEST(CaseTriage, WhatNeedsSeveralCasesNeedsAWarmPool) {
   EXPECT_FALSE(verdict.culprit);
   EXPECT_EQ(verdict.k, 3);
   EXPECT_EQ(verdict.n, 3);
-  EXPECT_THAT(verdict.evidence, Contains(HasSubstr("after the last 6 of these it failed, after the last 5 it passed")));
+  EXPECT_THAT(
+      verdict.evidence,
+      Contains(HasSubstr("after the last 6 of these cases, the case failed; after the last 5, the case passed")));
   World third{.run = [](const Ids& before) { return ended(before.size() == 2 ? kFail : kPass); }};
   EXPECT_EQ(third.triage(history(2)).kind, VerdictKind::warm_only);
 }
@@ -180,7 +182,8 @@ TEST(CaseTriage, SaysWhatItSawSoFar) {
   CaseTriage triage({.end = ended(kFail), .history = history(3)});
   for (int i = 0; i < 3; ++i) triage.ended(ended(kPass));
   EXPECT_EQ(triage.verdict().kind, VerdictKind::not_triaged);
-  EXPECT_THAT(triage.verdict().evidence, ElementsAre("alone on a fresh pool it failed in the same way in 0 of 3"));
+  EXPECT_THAT(triage.verdict().evidence,
+              ElementsAre("alone on a fresh pool, the case failed in the same way in 0 of 3 replays"));
 }
 
 // A case that fails at random rarely gets another verdict, and no sequence of results makes the triage go on for ever.

@@ -31,11 +31,11 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
     if (!current_) current_.emplace(failure.failure);
     if (auto before = current_->next()) {
       if (replays_ >= limits_.replays) {
-        leave_undecided(fmt::format("the {} replays of a run were spent", limits_.replays));
+        leave_undecided(fmt::format("the limit of {} replays in a run was reached", limits_.replays));
         return std::nullopt;
       }
       if (spent >= limits_.time) {
-        leave_undecided(fmt::format("the {} s of a triage were spent", limits_.time.count() / 1000));
+        leave_undecided(fmt::format("the time limit of {} s for a triage was reached", limits_.time.count() / 1000));
         return std::nullopt;
       }
       ++replays_;

@@ -52,7 +52,7 @@ TEST(TriagePlan, EndsWithItsReplays) {
   ASSERT_EQ(verdicts.size(), 3U);
   EXPECT_EQ(verdicts[0].second.kind, VerdictKind::real);
   EXPECT_EQ(verdicts[1].second.kind, VerdictKind::not_triaged);
-  EXPECT_THAT(verdicts[1].second.evidence, ElementsAre("the 3 replays of a run were spent"));
+  EXPECT_THAT(verdicts[1].second.evidence, ElementsAre("the limit of 3 replays in a run was reached"));
   EXPECT_EQ(verdicts[2].second.kind, VerdictKind::not_triaged);
 }
 
@@ -63,7 +63,7 @@ TEST(TriagePlan, EndsWithItsTime) {
   EXPECT_FALSE(plan.next(milliseconds(5000)));
   const auto verdicts = plan.take_verdicts();
   ASSERT_EQ(verdicts.size(), 2U);
-  EXPECT_THAT(verdicts[0].second.evidence, ElementsAre("the 5 s of a triage were spent"));
+  EXPECT_THAT(verdicts[0].second.evidence, ElementsAre("the time limit of 5 s for a triage was reached"));
   EXPECT_EQ(verdicts[0].second.kind, VerdictKind::not_triaged);
 }
 

@@ -165,7 +165,7 @@ TEST_P(LostForkServer, LetsThePoolStartWithoutIt) {
 INSTANTIATE_TEST_SUITE_P(Losses, LostForkServer,
                          testing::Values(Refusal{"dies", "signal 9 (SIGKILL)"},
                                          Refusal{"stalls", "no answer within 1000 ms"},
-                                         Refusal{"babbles", "no message"}),
+                                         Refusal{"babbles", "a line that is not a message"}),
                          [](const auto& info) { return info.param.mode; });
 
 TEST_F(ForkedRanks, EndWithARunThatIsStoppedWhileTheServerStarts) {

@@ -68,7 +68,8 @@ TEST(Triage, NamesTheCaseThatLeftSomethingBehind) {
     EXPECT_EQ(verdict.culprit, "fake/leaves_" + what);
     EXPECT_EQ(verdict.k, 2);
     EXPECT_EQ(verdict.n, 2);
-    EXPECT_THAT(verdict.evidence, Contains(HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3")));
+    EXPECT_THAT(verdict.evidence,
+                Contains(HasSubstr("alone on a fresh pool, the case failed in the same way in 0 of 3 replays")));
   }
 }
 
@@ -137,7 +138,7 @@ TEST(Triage, EndsWithItsTimeInTheMiddleOfAReplay) {
   run(fake_cases({"hang"}), config, recorder);
   const Verdict verdict = verdict_on(recorder, "fake/hang");
   EXPECT_EQ(kind_of(verdict), "not triaged");
-  EXPECT_THAT(verdict.evidence, Contains(HasSubstr("of a triage were spent")));
+  EXPECT_THAT(verdict.evidence, Contains(HasSubstr("for a triage was reached")));
   EXPECT_THAT(recorder.all<CaseReplayed>(), IsEmpty()) << "its deadline was not that of the case";
   EXPECT_THAT(processes_left(), IsEmpty());
 }

@@ -139,7 +139,7 @@ TEST_F(Lost, AServiceThatSpeaksNonsenseIsASentence) {
   const Speaker speaker("220 mail ESMTP\n");
   const Finished wanted = submit({"pass"}, {"--service", "default"});
   EXPECT_EQ(wanted.exit_code, 96);
-  EXPECT_THAT(wanted.err, is_one_error("no message"));
+  EXPECT_THAT(wanted.err, is_one_error("is not a message of the protocol"));
 }
 
 // --- Lost ------------------------------------------------------------------------------------------------------------

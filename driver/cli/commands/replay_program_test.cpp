@@ -111,7 +111,7 @@ TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {
 TEST_F(Capsules, ThatAreNoneAreRefused) {
   const Finished none = call({"replay", path("demo.json")});
   EXPECT_EQ(none.exit_code, 94);
-  EXPECT_THAT(none.err, is_one_error("demo.json is no capsule"));
+  EXPECT_THAT(none.err, is_one_error("demo.json is not a capsule"));
   EXPECT_EQ(call({"replay", path("nowhere")}).exit_code, 94);
 }
 

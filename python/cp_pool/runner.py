@@ -370,14 +370,21 @@ class Runner:
         """
         self._case_id = case_id
         self._connection = self._world
+        made_groups = False
         if groups:
             if len(groups) not in self._strided:
                 self._strided[len(groups)] = self.call(self._connect_groups, groups)
+                made_groups = True
             self._connection = self._strided[len(groups)]
         connection = self._connection
         assert connection is not None
         if inner and connection.inner_group is None:
             self.call(self._connect_pairs, connection, inner, outer)
+            made_groups = True
+        if made_groups:
+            # No rank may fail in the adapter's code while a peer still makes a group: a peer that waits for a connection
+            # of Gloo cannot be freed from this wait, so the failure would cost the pool.
+            self.call(dist.barrier)
 
     def _connect_groups(self, groups: list[list[int]]) -> Connection:
         world = self._world

@@ -89,9 +89,9 @@ class Run:
     def pools(self) -> int:
         return sum(1 for e in self.events if e["type"] == "pool_ready")
 
-    def unhealthy_pools(self) -> set[int]:
+    def unhealthy_pools(self) -> list[dict[str, Any]]:
         """The pools that were replaced because their ranks could not be freed and connected again in time."""
-        return {event["pool"] for event in self.retired if event["reason"] == "unhealthy"}
+        return [event["pool"] for event in self.retired if event["reason"] == "unhealthy"]
 
 
 def environment() -> dict[str, str]:

@@ -26,7 +26,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_rows.cpp
     attention/tile_rows.cu
     attention/widened.cpp
-    comm/gpu_groups.cpp
+    comm/nccl/gpu_groups.cpp
     comm/nccl/nccl_communicator.cpp
     comm/nccl/nccl_link.cpp
     comm/nccl/nccl_reduction.cpp

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "worker/control_plane.h"
 #include "worker/protocol/environment.h"
 

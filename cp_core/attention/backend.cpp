@@ -3,11 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include "cases/backend_facts.h"
-#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/fast_backend.h"
-#include "cp_core/attention/math/math_backend.h"
-#include "cp_core/cuda/cuda_part.h"
 
 namespace cp_pool {
 
@@ -84,15 +80,6 @@ bool rows_are_disjoint(const TilePlan& plan) {
 std::span<const Tile> tiles_of(const TilePlan& plan) {
   TORCH_INTERNAL_ASSERT(plan.size() <= 1);
   return plan.empty() ? std::span<const Tile>() : plan.front().tiles;
-}
-
-std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
-  if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
-  TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
-  // On CPU ranks the math backend stands in for the others. If the backend's kernels round the result of each call, the
-  // math backend rounds and returns results call by call, so that CPU ranks run the code for such results, too.
-  return std::make_unique<MathBackend>(facts_of(backend).rounds_calls ? MathBackend::Results::calls
-                                                                      : MathBackend::Results::sums);
 }
 
 FastBackend& fast_of(AttentionBackend& backend) {

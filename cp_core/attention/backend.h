@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -119,8 +118,5 @@ class AttentionBackend {
   // Returns the optional part of the interface (fast_backend.h), or null. It lives as long as the backend.
   virtual FastBackend* fast() { return nullptr; }
 };
-
-// Creates the backend that runs the cases of `backend` on `device`. On CPUs this is always the math backend.
-std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);
 
 }  // namespace cp_pool

@@ -17,7 +17,7 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/cudnn/cudnn_backend.h"
-#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/tile_scores.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/testing/tile_group_cases.h"

@@ -3,7 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/maximum.h>
 
-#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/tile_scores.h"
 
 namespace cp_pool {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
+#include "cp_core/context_parallel/make_backend.h"
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"

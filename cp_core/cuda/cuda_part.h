@@ -2,7 +2,7 @@
 // with load_cuda_part(), so that CPU ranks never load the CUDA libraries.
 //
 // Each folder declares the functions that it calls in the part as a table, a struct of pointers to functions:
-// CudaDevice (cuda/device.h), RowKernels (thd/row_kernels.h), GpuGroups (comm/gpu_groups.h), CudaBackends
+// CudaDevice (cuda/device.h), RowKernels (thd/row_kernels.h), GpuGroups (comm/nccl/gpu_groups.h), CudaBackends
 // (attention/cuda_backends.h), CudaSteps (perf/cuda_steps.h), VerifyKernels (verify/cuda_kernels.h).
 // cuda_module/cuda_module.cpp fills all tables.
 //

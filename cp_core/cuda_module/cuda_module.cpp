@@ -1,6 +1,6 @@
 // The entry point of libcp_core_cuda.so, which fills the tables of the CUDA part (cuda/cuda_part.h).
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/thd/row_kernels.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/thd/row_kernels.h"

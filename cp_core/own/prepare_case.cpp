@@ -2,6 +2,7 @@
 
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
+#include "cp_core/context_parallel/make_backend.h"
 #include "cp_core/context_parallel/prepare.h"
 #include "cp_core/own/own_implementation.h"
 #include "cp_core/own/whole_sequences.h"

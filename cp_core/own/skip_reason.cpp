@@ -1,5 +1,5 @@
 #include "cases/comm_facts.h"
-#include "cp_core/attention/backend.h"
+#include "cp_core/context_parallel/make_backend.h"
 #include "cp_core/own/own_implementation.h"
 
 namespace cp_pool {

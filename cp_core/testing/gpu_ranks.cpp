@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "cases/testing/temporary_folder.h"
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/testing/gpu_fixture.h"
 
 namespace cp_pool {

@@ -10,12 +10,12 @@
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
-#include "cp_core/comm/counting_communicator.h"
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/perf/step_trace.h"
+#include "cp_core/trial/counting_communicator.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
 

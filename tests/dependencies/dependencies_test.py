@@ -1,7 +1,8 @@
 """Compares the includes of all sources with the table of folders in ARCHITECTURE.md, both ways.
 
 A row covers the sources of its folder and of the folders below that have no row of their own. Tests and testing/ may
-include anything. The last column of a row names the folders and the libraries whose headers these sources include.
+include anything. The last column of a row names the folders and the libraries whose headers these sources include. A
+header in angle brackets that is neither of these libraries nor of the system is an error.
 """
 
 import re
@@ -16,8 +17,15 @@ FREE = re.compile(r"(^|/)testing/|_(test|bench)\.[^/]*$")  # sources that may in
 SOURCE = re.compile(r"\.(h|cpp|cu|cuh|def)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
-# For each library that a row can name, a pattern of its headers. All folders may use headers of the system and of fmt.
+# Headers that all folders may use: those of fmt, of the C++ standard library (no dot in the name), of POSIX and Linux.
+FOR_ALL = re.compile(
+    r"fmt/|[a-z_]+$|(arpa|linux|net|netinet|sys)/|(cxxabi|dirent|dlfcn|elf|execinfo|fcntl|ifaddrs|link|netdb|poll"
+    r"|pthread|pty|sched|signal|termios|ucontext|unistd)\.h$")
+
+# For each library that a row can name, a pattern of its headers. LibTorch has a header for Gloo, which counts as Gloo.
+# GoogleTest is for tests alone, so no row can name it.
 LIBRARIES = {
+    "Gloo": r"gloo/|torch/csrc/distributed/c10d/ProcessGroupGloo",
     "LibTorch": r"(ATen|c10|torch)/",
     "nlohmann/json": r"nlohmann/",
     "Asio": r"asio[./]",
@@ -97,8 +105,13 @@ def faults_of(rows, sources):
             if quoted and FREE.search(quoted):
                 faults.append(f'{path}: "{quoted}" is for tests')
                 continue
+            if angled and FOR_ALL.match(angled):
+                continue
             name = folder_of(quoted, rows) if quoted else library_of(angled)
-            if name in (None, own):
+            if name == own:
+                continue
+            if name is None:
+                faults.append(f"{path}: includes {quoted or angled}, which no row can name")
                 continue
             used[own].add(name)
             if name not in rows[own]:
@@ -127,6 +140,24 @@ class Tree(unittest.TestCase):
         self.assertGreater(len(sources), 300)
         faults = faults_of(rows, sources)
         self.assertFalse(faults, "ARCHITECTURE.md and the includes differ:\n" + "\n".join(faults))
+
+    def test_include_that_is_planted_in_the_tree(self):
+        rows = table_of((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+        rows.pop("tests/")
+        sources = sources_of_tree()
+        for path, header in (
+                ("driver/events.cpp", "<gloo/context.h>"),
+                ("driver/events.cpp", "<gtest/gtest.h>"),
+                ("driver/events.cpp", "<boost/x.hpp>"),
+                ("cp_core/comm/communicator.cpp", '"cp_core/comm/nccl/gpu_groups.h"'),
+                ("cp_core/comm/peer/puts.cpp", '"cp_core/comm/nccl/nccl_link.h"'),
+                ("cp_core/attention/backend.cpp", '"cp_core/attention/math/math_backend.h"'),
+                ("cp_core/attention/flash/flash_backend.cpp", '"cp_core/attention/cudnn/cudnn_call.h"'),
+        ):
+            with self.subTest(path=path, header=header):
+                planted = {**sources, path: f"{sources[path]}#include {header}\n"}
+                faults = faults_of(rows, planted)
+                self.assertTrue(any(f"{path}: includes {header[1:-1]}, " in fault for fault in faults), faults)
 
 
 class Planted(unittest.TestCase):
@@ -168,6 +199,14 @@ class Planted(unittest.TestCase):
         self.sources["low/a.h"] += "#include <c10/core/Device.h>\n"
         self.assertEqual(self.faults(),
                          ["low/a.h: includes c10/core/Device.h, and the row of low/ does not name LibTorch"])
+
+    def test_library_that_no_row_can_name(self):
+        self.sources["low/a.h"] += "#include <boost/x.hpp>\n"
+        self.assertEqual(self.faults(), ["low/a.h: includes boost/x.hpp, which no row can name"])
+
+    def test_headers_that_all_folders_may_use(self):
+        self.sources["low/a.h"] += "#include <fmt/format.h>\n#include <sys/stat.h>\n#include <unistd.h>\n"
+        self.assertEqual(self.faults(), [])
 
     def test_row_that_no_include_needs(self):
         self.sources["high/d.cpp"] = '#include "low/a.h"\n#include <ATen/core/Tensor.h>\n'

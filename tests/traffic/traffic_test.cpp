@@ -11,12 +11,12 @@
 #include "cases/case_json.h"
 #include "cases/case_names.h"
 #include "cases/lengths.h"
-#include "cp_core/comm/counting_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/own/own_implementation.h"
 #include "cp_core/own/rank_step.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/trial/case_times.h"
+#include "cp_core/trial/counting_communicator.h"
 #include "driver/case_shape.h"
 
 namespace cp_pool {

@@ -12,7 +12,7 @@
 
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/fast_backend.h"
-#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/tile_scores.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 
 namespace cp_pool {

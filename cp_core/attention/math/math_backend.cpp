@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/tile_scores.h"
 #include "cp_core/mutation.h"
 #include "cp_core/vector_math.h"
 

@@ -13,7 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/testing/gpu_communicators.h"
 #include "cp_core/thd/merge_partial.h"
 

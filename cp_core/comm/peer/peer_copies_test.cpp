@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/testing/gpu_communicators.h"
 
 namespace cp_pool {

@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/comm/peer/windows.h"
 #include "cp_core/testing/gpu_communicators.h"
 

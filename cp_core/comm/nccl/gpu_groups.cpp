@@ -1,4 +1,4 @@
-#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/nccl/gpu_groups.h"
 
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cp_core/comm/counting_communicator.h"
+#include "cp_core/trial/counting_communicator.h"
 
 #include <array>
 #include <memory>

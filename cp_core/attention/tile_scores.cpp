@@ -1,4 +1,4 @@
-#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/tile_scores.h"
 
 #include <algorithm>
 #include <limits>

@@ -64,9 +64,6 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   [[nodiscard]] WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_to_all", what), [&] { return target_->all_to_all(out, in, what); });
   }
-  [[nodiscard]] WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return observed(describe("all_to_all", what), [&] { return target_->trade(out, in, what); });
-  }
   [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("reduce_scatter", what), [&] { return target_->reduce_scatter(out, in, what); });
   }

@@ -2,6 +2,9 @@
 // is asynchronous: it is complete when its Work has been waited for, and its tensors must not be touched before. A call
 // may wait for the peers to begin the same operation, at most until the deadline. Tensors are contiguous, of one dtype
 // and on the communicator's device; they may have no elements.
+//
+// An implementation must define the pure functions only. The others have a default: exchange_many and exchange_all call
+// exchange(), synchronize() has nothing to wait for, and windows(), strided() and begun() offer nothing.
 #pragma once
 
 #include <chrono>
@@ -88,11 +91,8 @@ class Communicator {
   // Gathers every rank's `in` on all ranks. out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out have size() equal parts along dimension 0. Part r of in goes to rank r, part r of out comes from rank r.
+  // This rank's own part of out is undefined afterwards, so that no time is spent on a copy that no caller needs.
   [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
-  // Like all_to_all, except that this rank's own part of out is undefined afterwards.
-  [[nodiscard]] virtual WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
-    return all_to_all(out, in, what);
-  }
   // in has size() times the elements of out. out becomes the sum over all ranks of part rank() of their `in`.
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;

@@ -227,7 +227,7 @@ HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Directi
   }
   delay_point(messages.sent.device());
   copy_blocks(packing, messages.sent.device());
-  Communicator::WorkPtr work = group_.trade(messages.received, messages.sent, what);
+  Communicator::WorkPtr work = group_.all_to_all(messages.received, messages.sent, what);
   return {std::move(items), std::move(work), std::move(messages)};
 }
 

@@ -58,10 +58,6 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
     sent_ += others_parts(in);
     return target_->all_to_all(out, in, what);
   }
-  [[nodiscard]] WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    sent_ += others_parts(in);
-    return target_->trade(out, in, what);
-  }
   [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     sent_ += others_parts(in);
     return target_->reduce_scatter(out, in, what);

@@ -44,7 +44,6 @@ class NotingCommunicator final : public Communicator, public PeerWindows {
   }
   WorkPtr all_gather(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_gather"); }
   WorkPtr all_to_all(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_to_all"); }
-  WorkPtr trade(at::Tensor&, const at::Tensor&, std::string_view) override { return note("trade"); }
   WorkPtr reduce_scatter(at::Tensor&, const at::Tensor&, std::string_view) override { return note("reduce_scatter"); }
   WorkPtr all_reduce(at::Tensor&, ReduceOp, std::string_view) override { return note("all_reduce"); }
 
@@ -112,13 +111,11 @@ TEST_F(CountSent, CollectivesByWhatHasToReachEachOther) {
   EXPECT_EQ(sent(), 3 * 8);
   static_cast<void>(cp_->all_to_all(received_, in, ""));
   EXPECT_EQ(sent(), 3 * 2);
-  static_cast<void>(cp_->trade(received_, in, ""));
-  EXPECT_EQ(sent(), 3 * 2);
   static_cast<void>(cp_->reduce_scatter(received_, in, ""));
   EXPECT_EQ(sent(), 3 * 2);
   static_cast<void>(cp_->all_reduce(inout, ReduceOp::sum, ""));
   EXPECT_EQ(sent(), 3 * 8);
-  EXPECT_THAT(target_->calls, ElementsAre("all_gather", "all_to_all", "trade", "reduce_scatter", "all_reduce"));
+  EXPECT_THAT(target_->calls, ElementsAre("all_gather", "all_to_all", "reduce_scatter", "all_reduce"));
 }
 
 TEST_F(CountSent, NothingButPassesOnWhatIsNoOperation) {

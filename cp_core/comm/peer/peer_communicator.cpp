@@ -132,22 +132,11 @@ Communicator::WorkPtr PeerCommunicator::all_gather(at::Tensor& out, const at::Te
 }
 
 Communicator::WorkPtr PeerCommunicator::all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) {
-  return trade_parts(out, in, what, /*own=*/true);
-}
-
-Communicator::WorkPtr PeerCommunicator::trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
-  return trade_parts(out, in, what, /*own=*/false);
-}
-
-Communicator::WorkPtr PeerCommunicator::trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what,
-                                                    bool own) {
   require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
           "in and out have size() equal parts");
   const std::string step = describe("all_to_all", what);
   return start(step, {out, in}, [&] {
-    if (in.numel() == 0) return;
-    if (own) copy(flat_part(out, rank_), flat_part(in, rank_));
-    if (size() > 1) swap_parts(place_of(what, step), out, in);
+    if (in.numel() > 0 && size() > 1) swap_parts(place_of(what, step), out, in);
   });
 }
 

@@ -59,7 +59,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
                   Meanwhile meanwhile, std::string_view what) override;
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
-  WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override;
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
@@ -97,7 +96,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
   // Part r of `in` goes to rank r, part r of `out` comes from rank r. This rank's own part is left as it is.
   void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
-  WorkPtr trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own);
   // Gathers `mine` of every rank: [size(), elements].
   [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);
   void copy(const at::Tensor& target, const at::Tensor& source) const;

@@ -8,7 +8,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
@@ -129,15 +128,17 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
 }
 
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
-                     const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
-  const FastBackend& fast = fast_of(backend);
+                     const AttentionBackwardOperands& backward_operands, PendingSums pending) {
+  FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
     for (const TileGroup& part : fast.parts(group, operands)) {
-      if (!fast.takes_empty_sums()) sums.fill();
       delay_point(operands.q.device());
-      backend.backward(part, operands, backward_operands, sums);
+      if (fast.backward_pending(part, operands, backward_operands, pending)) continue;
+      pending.make_ready();
+      backend.backward(part, operands, backward_operands, pending.sums);
     }
   }
+  pending.make_ready();
 }
 
 }  // namespace cp_pool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 
@@ -30,8 +31,9 @@ enum class Then { nothing, more };
 void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums,
             Then then = Then::more);
 
-// Computes the plan's gradients and adds them to the sums.
+// Computes the plan's gradients and adds them to the sums. Afterwards the sums are ready, even if the plan has no
+// tiles.
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
-                     const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums);
+                     const AttentionBackwardOperands& backward_operands, PendingSums pending);
 
 }  // namespace cp_pool

@@ -1,7 +1,11 @@
 #include "cp_core/attention/attend.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/count_nonzero.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/math/math_backend.h"
@@ -51,6 +55,63 @@ TEST_F(Attend, MergesInFp32WhatOneStepGivesInSeveralParts) {
   EXPECT_EQ(
       after({all_queries_with_keys(0, 4), all_queries_with_keys(4, 2), all_queries_with_keys(6, 2)}, Then::nothing),
       at::kFloat);
+}
+
+// Implements only AttentionBackend, and notes what it is given.
+class PlainBackend final : public AttentionBackend {
+ public:
+  explicit PlainBackend(const int& turns) : turns_(turns) {}
+
+  void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
+    math_.forward(group, operands, partial);
+  }
+  void backward(const TileGroup& group, const AttentionOperands& operands,
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override {
+    turns_before_call = turns_;
+    math_.backward(group, operands, backward_operands, sums);
+  }
+
+  int turns_before_call = 0;
+
+ private:
+  const int& turns_;
+  MathBackend math_;
+};
+
+PackedGradients sums_filled_with(double value, const AttentionOperands& operands) {
+  PackedGradients sums = make_gradient_sums(operands);
+  for (const at::Tensor& sum : {sums.dq, sums.dk, sums.dv}) sum.fill_(value);
+  return sums;
+}
+
+TEST(AttendBackward, GivesABackendWithoutFastInterfaceSumsThatAreReady) {
+  const at::NoGradGuard no_grad;
+  const AttentionOperands operands = bf16_operands();
+  const at::Tensor statistic = at::zeros({2, kRows});
+  const AttentionBackwardOperands backward{
+      .dout = at::randn_like(operands.v), .lse = statistic, .delta = statistic, .out = {}};
+  int turns = 0;
+  PlainBackend backend(turns);
+  const PackedGradients from_zeros = sums_filled_with(0.0, operands);
+  attend_backward(backend, {all_queries_with_keys(0, 4)}, operands, backward, {.sums = from_zeros});
+  const PackedGradients from_empty = sums_filled_with(1e30, operands);
+  attend_backward(backend, {all_queries_with_keys(0, 4)}, operands, backward,
+                  {.sums = from_empty, .dq_empty = true, .dkv_empty = true, .turn = [&turns] { ++turns; }});
+  EXPECT_EQ(backend.turns_before_call, 1);
+  EXPECT_TRUE(at::equal(from_empty.dq, from_zeros.dq));
+  EXPECT_TRUE(at::equal(from_empty.dk, from_zeros.dk));
+  EXPECT_TRUE(at::equal(from_empty.dv, from_zeros.dv));
+}
+
+TEST(AttendBackward, FillsEmptySumsOfAPlanWithoutTiles) {
+  const AttentionOperands operands = bf16_operands();
+  int turns = 0;
+  PlainBackend backend(turns);
+  const PackedGradients sums = sums_filled_with(1e30, operands);
+  attend_backward(backend, {}, operands, {}, {.sums = sums, .dq_empty = true, .dkv_empty = true});
+  EXPECT_EQ(sums.dq.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_EQ(sums.dk.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_EQ(sums.dv.count_nonzero().item<std::int64_t>(), 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cp_core/attention/backend.h"
 
+#include <utility>
+
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
@@ -7,26 +9,36 @@
 
 namespace cp_pool {
 
-AttentionGradientSums make_gradient_sums(const AttentionOperands& operands) {
+PackedGradients make_gradient_sums(const AttentionOperands& operands) {
   const auto options = operands.q.options().dtype(at::kFloat);
-  AttentionGradientSums sums;
+  PackedGradients sums;
   sums.dq = at::zeros(operands.q.sizes(), options);
   sums.dk = at::zeros(operands.k.sizes(), options);
   sums.dv = at::zeros(operands.v.sizes(), options);
   return sums;
 }
 
-void AttentionGradientSums::fill_dq() {
-  if (dq_empty) dq.zero_();
+void PendingSums::wait_for_turn() {
+  if (turn) std::exchange(turn, nullptr)();
+}
+
+void PendingSums::fill_dq() {
+  if (dq_empty) sums.dq.zero_();
   dq_empty = false;
 }
 
-void AttentionGradientSums::fill_dkv() {
+void PendingSums::fill_dkv() {
   if (dkv_empty) {
-    dk.zero_();
-    dv.zero_();
+    sums.dk.zero_();
+    sums.dv.zero_();
   }
   dkv_empty = false;
+}
+
+void PendingSums::make_ready() {
+  wait_for_turn();
+  fill_dq();
+  fill_dkv();
 }
 
 namespace {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,36 +47,18 @@ struct AttentionBackwardOperands {
   at::Tensor out;  // like dout: the output, or any tensor for which the sum of dout * out is delta
 };
 
-// Sums that a backend adds gradients to, in fp32.
-struct AttentionGradientSums {
+// Gradients in the packed layout of the operands. As results, dq, dk and dv have the dtype of q. As sums that calls add
+// to, they are fp32.
+struct PackedGradients {
   at::Tensor dq;
   at::Tensor dk;
   at::Tensor dv;
-  at::Tensor dbias;  // shaped like bias; undefined if not wanted
-  // Nothing has been added yet, and the memory is uninitialised. Only backends that offer this get such sums
-  // (FastBackend::takes_empty_sums).
-  bool dq_empty = false;
-  bool dkv_empty = false;  // dk and dv
-
-  // Fill empty sums with zeros.
-  void fill_dq();
-  void fill_dkv();
-  void fill() {
-    fill_dq();
-    fill_dkv();
-  }
-
-  // Makes the current stream wait until it may use the sums; empty if it need not wait. A backend calls wait_for_turn()
-  // after it has enqueued everything that does not need the sums.
-  std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
-
-  void wait_for_turn() const {
-    if (turn) turn();
-  }
+  // fp32, shaped like the bias; undefined if it is not wanted.
+  at::Tensor dbias{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
 };
 
-// Returns sums that are all 0, shaped like the operands and without dbias.
-AttentionGradientSums make_gradient_sums(const AttentionOperands& operands);
+// Returns fp32 sums that are all 0, shaped like the operands and without dbias.
+PackedGradients make_gradient_sums(const AttentionOperands& operands);
 
 // Maps a buffer that has the rows of the tiles one after the other to a packed tensor: row `source` of the buffer is
 // row `target` of the packed tensor.
@@ -107,8 +88,9 @@ class AttentionBackend {
   virtual ~AttentionBackend() = default;
 
   virtual void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) = 0;
+  // Adds the gradients of the group to the fp32 sums.
   virtual void backward(const TileGroup& group, const AttentionOperands& operands,
-                        const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
+                        const AttentionBackwardOperands& backward_operands, PackedGradients& sums) = 0;
   // Returns why the backend cannot compute the case on the current device; empty if it can. forward() and backward()
   // throw BackendUnsupported if they are called for such a case.
   [[nodiscard]] virtual std::string refusal(const Case& /*c*/) const { return {}; }

@@ -1,6 +1,7 @@
 // The optional, faster interface of a backend, beyond forward and backward of one group of tiles. A function that a
 // backend does not override offers nothing; a backend without any of this returns null from fast().
 //   ahead        get_ready, preparations: do work in advance that the first call of a kind would take long for
+//   pending      backward_pending: compute gradients before the sums that they are added to are ready
 //   whole        forward_whole, backward_whole: compute a whole plan in one call, whose results need no sums
 //   calls        forward_calls, called_gradients: return the results of a kernel call as it rounded them, not added to
 //                fp32 sums
@@ -23,14 +24,6 @@ struct WholeForward {
   at::Tensor out;  // [q tokens, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, q tokens]
 };
-// Packed gradients in the dtype of the inputs.
-struct PackedGradients {
-  at::Tensor dq;
-  at::Tensor dk;
-  at::Tensor dv;
-  // fp32; undefined where the bias has none.
-  at::Tensor dbias{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
-};
 
 // The results of one kernel call in the dtype of q, as the kernel rounded them. `rows` says which rows of packed
 // tensors they are (source: the row of out and lse; target: the packed row).
@@ -38,6 +31,23 @@ struct CalledForward {
   at::Tensor out;  // [rows, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, rows]
   std::vector<RowCopy> rows;
+};
+
+// Sums that may not be ready yet for additions, so that a backend can compute gradients before it waits for the sums.
+struct PendingSums {
+  PackedGradients sums;
+  // Nothing has been added yet, and the memory is uninitialised.
+  bool dq_empty = false;
+  bool dkv_empty = false;  // dk and dv
+  // Makes the current stream wait until it may use the sums; empty if it need not wait.
+  std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
+
+  void wait_for_turn();
+  // Fill empty sums with zeros.
+  void fill_dq();
+  void fill_dkv();
+  // Waits for the turn and fills all empty sums.
+  void make_ready();
 };
 
 // Work that takes long and can be done before the calls that need it: at any time and on any thread, except during the
@@ -64,8 +74,13 @@ class FastBackend {
   }
   // True if backward() computes delta itself, from dout and out, where there is no bias.
   [[nodiscard]] virtual bool works_out_delta() const { return false; }
-  // True if backward() takes empty sums (dq_empty, dkv_empty), and leaves them filled.
-  [[nodiscard]] virtual bool takes_empty_sums() const { return false; }
+  // Like AttentionBackend::backward, for sums that may not be ready: waits for their turn only after everything has
+  // been enqueued that does not need them, and may write to empty sums what it would have to add to zeros. Returns
+  // false, and does nothing, if the backend needs sums that are ready.
+  virtual bool backward_pending(const TileGroup& /*group*/, const AttentionOperands& /*operands*/,
+                                const AttentionBackwardOperands& /*backward_operands*/, PendingSums& /*pending*/) {
+    return false;
+  }
   // Computes the plan in one call that writes every row of the results. Returns nullopt, and does nothing, if one call
   // cannot do that, or if there is a bias.
   virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {

@@ -40,7 +40,7 @@ void expect_right_answers(const Setting& s, const at::Tensor& bias) {
     ADD_FAILURE() << "forward " << test::setting_name(s) << ": " << e.what();
   }
   try {
-    AttentionGradientSums sums = test::make_sums(gpu_inputs.operands);
+    PackedGradients sums = test::make_sums(gpu_inputs.operands);
     backend->backward(s.c.group, gpu_inputs.operands, gpu_inputs.backward, sums);
     EXPECT_EQ(test::backward_differences(expected, sums, precision(s)), "") << "backward " << test::setting_name(s);
   } catch (const std::exception& e) {
@@ -114,7 +114,7 @@ TEST_P(GpuBias, InTheBackendsParts) {
   const auto backend = make_cuda_backend(s.backend);
   const AttentionPartial partial = test::forward_in_parts(*backend, s.c, gpu_inputs.operands);
   EXPECT_EQ(test::forward_differences(s.c, expected, partial, precision(s)), "");
-  AttentionGradientSums sums = test::make_sums(gpu_inputs.operands);
+  PackedGradients sums = test::make_sums(gpu_inputs.operands);
   for (const TileGroup& part : fast_of(*backend).parts(s.c.group, gpu_inputs.operands)) {
     backend->backward(part, gpu_inputs.operands, gpu_inputs.backward, sums);
   }

@@ -48,7 +48,7 @@ Problem make_gpu_problem(const std::string& name, const TileShape& shape) {
 
 struct Answers {
   AttentionPartial partial;
-  AttentionGradientSums sums;
+  PackedGradients sums;
 
   [[nodiscard]] std::vector<at::Tensor> tensors() const {
     return {partial.out, partial.lse, partial.max_logit, sums.dq, sums.dk, sums.dv};
@@ -158,8 +158,8 @@ TEST_P(GpuLibrary, AttendsToALargeCausalRectangle) {
   attend(*backend, {c.group}, gpu_inputs.operands, sums);
   const AttentionPartial whole{.out = sums.out, .lse = sums.lse, .max_logit = sums.max_logit};
   EXPECT_EQ(test::forward_differences(c, expected, whole, at::kBFloat16), "");
-  AttentionGradientSums gradients = test::make_sums(gpu_inputs.operands);
-  attend_backward(*backend, {c.group}, gpu_inputs.operands, gpu_inputs.backward, gradients);
+  const PackedGradients gradients = test::make_sums(gpu_inputs.operands);
+  attend_backward(*backend, {c.group}, gpu_inputs.operands, gpu_inputs.backward, {.sums = gradients});
   EXPECT_EQ(test::backward_differences(expected, gradients, at::kBFloat16), "");
 }
 

@@ -55,7 +55,7 @@ class GpuWhole : public GpuBackendTest, public testing::WithParamInterface<Group
   }
 
   [[nodiscard]] TilePlan plan() const { return {GetParam().group}; }
-  [[nodiscard]] AttentionGradientSums zeros() const {
+  [[nodiscard]] PackedGradients zeros() const {
     const auto zeros_of = [](const at::Tensor& t) { return at::zeros_like(t, t.options().dtype(at::kFloat)); };
     return {.dq = zeros_of(inputs_.operands.q),
             .dk = zeros_of(inputs_.operands.k),
@@ -86,7 +86,7 @@ TEST_P(GpuWhole, ForwardGivesTheBitsOfThePartial) {
 }
 
 TEST_P(GpuWhole, BackwardGivesTheBitsOfTheSums) {
-  AttentionGradientSums sums = zeros();
+  PackedGradients sums = zeros();
   backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, sums);
   const auto whole = fast_of(*backend_).backward_whole(plan(), inputs_.operands, inputs_.backward);
   ASSERT_TRUE(whole);
@@ -96,13 +96,13 @@ TEST_P(GpuWhole, BackwardGivesTheBitsOfTheSums) {
 }
 
 TEST_P(GpuWhole, EmptySumsBecomeWhatZerosBecome) {
-  AttentionGradientSums filled = zeros();
+  PackedGradients filled = zeros();
   backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, filled);
-  AttentionGradientSums sums = zeros();
-  for (at::Tensor* sum : {&sums.dq, &sums.dk, &sums.dv}) sum->fill_(1e30);
-  sums.dq_empty = sums.dkv_empty = true;
-  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, sums);
-  EXPECT_FALSE(sums.dq_empty || sums.dkv_empty);
+  const PackedGradients sums = zeros();
+  for (const at::Tensor& sum : {sums.dq, sums.dk, sums.dv}) sum.fill_(1e30);
+  PendingSums pending{.sums = sums, .dq_empty = true, .dkv_empty = true};
+  EXPECT_TRUE(fast_of(*backend_).backward_pending(GetParam().group, inputs_.operands, inputs_.backward, pending));
+  EXPECT_FALSE(pending.dq_empty || pending.dkv_empty);
   expect_same(sums.dq, filled.dq, "dq");
   expect_same(sums.dk, filled.dk, "dk");
   expect_same(sums.dv, filled.dv, "dv");

@@ -117,13 +117,14 @@ OthersGradients attend_steps_backward(const Context& context, const AllGatherPla
                                       const at::Tensor& dbias) {
   SecondStream second(operands.q.device());
   delay_point(operands.q.device());
-  AttentionGradientSums sums = make_gradient_sums(operands);
+  PackedGradients sums = make_gradient_sums(operands);
   sums.dbias = dbias;
-  attend_backward(context.backend, plans[1], operands, backward, sums);
+  attend_backward(context.backend, plans[1], operands, backward, {.sums = sums});
   second.mark();
-  AttentionGradientSums second_sums = sums;
-  second_sums.turn = [&second] { second.wait_for_mark(); };
-  second.run([&] { attend_backward(context.backend, plans[2], operands, backward, second_sums); });
+  second.run([&] {
+    attend_backward(context.backend, plans[2], operands, backward,
+                    {.sums = sums, .turn = [&second] { second.wait_for_mark(); }});
+  });
   second.join();
   return {.dq = {all_rows(sums.dq)}, .parts = {{.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)}}};
 }

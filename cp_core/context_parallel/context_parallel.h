@@ -74,9 +74,11 @@ struct AttentionForward {
   // Tensors received from other ranks that the backward reuses. Which ones depends on the communication type.
   std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
-  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
+  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as PackedGradients::dbias
 };
 
+// Unlike PackedGradients (attention/backend.h), which communication types compute, these are in the layout of the
+// problem.
 struct AttentionGradients {
   at::Tensor dq;  // shaped and typed like the inputs; 0 at padding
   at::Tensor dk;
@@ -84,7 +86,7 @@ struct AttentionGradients {
   at::Tensor dbias;  // undefined without a bias, and for 111s
   at::Tensor dsink;  // fp32 [heads], summed over ranks; undefined unless softmax is learnable
   // AttentionBackend::remarks, of this rank.
-  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
+  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as PackedGradients::dbias
 };
 
 // Collective over the groups. The functions throw CommError and BackendUnsupported.

@@ -95,7 +95,7 @@ class RemarkingBackend final : public AttentionBackend {
     said_.emplace_back("forward tiles ran as math");
   }
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override {
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override {
     math_.backward(group, operands, backward_operands, sums);
     said_.emplace_back("backward tiles ran as math");
   }

@@ -91,10 +91,13 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
 }
 
-PackedGradients finish_backward(const AttentionOperands& operands, const AttentionGradientSums& sums) {
+PackedGradients finish_backward(const AttentionOperands& operands, const PackedGradients& gradients) {
   const at::ScalarType dtype = operands.q.scalar_type();
-  if (CP_MUTATE(repeat_drifts_backward, false, every_second_time())) sums.dq.mul_(1.0 + 0x1p-22);
-  return {.dq = sums.dq.to(dtype), .dk = sums.dk.to(dtype), .dv = sums.dv.to(dtype), .dbias = sums.dbias};
+  if (CP_MUTATE(repeat_drifts_backward, false, every_second_time())) gradients.dq.mul_(1.0 + 0x1p-22);
+  return {.dq = gradients.dq.to(dtype),
+          .dk = gradients.dk.to(dtype),
+          .dv = gradients.dv.to(dtype),
+          .dbias = gradients.dbias};
 }
 
 }  // namespace cp_pool

@@ -68,7 +68,8 @@ bool has_dbias(const AttentionProblem& problem);
 PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
                              at::ScalarType dtype, AttentionSums sums);
 
-// Rounds the sums once, at the end.
-PackedGradients finish_backward(const AttentionOperands& operands, const AttentionGradientSums& sums);
+// Rounds gradients that are fp32 sums to the dtype of q, once, at the end. Those of a single kernel call stay as they
+// are.
+PackedGradients finish_backward(const AttentionOperands& operands, const PackedGradients& gradients);
 
 }  // namespace cp_pool

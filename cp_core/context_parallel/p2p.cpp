@@ -187,14 +187,12 @@ RingForward ring_forward(const Context& context, Communicator* group, const Atte
   return {.sums = std::move(sums), .last = ring.size > 1 ? key_values.held() : KeyValues{}};
 }
 
-AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward, const KeyValues& last) {
+PackedGradients ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
+                              const AttentionBackwardOperands& backward, const KeyValues& last) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias) {
-    if (auto whole = context.fast.backward_whole(plans.front(), operands, backward)) {
-      return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
-    }
+    if (auto whole = context.fast.backward_whole(plans.front(), operands, backward)) return *std::move(whole);
   }
   context.fast.get_ready(plans, operands, Pass::backward);
   StepGradients gradients(context, plans.front(), /*head_groups=*/1, operands, backward);

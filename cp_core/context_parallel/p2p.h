@@ -15,7 +15,8 @@ struct RingForward {
   KeyValues last;
 };
 RingForward ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);
-AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward, const KeyValues& last);
+// The gradients may be fp32 sums, which finish_backward rounds.
+PackedGradients ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
+                              const AttentionBackwardOperands& backward, const KeyValues& last);
 
 }  // namespace cp_pool

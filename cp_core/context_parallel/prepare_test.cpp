@@ -41,7 +41,7 @@ class ListeningBackend final : public AttentionBackend, public FastBackend {
     math_.forward(group, operands, partial);
   }
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override {
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override {
     math_.backward(group, operands, backward_operands, sums);
   }
   FastBackend* fast() override { return this; }

@@ -97,16 +97,13 @@ KeyGradients StepGradients::called_step(const TilePlan& plan, const AttentionOpe
 
 KeyGradients StepGradients::summed_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
   const auto options = operands.q.options().dtype(at::kFloat);
-  AttentionGradientSums sums;
-  sums.dq_empty = dq.empty();
-  sums.dq = sums.dq_empty ? at::empty(operands.q.sizes(), options) : dq.whole_fp32();
-  sums.dk = at::empty(operands.k.sizes(), options);
-  sums.dv = at::empty(operands.v.sizes(), options);
-  sums.dkv_empty = true;
-  sums.dbias = dbias_;
-  attend_backward(backend_, plan, operands, backward_, sums);
-  sums.fill();
-  if (dq.empty()) dq.add(all_rows(sums.dq));
+  const bool dq_empty = dq.empty();
+  const PackedGradients sums{.dq = dq_empty ? at::empty(operands.q.sizes(), options) : dq.whole_fp32(),
+                             .dk = at::empty(operands.k.sizes(), options),
+                             .dv = at::empty(operands.v.sizes(), options),
+                             .dbias = dbias_};
+  attend_backward(backend_, plan, operands, backward_, {.sums = sums, .dq_empty = dq_empty, .dkv_empty = true});
+  if (dq_empty) dq.add(all_rows(sums.dq));
   own_is_sum_ = own_is_sum_ || &dq == &dq_;
   return {.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)};
 }

@@ -51,7 +51,7 @@ struct RankResults {
 
 struct RankOptions {
   // Returns the backend of each rank; empty: the problem's own.
-  // NOLINTNEXTLINE(readability-redundant-member-init): as AttentionGradientSums::turn
+  // NOLINTNEXTLINE(readability-redundant-member-init): as PackedGradients::dbias
   std::function<AttentionBackend&(int rank)> backend_of = {};
   int backwards = 1;  // how many backwards run, with the problem's own backend; the last one's gradients are returned
   bool windows = false;  // whether the communicators have windows

@@ -119,16 +119,16 @@ AttentionPartial make_partial(const AttentionOperands& operands) {
           .max_logit = at::full({heads}, -INFINITY, options)};
 }
 
-AttentionGradientSums make_sums(const AttentionOperands& operands) {
-  AttentionGradientSums sums{.dq = fp32_like(operands.q, kSumBefore),
-                             .dk = fp32_like(operands.k, kSumBefore),
-                             .dv = fp32_like(operands.v, kSumBefore),
-                             .dbias = {}};
+PackedGradients make_sums(const AttentionOperands& operands) {
+  PackedGradients sums{.dq = fp32_like(operands.q, kSumBefore),
+                       .dk = fp32_like(operands.k, kSumBefore),
+                       .dv = fp32_like(operands.v, kSumBefore),
+                       .dbias = {}};
   if (operands.bias.defined()) sums.dbias = fp32_like(operands.bias, kSumBefore);
   return sums;
 }
 
-void reset(AttentionGradientSums& sums) {
+void reset(PackedGradients& sums) {
   for (at::Tensor* sum : {&sums.dq, &sums.dk, &sums.dv, &sums.dbias}) {
     if (sum->defined()) sum->fill_(kSumBefore);
   }
@@ -169,8 +169,7 @@ std::string forward_differences(const GroupCase& c, const GroupExpected& expecte
          compare("max_logit", partial.max_logit, expected.max_logit, kStatisticBound);
 }
 
-std::string backward_differences(const GroupExpected& expected, const AttentionGradientSums& sums,
-                                 at::ScalarType dtype) {
+std::string backward_differences(const GroupExpected& expected, const PackedGradients& sums, at::ScalarType dtype) {
   const Bound bound = bound_of(dtype);
   std::string text = compare("dq", sums.dq, added(expected.dq), bound) +
                      compare("dk", sums.dk, added(expected.dk), bound) +

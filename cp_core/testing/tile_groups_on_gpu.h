@@ -45,9 +45,9 @@ GroupInputs on_gpu(const GroupInputs& inputs);
 
 // Return tensors for a backend to write to, filled with values that show whether a row was written.
 AttentionPartial make_partial(const AttentionOperands& operands);
-AttentionGradientSums make_sums(const AttentionOperands& operands);
+PackedGradients make_sums(const AttentionOperands& operands);
 // Restores the values that make_sums set.
-void reset(AttentionGradientSums& sums);
+void reset(PackedGradients& sums);
 
 // Runs the forward on each part of the group and merges the partial results in fp64 on the CPU.
 AttentionPartial forward_in_parts(AttentionBackend& backend, const GroupCase& c, const AttentionOperands& operands);
@@ -55,8 +55,7 @@ AttentionPartial forward_in_parts(AttentionBackend& backend, const GroupCase& c,
 // Return what is wrong, with figures; empty if nothing is. `partial` and `sums` must have been made as above.
 std::string forward_differences(const GroupCase& c, const GroupExpected& expected, const AttentionPartial& partial,
                                 at::ScalarType dtype);
-std::string backward_differences(const GroupExpected& expected, const AttentionGradientSums& sums,
-                                 at::ScalarType dtype);
+std::string backward_differences(const GroupExpected& expected, const PackedGradients& sums, at::ScalarType dtype);
 
 // For fp32 tensors.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);

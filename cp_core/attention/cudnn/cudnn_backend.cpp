@@ -101,24 +101,25 @@ PackedGradients gradients_of_call(CudnnCall& call, const AttentionOperands& oper
 }
 
 void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
-                   AttentionGradientSums& sums) {
+                   PendingSums& pending) {
   const PackedGradients gradients = gradients_of_call(call, operands, backward);
-  sums.wait_for_turn();
+  pending.wait_for_turn();
+  PackedGradients& sums = pending.sums;
   // The first contribution becomes the sum if it has every row.
-  if (sums.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
+  if (pending.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
     sums.dq.copy_(gradients.dq);
-    sums.dq_empty = false;
+    pending.dq_empty = false;
   } else {
-    sums.fill_dq();
+    pending.fill_dq();
     cuda::add_rows(gradients.dq, call.q_rows(), sums.dq);
   }
-  if (sums.dkv_empty && is_all_of(call.k_rows(), gradients.dk, sums.dk) &&
+  if (pending.dkv_empty && is_all_of(call.k_rows(), gradients.dk, sums.dk) &&
       is_all_of(call.k_rows(), gradients.dv, sums.dv)) {
     sums.dk.copy_(gradients.dk);
     sums.dv.copy_(gradients.dv);
-    sums.dkv_empty = false;
+    pending.dkv_empty = false;
   } else {
-    sums.fill_dkv();
+    pending.fill_dkv();
     cuda::add_rows(gradients.dk, call.k_rows(), sums.dk);
     cuda::add_rows(gradients.dv, call.k_rows(), sums.dv);
   }
@@ -143,8 +144,7 @@ at::Tensor bias_part(const AttentionOperands& operands, const Tile& tile) {
   return part.expand({part.size(0), tile.m, tile.n}).contiguous();
 }
 
-void add_dbias(const at::Tensor& dbias, const AttentionOperands& operands, const Tile& tile,
-               AttentionGradientSums& sums) {
+void add_dbias(const at::Tensor& dbias, const AttentionOperands& operands, const Tile& tile, PackedGradients& sums) {
   at::Tensor target = bias_of_tile(sums.dbias, operands.bias_rows, tile);
   if (target.size(0) == 1) {
     target.add_(dbias.sum({0}, /*keepdim=*/true, at::kFloat));
@@ -204,7 +204,13 @@ void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& oper
 }
 
 void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                            const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+                            const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
+  PendingSums ready{.sums = sums};
+  backward_pending(group, operands, backward_operands, ready);
+}
+
+bool CudnnBackend::backward_pending(const TileGroup& group, const AttentionOperands& operands,
+                                    const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
   check_supported(operands);
   TORCH_CHECK(backward_operands.out.defined(), "the backward of cuDNN needs the forward's out");
   const AttentionOperands wide = widened_operands(operands);
@@ -212,27 +218,29 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
   if (!operands.bias.defined()) {
     for (const PlannedBatch& planned : plan_batches(group, wide, backward_graphs)) {
       CudnnCall call(planned);
-      backward_call(call, wide, wide_backward, sums);
+      backward_call(call, wide, wide_backward, pending);
     }
-    return;
+    return true;
   }
+  const bool has_dbias = pending.sums.dbias.defined();
   for (const Tile& tile : group.tiles) {
-    const auto planned = plan_or_remark(tile, wide, Pass::backward, sums.dbias.defined());
+    const auto planned = plan_or_remark(tile, wide, Pass::backward, has_dbias);
     if (!planned) {
-      sums.fill();
-      math_.backward(group_of(tile), operands, backward_operands, sums);
+      pending.make_ready();
+      math_.backward(group_of(tile), operands, backward_operands, pending.sums);
       continue;
     }
     CudnnCall call(*planned);
     call.bind(CudnnTensor::bias, bias_part(wide, tile));
     at::Tensor dbias;
-    if (sums.dbias.defined()) {
+    if (has_dbias) {
       dbias = at::zeros({wide.q.size(1), tile.m, tile.n}, wide.bias.options());
       call.bind(CudnnTensor::dbias, dbias);
     }
-    backward_call(call, wide, wide_backward, sums);
-    if (dbias.defined()) add_dbias(dbias, wide, tile, sums);
+    backward_call(call, wide, wide_backward, pending);
+    if (has_dbias) add_dbias(dbias, wide, tile, pending.sums);
   }
+  return true;
 }
 
 // --- whole plans ---

@@ -18,7 +18,7 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override;
   [[nodiscard]] std::string refusal(const Case& c) const override;
   [[nodiscard]] std::vector<std::string> remarks() const override;
   FastBackend* fast() override { return this; }
@@ -28,7 +28,8 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
   [[nodiscard]] bool works_out_delta() const override { return true; }
-  [[nodiscard]] bool takes_empty_sums() const override { return true; }
+  bool backward_pending(const TileGroup& group, const AttentionOperands& operands,
+                        const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
   std::optional<PackedGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
                                                 const AttentionBackwardOperands& backward_operands) override;

@@ -190,7 +190,13 @@ void FlashBackend::forward(const TileGroup& group, const AttentionOperands& oper
 }
 
 void FlashBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                            const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+                            const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
+  PendingSums ready{.sums = sums};
+  backward_pending(group, operands, backward_operands, ready);
+}
+
+bool FlashBackend::backward_pending(const TileGroup& group, const AttentionOperands& operands,
+                                    const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
   require_flash_support(operands);
   TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention needs the forward's out");
   const std::int64_t dim = kernel_head_dim(operands);
@@ -206,11 +212,12 @@ void FlashBackend::backward(const TileGroup& group, const AttentionOperands& ope
         call.statistic(backward_operands.lse), call.cu_seqlens_q, call.cu_seqlens_k, call.max_q, call.max_k,
         /*dropout_p=*/0.0, call.window.causal(), /*rng_state=*/{}, /*unused=*/{}, operands.scale,
         finite(call.window.left), finite(call.window.right));
-    sums.wait_for_turn();
-    cuda::add_rows(dq.contiguous(), call.q_rows, sums.dq);
-    cuda::add_rows(dk.contiguous(), call.k_rows, sums.dk);
-    cuda::add_rows(dv.contiguous(), call.k_rows, sums.dv);
+    pending.make_ready();
+    cuda::add_rows(dq.contiguous(), call.q_rows, pending.sums.dq);
+    cuda::add_rows(dk.contiguous(), call.k_rows, pending.sums.dk);
+    cuda::add_rows(dv.contiguous(), call.k_rows, pending.sums.dv);
   });
+  return true;
 }
 
 std::unique_ptr<AttentionBackend> make_flash_backend() {

@@ -11,11 +11,13 @@ class FlashBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override;
   [[nodiscard]] std::string refusal(const Case& c) const override;
   FastBackend* fast() override { return this; }
 
   [[nodiscard]] bool works_out_delta() const override { return true; }
+  bool backward_pending(const TileGroup& group, const AttentionOperands& operands,
+                        const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
 };
 
 }  // namespace cp_pool

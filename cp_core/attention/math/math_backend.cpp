@@ -67,7 +67,7 @@ void add_dbias(const at::Tensor& target, const at::Tensor& dscores) {
 }
 
 void backward_block(const Tile& tile, const TileBlock& block, const AttentionOperands& operands,
-                    const AttentionBackwardOperands& backward, AttentionGradientSums& sums) {
+                    const AttentionBackwardOperands& backward, PackedGradients& sums) {
   BlockScores scores(tile, block, operands);
   const at::Tensor dout = scores.queries(backward.dout);
   const at::Tensor lse =
@@ -118,9 +118,8 @@ void MathBackend::forward(const TileGroup& group, const AttentionOperands& opera
 }
 
 void MathBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                           const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+                           const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
   const at::NoTF32Guard full_precision;
-  sums.wait_for_turn();
   for (const Tile& tile : group.tiles) {
     for (const TileBlock& block : blocks_of(tile, operands)) {
       backward_block(tile, block, operands, backward_operands, sums);
@@ -151,16 +150,16 @@ bool MathBackend::contributes_once(const TilePlan& plan, const AttentionOperands
   return gives_calls(like) && rows_are_disjoint(plan);
 }
 
-AttentionGradientSums MathBackend::gradients_of(const TilePlan& plan, const AttentionOperands& operands,
-                                                const AttentionBackwardOperands& backward_operands) {
-  AttentionGradientSums sums = make_gradient_sums(operands);
+PackedGradients MathBackend::gradients_of(const TilePlan& plan, const AttentionOperands& operands,
+                                          const AttentionBackwardOperands& backward_operands) {
+  PackedGradients sums = make_gradient_sums(operands);
   for (const TileGroup& group : plan) backward(group, operands, backward_operands, sums);
   return sums;
 }
 
 PackedGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                               const AttentionBackwardOperands& backward_operands) {
-  const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
+  const PackedGradients sums = gradients_of(plan, operands, backward_operands);
   const std::span<const Tile> tiles = tiles_of(plan);
   const std::vector<RowCopy> key_rows = key_rows_of(tiles);
   const at::ScalarType dtype = operands.q.scalar_type();
@@ -180,7 +179,7 @@ std::int64_t MathBackend::pipeline_groups(const Pipeline& of) const {
 void MathBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                                      const AttentionBackwardOperands& backward_operands,
                                      const PackedGradients& results) {
-  const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
+  const PackedGradients sums = gradients_of(plan, operands, backward_operands);
   results.dq.copy_(sums.dq);
   results.dk.copy_(sums.dk);
   results.dv.copy_(sums.dv);

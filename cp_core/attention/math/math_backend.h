@@ -15,7 +15,7 @@ class MathBackend final : public AttentionBackend, public FastBackend {
   explicit MathBackend(Results results = Results::sums);
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override;
   FastBackend* fast() override { return this; }
 
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
@@ -30,8 +30,8 @@ class MathBackend final : public AttentionBackend, public FastBackend {
  private:
   [[nodiscard]] bool gives_calls(const AttentionOperands& operands) const;
   // Computes the gradients of one plan in fp32.
-  AttentionGradientSums gradients_of(const TilePlan& plan, const AttentionOperands& operands,
-                                     const AttentionBackwardOperands& backward_operands);
+  PackedGradients gradients_of(const TilePlan& plan, const AttentionOperands& operands,
+                               const AttentionBackwardOperands& backward_operands);
 
   Results results_;
 };

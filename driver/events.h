@@ -49,7 +49,10 @@ struct RunStarted {
   int shared_gpus = 0;    // number of this machine's GPUs if ranks of some cases will share them, else 0
   std::size_t cases = 0;  // number of cases expanded and selected; the ledger must add up to it
   std::string version;
-  std::vector<std::string> ids;                            // IDs of the cases, each once; empty for a stream
+  std::vector<std::string> ids;  // IDs of the cases, each once; empty for a stream
+  // How long each case of `ids` took in the earlier run that the order follows (--order history), if that run had it.
+  // Empty if there is none.
+  std::vector<std::optional<double>> earlier_ms = {};
   std::optional<std::string> baseline = std::nullopt;      // file with the times that this run is compared with
   std::optional<std::string> rerun_failed = std::nullopt;  // command that reruns all failures, if there is one
   std::optional<std::uint64_t> seed = std::nullopt;        // seed of a search, whose cases are chosen while it runs
@@ -64,6 +67,7 @@ struct RunStarted {
                      field("cases", &RunStarted::cases),
                      field("version", &RunStarted::version),
                      field("ids", &RunStarted::ids),
+                     field("earlier_ms", &RunStarted::earlier_ms, Presence::sparse),
                      field("baseline", &RunStarted::baseline, Presence::sparse),
                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
                      field("seed", &RunStarted::seed, Presence::sparse)};
@@ -343,6 +347,10 @@ constexpr bool is_shown_by_smallest(std::optional<SearchStep> step) {
 struct FirstRun {
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;
+
+  static constexpr auto fields() {
+    return FieldList{field("outcome", &FirstRun::outcome, Presence::required), field("reason", &FirstRun::reason)};
+  }
 };
 
 // The end that an override of cp-pool.toml expects of a case (docs/configuration.md).
@@ -384,8 +392,8 @@ struct CaseFinished {
   int run = 1;  // which of the `runs` runs of this case in one run (--repeat) it is, from 1
   int runs = 1;
   std::optional<SearchStep> search = std::nullopt;  // why a search ran it; none if the run is no search
-  // How the case ended in the first of several runs that one report combines. No event has it.
-  std::optional<FirstRun> first_run;
+  // If one report combines several runs, and the case is taken from a later one: how it ended in the first that had it.
+  std::optional<FirstRun> first_run = std::nullopt;
   std::vector<EarlierRun> earlier = {};  // earlier runs of this case, the oldest first, if a report asks for them
   Case c;
   std::int64_t seq = 0;        // 0 if it was never sent to a pool
@@ -444,6 +452,7 @@ struct CaseFinished {
                      field("perf", &CaseFinished::perf),
                      field("diagnosis", &CaseFinished::diagnosis),
                      field("stderr", &CaseFinished::stderr_tails),
+                     field("first_run", &CaseFinished::first_run, Presence::sparse),
                      field("earlier", &CaseFinished::earlier, Presence::sparse),
                      field("case", &CaseFinished::c, Presence::required),
                      field("rerun", &CaseFinished::rerun),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,11 +46,6 @@ class Execution {
   // Runs and returns the exit code. Ends early if nobody is left to read the outputs. `run` gets the configuration,
   // with the worker filled in, and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
-
-  // Sets how long cases took in earlier runs (ms, by ID), for the estimate of the remaining time.
-  void expect_times(std::map<std::string, double> earlier_ms) {
-    if (terminal_) terminal_->expect_times(std::move(earlier_ms));
-  }
 
   // To be called during the run: print an error about one input on stderr, and the line of an answer on stdout.
   void show_error(const std::string& message);

@@ -26,6 +26,8 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   RunStarted begin = test::run_started(2);
   begin.ids = {"a", "b"};
   expect_round_trip(begin);
+  begin.earlier_ms = {12.5, std::nullopt};
+  expect_round_trip(begin);
   begin.baseline = "before.jsonl";
   begin.rerun_failed = "cp-pool run --rerun-failed e.jsonl";
   expect_round_trip(begin);
@@ -45,6 +47,9 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2, .at_ms = 3});
   expect_round_trip(test::tried(1, "b", CaseOutcome::crash, "it died"));
   expect_round_trip(test::flaky_case(1, "b"));
+  CaseFinished rerun = test::finished(1, "b", CaseOutcome::pass);
+  rerun.first_run = FirstRun{.outcome = CaseOutcome::fail, .reason = "dq is wrong"};
+  expect_round_trip(rerun);
   CaseReplayed replayed;
   replayed.index = 1;
   replayed.id = "b";

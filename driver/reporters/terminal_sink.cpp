@@ -110,11 +110,12 @@ void TerminalSink::on(const RunStarted& event) {
   perf_ = PerfTable{event.baseline};
   rerun_failed_ = event.rerun_failed;
   untold_ = event.cases;
-  for (const std::string& id : event.ids) {
-    const auto earlier = earlier_ms_.find(id);
-    if (earlier == earlier_ms_.end()) continue;
+  for (std::size_t i = 0; i < std::min(event.ids.size(), event.earlier_ms.size()); ++i) {
+    const std::optional<double>& earlier = event.earlier_ms[i];
+    if (!earlier) continue;
+    earlier_ms_[event.ids[i]] = *earlier;
     const std::size_t runs = event.cases / event.ids.size();  // --repeat
-    earlier_all_ms_ += static_cast<double>(runs) * earlier->second;
+    earlier_all_ms_ += static_cast<double>(runs) * *earlier;
     untold_ -= std::min(untold_, runs);
   }
   if (!style_.progress) return;

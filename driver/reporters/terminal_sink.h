@@ -76,9 +76,6 @@ class TerminalSink : public EventSink {
   void on_event(const Event& event) override;
   void on_tick() override;  // redraws the live lines; throws ReaderGone
 
-  // Sets how long cases took in earlier runs (ms, by ID), for the ETA.
-  void expect_times(std::map<std::string, double> earlier_ms) { earlier_ms_ = std::move(earlier_ms); }
-
   // Removes the live lines, for output that does not come through this sink (stderr on the same terminal). The next
   // event draws them again.
   void clear_live() noexcept;
@@ -140,7 +137,7 @@ class TerminalSink : public EventSink {
   ToldFailures told_;
   std::set<std::string> reasons_shown_;  // why cases were not run, each once
   Clock::time_point first_case_;
-  std::map<std::string, double> earlier_ms_;  // by ID
+  std::map<std::string, double> earlier_ms_;  // how long cases took in an earlier run, by ID
   double earlier_all_ms_ = 0;                 // sum over all cases of this run in `earlier_ms_`
   double earlier_done_ms_ = 0;                // sum over those of them that have finished
   std::size_t untold_ = 0;                    // number of unfinished cases that `earlier_ms_` does not have

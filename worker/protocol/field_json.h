@@ -124,7 +124,7 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   if constexpr (HasFields<T>) {
     out = read_fields<T>(Fields(value, fmt::format("{}: {}", in.where(), name)));
   } else if constexpr (kIsOptional<T>) {
-    if (value.is_object() && value.empty()) return out.reset();
+    if (value.is_null() || (value.is_object() && value.empty())) return out.reset();
     read_any(in, name, value, out.emplace());
     // NaN and infinities are read as no number.
     if constexpr (std::is_same_v<T, std::optional<double>>) {

@@ -95,7 +95,6 @@ int run_selected(RunOptions options, const std::string& program) {
   expect_cases(selection, options.selection);
   const PreparedRun prepared = prepare_run(selection, options, program);
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
-  execution.expect_times(prepared.earlier_ms);
   RunRecorder record{options.record, options.record_command,
                      [&](const std::string& text) { execution.show_warning(text); }};
   CaseTrends trends = trends_for_reports(options);  // read before this run becomes a record itself

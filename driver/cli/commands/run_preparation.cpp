@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -74,6 +75,18 @@ CaseHistory history_of(const Order& order, const RunOptions& options) {
                                options.execution.config.device));
   }
   return history;
+}
+
+// Returns how long each case took in the history; nothing if the history is empty.
+std::vector<std::optional<double>> earlier_times(const std::vector<std::string>& ids, const CaseHistory& history) {
+  std::vector<std::optional<double>> out;
+  if (history.duration_ms.empty()) return out;
+  out.reserve(ids.size());
+  for (const std::string& id : ids) {
+    const auto known = history.duration_ms.find(id);
+    out.push_back(known == history.duration_ms.end() ? std::nullopt : std::optional(known->second));
+  }
+  return out;
 }
 
 // Refuses more than kMostCases cases. Throws CommandError (usage).
@@ -167,6 +180,7 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
   int most_ranks = 0;
   for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
   const CaseHistory history = history_of(order, options);
+  std::vector<std::optional<double>> earlier_ms = earlier_times(ids, history);
   const std::vector<std::size_t> indices =
       order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
   cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
@@ -179,10 +193,11 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
                     .cases = cases.size(),
                     .version = CP_POOL_VERSION,
                     .ids = std::move(ids),
+                    .earlier_ms = std::move(earlier_ms),
                     .baseline = options.execution.baseline,
                     .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
                     .started = {}};
-  return {.cases = std::move(cases), .header = std::move(header), .earlier_ms = history.duration_ms};
+  return {.cases = std::move(cases), .header = std::move(header)};
 }
 
 }  // namespace cp_pool

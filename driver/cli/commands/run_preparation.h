@@ -1,7 +1,6 @@
 // The part that `run` and `watch` share: their options, and the step from a selection to the cases of a run.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -33,7 +32,6 @@ void expect_cases(const Selection& selection, const SelectionOptions& options);
 struct PreparedRun {
   std::vector<NamedCase> cases;  // in the order in which they run; --repeat has a case here several times
   RunStarted header;
-  std::map<std::string, double> earlier_ms;  // how long cases took in an earlier run, by ID
 };
 
 // `program` is argv[0]. Throws CommandError (bad_input, or usage if there are too many cases).

@@ -161,7 +161,9 @@ void MergedRuns::note_first_runs() {
       CaseKey key = key_of(runs_[number], *finished);
       if (counted_.first(key) != number || counted_.counted(key) == number) continue;
       key.case_text.clear();
-      const FirstRun first{.outcome = finished->outcome, .reason = finished->reason};
+      // The run may itself be a merged one.
+      const FirstRun first =
+          finished->first_run.value_or(FirstRun{.outcome = finished->outcome, .reason = finished->reason});
       const auto [known, added] = first_runs_.try_emplace(std::move(key), first);
       if (!added && went_well(known->second.outcome)) known->second = first;
     }
@@ -256,7 +258,10 @@ std::vector<Event> MergedRuns::finish(const Demands& demands) {
   header.device = each_once(headers, &RunStarted::device);
   header.version = each_once(headers, &RunStarted::version);
   header.baseline = baseline_of(headers, compared_);
-  if (headers.size() > 1) header.rerun_failed.reset();  // it belongs to one of the runs only
+  if (headers.size() > 1) {  // these belong to one of the runs only
+    header.rerun_failed.reset();
+    header.earlier_ms.clear();
+  }
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
   RunFinished end = ledger_.close(interrupted_, demands);

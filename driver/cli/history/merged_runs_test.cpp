@@ -220,6 +220,17 @@ TEST(MergedRuns, CountACaseThatWasRerunByItsLastRunAndKeepTheFirst) {
   }
 }
 
+TEST(MergedRuns, KeepTheFirstRunOfACaseWhoseRunsWereMergedBefore) {
+  CaseFinished merged_before = finished(0, "a", CaseOutcome::pass);
+  merged_before.first_run = FirstRun{.outcome = CaseOutcome::fail, .reason = "dq is wrong"};
+  const auto events = merged_runs({run_at(0, {merged_before}), run_at(100, {finished(0, "a", CaseOutcome::crash)})});
+  const auto cases = all<CaseFinished>(events);
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].outcome, CaseOutcome::crash);
+  ASSERT_TRUE(cases[0].first_run);
+  EXPECT_EQ(cases[0].first_run->reason, "dq is wrong");
+}
+
 TEST(MergedRuns, KeepCasesApartThatDifferInMoreThanTheirRun) {
   CaseFinished other = finished(0, "a", CaseOutcome::pass);
   other.c.heads = 8;

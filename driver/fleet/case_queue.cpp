@@ -103,37 +103,19 @@ void CaseQueue::hold(int client, bool held) {
   }
 }
 
-std::vector<std::size_t> CaseQueue::take_all() {
-  Places all;
-  for (const auto& [number, client] : clients_) append_places(client, all);
-  clients_.clear();
-  turns_.clear();
-  size_ = 0;
-  held_size_ = 0;
-  return indices_in_order(std::move(all));
-}
-
 std::vector<std::size_t> CaseQueue::take_all_of(int client) {
   hold(client, false);
   const auto gone = clients_.find(client);
   if (gone == clients_.end()) return {};
-  Places all;
-  append_places(gone->second, all);
+  std::vector<Place> all;
+  for (const auto& [group, places] : gone->second.groups) all.insert(all.end(), places.begin(), places.end());
+  std::ranges::sort(all, {}, &Place::order);
+  std::vector<std::size_t> out;
+  out.reserve(all.size());
+  for (const Place& place : all) out.push_back(place.index);
   size_ -= gone->second.size;
   leave_turns(gone->second);
   clients_.erase(gone);
-  return indices_in_order(std::move(all));
-}
-
-void CaseQueue::append_places(const Client& client, Places& out) {
-  for (const auto& [group, places] : client.groups) out.insert(out.end(), places.begin(), places.end());
-}
-
-std::vector<std::size_t> CaseQueue::indices_in_order(Places places) {
-  std::ranges::sort(places, {}, &Place::order);
-  std::vector<std::size_t> out;
-  out.reserve(places.size());
-  for (const Place& place : places) out.push_back(place.index);
   return out;
 }
 

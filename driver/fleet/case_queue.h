@@ -43,9 +43,8 @@ class CaseQueue {
   // Holds the client's cases, later ones included, until it is called with false. A held case cannot be taken.
   void hold(int client, bool held);
 
-  // Empties the queue, held cases included. Returns their indices in order.
-  std::vector<std::size_t> take_all();
-  // Does the same for one client. The time depends on the number of its own cases only. The client is no longer held.
+  // Takes all cases of the client, which is no longer held then, and returns their indices in order. The time depends
+  // on the number of these cases only.
   std::vector<std::size_t> take_all_of(int client);
 
   // Number of cases that may leave.
@@ -68,7 +67,6 @@ class CaseQueue {
     std::int64_t order;
     std::size_t index;
   };
-  using Places = std::vector<Place>;
   using Heads = std::map<std::int64_t, std::size_t>;  // order of a group's first case -> the group
   struct Client {                                     // a client with cases here
     std::map<std::size_t, std::deque<Place>> groups;  // groups with cases
@@ -80,8 +78,6 @@ class CaseQueue {
   Client& enter(int number);
   void leave_turns(Client& client);
   [[nodiscard]] Heads::const_iterator choose(const Client& client, int pool) const;
-  static void append_places(const Client& client, Places& out);
-  static std::vector<std::size_t> indices_in_order(Places places);
 
   std::map<int, Client> clients_;
   std::list<int> turns_;  // clients whose cases may leave, the next one first

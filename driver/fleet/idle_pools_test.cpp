@@ -155,7 +155,6 @@ TEST_F(IdlePools, NoPoolStartsForAHeldClientAndNoneIsLostForIt) {
   scheduler_->hold(0, true);
   add_case();
   EXPECT_THAT(decide(2), IsEmpty());
-  EXPECT_TRUE(scheduler_->has_waiting_cases());
   scheduler_->add_key(1);
   add_case(1);
   EXPECT_THAT(decide(3), IsEmpty()) << "the key is new, the client held before";
@@ -175,11 +174,11 @@ TEST_F(IdlePools, HeldCasesAreDroppedWithTheirKeyAndWithTheirClient) {
   add_case(0);
   add_case(1);
   add_case(0);
-  EXPECT_THAT(scheduler_->drop_cases(0), ElementsAre(2, 4));
+  EXPECT_THAT(scheduler_->drop_cases_of(0, 0), ElementsAre(2, 4));
   add_case(0);
   add_case(1);
   EXPECT_THAT(scheduler_->drop_cases_of(0), ElementsAre(1, 3, 5, 6));
-  EXPECT_FALSE(scheduler_->has_waiting_cases());
+  EXPECT_THAT(decide(2), IsEmpty()) << "no case is left";
   add_case();
   EXPECT_THAT(all<SendCase>(decide(3)), SizeIs(1)) << "the client is held no longer";
   scheduler_->add_key(2);

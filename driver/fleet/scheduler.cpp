@@ -45,13 +45,13 @@ void Scheduler::case_added(int key, QueuedCase added) {
 void Scheduler::pool_ready(int pool, Seconds now) {
   Pool& ready = pools_.at(pool);
   proven_ = true;
-  if (ready.state != State::starting) return;  // the pool is being retired
+  if (ready.state != PoolState::starting) return;  // the pool is being retired
   const Seconds took = now - ready.since;
   Key& key = key_of(ready);
   key.start_time.add(took);
   start_time_.add(took);
   if (!key.turn_since) key.turn_since = now;
-  set_state(ready, State::idle, now);
+  set_state(ready, PoolState::idle, now);
 }
 
 void Scheduler::case_ended(int pool, Seconds now) {
@@ -60,7 +60,7 @@ void Scheduler::case_ended(int pool, Seconds now) {
   key_of(idle).case_time.add(took);
   case_time_.add(took);
   idle.has_worked = true;
-  set_state(idle, State::idle, now);
+  set_state(idle, PoolState::idle, now);
 }
 
 void Scheduler::case_returned(int pool) {
@@ -75,7 +75,7 @@ void Scheduler::case_tried(int pool, Seconds now) {
 
 void Scheduler::pool_ends(int pool) {
   Pool& ending = pools_.at(pool);
-  ending.state = State::ending;
+  ending.state = PoolState::ending;
   key_of(ending).queue.forget(pool);
 }
 
@@ -83,10 +83,6 @@ void Scheduler::pool_gone(int pool) {
   auto gone = pools_.extract(pool);
   slots_.give_back(gone.mapped().slots);
   key_of(gone.mapped()).queue.forget(pool);
-}
-
-std::vector<std::size_t> Scheduler::drop_cases(int key) {
-  return keys_.at(static_cast<std::size_t>(key)).queue.take_all();
 }
 
 std::vector<std::size_t> Scheduler::drop_cases_of(int client) {
@@ -116,14 +112,14 @@ void Scheduler::outdate_pool(int pool) {
 void Scheduler::retire_idle_pools() {
   without_spares_ = true;
   for (auto& [number, pool] : pools_) {
-    if (pool.state == State::idle && key_of(pool).queue.empty()) pool.outdated = true;
+    if (pool.state == PoolState::idle && key_of(pool).queue.empty()) pool.outdated = true;
   }
 }
 
 std::vector<int> Scheduler::idle_pools() const {
   std::vector<int> out;
   for (const auto& [number, pool] : pools_) {
-    if (pool.state == State::idle && !pool.outdated) out.push_back(number);
+    if (pool.state == PoolState::idle && !pool.outdated) out.push_back(number);
   }
   return out;
 }
@@ -138,10 +134,6 @@ std::optional<std::size_t> Scheduler::next_of(int pool) const {
   return next ? std::optional(next->index) : std::nullopt;
 }
 
-bool Scheduler::has_waiting_cases() const {
-  return std::ranges::any_of(keys_, [](const Key& key) { return key.queue.size() + key.queue.held_size() > 0; });
-}
-
 std::vector<Decision> Scheduler::decide(Seconds now) {
   std::vector<Decision> out;
   retire_outdated(out, now);
@@ -154,7 +146,7 @@ std::vector<Decision> Scheduler::decide(Seconds now) {
   return out;
 }
 
-void Scheduler::set_state(Pool& pool, State state, Seconds now) {
+void Scheduler::set_state(Pool& pool, PoolState state, Seconds now) {
   pool.state = state;
   pool.since = now;
 }
@@ -162,24 +154,24 @@ void Scheduler::set_state(Pool& pool, State state, Seconds now) {
 // Retires the pool. An idle pool gives its slots back at once.
 void Scheduler::retire(int number, std::vector<Decision>& out, Seconds now) {
   Pool& pool = pools_.at(number);
-  if (pool.state == State::idle) slots_.give_back(pool.slots);
-  set_state(pool, State::ending, now);
+  if (pool.state == PoolState::idle) slots_.give_back(pool.slots);
+  set_state(pool, PoolState::ending, now);
   out.emplace_back(RetirePool{number});
 }
 
 void Scheduler::retire_outdated(std::vector<Decision>& out, Seconds now) {
   for (const auto& [number, pool] : pools_) {
-    if (pool.outdated && (pool.state == State::idle || pool.state == State::starting)) retire(number, out, now);
+    if (pool.outdated && (pool.state == PoolState::idle || pool.state == PoolState::starting)) retire(number, out, now);
   }
 }
 
 void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
   for (auto& [number, pool] : pools_) {
-    if (pool.state != State::idle) continue;
+    if (pool.state != PoolState::idle) continue;
     const auto next = key_of(pool).queue.take(number);
     if (!next) continue;
     pool.sent = *next;
-    set_state(pool, State::busy, now);
+    set_state(pool, PoolState::busy, now);
     out.emplace_back(SendCase{number, next->index});
   }
 }
@@ -189,7 +181,7 @@ void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
 void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
   if (!closed_) return;
   for (const auto& [number, pool] : pools_) {
-    const bool waits = pool.state == State::idle || pool.state == State::starting;
+    const bool waits = pool.state == PoolState::idle || pool.state == PoolState::starting;
     const CaseQueue& queue = key_of(pool).queue;
     if (waits && queue.size() + queue.held_size() == 0) retire(number, out, now);
   }
@@ -199,14 +191,14 @@ void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
 void Scheduler::retire_unused(std::vector<Decision>& out, Seconds now) {
   if (settings_.idle_time <= Seconds{0}) return;
   for (const auto& [number, pool] : pools_) {
-    if (pool.state != State::idle || now < pool.since + settings_.idle_time || is_spare(pool)) continue;
+    if (pool.state != PoolState::idle || now < pool.since + settings_.idle_time || is_spare(pool)) continue;
     retire(number, out, now);
   }
 }
 
 // Whether the pool is its key's only idle one while other pools of the key work.
 bool Scheduler::is_spare(const Pool& pool) const {
-  return settings_.spare && count(pool.key, State::busy) > 0 && count(pool.key, State::idle) == 1;
+  return settings_.spare && count(pool.key, PoolState::busy) > 0 && count(pool.key, PoolState::idle) == 1;
 }
 
 std::optional<Seconds> Scheduler::look_again_at(Seconds now) const {
@@ -216,7 +208,7 @@ std::optional<Seconds> Scheduler::look_again_at(Seconds now) const {
   };
   if (settings_.idle_time > Seconds{0}) {
     for (const auto& [number, pool] : pools_) {
-      if (pool.state == State::idle) look_at(pool.since + settings_.idle_time);
+      if (pool.state == PoolState::idle) look_at(pool.since + settings_.idle_time);
     }
   }
   if (!slots_.limited()) return out;
@@ -229,7 +221,7 @@ std::optional<Seconds> Scheduler::look_again_at(Seconds now) const {
   return out;
 }
 
-int Scheduler::count(int key, State state) const {
+int Scheduler::count(int key, PoolState state) const {
   return static_cast<int>(std::ranges::count_if(
       pools_, [&](const auto& pool) { return pool.second.key == key && pool.second.state == state; }));
 }
@@ -238,11 +230,11 @@ int Scheduler::count(int key, State state) const {
 int Scheduler::pools_for_cases(int key) const {
   return static_cast<int>(std::ranges::count_if(pools_, [&](const auto& entry) {
     const Pool& pool = entry.second;
-    return pool.key == key && pool.state != State::ending && !pool.outdated;
+    return pool.key == key && pool.state != PoolState::ending && !pool.outdated;
   }));
 }
 
-int Scheduler::slots_in(State state) const {
+int Scheduler::slots_in(PoolState state) const {
   int out = 0;
   for (const auto& [number, pool] : pools_) {
     if (pool.state == state) out += static_cast<int>(pool.slots.size());

@@ -23,19 +23,22 @@
 // and for one case at least. A client that is alone is never overdue.
 //
 // The cases of a held client stay in their queues: no pool starts for them, and no key waits or is overdue because of
-// them. They still have to run: has_waiting_cases() counts them, and a fleet that gets no more cases keeps the idle
-// pools of their key. So a fleet is over when it gets no more cases, no case waits (held ones included), and it has no
-// pools.
+// them. They still have to run, so a fleet that gets no more cases keeps the idle pools of their key. So a fleet is
+// over when it gets no more cases, no case waits (held ones included), and it has no pools.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "cases/enum_names.h"
 #include "driver/fleet/case_queue.h"
 #include "driver/fleet/slot_table.h"
 
@@ -62,6 +65,14 @@ struct FleetSettings {
   // Needs `slots`.
   bool spare = false;
 };
+
+enum class PoolState { starting, idle, busy, ending };
+template <>
+inline constexpr std::array<std::pair<PoolState, std::string_view>, 4> kNames<PoolState>{
+    {{PoolState::starting, "starting"},
+     {PoolState::idle, "idle"},
+     {PoolState::busy, "busy"},
+     {PoolState::ending, "ending"}}};
 
 // Start pool number `pool` for this key. slots: the numbers of its slots, from 0; empty if slots are not limited.
 struct StartPool {
@@ -100,13 +111,12 @@ class Scheduler {
   // The pool takes no more cases. It holds its slots until pool_gone(), unless it was idle when it was retired.
   void pool_ends(int pool);
   void pool_gone(int pool);
-  // Removes the key's waiting cases, held ones included, and returns their indices in order.
-  std::vector<std::size_t> drop_cases(int key);
-  // Does the same for one client's cases of all keys; the indices are ascending. The client is no longer held, and
-  // nothing is stored for it. A case of the client that is running may still come back (case_returned) and has to be
-  // dropped again then.
+  // Removes one client's waiting cases of all keys, held ones included, and returns their indices, ascending. The
+  // client is no longer held, and nothing is stored for it. A case of the client that is running may still come back
+  // (case_returned) and has to be dropped again then.
   std::vector<std::size_t> drop_cases_of(int client);
-  // Does the same for one client's cases of one key. The client is no longer held in that key.
+  // Does the same for one client's cases of one key, but returns the indices in the order of the queue. The client is
+  // no longer held in that key.
   std::vector<std::size_t> drop_cases_of(int client, int key);
   // Holds the client's cases, later ones included, until it is called with false.
   void hold(int client, bool held);
@@ -127,9 +137,6 @@ class Scheduler {
 
   // Returns the index of the case that this pool would get next if it were idle now.
   [[nodiscard]] std::optional<std::size_t> next_of(int pool) const;
-  // Held cases count.
-  [[nodiscard]] bool has_waiting_cases() const;
-  [[nodiscard]] bool has_pools() const { return !pools_.empty(); }
 
  private:
   // The mean of measured times.
@@ -153,10 +160,9 @@ class Scheduler {
     std::optional<Seconds> turn_since;
   };
 
-  enum class State { starting, idle, busy, ending };
   struct Pool {
     int key = 0;
-    State state = State::starting;
+    PoolState state = PoolState::starting;
     std::vector<int> slots;
     Seconds since{0};       // when the state began
     QueuedCase sent;        // the current case, while the pool is busy
@@ -173,16 +179,16 @@ class Scheduler {
 
   [[nodiscard]] Key& key_of(const Pool& pool) { return keys_[static_cast<std::size_t>(pool.key)]; }
   [[nodiscard]] const Key& key_of(const Pool& pool) const { return keys_[static_cast<std::size_t>(pool.key)]; }
-  void set_state(Pool& pool, State state, Seconds now);
+  void set_state(Pool& pool, PoolState state, Seconds now);
   void retire(int number, std::vector<Decision>& out, Seconds now);
   void retire_outdated(std::vector<Decision>& out, Seconds now);
   void send_cases(std::vector<Decision>& out, Seconds now);
   void retire_needless(std::vector<Decision>& out, Seconds now);
   void retire_unused(std::vector<Decision>& out, Seconds now);
-  [[nodiscard]] int count(int key, State state) const;
+  [[nodiscard]] int count(int key, PoolState state) const;
   [[nodiscard]] int pools_for_cases(int key) const;
   [[nodiscard]] bool is_spare(const Pool& pool) const;
-  [[nodiscard]] int slots_in(State state) const;
+  [[nodiscard]] int slots_in(PoolState state) const;
 
   // scheduler_starts.cpp
   void start_pools(std::vector<Decision>& out, Seconds now);

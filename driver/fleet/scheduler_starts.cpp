@@ -24,7 +24,7 @@ void Scheduler::Room::keep(int slots) {
 }
 
 void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
-  Room room{slots_.free(), slots_in(State::ending)};
+  Room room{slots_.free(), slots_in(PoolState::ending)};
   std::set<int> passed_over;
   const auto start = [&](int key) {
     start_pool(key, out, now);
@@ -42,7 +42,7 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
   while (const std::optional<int> key = most_urgent(passed_over, now)) {
     const int needed = keys_[static_cast<std::size_t>(*key)].slots;
     int given = 0;
-    if (needed > room.free && needed <= room.free + room.coming + slots_in(State::idle)) {
+    if (needed > room.free && needed <= room.free + room.coming + slots_in(PoolState::idle)) {
       given = retire_idle(needed - room.free - room.coming, out, now);
       room.free += given;
     }
@@ -75,7 +75,7 @@ void Scheduler::start_spares(std::vector<Decision>& out, Seconds now) {
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
     const Key& key = keys_[static_cast<std::size_t>(number)];
     const bool working =
-        count(number, State::busy) > 0 && count(number, State::idle) + count(number, State::starting) == 0;
+        count(number, PoolState::busy) > 0 && count(number, PoolState::idle) + count(number, PoolState::starting) == 0;
     const bool may_be_of_use = !closed_ || !key.queue.empty();
     if (working && may_be_of_use && key.slots <= slots_.free()) start_pool(number, out, now);
   }
@@ -107,7 +107,7 @@ std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
   // Until some pool has become ready, a key gets one pool only, so that a worker that cannot start fails once.
   if (!slots_.limited() || !proven_) return std::nullopt;
   const auto waiting = static_cast<double>(key.queue.size());
-  if (waiting <= count(number, State::starting)) return std::nullopt;
+  if (waiting <= count(number, PoolState::starting)) return std::nullopt;
   const Seconds start = start_time(key);
   Seconds of_a_case = key.case_time.value().value_or(case_time_.value().value_or(kGuessedCase));
   if (settings_.cases_of_a_pool > 0) of_a_case += start / settings_.cases_of_a_pool;
@@ -126,8 +126,8 @@ Seconds Scheduler::start_time(const Key& key) const {
 std::optional<Seconds> Scheduler::held_up_since(int key) const {
   std::optional<Seconds> out;
   for (const auto& [number, pool] : pools_) {
-    if (pool.key != key || pool.state == State::ending) continue;
-    if (pool.state != State::busy) return std::nullopt;
+    if (pool.key != key || pool.state == PoolState::ending) continue;
+    if (pool.state != PoolState::busy) return std::nullopt;
     out = std::max(out.value_or(pool.since), pool.since);
   }
   return out;
@@ -146,7 +146,7 @@ int Scheduler::retire_idle(int wanted, std::vector<Decision>& out, Seconds now) 
     };
     auto best = pools_.end();
     for (auto pool = pools_.begin(); pool != pools_.end(); ++pool) {
-      if (pool->second.state != State::idle || !may_yield(pool->second, now)) continue;
+      if (pool->second.state != PoolState::idle || !may_yield(pool->second, now)) continue;
       if (best == pools_.end() || worth(pool->second) > worth(best->second)) best = pool;
     }
     if (best == pools_.end()) break;

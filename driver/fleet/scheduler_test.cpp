@@ -184,7 +184,7 @@ TEST(Scheduler, RetiresEachPoolWhenNoCaseCanComeForItAnyMoreEvenOneThatStarts) {
   scheduler.decide(Seconds{0});
   scheduler.pool_ready(1, Seconds{1});
   EXPECT_THAT(all<StartPool>(scheduler.decide(Seconds{1})), SizeIs(1));
-  EXPECT_THAT(scheduler.drop_cases(key), SizeIs(99));
+  EXPECT_THAT(scheduler.drop_cases_of(0, key), SizeIs(99));
   auto retired = all<RetirePool>(scheduler.decide(Seconds{2}));
   ASSERT_THAT(retired, SizeIs(1)) << "the other one has a case";
   EXPECT_EQ(retired[0].pool, 2);

@@ -10,7 +10,7 @@ namespace cp_pool {
 void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
   int room = slots_.free();
   const std::vector<int> overdue = overdue_keys(now);
-  if (!overdue.empty()) room += slots_in(State::ending);
+  if (!overdue.empty()) room += slots_in(PoolState::ending);
   for (const int key : overdue) {
     const int needed = keys_[static_cast<std::size_t>(key)].slots;
     if (needed > room) room += retire_idle(needed - room, out, now);
@@ -78,7 +78,7 @@ bool Scheduler::works_for_others(int number, const Key& than) const {
   if (queue.clients_in_turn() > 1 || (!queue.empty() && differs(queue.next_client()))) return true;
   return std::ranges::any_of(pools_, [&](const auto& entry) {
     const Pool& pool = entry.second;
-    return pool.key == number && pool.state == State::busy && differs(pool.sent.client);
+    return pool.key == number && pool.state == PoolState::busy && differs(pool.sent.client);
   });
 }
 

@@ -89,7 +89,6 @@ class Fleet {
   [[nodiscard]] bool done() const { return closed_ && pools_.empty() && jobs_.empty(); }
 
   // An existing pool and its state.
-  enum class PoolState { starting, idle, busy, ending };
   struct LivingPool {
     std::unique_ptr<Lane> lane;
     int launch = 0;

@@ -213,7 +213,7 @@ struct PoolStatus {
   std::string worker;  // command line of the worker
   std::string folder;
   int world_size = 0;
-  std::string state;  // starting | idle | busy | ending
+  std::string state;  // the name of a PoolState
   double for_ms = 0;  // time since it entered this state
   int cases = 0;      // number of cases that it has run
   std::vector<int> slots;

@@ -1,7 +1,6 @@
 #include "driver/service/service.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -368,7 +367,6 @@ Status Service::status() {
 }
 
 void Service::add_pools(const std::string& device, Devices& devices, Status& status) {
-  static constexpr std::array kStates{"starting", "idle", "busy", "ending"};
   DeviceStatus& total = status.devices.emplace_back();
   total.device = device;
   total.slots = device == "cpu" ? config_.cpu_slots : config_.gpu_slots;
@@ -380,7 +378,7 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
     out.worker = fmt::format("{}", fmt::join(config.worker_command, " "));
     if (config.surroundings) out.folder = config.surroundings->folder.string();
     out.world_size = pool.world_size;
-    out.state = kStates.at(static_cast<std::size_t>(pool.state));
+    out.state = name_of(pool.state);
     out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - pool.since).count();
     out.cases = pool.cases;
     out.slots = pool.slots;

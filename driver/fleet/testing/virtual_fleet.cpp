@@ -43,7 +43,7 @@ class Simulation {
       carry_out();
     }
     if (out_.error.empty() && ended_ != cases_.size()) out_.error = fmt::format("it stopped after {} cases", ended_);
-    if (out_.error.empty() && scheduler_.has_pools()) out_.error = "pools are left";
+    if (out_.error.empty() && !pools_.empty()) out_.error = "pools are left";
     out_.makespan = last_gone_;
     return out_;
   }

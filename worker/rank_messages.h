@@ -2,10 +2,13 @@
 // rank runs the same binary, so the messages have no versions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -117,6 +120,14 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
 // In the order of explanation: an exception explains a peer's timeout, a timeout a lost connection, and so on.
 // unsupported: a library refused the case on this rank.
 enum class FailureKind { exception, unsupported, timeout, communication, aborted };
+// python/cp_pool/runner.py uses the same names.
+template <>
+inline constexpr std::array<std::pair<FailureKind, std::string_view>, 5> kNames<FailureKind>{
+    {{FailureKind::exception, "exception"},
+     {FailureKind::unsupported, "unsupported"},
+     {FailureKind::timeout, "timeout"},
+     {FailureKind::communication, "communication"},
+     {FailureKind::aborted, "aborted"}}};
 enum class FailurePhase { run, barrier };  // barrier: the rank had finished, and its answer stays valid
 struct Failure {
   FailureKind kind = FailureKind::exception;

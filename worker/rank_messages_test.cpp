@@ -4,7 +4,11 @@
 #include <limits>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cases/enum_names.h"
+#include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
 namespace {
@@ -120,6 +124,13 @@ TEST(RankMessages, DiagnosesComeBackAsTheyWereSent) {
   CaseDone done;
   done.outcome.can_diagnose = true;
   EXPECT_TRUE(std::get<CaseDone>(decode_rank_message(encode(RankMessage{done}))).outcome.can_diagnose);
+}
+
+TEST(FailureKind, HasTheNamesThatPythonUses) {
+  std::string names;
+  for (const std::string& name : all_names<FailureKind>()) names += '"' + name + "\", ";
+  EXPECT_THAT(test::read_file(CP_POOL_SOURCE_DIR "/python/cp_pool/runner.py"),
+              ::testing::HasSubstr("\nKind = Literal[" + names + "\"skip\"]\n"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import torch
 import torch.distributed as dist
@@ -45,11 +45,14 @@ class Native(Protocol):
 _NOT_FREED, _ABORTED, _TIMED_OUT = 0, 1, 2
 
 
-class Failure(Exception):
-    """The failure of a case, for the extension to report. kind: a FailureKind of the worker, or "skip" if all ranks
-    skip together."""
+# The names of FailureKind (worker/rank_messages.h). "skip": all ranks skip together.
+Kind = Literal["exception", "unsupported", "timeout", "communication", "aborted", "skip"]
 
-    def __init__(self, kind: str, summary: str, text: str = "") -> None:
+
+class Failure(Exception):
+    """The failure of a case, for the extension to report."""
+
+    def __init__(self, kind: Kind, summary: str, text: str = "") -> None:
         super().__init__(summary)
         self.kind = kind
         self.summary = summary

@@ -1,7 +1,8 @@
 #include "python/extension/python_call.h"
 
-#include <map>
+#include <fmt/format.h>
 
+#include "cases/enum_names.h"
 #include "worker/runner_error.h"
 
 namespace cp_pool {
@@ -15,13 +16,13 @@ void throw_python_error(pybind11::error_already_set& error) {
   const auto kind = value.attr("kind").cast<std::string>();
   const auto summary = value.attr("summary").cast<std::string>();
   if (kind == "skip") throw SkippedByAll(summary);
-  static const std::map<std::string, FailureKind, std::less<>> kKinds{{"timeout", FailureKind::timeout},
-                                                                      {"aborted", FailureKind::aborted},
-                                                                      {"communication", FailureKind::communication},
-                                                                      {"unsupported", FailureKind::unsupported}};
-  const auto known = kKinds.find(kind);
-  throw RunnerError(known == kKinds.end() ? FailureKind::exception : known->second, summary,
-                    value.attr("text").cast<std::string>());
+  const auto text = value.attr("text").cast<std::string>();
+  const auto known = parse_name<FailureKind>(kind);
+  if (!known) {
+    const std::string wrong = fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", kind);
+    throw RunnerError(FailureKind::exception, fmt::format("cp_pool: {}: {}", wrong, summary), wrong + '\n' + text);
+  }
+  throw RunnerError(*known, summary, text);
 }
 
 py::object to_python(const at::Tensor& tensor) {

@@ -30,6 +30,11 @@ SOON = [
     Fault("interrupt.0", "error", "rank 0: KeyboardInterrupt"),
     Fault("memory.1", "error", "rank 1: MemoryError"),
     Fault("cpp.1", "error", "rank 1: RuntimeError: inconsistent tensor size"),
+    Fault(
+        "odd_kind.1",
+        "error",
+        "rank 1: cp_pool: internal error: runner.py reports a failure of unknown kind 'odd': no kind",
+    ),
     Fault("none.1", "error", "rank 1: surviving returned None: it has to return out, or dict(out=out)"),
     Fault("list.0", "error", "rank 0: out is a list, and has to be a tensor"),
     Fault("empty_dict.1", "error", "rank 1: surviving returned a dict without 'out': it has nothing"),

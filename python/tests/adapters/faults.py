@@ -22,6 +22,7 @@ from plain import attention  # type: ignore[import-not-found,unused-ignore]
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES
 from cp_pool.context import CaseView, Ctx
+from cp_pool.runner import Failure
 
 Results = Any
 
@@ -145,6 +146,7 @@ BEFORE: dict[str, Callable[[Ctx], Any]] = {
     "interrupt": lambda ctx: (_ for _ in ()).throw(KeyboardInterrupt()),
     "memory": lambda ctx: bytearray(1 << 62),
     "skip": lambda ctx: (_ for _ in ()).throw(Skip("this case is not for me")),
+    "odd_kind": lambda ctx: (_ for _ in ()).throw(Failure("odd", "no kind")),  # type: ignore[arg-type]
     "mismatch": lambda ctx: helper_that_throws() if ctx.rank == 0 else catches_and_wraps(ctx),
     "cpp": lambda ctx: torch.ones(2) @ torch.ones(3),
     "change_state": lambda ctx: changes_all_state(),

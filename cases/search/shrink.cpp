@@ -346,10 +346,4 @@ void Shrinker::tell(bool fails) {
   collect();
 }
 
-Case shrink(Case failing, const std::function<bool(const Case&)>& fails) {
-  Shrinker shrinker(std::move(failing));
-  while (const auto simpler = shrinker.next()) shrinker.tell(fails(*simpler));
-  return shrinker.smallest();
-}
-
 }  // namespace cp_pool::search

@@ -42,7 +42,4 @@ class Shrinker {
   std::optional<Case> trying_;
 };
 
-// Shrinks with a function that says whether a case fails. It is called some hundred times at most.
-Case shrink(Case failing, const std::function<bool(const Case&)>& fails);
-
 }  // namespace cp_pool::search

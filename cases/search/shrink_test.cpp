@@ -10,9 +10,12 @@
 
 #include "cases/case_json.h"
 #include "cases/search/random_case.h"
+#include "cases/search/testing/shrink_case.h"
 
 namespace cp_pool::search {
 namespace {
+
+using test::shrink;
 
 // Returns the first random case for which the predicate holds.
 template <typename Predicate>

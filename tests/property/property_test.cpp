@@ -19,7 +19,7 @@
 
 #include "cases/case_json.h"
 #include "cases/search/random_case.h"
-#include "cases/search/shrink.h"
+#include "cases/search/testing/shrink_case.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/trial/run_case.h"
 
@@ -61,7 +61,7 @@ Failure failure_of(const Case& c) {
 // cause.
 std::string describe_failure(const Case& c, const Failure& failure) {
   const auto fails_alike = [&failure](const Case& simpler) { return failure_of(simpler).kind == failure.kind; };
-  const Case smallest = search::shrink(c, fails_alike);
+  const Case smallest = search::test::shrink(c, fails_alike);
   return fmt::format("{}\n{}\nthe smallest that fails alike: {}\n{}", failure.text, to_json(c).dump(),
                      failure_of(smallest).text, to_json(smallest).dump());
 }

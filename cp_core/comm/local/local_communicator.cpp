@@ -309,8 +309,4 @@ std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::sh
   return communicators;
 }
 
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options) {
-  return connect_local(size, nullptr, options);
-}
-
 }  // namespace cp_pool

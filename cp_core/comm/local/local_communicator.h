@@ -8,7 +8,6 @@
 // threads wait for each other; streams wait only for work that is enqueued already, so they cannot deadlock.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +20,6 @@ struct LocalOptions {
   at::Device device = at::kCPU;  // the device of the ranks; synchronize() waits for its current stream
   bool windows = false;          // whether ranks have windows (comm/peer/windows.h)
 };
-
-// Returns one communicator for each of the `size` ranks of a group.
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options = {});
 
 // Returns the groups of each of `size` ranks, with inner and outer groups where they exist. Strided groups are made
 // when they are asked for.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/pass.h"
 
 namespace cp_pool {
 
@@ -38,7 +39,6 @@ struct Message {
 
 // Messages that ranks send at the same time.
 struct Exchange {
-  enum class Pass { forward, backward };
   Pass pass = Pass::forward;
   std::string what;  // text for `cp-pool explain`: "k and v go to the next rank of the ring"
   int times = 1;     // how often the messages are sent, one round after another

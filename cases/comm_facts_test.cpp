@@ -76,8 +76,7 @@ TEST(CommFacts, TheMessagesAddUpToTheTraffic) {
         EXPECT_NE(message.from, message.to);
         EXPECT_TRUE(message.to >= 0 && message.to < size) << to_string(type) << " of " << size;
         Traffic& of_rank = sent.at(static_cast<std::size_t>(message.from));
-        (exchange.pass == Exchange::Pass::forward ? of_rank.forward : of_rank.backward) +=
-            exchange.times * message.bytes;
+        (exchange.pass == Pass::forward ? of_rank.forward : of_rank.backward) += exchange.times * message.bytes;
       }
     }
     const Traffic expected = facts.traffic(bytes, size);

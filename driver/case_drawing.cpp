@@ -11,7 +11,7 @@ namespace {
 
 // Positions per block. The padded length and its chunks are multiples of it.
 std::int64_t block_size(std::int64_t padded, int ranks, std::int64_t most_blocks) {
-  const std::int64_t chunk = padded / (2 * ranks);
+  const std::int64_t chunk = padded / dual_chunks(ranks);
   for (std::int64_t size = 1; size < chunk; ++size) {
     if (chunk % size == 0 && padded / size <= most_blocks) return size;
   }
@@ -36,7 +36,7 @@ Blocks blocks_of(std::int64_t padded, std::int64_t replicated, int ranks, std::i
   Blocks blocks;
   if (replicated > 0) blocks.add({.begin = 0, .end = replicated}, CaseDrawing::kEveryRank);
   const std::int64_t cut = padded - replicated;
-  const std::int64_t chunk = cut / (2 * ranks);
+  const std::int64_t chunk = cut / dual_chunks(ranks);
   blocks.size = block_size(cut, ranks, most_blocks);
   for (std::int64_t at = 0; at < cut; at += blocks.size) {
     blocks.add({.begin = replicated + at, .end = replicated + at + blocks.size},

@@ -64,7 +64,7 @@ std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Inte
 }
 
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
-  const std::int64_t size = padded / (2 * ranks);
+  const std::int64_t size = padded / dual_chunks(ranks);
   std::vector<Interval> chunks;
   for (const int half : {0, 1}) {
     const int chunk = dual_chunk(ranks, rank, half);

@@ -15,7 +15,7 @@ CommFacts a2a_facts() {
             return Traffic{.forward = leaving, .backward = leaving};
           },
       .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
-        using enum Exchange::Pass;
+        using enum Pass;
         if (cp_size == 1) return {};
         const auto trade = [&](std::int64_t bytes) { return messages_to_all(cp_size, bytes / cp_size); };
         return {{forward, "q, k and v: a rank's tokens of the receiver's heads", 1, trade(rank.q + rank.kv)},

@@ -53,7 +53,7 @@ CommFacts a2a_p2p_facts() {
             const std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
                                                               [](int ring, int place) { return kPair * place + ring; });
             // The steps of the ring come between the two trades of the same pass.
-            for (const Exchange::Pass pass : {Exchange::Pass::forward, Exchange::Pass::backward}) {
+            for (const Pass pass : {Pass::forward, Pass::backward}) {
               const auto last =
                   std::find_if(out.rbegin(), out.rend(), [pass](const Exchange& trade) { return trade.pass == pass; });
               std::vector<Exchange> turns;

@@ -15,7 +15,7 @@ CommFacts all_gather_facts() {
             return Traffic{.forward = others * rank.kv, .backward = others * (rank.kv + rank.dkv_sums)};
           },
       .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
-        using enum Exchange::Pass;
+        using enum Pass;
         if (cp_size == 1) return {};
         return {{forward, "every rank sends its k and v to every other", 1, messages_to_all(cp_size, rank.kv)},
                 {backward, "every rank sends its k and v to every other", 1, messages_to_all(cp_size, rank.kv)},

@@ -21,9 +21,9 @@ CommFacts p2p_facts() {
           },
       .exchanges =
           [](const RankBytes& rank, int cp_size) {
-            using enum Exchange::Pass;
+            using enum Pass;
             std::vector<Exchange> exchanges;
-            const auto add = [&](Exchange::Pass pass, const char* what, int times, int distance, std::int64_t bytes) {
+            const auto add = [&](Pass pass, const char* what, int times, int distance, std::int64_t bytes) {
               if (times > 0) exchanges.push_back({pass, what, times, messages_around(cp_size, distance, bytes)});
             };
             add(forward,

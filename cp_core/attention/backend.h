@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cases/case.h"
+#include "cases/pass.h"
 #include "cp_core/tiling.h"
 
 namespace cp_pool {
@@ -75,8 +76,6 @@ std::span<const Tile> tiles_of(const TilePlan& plan);
 // Whether the plan adds to each row of dq, dk and dv at most once, however its tiles are divided into calls. This holds
 // for a single group whose key rows are disjoint and ascending.
 bool rows_are_disjoint(const TilePlan& plan);
-
-enum class Pass { forward, backward };
 
 class FastBackend;
 

@@ -130,6 +130,9 @@ class Communicator {
   virtual void abort() = 0;
 };
 
+// The kinds of groups in CpGroups.
+enum class CpGroup { cp = 0, inner = 1, outer = 2 };
+
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.
 struct CpGroups {
   std::shared_ptr<Communicator> cp;  // all ranks of the group

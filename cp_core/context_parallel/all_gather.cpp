@@ -142,7 +142,7 @@ void get_ready_for_steps(FastBackend& backend, const AllGatherPlans& plans, cons
 PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs) {
   Communicator& cp = *context.groups.cp;
   const AttentionOperands& own = inputs.operands;
-  GatheredKeyValues gathered(cp, own, to_sequence_order(context), "forward");
+  GatheredKeyValues gathered(cp, own, to_sequence_order(context), Pass::forward);
   const AllGatherPlans plans = plans_of(context);
   get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::forward);
   AttentionSums sums = make_empty_sums(own, context.problem.max_logit);
@@ -161,7 +161,7 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   Communicator& cp = *context.groups.cp;
   const AttentionOperands& own = inputs.operands;
   const std::vector<RowCopy> copies = to_sequence_order(context);
-  GatheredKeyValues gathered(cp, own, copies, "backward");
+  GatheredKeyValues gathered(cp, own, copies, Pass::backward);
   const AllGatherPlans plans = plans_of(context);
   get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::backward);
   StepGradients gradients(context, plans[0], context.fast.head_groups(plans[0], own), own, backward);

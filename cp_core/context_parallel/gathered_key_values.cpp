@@ -12,12 +12,12 @@
 namespace cp_pool {
 
 GatheredKeyValues::GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
-                                     std::string_view pass)
+                                     Pass pass)
     : cp_(cp), copies_(std::move(copies)), rows_(operands.k.size(0)), whole_(operands) {
   const auto make = [&](const at::Tensor& like) { return make_inbox(like, cp.size() * rows_, like.scalar_type()); };
   whole_.k = make(operands.k);
   whole_.v = make(operands.v);
-  const std::string what = fmt::format("all_gather {} K and V", pass);
+  const std::string what = fmt::format("all_gather {} K and V", name_of(pass));
   if (PeerWindows* opened = cp_.windows()) {
     work_ = put(*opened, operands, what);
     return;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cp_core/context_parallel/core.h"
@@ -15,10 +14,9 @@ namespace cp_pool {
 // of a rank, and the receiver copies them to their places.
 class GatheredKeyValues {
  public:
-  // Starts the exchange. copies: from the rows of all ranks, rank by rank, to whole sequences. pass: "forward" or
-  // "backward", for error texts. cp must outlive this, and the operands' K and V must not change before wait().
-  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
-                    std::string_view pass);
+  // Starts the exchange. copies: from the rows of all ranks, rank by rank, to whole sequences. pass: for error texts.
+  // cp must outlive this, and the operands' K and V must not change before wait().
+  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies, Pass pass);
 
   // The operands with K and V of all ranks in sequence order. Values are valid only after wait().
   [[nodiscard]] const AttentionOperands& whole() const { return whole_; }

@@ -45,10 +45,7 @@ Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group,
 class TravellingKeyValues {
  public:
   TravellingKeyValues(const Ring& ring, Communicator* group, KeyValues first, Pass pass)
-      : neighbours_(ring, pass),
-        group_(group),
-        pass_(pass == Pass::forward ? "forward" : "backward"),
-        held_(std::move(first)) {}
+      : neighbours_(ring, pass), group_(group), pass_(name_of(pass)), held_(std::move(first)) {}
 
   [[nodiscard]] const KeyValues& held() const { return held_; }
 

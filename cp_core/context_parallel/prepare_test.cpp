@@ -17,7 +17,7 @@ namespace {
 
 // The parameters of a call of get_ready that matter, as text.
 std::string describe(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
-  std::string text = pass == Pass::forward ? "forward" : "backward";
+  std::string text{name_of(pass)};
   for (const at::Tensor& tensor : {like.q, like.k, like.v}) {
     text += fmt::format(" {}x{}x{}", tensor.size(0), tensor.size(1), tensor.size(2));
   }

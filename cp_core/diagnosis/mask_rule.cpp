@@ -1,6 +1,7 @@
 #include "cp_core/diagnosis/mask_rule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ops/div.h>
 #include <ATen/ops/ones.h>
@@ -69,6 +70,16 @@ at::Tensor MaskRule::times() const {
     seen = seen.logical_and(j.ge(begin.add(chunk_first_shift))).logical_and(j.lt(begin.add(chunk + chunk_end_shift)));
   }
   return seen.to(at::kDouble);
+}
+
+Hypothesis mask_mistake(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
+  return {.id = std::move(id),
+          .says = std::move(says),
+          .pass = [change = std::move(change)](const World& world, Pass& pass) {
+            MaskRule rule(world);
+            change(world, rule);
+            pass.times = rule.times();
+          }};
 }
 
 }  // namespace cp_pool::diagnosis

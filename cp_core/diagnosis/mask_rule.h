@@ -3,12 +3,15 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/world.h"
 
 namespace cp_pool::diagnosis {
@@ -63,5 +66,8 @@ struct MaskRule {
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> diagonal_of(const Places& of) const;
   [[nodiscard]] at::Tensor valid_pairs() const;
 };
+
+// A hypothesis that the mask is this change of the definition's.
+Hypothesis mask_mistake(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change);
 
 }  // namespace cp_pool::diagnosis

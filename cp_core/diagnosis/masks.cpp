@@ -33,13 +33,7 @@ class Masks {
 
  private:
   void add(std::string id, std::string says, ChangeRule change) {
-    all_.push_back({.id = std::move(id),
-                    .says = std::move(says),
-                    .pass = [change = std::move(change)](const World& world, Pass& pass) {
-                      MaskRule rule(world);
-                      change(world, rule);
-                      pass.times = rule.times();
-                    }});
+    all_.push_back(mask_mistake(std::move(id), std::move(says), std::move(change)));
   }
 
   [[nodiscard]] bool has_left() const { return c_.window[0] >= 0; }

@@ -245,13 +245,7 @@ class Rows {
   }
 
   void add_rule(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
-    all_.push_back({.id = std::move(id),
-                    .says = std::move(says),
-                    .pass = [change = std::move(change)](const World& world, Pass& pass) {
-                      MaskRule rule(world);
-                      change(world, rule);
-                      pass.times = rule.times();
-                    }});
+    all_.push_back(mask_mistake(std::move(id), std::move(says), std::move(change)));
   }
 
   void positions_from_zero() {

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include "cases/whole_file.h"
 #include "cp_core/file_error.h"
 
 namespace cp_pool {
@@ -101,11 +102,13 @@ void save(profiler::ProfilerResult& result, const std::string& trace) {
 }
 
 void write_table(const std::vector<Kernel>& kernels, const std::string& path) {
-  errno = 0;
-  std::ofstream table(path);
-  table << table_of(kernels);
-  table.close();
-  if (!table) fail(path, std::generic_category().message(errno));
+  try {
+    WholeFile table(path);
+    table.write(table_of(kernels));
+    table.keep();
+  } catch (const std::system_error& error) {
+    fail(path, error.code().message());
+  }
 }
 
 }  // namespace

@@ -27,12 +27,7 @@ constexpr std::chrono::milliseconds kGone{500};
   if (output != kOutput && ::dup2(output, kOutput) < 0) _exit(1);
   ::close_range(kOutput + 1, ~0U, 0);  // closes inherited descriptors such as ends of workers' pipes
   // The driver's signal handlers must not run in the child, since they write to the driver's descriptors.
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  reset_signals();
   try {
     function(kOutput);
   } catch (const std::exception&) {

@@ -51,16 +51,6 @@ struct ChildPlan {
   _exit(127);
 }
 
-void reset_signals() {
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  // The kernel refuses SIGKILL and SIGSTOP.
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 // Connects stdin, stdout and stderr. The sources are first duplicated to numbers above 2, so that no dup2 overwrites
 // one that is still needed.
 bool set_stdio(const std::array<int, 3>& stdio) {
@@ -153,6 +143,16 @@ void await_exec(int error_fd, pid_t pid, const std::string& program) {
 }
 
 }  // namespace
+
+void reset_signals() {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  // The kernel refuses SIGKILL and SIGSTOP.
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
 
 std::string found_program(const std::string& name, const Surroundings& surroundings) {
   if (name.find('/') != std::string::npos) return name;

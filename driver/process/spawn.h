@@ -45,6 +45,9 @@ struct SpawnedProcess {
 // is left.
 SpawnedProcess spawn(const SpawnRequest& request);
 
+// Gives every signal its default action and blocks none, for a child after a fork. Async-signal-safe.
+void reset_signals();
+
 // Returns the path of the program, looked up in these surroundings' PATH; the name itself if it has a '/' or is not
 // found.
 std::string found_program(const std::string& name, const Surroundings& surroundings);

@@ -174,7 +174,7 @@ std::vector<std::string> CudnnBackend::remarks() const {
   all.reserve(refusals_.size());
   for (const auto& [pass, refusal] : refusals_) {
     all.push_back(fmt::format("the math backend computed the {} of tiles with a bias that cuDNN refused: {}",
-                              pass == Pass::forward ? "forward" : "backward", refusal));
+                              name_of(pass), refusal));
   }
   return all;
 }

@@ -90,10 +90,6 @@ double milliseconds(const Work& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-constexpr const char* name_of(Pass pass) {
-  return pass == Pass::forward ? "forward" : "backward";
-}
-
 TEST_F(GpuPlans, ReadBackGiveTheSameBits) {
   fmt::print("[ figures  ] {}\n", cudnn_plan_environment());
   for (const char* name : {"causal_square", "ragged_causal_gaps", "band_wide", "batch_full_gaps"}) {

@@ -25,14 +25,13 @@ using std::chrono::milliseconds;
 
 // Messages of different groups, and of barriers, have different tags so that they never meet. A tag has 31 bits: 6 for
 // the number of strided groups (up to 64), 2 for the kind of group, 1 for barriers and 22 for a counter.
-enum class GroupOf { cp = 0, inner = 1, outer = 2 };
 struct GroupTag {
   int strided = 1;  // the number of strided groups that the ranks are cut into
-  GroupOf group = GroupOf::cp;
+  CpGroup group = CpGroup::cp;
 };
 constexpr std::size_t kGroups = 3;
 constexpr std::array<const char*, kGroups> kGroupWords{"", " of its inner group", " of its outer group"};
-constexpr std::size_t index_of(GroupOf group) {
+constexpr std::size_t index_of(CpGroup group) {
   return static_cast<std::size_t>(group);
 }
 
@@ -186,16 +185,16 @@ class GlooCommunicator final : public Communicator {
 
  private:
   // True for the group of all ranks, whose barrier also compares the operations in inner and outer groups.
-  [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == GroupOf::cp; }
+  [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == CpGroup::cp; }
   [[nodiscard]] BegunInGroup begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
   // The first rank of that rank's group of this kind; rank 0 if this barrier does not compare such groups.
-  [[nodiscard]] int leader_of(int rank, GroupOf group) const {
-    if (!is_of_all() || group == GroupOf::cp) return 0;
+  [[nodiscard]] int leader_of(int rank, CpGroup group) const {
+    if (!is_of_all() || group == CpGroup::cp) return 0;
     const GroupRanks ranks = group_ranks(rank, size());
-    const std::vector<int>& members = group == GroupOf::inner ? ranks.inner : ranks.outer;
+    const std::vector<int>& members = group == CpGroup::inner ? ranks.inner : ranks.outer;
     return members.empty() ? rank : members.front();
   }
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
@@ -240,13 +239,13 @@ class GlooCommunicator final : public Communicator {
 // Makes the communicators of a rank. They use the connections of the link.
 CpGroups groups_on(const std::shared_ptr<Link>& link, int strided) {
   const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), strided);
-  const auto make = [&](GroupOf group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
+  const auto make = [&](CpGroup group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
     if (members.empty()) return nullptr;
     return std::make_shared<GlooCommunicator>(link, GroupTag{.strided = strided, .group = group}, members);
   };
-  return {.cp = make(GroupOf::cp, ranks.cp),
-          .inner = make(GroupOf::inner, ranks.inner),
-          .outer = make(GroupOf::outer, ranks.outer)};
+  return {.cp = make(CpGroup::cp, ranks.cp),
+          .inner = make(CpGroup::inner, ranks.inner),
+          .outer = make(CpGroup::outer, ranks.outer)};
 }
 
 CpGroups GlooCommunicator::strided(int groups) {
@@ -297,7 +296,7 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
 
 std::vector<BegunInGroup> GlooCommunicator::begun() const {
   std::vector<BegunInGroup> out;
-  for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
+  for (const CpGroup group : {CpGroup::cp, CpGroup::inner, CpGroup::outer}) {
     out.push_back({.group = kGroupWords.at(index_of(group)),
                    .first_rank = member(leader_of(rank_, group)),
                    .operations = static_cast<std::int64_t>(link_->operations.at(index_of(group)))});
@@ -320,8 +319,8 @@ BegunInGroup GlooCommunicator::begun_in_strided() const {
 // The tag, then how many operations this rank has begun in each kind of group that this barrier compares.
 std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) const {
   std::array<std::int64_t, kPlaceSize> out{tag};
-  for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
-    const bool proved = is_of_all() || group == GroupOf::cp;
+  for (const CpGroup group : {CpGroup::cp, CpGroup::inner, CpGroup::outer}) {
+    const bool proved = is_of_all() || group == CpGroup::cp;
     const std::uint64_t count = is_of_all() ? link_->operations.at(index_of(group)) : operations_;
     out.at(1 + index_of(group)) = proved ? static_cast<std::int64_t>(count) : 0;
   }
@@ -334,7 +333,7 @@ std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) c
 std::array<std::int64_t, kAnswerSize> GlooCommunicator::first_difference(const at::Tensor& places) const {
   const auto row = places.accessor<std::int64_t, 2>();
   for (int r = 1; r < size(); ++r) {
-    for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
+    for (const CpGroup group : {CpGroup::cp, CpGroup::inner, CpGroup::outer}) {
       const int leader = leader_of(r, group);
       const auto column = static_cast<int>(1 + index_of(group));
       if (row[r][0] == row[leader][0] && row[r][column] == row[leader][column]) continue;

@@ -29,7 +29,7 @@ namespace cp_pool {
 class GpuLink {
  public:
   using Clock = Communicator::Clock;
-  enum class Group { cp = 0, inner = 1, outer = 2 };
+  using Group = CpGroup;
   static constexpr std::chrono::milliseconds kBetweenLooks{20};
 
   // Collective, on this thread's current device: connects `size` ranks of one host, some of which share a GPU, by peer

@@ -9,6 +9,7 @@
 #include "cases/backend_facts.h"
 #include "cases/case_groups.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "driver/case_drawing.h"
 #include "driver/case_shape.h"
 #include "driver/rank_names.h"
@@ -101,7 +102,7 @@ std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t
   const std::int64_t replicated_kv = replicated_tokens(lengths.replicated, lengths.valid_kv[sequence]);
   std::string text = fmt::format("who owns what of sequence {}: {}rank r the chunks r and {} - r of {}\n", sequence,
                                  c.replicated > 0 ? "every rank the replicated tokens, of the rest " : "",
-                                 2 * c.cp_size - 1, 2 * c.cp_size);
+                                 dual_chunks(c.cp_size) - 1, dual_chunks(c.cp_size));
   for (int rank = 0; rank < c.cp_size; ++rank) {
     text += fmt::format("  rank {}:{}{}\n", rank,
                         intervals_of(rank, lengths.padded_q[sequence], replicated_q, c.cp_size, "q"),

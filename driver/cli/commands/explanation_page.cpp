@@ -9,6 +9,7 @@
 #include <pugixml.hpp>
 
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "driver/case_drawing.h"
 #include "driver/case_shape.h"
 #include "driver/cli/commands/explanation.h"
@@ -66,7 +67,7 @@ void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& len
   pugi::xml_node row = body.append_child("div");
   set(row, "class", "row");
   const std::vector<EqualSequences> different = different_sequences(lengths);
-  const int tiles = 2 * c.cp_size / head_ranks(c);
+  const auto tiles = static_cast<int>(dual_chunks(c.cp_size) / head_ranks(c));
   for (std::size_t i = 0; i < different.size() && i < kDrawnSequences; ++i) {
     const std::size_t b = different[i].places.front();
     append_case_mask(row, draw_case(c, lengths, b, kPageBlocks), tiles, sequences_caption(lengths, different[i]),
@@ -77,8 +78,8 @@ void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& len
   }
 }
 
-void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Exchange::Pass pass, int ranks) {
-  const char* const name = pass == Exchange::Pass::forward ? "Forward" : "Backward";
+void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Pass pass, int ranks) {
+  const char* const name = pass == Pass::forward ? "Forward" : "Backward";
   append_text(body, "h3", name);
   pugi::xml_node row = body.append_child("div");
   set(row, "class", "row");
@@ -98,8 +99,8 @@ void append_exchanges(pugi::xml_node body, const Case& c, const SequenceLengths&
     append_text(body, "p", "One rank sends nothing.");
     return;
   }
-  append_pass(body, exchanges, Exchange::Pass::forward, c.cp_size);
-  if (c.training) append_pass(body, exchanges, Exchange::Pass::backward, c.cp_size);
+  append_pass(body, exchanges, Pass::forward, c.cp_size);
+  if (c.training) append_pass(body, exchanges, Pass::backward, c.cp_size);
 }
 
 std::string tile_words(const Compute& compute) {

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 
 ParsedPage exchange_page(std::vector<Message> messages, int ranks, int times = 1) {
   const Exchange exchange{
-      .pass = Exchange::Pass::forward, .what = "k and v travel", .times = times, .messages = std::move(messages)};
+      .pass = Pass::forward, .what = "k and v travel", .times = times, .messages = std::move(messages)};
   return page_with([&](pugi::xml_node body) { append_exchange(body, exchange, ranks, "16.0 KiB", "x"); });
 }
 

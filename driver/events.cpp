@@ -2,7 +2,17 @@
 
 #include <utility>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
+
+RunStarted started_now(RunStarted header) {
+  header.title = protocol::clean_text(header.title);
+  header.size = protocol::clean_text(header.size);
+  if (header.baseline) header.baseline = protocol::clean_text(*header.baseline);
+  header.started = std::chrono::system_clock::now();
+  return header;
+}
 
 template <typename Alternative>
   requires kIsAlternative<Alternative, AnyEvent>

@@ -73,6 +73,9 @@ struct RunStarted {
                      field("seed", &RunStarted::seed, Presence::sparse)};
   }
 };
+// Returns the header of a run that starts now. Its texts are cleaned, since they hold file names as the user typed
+// them.
+RunStarted started_now(RunStarted header);
 
 struct PoolSpawned {
   PoolId pool;

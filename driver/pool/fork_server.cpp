@@ -41,11 +41,6 @@ std::pair<UniqueFd, UniqueFd> make_sockets() {
   return {UniqueFd{fds[0]}, UniqueFd{fds[1]}};
 }
 
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  return std::string{text.substr(text.rfind('\n') + 1)};
-}
-
 // Sends an order as one datagram, with the descriptors that it has. Throws std::system_error.
 void send_order(int socket, const ForkServer::Order& order) {
   nlohmann::json message{
@@ -172,7 +167,8 @@ void ForkServer::take(const std::string& text) {
     config_.on_change();
     send_next();
   } catch (const std::exception& error) {  // bad JSON or a missing field
-    become_useless(fmt::format("the fork server sent a line that is not a message: {}", error.what()));
+    become_useless(
+        fmt::format("the fork server sent a line that is not a message: {}", protocol::clean_text(error.what())));
   }
 }
 
@@ -218,10 +214,8 @@ void ForkServer::become_useless(const std::string& reason) {
   if (state_ == State::useless) return;
   state_ = State::useless;
   const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
-  const ForkServerTold told{.ready = false,
-                            .pid = pid_,
-                            .start_ms = took.count(),
-                            .reason = protocol::cut_text(protocol::clean_text(reason), kMostWords)};
+  const ForkServerTold told{
+      .ready = false, .pid = pid_, .start_ms = took.count(), .reason = protocol::cut_text(reason, kMostWords)};
   end_process();
   config_.tell(told);
   std::deque<Pending> left = std::move(queue_);
@@ -241,7 +235,7 @@ std::string ForkServer::how_it_ended() const {
   std::string text = fmt::format("the fork server ended ({})", exit ? describe(*exit) : "it closed its socket");
   std::string words = last_words_;
   if (stderr_) words += stderr_->take_available();
-  words = last_line(protocol::clean_text(words));
+  words = protocol::last_line(protocol::clean_text(words));
   if (!words.empty()) text += fmt::format("; its last words: {}", words);
   return text;
 }

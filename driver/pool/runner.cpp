@@ -11,7 +11,6 @@
 #include "driver/pool/run_capsules.h"
 #include "driver/pool/run_signals.h"
 #include "driver/process/cpu_time.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -85,11 +84,7 @@ int Runner::launch_of(const NamedCase& named) {
 RunResult Runner::run(const RunStarted& header) {
   context_.start = Clock::now();
   const double cpu_before = own_cpu_ms();
-  RunStarted started = header;
-  started.title = protocol::clean_text(started.title);  // file names in it are as the user typed them
-  if (started.baseline) started.baseline = protocol::clean_text(*started.baseline);
-  started.started = std::chrono::system_clock::now();
-  context_.emit(started);
+  context_.emit(started_now(header));
   watch_signals();
   job_control_.start();
   watch_global_timeout();

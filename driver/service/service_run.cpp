@@ -39,13 +39,12 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
   launch_.join(*this);
   launches_.insert(&launch_);
   fleet_.add_client(client_);
-  RunStarted started;
-  started.title = protocol::clean_text(open.title);
-  started.size = protocol::clean_text(open.size);
-  started.device = config_.device;
-  started.version = CP_POOL_VERSION;
-  started.started = std::chrono::system_clock::now();
-  context_.emit(started);
+  RunStarted header;
+  header.title = open.title;
+  header.size = open.size;
+  header.device = config_.device;
+  header.version = CP_POOL_VERSION;
+  context_.emit(started_now(std::move(header)));
   if (config_.global_timeout.count() <= 0) return;
   global_timeout_.expires_after(config_.global_timeout);
   global_timeout_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {

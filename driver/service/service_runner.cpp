@@ -16,7 +16,6 @@
 #include "driver/process/cpu_time.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/json_fields.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool::service {
 
@@ -108,10 +107,7 @@ void ServiceRunner::no_more_cases() {
 RunResult ServiceRunner::run(const RunStarted& header) {
   const auto start = std::chrono::steady_clock::now();
   const double cpu_before = own_cpu_ms();
-  RunStarted started = header;
-  started.title = protocol::clean_text(started.title);
-  started.started = std::chrono::system_clock::now();
-  sink_.on_event(started);
+  sink_.on_event(started_now(header));
   connection_->start(already_read_);
   watch_signals();
   watch_clock();

@@ -1,9 +1,14 @@
 // The parts of a rank's report of a case. cp_core makes them, ranks send them to rank 0, the worker sends them to the
-// driver, and events contain them. Each struct lists its fields (cases/fields.h). A new field needs a member and an
-// entry here, a line where it is measured, and an entry in docs/protocol.md and docs/protocol.schema.json.
+// driver, and events contain them. Each struct lists its fields (cases/fields.h). A struct that passes a part on
+// derives from it, so that a new field comes along. A new field needs a member and an entry here, a line where it is
+// measured, and an entry in docs/protocol.md and docs/protocol.schema.json.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,19 +55,76 @@ struct LostOutput {
   }
 };
 
-// The times of one rank's steps.
-struct StepTimes {
-  std::vector<double> step_ms;      // milliseconds of each timed step of this rank
-  std::int64_t bytes_sent = 0;      // bytes that this rank sends per step; counting_communicator.h says what counts
-  std::vector<double> one_rank_ms;  // on rank 0: milliseconds of each step of the whole problem on one rank; or empty
-  std::string one_rank_reason;      // on rank 0: why one rank cannot run the whole problem, as a sentence
-  std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
+// Milliseconds of several steps.
+struct StepMs {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+
+  static constexpr auto fields() {
+    return FieldList{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
+  }
+};
+// step_ms: at least one.
+StepMs summarise(std::vector<double> step_ms);
+
+// The measurements of a step besides its times: those of one rank, or those of all ranks after join().
+struct StepMeasurements {
+  std::optional<StepMs> one_rank_ms = std::nullopt;  // the whole problem on one rank; measured by rank 0
+  std::string one_rank_reason = {};                  // why there is no one_rank_ms, as a sentence; from rank 0
+  // Bytes that a rank sends per step (counting_communicator.h says what counts), or that the rank which sends most
+  // sends; unset if the worker does not count them.
+  std::optional<std::int64_t> bytes_sent = std::nullopt;
+
+  // Adds the measurements of a rank after the first. What this function does not name stays that of the first rank.
+  void join(const StepMeasurements& other) { bytes_sent = std::max(bytes_sent, other.bytes_sent); }
+
+  static constexpr auto fields() {
+    return FieldList{field("one_rank_ms", &StepMeasurements::one_rank_ms),
+                     field("one_rank_reason", &StepMeasurements::one_rank_reason),
+                     field("bytes_sent", &StepMeasurements::bytes_sent, Presence::sparse)};
+  }
+};
+
+// The times and measurements of one rank's steps.
+struct StepTimes : StepMeasurements {
+  std::vector<double> step_ms;  // milliseconds of each timed step of this rank
+  std::string trace_error;      // why a trace could not be written: one line that names the file; empty if all were
 
   // trace_error is not sent: it has become a LostOutput by then.
   static constexpr auto fields() {
-    return FieldList{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
-                     field("one_rank_ms", &StepTimes::one_rank_ms),
-                     field("one_rank_reason", &StepTimes::one_rank_reason)};
+    return FieldList{field("step_ms", &StepTimes::step_ms)} + StepMeasurements::fields();
+  }
+};
+
+// What a rank reports about itself in any result.
+struct RankMeasurements {
+  std::string output_hash = {};                   // hash of the bits of this rank's results; empty if it has none
+  std::map<std::string, double> timings_ms = {};  // milliseconds by phase (cases/case_phases.h) that it has completed
+
+  static constexpr auto fields() {
+    return FieldList{field("output_hash", &RankMeasurements::output_hash),
+                     field("timings_ms", &RankMeasurements::timings_ms, Presence::sparse)};
+  }
+};
+
+// What a rank that has finished a case reports about it.
+struct CaseReport : RankMeasurements {
+  std::string reason;  // why the case failed or was skipped, one sentence; empty if it passed
+  std::vector<Check> checks;
+  std::set<std::string> remarks;         // Step::remarks of all steps
+  std::optional<StepTimes> perf;         // set if asked for and every rank passed
+  std::vector<LostOutput> lost_outputs;  // files that could not be written; they do not change the outcome
+  double bound_factor = 1;               // the factor by which every bound was widened
+
+  static constexpr auto fields() {
+    return FieldList{field("reason", &CaseReport::reason, Presence::sparse),
+                     field("checks", &CaseReport::checks, Presence::sparse),
+                     field("remarks", &CaseReport::remarks, Presence::sparse),
+                     field("perf", &CaseReport::perf, Presence::sparse),
+                     field("lost_outputs", &CaseReport::lost_outputs, Presence::sparse),
+                     field("bound_factor", &CaseReport::bound_factor)} +
+           RankMeasurements::fields();
   }
 };
 

@@ -63,6 +63,15 @@ struct FieldList : FieldsAt<std::index_sequence_for<Fields...>, Fields...> {
 template <typename... Fields>
 FieldList(Fields...) -> FieldList<Fields...>;
 
+// Joins two lists. A struct that derives from another lists the fields of its base in this way.
+template <typename... First, typename... Second>
+constexpr auto operator+(const FieldList<First...>& first, const FieldList<Second...>& second) {
+  return [&]<std::size_t... I, std::size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
+    return FieldList<First..., Second...>{static_cast<const FieldAt<I, First>&>(first).field...,
+                                          static_cast<const FieldAt<J, Second>&>(second).field...};
+  }(std::index_sequence_for<First...>{}, std::index_sequence_for<Second...>{});
+}
+
 template <typename T>
 concept HasFields = requires { T::fields(); };
 

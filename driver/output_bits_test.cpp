@@ -15,7 +15,7 @@ CaseFinished run_of(const std::string& id, const std::vector<std::string>& hashe
   event.id = id;
   event.outcome = CaseOutcome::pass;
   for (int rank = 0; const std::string& hash : hashes) {
-    event.ranks.push_back({.rank = rank++, .ok = true, .error = "", .output_hash = hash});
+    event.ranks.push_back({{.output_hash = hash}, rank++});
   }
   return event;
 }

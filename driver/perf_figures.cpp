@@ -19,8 +19,8 @@ std::optional<double> PerfFigures::ratio() const {
 }
 
 void expect_valid(const PerfFigures& figures) {
-  expect_valid(figures.measured);
-  expect_valid(figures.measured.step_ms);
+  expect_valid(static_cast<const protocol::PerfResult&>(figures));
+  protocol::expect_valid(figures.step_ms);
 }
 
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
@@ -32,12 +32,11 @@ PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
     flops += compute.forward_flops(c) + (c.training ? compute.backward_flops(c) : 0);
   }
 
-  PerfFigures out;
-  out.measured = measured;
+  PerfFigures out{measured};
   const double seconds = out.ms() / 1e3;
   out.tflops = flops / ranks / seconds / 1e12;
-  out.bytes_sent = measured.bytes_sent ? *measured.bytes_sent : expected_bytes(c, lengths);
-  out.gbytes_per_s = static_cast<double>(out.bytes_sent) / seconds / 1e9;
+  if (!out.bytes_sent) out.bytes_sent = expected_bytes(c, lengths);
+  out.gbytes_per_s = static_cast<double>(*out.bytes_sent) / seconds / 1e9;
   if (measured.one_rank_ms && out.ms() > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms());
   return out;
 }

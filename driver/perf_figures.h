@@ -10,34 +10,30 @@
 
 namespace cp_pool {
 
-struct PerfFigures {
-  protocol::PerfResult measured;
-  double tflops = 0;            // 1e12 floating point operations per second of one rank, counting visible pairs only
-  std::int64_t bytes_sent = 0;  // in one step, by the rank that sends most
-  double gbytes_per_s = 0;      // bytes_sent in 1e9 bytes per second
-  std::optional<double> efficiency;   // one_rank_ms / (ranks * ms); none if one_rank_ms was not measured
-  std::optional<double> baseline_ms;  // ms() of the same problem in the run that this one is compared with
+struct PerfFigures : protocol::PerfResult {  // bytes_sent: also set if the worker did not count them
+  double tflops = 0;        // 1e12 floating point operations per second of one rank, counting visible pairs only
+  double gbytes_per_s = 0;  // bytes_sent in 1e9 bytes per second
+  std::optional<double> efficiency = std::nullopt;  // one_rank_ms / (ranks * ms); none if one_rank_ms was not measured
+  // ms() of the same problem in the run that this one is compared with
+  std::optional<double> baseline_ms = std::nullopt;
 
   // Median over the timed steps of the time of the slowest rank.
-  [[nodiscard]] double ms() const { return measured.step_ms.median; }
+  [[nodiscard]] double ms() const { return step_ms.median; }
   [[nodiscard]] std::optional<double> ratio() const;  // ms / baseline_ms
 
   static constexpr auto fields() {
-    return FieldList{field("ms", [](auto& of) -> auto& { return of.measured.step_ms.median; }),
-                     field("min_ms", [](auto& of) -> auto& { return of.measured.step_ms.min; }),
-                     field("max_ms", [](auto& of) -> auto& { return of.measured.step_ms.max; }),
-                     field("warmup", [](auto& of) -> auto& { return of.measured.request.warmup; }),
-                     field("iterations", [](auto& of) -> auto& { return of.measured.request.iterations; }),
-                     field("graph", [](auto& of) -> auto& { return of.measured.request.graph; }),
+    return FieldList{field("ms", [](auto& of) -> auto& { return of.step_ms.median; }),
+                     field("min_ms", [](auto& of) -> auto& { return of.step_ms.min; }),
+                     field("max_ms", [](auto& of) -> auto& { return of.step_ms.max; }),
+                     field("warmup", [](auto& of) -> auto& { return of.request.warmup; }),
+                     field("iterations", [](auto& of) -> auto& { return of.request.iterations; }),
+                     field("graph", [](auto& of) -> auto& { return of.request.graph; }),
                      field("tflops", &PerfFigures::tflops),
-                     field("bytes_sent", &PerfFigures::bytes_sent),
                      field("gbytes_per_s", &PerfFigures::gbytes_per_s),
-                     field("efficiency", &PerfFigures::efficiency),
-                     field("one_rank_ms", [](auto& of) -> auto& { return of.measured.one_rank_ms; }),
-                     field("one_rank_reason", [](auto& of) -> auto& { return of.measured.one_rank_reason; }),
-                     field("baseline_ms", &PerfFigures::baseline_ms),
-                     field("ratio", &PerfFigures::ratio),
-                     field("ranks", [](auto& of) -> auto& { return of.measured.ranks; })};
+                     field("efficiency", &PerfFigures::efficiency)} +
+           StepMeasurements::fields() +
+           FieldList{field("baseline_ms", &PerfFigures::baseline_ms), field("ratio", &PerfFigures::ratio),
+                     field("ranks", &PerfFigures::ranks)};
   }
 };
 // Like the overloads in worker/protocol/messages.h.

@@ -8,7 +8,7 @@ namespace {
 protocol::PerfResult measured(double ms, std::optional<double> one_rank_ms) {
   protocol::PerfResult out;
   out.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
-  if (one_rank_ms) out.one_rank_ms = protocol::StepMs{.median = *one_rank_ms, .min = 0, .max = 1e9};
+  if (one_rank_ms) out.one_rank_ms = StepMs{.median = *one_rank_ms, .min = 0, .max = 1e9};
   return out;
 }
 
@@ -50,7 +50,7 @@ TEST(PerfFigures, ExpectTheBytesThatAWorkerDoesNotCount) {
   constexpr std::int64_t kNumbers = 2 * 8 * 4 * 16;
   const PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
   EXPECT_EQ(figures.bytes_sent, kNumbers * 2 + kNumbers * 4);
-  EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(figures.bytes_sent) / 2e-3 / 1e9);
+  EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(*figures.bytes_sent) / 2e-3 / 1e9);
 }
 
 TEST(PerfFigures, EfficiencyIsTheShareOfTheTimeThatPerfectSharingWouldTake) {

@@ -78,9 +78,9 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
 
 RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {
   RankResult out;
+  static_cast<RankMeasurements&>(out) = outcome;
   out.rank = outcome.rank;
-  out.output_hash = outcome.output_hash;
-  for (const auto& [phase, ms] : outcome.timings_ms) out.timings_ms[phase] = std::round(ms * 1000) / 1000;
+  for (auto& [phase, ms] : out.timings_ms) ms = std::round(ms * 1000) / 1000;
   if (outcome.failure) {
     const FailureKind kind = outcome.failure->kind;
     // A rank that failed only in the barrier after the case is still right, unless its verdict was fail. A rank that
@@ -119,31 +119,22 @@ std::string join_remarks(const std::vector<const RankOutcome*>& by_rank) {
   return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
-protocol::StepMs summarise(std::vector<double> step_ms) {
-  std::ranges::sort(step_ms);
-  const std::size_t middle = step_ms.size() / 2;
-  const double median = step_ms.size() % 2 == 1 ? step_ms[middle] : (step_ms[middle - 1] + step_ms[middle]) / 2;
-  return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
-}
-
-// Takes the slowest rank's time of every timed step, and the bytes of the rank that sends most. Returns nothing unless
+// Takes the slowest rank's time of every timed step, and joins the measurements of all ranks. Returns nothing unless
 // every rank has timed the same number of steps.
 std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*>& by_rank,
                                             const std::optional<protocol::PerfRequest>& request) {
   if (!request || by_rank.empty() || !by_rank.front()->perf || by_rank.front()->perf->step_ms.empty()) return {};
   std::vector<double> slowest(by_rank.front()->perf->step_ms.size(), 0);
   protocol::PerfResult out;
+  // Each of several groups has a first rank that runs the whole problem alone; the first group's measurements are used.
+  static_cast<StepMeasurements&>(out) = *by_rank.front()->perf;
   out.request = *request;
   for (const RankOutcome* outcome : by_rank) {
     if (!outcome->perf || outcome->perf->step_ms.size() != slowest.size()) return {};
     std::ranges::transform(slowest, outcome->perf->step_ms, slowest.begin(), std::ranges::max);
-    out.bytes_sent = std::max(out.bytes_sent.value_or(0), outcome->perf->bytes_sent);
+    if (outcome != by_rank.front()) out.join(*outcome->perf);
     out.ranks.push_back({outcome->rank, summarise(outcome->perf->step_ms)});
   }
-  // Each of several groups has a first rank that times the whole problem alone; the times of the first group are used.
-  const StepTimes& first = *by_rank.front()->perf;
-  if (!first.one_rank_ms.empty()) out.one_rank_ms = summarise(first.one_rank_ms);
-  out.one_rank_reason = first.one_rank_reason;
   out.step_ms = summarise(slowest);
   return out;
 }
@@ -188,7 +179,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
       slowest = std::max(slowest, ms);
     }
     if (result.backend.empty()) result.backend = outcome->backend;
-    if (!result.bound_factor) result.bound_factor = outcome->bound_factor;
+    if (!result.bound_factor && outcome->bound_factor != 1) result.bound_factor = outcome->bound_factor;
   }
   result.backend_note = join_remarks(by_rank);
   if (result.outcome == CaseOutcome::pass) result.perf = perf_of(by_rank, summary.perf);

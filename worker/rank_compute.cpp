@@ -215,11 +215,11 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   };
   WrongResults wrong(parts_.faults.wrong_tensors(), outcome.rank);
   if (wrong.any()) options.on_result = std::ref(wrong);
-  const RankReport report = parts_.runner.run(c, groups, options);
+  RankReport report = parts_.runner.run(c, groups, options);
   wrong.name_missing();
   parts_.faults.reach(Fault::Phase::after);
-  take_report(report, outcome);
   judged_ = report.judged;
+  take_report(std::move(report), outcome);
 }
 
 void RankCompute::handle(const DiagnoseCommand& command) {

@@ -150,37 +150,22 @@ struct CaseFailing {
   }
 };
 
-struct RankOutcome {
+struct RankOutcome : CaseReport {
   int rank = 0;
   std::optional<CaseOutcome> verdict;  // pass, fail or skip; unset if the rank did not come to a verdict
-  std::string reason;                  // reason of a fail or skip
   std::optional<Failure> failure;
-  std::string output_hash;
-  std::vector<Check> checks;
-  std::map<std::string, double> timings_ms;
   protocol::Hygiene hygiene;
   std::string backend;
-  std::vector<std::string> remarks;  // RankReport::remarks
-  std::optional<StepTimes> perf;
-  std::vector<LostOutput> lost_outputs;
-  std::optional<double> bound_factor;  // RankReport::bound_factor, if it is not 1
-  bool can_diagnose = false;           // the rank has kept the data that a diagnosis needs
+  bool can_diagnose = false;  // the rank has kept the data that a diagnosis needs
 
   static constexpr auto fields() {
     return FieldList{field("rank", &RankOutcome::rank),
                      field("verdict", &RankOutcome::verdict, Presence::sparse),
-                     field("reason", &RankOutcome::reason, Presence::sparse),
                      field("failure", &RankOutcome::failure, Presence::sparse),
-                     field("output_hash", &RankOutcome::output_hash, Presence::sparse),
-                     field("checks", &RankOutcome::checks, Presence::sparse),
-                     field("timings_ms", &RankOutcome::timings_ms, Presence::sparse),
                      field("hygiene", &RankOutcome::hygiene),
                      field("backend", &RankOutcome::backend, Presence::sparse),
-                     field("remarks", &RankOutcome::remarks, Presence::sparse),
-                     field("perf", &RankOutcome::perf, Presence::sparse),
-                     field("lost_outputs", &RankOutcome::lost_outputs, Presence::sparse),
-                     field("bound_factor", &RankOutcome::bound_factor, Presence::sparse),
-                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)};
+                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)} +
+           CaseReport::fields();
   }
 };
 struct CaseDone {  // the rank has finished the case and is free

@@ -67,8 +67,11 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   check.bound = std::numeric_limits<double>::infinity();
   check.worst_index = {1, 2};
   sent.outcome.checks.push_back(check);
-  sent.outcome.perf =
-      StepTimes{.step_ms = {0.5, 2}, .bytes_sent = 5, .one_rank_ms = {3}, .one_rank_reason = "r", .trace_error = ""};
+  StepTimes& perf = sent.outcome.perf.emplace();
+  perf.step_ms = {0.5, 2};
+  perf.bytes_sent = 5;
+  perf.one_rank_ms = {.median = 3, .min = 2, .max = 4};
+  perf.one_rank_reason = "r";
   sent.outcome.lost_outputs = {{"trace", "bad \xff name"}};
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
@@ -83,7 +86,10 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   EXPECT_EQ(got.outcome.checks.at(0).worst_index, check.worst_index);
   ASSERT_TRUE(got.outcome.perf);
   EXPECT_EQ(got.outcome.perf->step_ms, sent.outcome.perf->step_ms);
-  EXPECT_EQ(got.outcome.perf->one_rank_ms, sent.outcome.perf->one_rank_ms);
+  ASSERT_TRUE(got.outcome.perf->one_rank_ms);
+  EXPECT_EQ(got.outcome.perf->one_rank_ms->median, 3);
+  EXPECT_EQ(got.outcome.perf->one_rank_ms->min, 2);
+  EXPECT_EQ(got.outcome.perf->one_rank_ms->max, 4);
   EXPECT_EQ(got.outcome.perf->one_rank_reason, "r");
   EXPECT_EQ(got.outcome.perf->bytes_sent, 5);
 }

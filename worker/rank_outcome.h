@@ -6,7 +6,8 @@
 
 namespace cp_pool {
 
-// Copies the report into `outcome`, whose rank is already set.
-void take_report(const RankReport& report, RankOutcome& outcome);
+// Moves the report into `outcome`, whose rank is already set. Of what `outcome` had reported before, the times of
+// phases stay.
+void take_report(RankReport report, RankOutcome& outcome);
 
 }  // namespace cp_pool

@@ -14,7 +14,7 @@
 
 namespace cp_pool {
 
-class OwnImplementation final : public Implementation {
+class OwnImplementation : public Implementation {
  public:
   // cut: the convention by which inputs are sharded and results are judged. The attention itself always treats its rows
   // as dual chunks, so any other convention makes it wrong on purpose, to test the judge.

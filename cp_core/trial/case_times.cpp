@@ -162,10 +162,10 @@ void time_one_rank(Implementation& implementation, const Case& c, const Sequence
           {.c = whole, .lengths = lengths, .groups = alone, .view = view, .device = device, .replayed = options.graph});
       take_first_step(problem, *alone.cp);
       const TimedStep step(problem, options, device);
-      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] {
+      into.one_rank_ms = summarise(time_steps(*alone.cp, device, options, [&] {
         if (steady_clock::now() >= limit) throw OneRankTooSlow();
         step();
-      });
+      }));
       trace(step, *alone.cp, options, device, "alone", into);
     } catch (const c10::OutOfMemoryError& error) {
       into.one_rank_reason =

@@ -18,7 +18,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::Gt;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 Case causal_case() {
@@ -27,14 +26,27 @@ Case causal_case() {
   return c;
 }
 
-std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
+// Counts the steps of the whole problem on one rank.
+class CountsStepsAlone final : public OwnImplementation {
+ public:
+  std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override {
+    if (setting.c.cp_size == 1) ++steps_alone;
+    return OwnImplementation::make_step(setting, shards);
+  }
+
+  int steps_alone = 0;
+};
+
+std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options, std::vector<int>* steps_alone = nullptr) {
+  if (steps_alone != nullptr) steps_alone->resize(static_cast<std::size_t>(c.cp_size));
   std::vector<StepTimes> times(static_cast<std::size_t>(c.cp_size));
   const SequenceLengths lengths = resolve_lengths(c);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     StepTimes& own = times[static_cast<std::size_t>(rank)];
-    OwnImplementation implementation;
+    CountsStepsAlone implementation;
     time_case(implementation, c, lengths, verify::RankView(c, lengths, rank, c.cp_size), groups, options, own);
     time_one_rank(implementation, c, lengths, groups, options, at::kCPU, own);
+    if (steps_alone != nullptr) (*steps_alone)[static_cast<std::size_t>(rank)] = implementation.steps_alone;
   });
   return times;
 }
@@ -64,13 +76,17 @@ TEST(CaseTimes, OfOneRankAreMeasuredByRank0) {
       Case c = causal_case();
       c.comm = comm;
       c.layout = layout;
-      const auto times = times_of(c, {.warmup = 0, .iterations = 2});
+      std::vector<int> steps_alone;
+      const auto times = times_of(c, {.warmup = 0, .iterations = 2}, &steps_alone);
       for (const StepTimes& rank : times) {
         EXPECT_THAT(rank.step_ms, AllOf(SizeIs(2), Each(Gt(0))));
         EXPECT_EQ(rank.one_rank_reason, "");
       }
-      EXPECT_THAT(times.front().one_rank_ms, AllOf(SizeIs(2), Each(Gt(0))));
-      EXPECT_THAT(times.back().one_rank_ms, IsEmpty());
+      ASSERT_TRUE(times.front().one_rank_ms);
+      EXPECT_GT(times.front().one_rank_ms->min, 0);
+      EXPECT_EQ(steps_alone.front(), 1 + 2) << "the first step, and those that are timed";
+      EXPECT_FALSE(times.back().one_rank_ms);
+      EXPECT_EQ(steps_alone.back(), 0);
     }
   }
 }
@@ -78,7 +94,7 @@ TEST(CaseTimes, OfOneRankAreMeasuredByRank0) {
 TEST(CaseTimes, OfOneRankThatTakesTooLongAreLeftOut) {
   const auto times = times_of(causal_case(), {.warmup = 0, .iterations = 2, .deadline = Communicator::Clock::now()});
   EXPECT_THAT(times.front().step_ms, SizeIs(2));
-  EXPECT_THAT(times.front().one_rank_ms, IsEmpty());
+  EXPECT_FALSE(times.front().one_rank_ms);
   EXPECT_THAT(times.front().one_rank_reason, HasSubstr("--timeout"));
 }
 

@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cases/case.h"
 #include "cases/case_outcome.h"
@@ -23,16 +20,8 @@
 
 namespace cp_pool {
 
-struct RankReport {
-  CaseOutcome outcome = CaseOutcome::pass;  // pass, fail or skip
-  std::string reason;                       // why it failed or was skipped, one sentence; empty if it passed
-  std::vector<Check> checks;
-  std::map<std::string, double> timings_ms;  // milliseconds by phase (cases/case_phases.h)
-  std::set<std::string> remarks;             // Step::remarks of all steps
-  std::optional<StepTimes> perf;             // set if asked for and every rank passed
-  std::vector<LostOutput> lost_outputs;      // files that could not be written; they do not change the outcome
-  double bound_factor = 1;                   // the factor by which every bound was widened
-  std::string output_hash;                   // hash of the bits of this rank's results
+struct RankReport : CaseReport {
+  CaseOutcome outcome = CaseOutcome::pass;   // pass, fail or skip
   std::shared_ptr<const JudgedCase> judged;  // RunOptions::keep_judged; null for skips, and if steps were timed
 };
 

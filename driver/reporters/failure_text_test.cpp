@@ -27,17 +27,18 @@ TEST(FailureDetails, SayOnceWhatReasonCheckAndRankAllSay) {
   CaseFinished event = test::finished(0, "id", CaseOutcome::fail, "rank 1: dq: 3 rows are wrong");
   event.checks = {test::failed_case(0, "id").checks[1]};
   event.checks[0].message = "3 rows are wrong";
-  event.ranks = {{.rank = 1, .ok = false, .aborted = false, .error = "dq: 3 rows are wrong", .output_hash = ""},
-                 {.rank = 0, .ok = false, .error = "rank 0: exchange: aborted", .output_hash = ""}};
+  event.ranks = {{{}, 1, /*ok=*/false, /*aborted=*/false, "dq: 3 rows are wrong"},
+                 {{}, 0, /*ok=*/false, /*aborted=*/false, "rank 0: exchange: aborted"}};
   EXPECT_EQ(failure_details(event),
             "rank 1: dq: 3 rows are wrong; error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms "
             "0.001)\n"
             "rank 0: exchange: aborted\n");
   event = test::finished(0, "id", CaseOutcome::error, "rank 1: std::runtime_error: boom");
-  event.ranks = {{.rank = 1,
-                  .ok = false,
-                  .error = "std::runtime_error: boom\nthrown from:\n  #0 f(int) in /w/x\n  #1 main in /w/x\n",
-                  .output_hash = ""}};
+  event.ranks = {{{},
+                  1,
+                  /*ok=*/false,
+                  /*aborted=*/false,
+                  "std::runtime_error: boom\nthrown from:\n  #0 f(int) in /w/x\n  #1 main in /w/x\n"}};
   EXPECT_EQ(failure_details(event), "rank 1: std::runtime_error: boom\nrank 1 error:\n  thrown from:\n    #0 f (x)\n");
 }
 
@@ -114,11 +115,7 @@ TEST(FailureDetails, SayBehindTheChecksThatNoCauseIsKnown) {
 TEST(FailureDetails, DoNotRepeatAsTheErrorOfARankWhatACheckSays) {
   CaseFinished event = test::failed_case(0, "id");
   for (Check& check : event.checks) check.message = "error beyond the bound in 3 of 8 rows";
-  event.ranks = {{.rank = 1,
-                  .ok = false,
-                  .aborted = false,
-                  .error = "dq: error beyond the bound in 3 of 8 rows",
-                  .output_hash = ""}};
+  event.ranks = {{{}, 1, /*ok=*/false, /*aborted=*/false, "dq: error beyond the bound in 3 of 8 rows"}};
   const std::string details = failure_details(event);
   EXPECT_EQ(details.find("in 3 of 8 rows"), details.rfind("in 3 of 8 rows")) << details;
 }

@@ -36,11 +36,10 @@ void PerfTable::add(const CaseFinished& event) {
 
 std::string PerfTable::row_text(const Row& row) const {
   const PerfFigures& figures = row.figures;
-  const protocol::PerfResult& measured = figures.measured;
   std::string text =
-      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", figure(figures.ms()), figure(measured.step_ms.min),
-                  figure(measured.step_ms.max), figure(figures.tflops), figure(figures.gbytes_per_s),
-                  measured.one_rank_ms ? figure(measured.one_rank_ms->median) : "-", efficiency(figures));
+      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", figure(figures.ms()), figure(figures.step_ms.min),
+                  figure(figures.step_ms.max), figure(figures.tflops), figure(figures.gbytes_per_s),
+                  figures.one_rank_ms ? figure(figures.one_rank_ms->median) : "-", efficiency(figures));
   if (baseline_) {
     text += fmt::format(" {:>9} {:>6}", figures.baseline_ms ? figure(*figures.baseline_ms) : "-",
                         figures.ratio() ? fmt::format("{:.3f}", *figures.ratio()) : "-");
@@ -58,7 +57,7 @@ std::string PerfTable::reasons_text() const {
   std::map<std::string, std::size_t> reasons;
   for (const Row& row : rows_) {
     if (row.figures.efficiency) continue;
-    const std::string& reason = row.figures.measured.one_rank_reason;
+    const std::string& reason = row.figures.one_rank_reason;
     ++reasons[reason.empty() ? "no reason given" : reason];
   }
   std::string text;
@@ -92,7 +91,7 @@ std::string PerfTable::text() const {
   if (baseline_) text += fmt::format(" {:>9} {:>6}", "baseline", "ratio");
   text += '\n';
   for (const Row& row : rows_) text += row_text(row);
-  const protocol::PerfRequest& request = rows_.front().figures.measured.request;
+  const protocol::PerfRequest& request = rows_.front().figures.request;
   text += fmt::format("a step is {}; median, min and max of {} {}after {} to warm up\n", step_words(),
                       request.iterations, request.graph ? "replays of its CUDA graph, " : "", request.warmup);
   const auto shared = static_cast<std::size_t>(std::ranges::count(rows_, true, &Row::shares));

@@ -9,10 +9,11 @@ namespace {
 
 CaseFinished thrown(std::size_t index, const std::string& id, const std::string& function, const std::string& address) {
   CaseFinished event = test::finished(index, id, CaseOutcome::error, "rank 1: cannot map " + address);
-  event.ranks = {{.rank = 1,
-                  .ok = false,
-                  .error = "cannot map\nthrown from:\n  #0 " + function + "(int) in /w/x\n  #1 main in /w/x\n",
-                  .output_hash = ""}};
+  event.ranks = {{{},
+                  1,
+                  /*ok=*/false,
+                  /*aborted=*/false,
+                  "cannot map\nthrown from:\n  #0 " + function + "(int) in /w/x\n  #1 main in /w/x\n"}};
   return event;
 }
 

@@ -83,9 +83,8 @@ TEST(RunTrace, PhasesStandInOrderAndWithinTheirCase) {
 TEST(RunTrace, EachRankHasThePhasesThatItTellsOf) {
   CaseFinished crash = test::finished(0, "a", CaseOutcome::crash);
   crash.timings_ms = {{"forward", 30}};
-  crash.ranks = {
-      {.rank = 1, .ok = false, .error = "died", .output_hash = ""},
-      {.rank = 0, .ok = true, .error = "", .output_hash = "", .timings_ms = {{"forward", 30}, {"backward", 10}}}};
+  crash.ranks = {{{}, 1, /*ok=*/false, /*aborted=*/false, "died"},
+                 {{.timings_ms = {{"forward", 30}, {"backward", 10}}}, 0}};
   const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
                                  at(110, crash), run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0}, 120)});
   EXPECT_EQ(tracks["pool cpu/2 #1/rank 0"],

@@ -86,17 +86,17 @@ inline CaseFinished timed_case(std::size_t index, const std::string& id, double 
                                std::optional<double> one_rank_ms = std::nullopt) {
   CaseFinished event = finished(index, id, CaseOutcome::pass);
   PerfFigures& figures = event.perf.emplace();
-  figures.measured.request = {.warmup = 2, .iterations = 9};
-  figures.measured.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
-  figures.measured.ranks = {{0, {.median = ms, .min = ms / 2, .max = ms * 2}}};
+  figures.request = {.warmup = 2, .iterations = 9};
+  figures.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
+  figures.ranks = {{0, {.median = ms, .min = ms / 2, .max = ms * 2}}};
   figures.tflops = 123.4;
   figures.bytes_sent = 4096;
   figures.gbytes_per_s = 5.678;
   if (one_rank_ms) {
-    figures.measured.one_rank_ms = protocol::StepMs{.median = *one_rank_ms, .min = 1, .max = 1000};
+    figures.one_rank_ms = StepMs{.median = *one_rank_ms, .min = 1, .max = 1000};
     figures.efficiency = *one_rank_ms / (2 * ms);
   } else {
-    figures.measured.one_rank_reason = "it does not fit";
+    figures.one_rank_reason = "it does not fit";
   }
   return event;
 }
@@ -122,8 +122,8 @@ inline CaseFinished failed_case(std::size_t index, const std::string& id) {
                    .worst_index = {0, 17, 3},
                    .ok = false,
                    .message = ""}};
-  event.ranks = {{.rank = 0, .ok = false, .error = "first line\nsecond line", .output_hash = "00ff"},
-                 {.rank = 1, .ok = true, .error = "", .output_hash = "11ff"}};
+  event.ranks = {{{.output_hash = "00ff"}, 0, /*ok=*/false, /*aborted=*/false, "first line\nsecond line"},
+                 {{.output_hash = "11ff"}, 1}};
   event.stderr_tails = {{.rank = 0, .text = "hello from rank 0\n", .fenced = true},
                         {.rank = 1, .text = "one\ntwo\n", .fenced = false}};
   return event;

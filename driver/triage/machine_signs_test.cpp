@@ -28,10 +28,8 @@ TEST(MachineSign, IsWhatTheDriverSaidOfMemoryAndClocks) {
 
 TEST(MachineSign, IsWhatCudaSaysOfADevice) {
   CaseFinished event = crash("an error");
-  event.ranks = {{.rank = 1,
-                  .ok = false,
-                  .error = "first\nCUDA error: uncorrectable ECC error encountered\nlast",
-                  .output_hash = ""}};
+  event.ranks = {
+      {{}, 1, /*ok=*/false, /*aborted=*/false, "first\nCUDA error: uncorrectable ECC error encountered\nlast"}};
   EXPECT_EQ(machine_sign(event), "a device failed (\"CUDA error: uncorrectable ECC error encountered\")");
   CaseFinished told = crash("an error");
   told.stderr_tails = {{.rank = 0, .text = "NVRM: GPU has fallen off the bus.\n", .fenced = true}};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,6 +35,8 @@ template <typename T>
 inline constexpr bool kIsList = false;
 template <typename Item>
 inline constexpr bool kIsList<std::vector<Item>> = true;
+template <typename Item>
+inline constexpr bool kIsList<std::set<Item>> = true;
 template <typename T>
 inline constexpr bool kIsOptional = false;
 template <typename T>
@@ -133,7 +136,11 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   } else if constexpr (kIsList<T>) {
     if (!value.is_array()) in.fail(name, "an array", value);
     out.clear();
-    for (const nlohmann::json& item : value) read_any(in, name, item, out.emplace_back());
+    for (const nlohmann::json& item : value) {
+      typename T::value_type read{};
+      read_any(in, name, item, read);
+      out.insert(out.end(), std::move(read));
+    }
   } else if constexpr (std::is_same_v<T, OutcomeCounts>) {
     if (!value.is_object()) in.fail(name, "an object", value);
     const Fields counts(value, fmt::format("{}: {}", in.where(), name));

@@ -45,15 +45,6 @@ struct PerfRequest {                                    // asks to time the step
                      field("trace_dir", &PerfRequest::trace_dir, Presence::sparse)};
   }
 };
-struct StepMs {
-  double median = 0;
-  double min = 0;
-  double max = 0;
-
-  static constexpr auto fields() {
-    return FieldList{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
-  }
-};
 struct RankMs {
   int rank = 0;
   StepMs ms;
@@ -62,24 +53,17 @@ struct RankMs {
     return FieldList{field("rank", &RankMs::rank, Presence::required), field("ms", &RankMs::ms, Presence::required)};
   }
 };
-struct PerfResult {
+struct PerfResult : StepMeasurements {  // with the measurements of all ranks
   PerfRequest request;
-  StepMs step_ms;                     // forward and backward: the slowest rank's time of each timed step
-  std::vector<RankMs> ranks;          // times of each rank
-  std::optional<StepMs> one_rank_ms;  // the same problem on rank 0 alone
-  std::string one_rank_reason;        // why there is no one_rank_ms
-  // Bytes that the rank which sends most sends in a step; unset if the worker does not count them.
-  std::optional<std::int64_t> bytes_sent = std::nullopt;
+  StepMs step_ms;             // forward and backward: the slowest rank's time of each timed step
+  std::vector<RankMs> ranks;  // times of each rank
 
   static constexpr auto fields() {
     return FieldList{field("warmup", [](auto& perf) -> auto& { return perf.request.warmup; }),
                      field("iterations", [](auto& perf) -> auto& { return perf.request.iterations; }),
                      field("graph", [](auto& perf) -> auto& { return perf.request.graph; }),
-                     field("step_ms", &PerfResult::step_ms, Presence::required),
-                     field("ranks", &PerfResult::ranks),
-                     field("one_rank_ms", &PerfResult::one_rank_ms),
-                     field("one_rank_reason", &PerfResult::one_rank_reason),
-                     field("bytes_sent", &PerfResult::bytes_sent, Presence::sparse)};
+                     field("step_ms", &PerfResult::step_ms, Presence::required), field("ranks", &PerfResult::ranks)} +
+           StepMeasurements::fields();
   }
 };
 
@@ -163,21 +147,17 @@ struct RankInfo {
                      field("pid", &RankInfo::pid)};
   }
 };
-struct RankResult {
+struct RankResult : RankMeasurements {  // timings_ms: rounded to microseconds
   int rank = 0;
   bool ok = true;
-  bool aborted = false;     // the rank failed only because another rank failed; error names its collective
-  std::string error;        // with a stack trace, at most kMaxErrorBytes; empty if ok
-  std::string output_hash;  // empty if the case did not finish on this rank
-  std::map<std::string, double> timings_ms = {};  // by phase that the rank has completed; rounded to microseconds
+  bool aborted = false;    // the rank failed only because another rank failed; error names its collective
+  std::string error = {};  // with a stack trace, at most kMaxErrorBytes; empty if ok
 
   static constexpr auto fields() {
     return FieldList{field("rank", &RankResult::rank, Presence::required),
                      field("ok", &RankResult::ok, Presence::required),
-                     field("aborted", &RankResult::aborted, Presence::message),
-                     field("error", &RankResult::error),
-                     field("output_hash", &RankResult::output_hash),
-                     field("timings_ms", &RankResult::timings_ms, Presence::sparse)};
+                     field("aborted", &RankResult::aborted, Presence::message), field("error", &RankResult::error)} +
+           RankMeasurements::fields();
   }
 };
 struct Hygiene {  // of one rank, after a case

@@ -197,29 +197,29 @@ TEST(Events, ReadyRoundTrips) {
 }
 
 TEST(Events, ResultRoundTrips) {
-  const ResultEvent got = event_round_trip(ResultEvent{
-      .seq = 3,
-      .outcome = CaseOutcome::fail,
-      .reason = "why",
-      .healthy = false,
-      .ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = "abc", .timings_ms = {{"forward", 1.5}}},
-                {.rank = 1, .ok = false, .aborted = true, .error = "boom", .output_hash = ""}},
-      .checks = {{.tensor = "dq",
-                  .rank = 1,
-                  .max_abs = 1.0,
-                  .rms = 0.5,
-                  .error = 0.25,
-                  .bound = 0.125,
-                  .baseline = 0.1,
-                  .worst_index = {0, 3, 1},
-                  .ok = false,
-                  .message = "bad"}},
-      .timings_ms = {{"forward", 2.5}},
-      .hygiene = {{1, 100, 20, 4}},
-      .backend = "math",
-      .backend_note = "partly",
-      .bound_factor = 2.5,
-      .lost_outputs = {{"dump", "cannot write x"}}});
+  const ResultEvent got =
+      event_round_trip(ResultEvent{.seq = 3,
+                                   .outcome = CaseOutcome::fail,
+                                   .reason = "why",
+                                   .healthy = false,
+                                   .ranks = {{{.output_hash = "abc", .timings_ms = {{"forward", 1.5}}}, 0},
+                                             {{}, 1, /*ok=*/false, /*aborted=*/true, "boom"}},
+                                   .checks = {{.tensor = "dq",
+                                               .rank = 1,
+                                               .max_abs = 1.0,
+                                               .rms = 0.5,
+                                               .error = 0.25,
+                                               .bound = 0.125,
+                                               .baseline = 0.1,
+                                               .worst_index = {0, 3, 1},
+                                               .ok = false,
+                                               .message = "bad"}},
+                                   .timings_ms = {{"forward", 2.5}},
+                                   .hygiene = {{1, 100, 20, 4}},
+                                   .backend = "math",
+                                   .backend_note = "partly",
+                                   .bound_factor = 2.5,
+                                   .lost_outputs = {{"dump", "cannot write x"}}});
   EXPECT_EQ(got.seq, 3);
   EXPECT_EQ(got.outcome, CaseOutcome::fail);
   EXPECT_EQ(got.reason, "why");

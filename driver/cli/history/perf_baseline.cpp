@@ -17,8 +17,7 @@ namespace {
 // Keeps the time of the event, if it has one.
 void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
   if (!event.perf || event.perf->ms() <= 0) return;
-  into.cases[event.id] = {
-      .ms = event.perf->ms(), .c = event.c, .device = device, .graph = event.perf->measured.request.graph};
+  into.cases[event.id] = {.ms = event.perf->ms(), .c = event.c, .device = device, .graph = event.perf->request.graph};
 }
 
 // Returns why two times cannot be compared: "seqlen_q 2048 there and 64 here".

@@ -29,7 +29,7 @@ double median(std::vector<double> values) {
 }
 
 bool have_times_of_one_kind(const ComparedCase& a, const ComparedCase& b) {
-  return a.perf && b.perf && a.perf->measured.request.graph == b.perf->measured.request.graph;
+  return a.perf && b.perf && a.perf->request.graph == b.perf->request.graph;
 }
 
 class Differ {
@@ -132,8 +132,8 @@ class Differ {
 
   void compare_steps(const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
     if (!have_times_of_one_kind(earlier, now)) return;
-    const auto& was = earlier.perf->measured.step_ms;
-    const auto& is = now.perf->measured.step_ms;
+    const auto& was = earlier.perf->step_ms;
+    const auto& is = now.perf->step_ms;
     if (is.min > was.max && is.median >= kLeastStepRatio * was.median) {
       add_times(true, id, earlier, now, was.median, is.median);
     }

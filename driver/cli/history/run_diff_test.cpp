@@ -39,7 +39,7 @@ CaseFinished with_error(const std::string& id, double part_of_bound) {
 
 CaseFinished with_steps(const std::string& id, double ms, double min, double max) {
   CaseFinished event = test::timed_case(0, id, ms);
-  event.perf->measured.step_ms = {.median = ms, .min = min, .max = max};
+  event.perf->step_ms = {.median = ms, .min = min, .max = max};
   return event;
 }
 

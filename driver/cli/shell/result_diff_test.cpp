@@ -20,8 +20,7 @@ using ::testing::StartsWith;
 
 CaseFinished passed() {
   CaseFinished event = test::finished(0, "a/b", CaseOutcome::pass);
-  event.ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = "f00d"},
-                 {.rank = 1, .ok = true, .error = "", .output_hash = "beef"}};
+  event.ranks = {{{.output_hash = "f00d"}, 0}, {{.output_hash = "beef"}, 1}};
   event.timings_ms = {{"forward", 10}};
   return event;
 }

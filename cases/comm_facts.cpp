@@ -9,6 +9,17 @@
 
 namespace cp_pool {
 
+namespace {
+
+int inner_ranks_of(CommType type, int cp_size) {
+  const CommFacts& facts = facts_of(type);
+  if (!facts.takes_size(cp_size)) return 0;
+  const int ranks = facts.head_ranks(cp_size);
+  return ranks > 1 && ranks < cp_size ? ranks : 0;
+}
+
+}  // namespace
+
 const CommFacts& facts_of(CommType type) {
   static const std::array all{
 #define CP_POOL_COMM_TYPE(identifier, name) identifier##_facts(),
@@ -50,11 +61,13 @@ std::string heads_do_not_divide(const Case& c) {
 
 int inner_ranks(int cp_size) {
   for (const CommType type : kValues<CommType>) {
-    const CommFacts& facts = facts_of(type);
-    if (!facts.takes_size(cp_size)) continue;
-    if (const int ranks = facts.head_ranks(cp_size); ranks > 1 && ranks < cp_size) return ranks;
+    if (const int ranks = inner_ranks_of(type, cp_size); ranks > 0) return ranks;
   }
   return 0;
+}
+
+int inner_ranks(const Case& c) {
+  return inner_ranks_of(c.comm, c.cp_size);
 }
 
 }  // namespace cp_pool

@@ -58,6 +58,9 @@ struct CommFacts {
   // Whether the gradients of k and v are summed over ranks. If so, they are sent in fp32, or as a kernel rounded them
   // (docs/numerics.md).
   bool sums_dkv = false;
+  // Whether a rank computes with rows of several ranks in one tensor, as after a gather of keys or an exchange of
+  // tokens for heads. A diagnosis looks for mistakes in the order of these rows.
+  bool joins_rows = false;
   // Returns the bytes that each of cp_size ranks sends. cp_size is at least 1 and accepted by takes_size.
   Traffic (*traffic)(const RankBytes& rank, int cp_size);
   // Returns the messages that add up to traffic(), in the order in which they are sent; none for one rank.
@@ -85,5 +88,7 @@ std::string heads_do_not_divide(const Case& c);
 // ranks: the head_ranks of the types that split heads over some, not all, of the ranks. All such types must agree on
 // it. 0 if no type needs inner groups.
 int inner_ranks(int cp_size);
+// The same for the type of the case alone.
+int inner_ranks(const Case& c);
 
 }  // namespace cp_pool

@@ -6,6 +6,7 @@ CommFacts a2a_facts() {
   return {
       .exchange = "every rank exchanges its tokens with all heads for all tokens with its share of the heads, and back",
       .head_ranks = [](int cp_size) { return cp_size; },
+      .joins_rows = true,
       // A rank sends everything but its own block of heads. In the forward these are q, k, v, out and lse; in the
       // backward dout, a statistic, and dq, dk, dv on their way back.
       .traffic =

@@ -37,6 +37,7 @@ CommFacts a2a_p2p_facts() {
       .takes_size = [](int cp_size) { return cp_size >= 2 * kPair && cp_size % kPair == 0; },
       .sizes = "an even size of at least 4 (pairs of ranks, in a ring)",
       .sums_dkv = true,
+      .joins_rows = true,
       // A pair's tokens with half the heads are as many bytes as a rank's tokens with all heads.
       .traffic =
           [](const RankBytes& rank, int cp_size) {

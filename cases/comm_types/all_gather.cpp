@@ -7,6 +7,7 @@ CommFacts all_gather_facts() {
       .exchange = "every rank gets all k and v; dk and dv are summed and scattered, in fp32",
       .head_ranks = [](int /*cp_size*/) { return 1; },
       .sums_dkv = true,
+      .joins_rows = true,
       // Every rank sends its keys and values to every other rank, once in the forward and again in the backward, so
       // that no rank keeps whole sequences. In the backward it also sends the sums of gradients to their owners.
       .traffic =

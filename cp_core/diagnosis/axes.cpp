@@ -110,7 +110,7 @@ class Axes {
                      .needs_elements = true});
     }
     const std::size_t count = all.size();
-    if (c_.comm == CommType::p2p || world_.ranks == 1) return of_ranks(std::move(all), count);
+    if (!facts_of(c_.comm).joins_rows || world_.ranks == 1) return of_ranks(std::move(all), count);
     for (std::size_t i = 0; i < count; ++i) {
       all.push_back(all[i]);
       all.back().says += " after the rows of all ranks were gathered";

@@ -169,7 +169,7 @@ class Biases {
           std::pair{RunsOf::chunk, RunsOf::rank}, std::pair{RunsOf::chunk, RunsOf::others},
           std::pair{RunsOf::rank, RunsOf::others}, std::pair{RunsOf::rank, RunsOf::sequence},
           std::pair{RunsOf::chunk, RunsOf::sequence}, std::pair{RunsOf::sequence, RunsOf::sequence}}) {
-      if (of_keys == RunsOf::sequence && c_.comm == CommType::p2p) continue;
+      if (of_keys == RunsOf::sequence && !facts_of(c_.comm).joins_rows) continue;
       const std::vector<Run> q_runs = runs_of(world_.q_rows, of_queries);
       const std::vector<Run> kv_runs =
           of_keys == RunsOf::others ? runs_of_others(world_.kv_rows, world_.ranks) : runs_of(world_.kv_rows, of_keys);

@@ -8,6 +8,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cases/comm_facts.h"
+
 namespace cp_pool::diagnosis {
 namespace {
 
@@ -39,11 +41,10 @@ std::vector<Ring> rings_of(const World& world) {
   Ring all{.size = world.ranks, .place = std::vector<int>(static_cast<std::size_t>(world.ranks))};
   std::iota(all.place.begin(), all.place.end(), 0);
   rings.push_back(all);
-  constexpr int kPair = 2;
-  if (world.c().comm == CommType::a2a_p2p && world.ranks % kPair == 0 && world.ranks > kPair) {
-    Ring pairs{.size = world.ranks / kPair, .place = all.place};
-    for (int& place : pairs.place) place /= kPair;
-    rings.insert(rings.begin(), pairs);
+  if (const int inner = inner_ranks(world.c()); inner > 0) {
+    Ring outer{.size = world.ranks / inner, .place = all.place};
+    for (int& place : outer.place) place /= inner;
+    rings.insert(rings.begin(), outer);
   }
   return rings;
 }

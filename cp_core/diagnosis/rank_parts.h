@@ -19,7 +19,7 @@ struct Ring {
   std::vector<int> place;  // by rank; ranks at the same place hold different heads of the same rows
 };
 
-// The ring of all ranks, preceded in a2a_p2p by the ring of pairs of ranks.
+// The ring of all ranks, preceded by the ring of inner groups of ranks if the type of the case has these.
 std::vector<Ring> rings_of(const World& world);
 
 // int64, pairs: the step of the ring at which the pair is computed, if each step brings K and V of the rank before. 0 =

@@ -11,6 +11,7 @@
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
 
+#include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
@@ -330,7 +331,7 @@ class Rows {
   // The rows of ranks that exchange heads stay in the order of ranks.
   void of_groups(const char* id) {
     std::vector<int> sizes{world_.ranks};
-    if (world_.c().comm == CommType::a2a_p2p) sizes.insert(sizes.begin(), 2);
+    if (const int inner = inner_ranks(world_.c()); inner > 0) sizes.insert(sizes.begin(), inner);
     for (const int size : sizes) {
       if (world_.ranks % size != 0) continue;
       const std::string says =

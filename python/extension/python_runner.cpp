@@ -67,7 +67,7 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
   const auto ranks_of = [&](std::vector<int> GroupRanks::* member, bool needed) {
     return needed ? all_groups(world_size(c), c.group, member) : std::vector<std::vector<int>>();
   };
-  const bool pairs = head_ranks(c) > 1 && head_ranks(c) < c.cp_size;  // some of the ranks split the heads
+  const bool pairs = inner_ranks(c) > 0;
   with_python(breaker_, [&] {
     runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp, c.group > 1), ranks_of(&GroupRanks::inner, pairs),
                           ranks_of(&GroupRanks::outer, pairs));

@@ -54,8 +54,9 @@ install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION "${SKBUILD_DATA_DI
 # cp_pool/built_for.py compares the installed torch with this version.
 file(STRINGS "${CP_POOL_SITE_PACKAGES}/torch/version.py" _line REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" _torch_version "${_line}")
+cp_pool_registered_names(_comm_types cases/comm_types.def)
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/wheel/_built_for.py" @ONLY CONTENT
-     "TORCH = \"@_torch_version@\"\nPYTHON = \"@Python_VERSION@\"\n")
+     "TORCH = \"@_torch_version@\"\nPYTHON = \"@Python_VERSION@\"\nCOMM_TYPES = (@_comm_types@)\n")
 install(FILES "${CMAKE_BINARY_DIR}/wheel/_built_for.py" DESTINATION "${_package}" COMPONENT wheel)
 
 # The target that builds everything a wheel needs.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cp_pool import shard as conventions
+from cp_pool.built_for import comm_types
 
 if TYPE_CHECKING:
     from cp_pool.context import CaseView
@@ -16,7 +17,6 @@ __all__ = ["FEATURES", "Adapter", "DeclarationError", "Skip", "adapter"]
 
 Target = TypeVar("Target")
 
-COMM = ("p2p", "all_gather", "a2a", "a2a+p2p")
 LAYOUTS = ("bshd", "sbhd", "thd")
 DTYPES = ("fp32", "bf16", "fp16")
 DEVICES = ("cpu", "cuda")
@@ -86,7 +86,7 @@ class Adapter:
         return not hasattr(self.target, "forward")
 
     def skip_reason(self, case: CaseView, device: str) -> str:
-        """Why the adapter cannot run the case on this kind of device, as a sentence; empty if it can."""
+        """Why the declaration rules out the case on this kind of device, as a sentence; empty if it does not."""
         declared: tuple[tuple[str, Any, tuple[str, ...] | None], ...] = (
             ("comm", case.comm, self.comm),
             ("layouts", case.layout, self.layouts),
@@ -103,7 +103,7 @@ class Adapter:
                 return f"the case needs {what}, and the adapter {self.name} does not declare the feature {feature!r}"
         if case.training and not self.backward:
             return f"the case trains, and the adapter {self.name} has no backward"
-        return heads_do_not_divide(case)
+        return ""
 
     def declaration(self) -> dict[str, Any]:
         """The declaration in a form that can be written as JSON."""
@@ -130,29 +130,20 @@ class Adapter:
         }
 
 
-def heads_do_not_divide(case: CaseView) -> str:
-    """Why the ranks cannot split the heads as the case's communication type requires, as a sentence; empty if they
-    can."""
-    among = {"a2a": case.cp_size, "a2a+p2p": 2}.get(case.comm, 1)
-    if case.heads % among == 0 and case.kv_heads % among == 0:
-        return ""
-    heads = f"{case.heads}/{case.kv_heads}"
-    return f"{case.comm} over {among} ranks needs heads and kv_heads that divide by {among}, not {heads}"
-
-
 def name_of(target: Any) -> str:
     """The name of a function or class, or of the class of an object."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
-def _names(what: str, values: Iterable[str] | None, known: Iterable[str]) -> tuple[str, ...] | None:
+def _names(what: str, values: Iterable[str] | None, known: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The values as a tuple. Raises DeclarationError for one that is not known; without `known`, any is."""
     if values is None:
         return None
     if isinstance(values, str):
         raise DeclarationError(f"{what} is a list, as {what}=[{values!r}]")
     names = tuple(values)
     for name in names:
-        if name not in known:
+        if known is not None and name not in known:
             raise DeclarationError(f"{what} has {name!r}, which is none of {', '.join(known)}")
     return names
 
@@ -290,7 +281,7 @@ def adapter(
         made = Adapter(
             target=runs,
             name=label,
-            comm=_names("comm", comm, COMM),
+            comm=_names("comm", comm, comm_types()),
             layouts=_names("layouts", layouts, LAYOUTS),
             dtypes=_names("dtypes", dtypes, DTYPES),
             shard=shard,

@@ -1,4 +1,4 @@
-"""Checks that the installed torch is the one that the programs and the extension of this package were built for.
+"""What the programs and the extension of this package were built for: the communication types, and a version of torch.
 LibTorch has no stable interface: with another minor version they would crash or give wrong results."""
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ def expected_torch() -> str | None:
     except ImportError:
         return None
     return _built_for.TORCH
+
+
+def comm_types() -> tuple[str, ...] | None:
+    """The names of the communication types (cases/comm_types.def); None in a source tree, which has no built files."""
+    try:
+        from cp_pool import _built_for
+    except ImportError:
+        return None
+    return _built_for.COMM_TYPES
 
 
 def torch_problem() -> str | None:

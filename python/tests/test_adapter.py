@@ -126,7 +126,6 @@ def test_what_is_not_declared_is_a_skip() -> None:
     assert "does not declare fp32 in dtypes=" in declared(dtypes=["bf16"], **every).skip_reason(view(), "cpu")
     assert "does not declare cuda in devices=" in declared(devices=["cpu"], **every).skip_reason(view(), "cuda")
     assert "max_ranks=2" in declared(max_ranks=2, **every).skip_reason(view(cp_size=4), "cpu")
-    assert "divide by 2" in declared(**every).skip_reason(view(comm="a2a", heads=3, kv_heads=3), "cpu")
     assert "has no backward" in declared(Object, **every).skip_reason(view(), "cpu")
     assert declared(Object, **every).skip_reason(view(training=False), "cpu") == ""
 
@@ -263,6 +262,15 @@ def test_the_worker_tells_what_an_adapter_declares_and_would_skip(tmp_path: Path
         "",
         "the adapter ring does not declare a2a in comm=['p2p']",
     ]
+
+
+def test_the_worker_skips_a_case_whose_heads_do_not_divide(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from cp_pool import adapter\n@adapter(features=['causal'])\ndef any(q, k, v, case, ctx): ...\n")
+    lines = "".join(json.dumps(view(comm="a2a", heads=h, kv_heads=h).fields) + "\n" for h in (2, 3))
+    told = worker(str(path), "--explain-skips", stdin=lines)
+    undivided = "a2a splits heads over 2 ranks: 3 heads and 3 kv_heads do not both divide by 2"
+    assert [json.loads(line)["skip"] for line in told.stdout.splitlines()] == ["", undivided]
 
 
 def test_an_error_says_that_gloo_sends_no_gpu_tensor_point_to_point() -> None:

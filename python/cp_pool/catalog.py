@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cp_pool.exit_codes import ExitCode
 from cp_pool.result import CaseRefused, PoolError
 
 
@@ -69,9 +70,9 @@ def list_cases(
     for expression in filters:
         words += ["--filter", expression]
     done = _run(words, env)
-    if done.returncode in (2, 4, 94):
+    if done.returncode in (ExitCode.usage, ExitCode.nothing_selected, ExitCode.bad_input):
         raise CaseRefused(said(done.stderr))
-    if done.returncode != 0:
+    if done.returncode != ExitCode.ok:
         raise PoolError(f"cp-pool list: {ended(done.returncode)}: {said(done.stderr)}", done.returncode, done.stderr)
     cases = tuple(
         ListedCase(one["id"], one["world_size"], one["size"], tuple(one["tags"]), one["case"])

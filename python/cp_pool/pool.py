@@ -18,11 +18,15 @@ from typing import Any, Self
 from cp_pool.catalog import Catalog
 from cp_pool.driver_process import DriverProcess
 from cp_pool.dump import dump_file_name
+from cp_pool.exit_codes import ExitCode
 from cp_pool.programs import check_shipped_worker, environment_for, find_binary
 from cp_pool.result import CaseRefused, DumpFile, PoolError, Result
 
 _WRAPPED_KEYS = frozenset({"id", "world_size", "size", "tags", "case", "lengths"})  # keys of cp-pool list --json
-_BAD_EXITS = {70: "had an internal error", 73: "could not write an output"}
+_BAD_EXITS: dict[int, str] = {
+    ExitCode.internal_error: "had an internal error",
+    ExitCode.cannot_write: "could not write an output",
+}
 
 Duration = float | str
 Case = str | Mapping[str, Any]

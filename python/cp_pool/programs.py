@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from cp_pool.built_for import PACKAGE, torch_folder, torch_problem
+from cp_pool.exit_codes import ExitCode
 from cp_pool.result import PoolError
 
-_NOT_JUDGED = 96  # the exit code of cp-pool if no pool could be started
-# These commands start the shipped worker unless an argument names another one.
-_COMMANDS_WITH_RANKS = ("run", "submit", "conformance")
+# Every other command starts the shipped worker unless an argument names another one.
+COMMANDS_WITHOUT_RANKS = frozenset(
+    ("list", "report", "runs", "show", "diff", "explain", "config", "status", "stop", "help", "completion")
+)
 _OTHER_WORKERS = ("--worker", "--adapter", "--help", "-h")
 
 
@@ -68,7 +70,7 @@ def check_shipped_worker(binary: str | os.PathLike[str]) -> None:
 
 
 def starts_shipped_worker(arguments: Sequence[str]) -> bool:
-    if not arguments or arguments[0] not in _COMMANDS_WITH_RANKS:
+    if not arguments or arguments[0].startswith("-") or arguments[0] in COMMANDS_WITHOUT_RANKS:
         return False
     return not any(word.split("=", 1)[0] in _OTHER_WORKERS for word in arguments)
 
@@ -83,7 +85,7 @@ def _execute(program: str) -> NoReturn:
         print(f"cp-pool: error: {error}", file=sys.stderr)
     except OSError as error:
         print(f"cp-pool: error: cannot start {path}: {error.strerror}", file=sys.stderr)
-    sys.exit(_NOT_JUDGED)
+    sys.exit(ExitCode.infra)
 
 
 def run_cp_pool() -> NoReturn:

@@ -12,6 +12,7 @@ import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback, TerminalRepr
 
 from cp_pool.catalog import ListedCase, Listing, list_cases
+from cp_pool.exit_codes import ExitCode
 from cp_pool.pool import Case, Pool
 from cp_pool.programs import find_binary
 from cp_pool.result import CaseFailed, CaseRefused, CaseSkipped, PoolError, Result
@@ -113,7 +114,7 @@ class SharedPool:
             return self._pool.submit(case, **fields)
         except PoolError as error:
             self.close()
-            if error.exit_code == 2:  # bad command line: it would be refused again
+            if error.exit_code == ExitCode.usage:  # it would be refused again
                 self._refused = error
             raise
 

@@ -29,15 +29,13 @@ import traceback  # noqa: E402
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO  # noqa: E402
 
 from cp_pool.built_for import torch_problem  # noqa: E402
+from cp_pool.exit_codes import WorkerExit  # noqa: E402
 from cp_pool.loading import LoadError, load  # noqa: E402
 
 if TYPE_CHECKING:
     from cp_pool.adapter import Adapter
 
 __all__ = ["main", "prepare"]
-
-EXIT_USAGE = 2
-EXIT_UNUSABLE = 69  # starting again would not help (docs/protocol.md)
 
 # Real-time signals that nothing else uses. The first makes faulthandler write the Python stack. The second ends Python
 # code that still waits or computes although it should stop.
@@ -147,7 +145,7 @@ def _refuse(stdout_fd: int, why: str, details: str) -> int:
     if rank == "0" and stdout_fd >= 0 and "CP_POOL_PROTOCOL" in os.environ:
         event = {"event": "protocol_error", "seq": None, "message": why}
         os.write(stdout_fd, f"\n[CP_POOL_RESP] {json.dumps(event)}\n".encode())
-    return EXIT_UNUSABLE
+    return WorkerExit.no_device
 
 
 def _tell(options: argparse.Namespace, stdout_fd: int) -> int:
@@ -191,7 +189,7 @@ if __name__ == "__main__":
     try:
         exit_code = main(sys.argv[1:])
     except SystemExit as end:
-        exit_code = end.code if isinstance(end.code, int) else EXIT_USAGE
+        exit_code = end.code if isinstance(end.code, int) else WorkerExit.usage
     except BaseException:  # a mistake of cp-pool
         traceback.print_exc()
         exit_code = 1

@@ -208,7 +208,7 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
     fmt::print(stderr, "cp-pool-worker: rank {} on host {} ends: it cannot reach cp-pool ({})\n", rank,
                protocol::host_name(), why);
     std::fflush(nullptr);
-    _exit(lifeline::kExitWithoutDriver);
+    _exit(protocol::kExitWithoutDriver);
   }
   start_keeper();
   const int launchers = redirect_stderr(errors.fd);
@@ -286,7 +286,7 @@ void Lifeline::take_line(std::string_view line) {
     end_without_driver(fmt::format("it received an invalid message from cp-pool: {}", e.what()));
   }
   if (!order) return;
-  if (std::holds_alternative<lifeline::End>(*order)) _exit(lifeline::kExitWithoutDriver);
+  if (std::holds_alternative<lifeline::End>(*order)) _exit(protocol::kExitWithoutDriver);
   if (std::holds_alternative<lifeline::ShowStack>(*order) && shows_stacks()) ::kill(getpid(), SIGUSR2);
   if (std::holds_alternative<lifeline::Pause>(*order)) paused_ = true;
   if (std::holds_alternative<lifeline::Resume>(*order)) paused_ = false;
@@ -328,7 +328,7 @@ void Lifeline::write_within(std::string_view line, milliseconds limit) {
 void Lifeline::end_without_driver(std::string_view why) const {
   const std::string text = fmt::format("cp-pool-worker: rank {} on host {} ends: {}\n", rank_, host_, why);
   write_if_taken(launchers_stderr_, text);
-  _exit(lifeline::kExitWithoutDriver);
+  _exit(protocol::kExitWithoutDriver);
 }
 
 // --- What the rank says and asks -------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 // A rank's end of its lifeline to the driver (worker/protocol/lifeline_messages.h). A rank that a launcher started on
 // any host has one: CP_POOL_LIFELINE is set. A thread of the lifeline sends a beat every second and reads the driver's
 // messages. It takes no lock of the Python interpreter and does not wait for the rank's work. It ends the process with
-// exit code 75 when the driver is gone: when the connection ends, or when the driver has been silent for 5 s without
-// having announced a pause. Times are those of the monotonic clock, so that clocks of hosts may differ.
+// kExitWithoutDriver when the driver is gone: when the connection ends, or when the driver has been silent for 5 s
+// without having announced a pause. Times are those of the monotonic clock, so that clocks of hosts may differ.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,8 @@ class Lifeline {
  public:
   // Connects to the driver and makes file descriptor 2 a connection to it; also file descriptor 1, if it is the same
   // file as 2. Returns nullptr if CP_POOL_LIFELINE is not set. A process has one lifeline until it ends: further calls
-  // return it. Ends the process with exit code 75 if the driver cannot be reached. Throws protocol::EnvironmentError.
+  // return it. Ends the process with kExitWithoutDriver if the driver cannot be reached. Throws
+  // protocol::EnvironmentError.
   static Lifeline* start(const protocol::RankEnvironment& environment);
   // Returns the lifeline of this process; nullptr if there is none.
   static Lifeline* current();

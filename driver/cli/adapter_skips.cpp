@@ -58,12 +58,13 @@ std::vector<std::string> answers_in(const std::string& out) {
   return skips;
 }
 
-// Runs a program of the adapter. One that cannot be started exits with 127 and its reason in stderr, as in a shell.
+// Runs a program of the adapter. One that cannot be started exits with kExitCommandNotFound and its reason in stderr,
+// as in a shell.
 Filtered ask(const std::vector<std::string>& words, const std::string& input) {
   try {
     return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});
   } catch (const SpawnError& e) {
-    return {.exit = {false, 127}, .out = "", .err = std::string{e.what()} + '\n'};
+    return {.exit = {false, protocol::kExitCommandNotFound}, .out = "", .err = std::string{e.what()} + '\n'};
   }
 }
 

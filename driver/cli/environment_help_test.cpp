@@ -7,10 +7,12 @@
 #include <regex>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/cli/testing/parsed_command_line.h"
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 namespace {
@@ -71,6 +73,11 @@ TEST(EnvironmentHelp, IsASectionOfTheManPage) {
     EXPECT_THAT(page, HasSubstr("\\fB" + std::string{variable.name} + "\\fR\n"));
     EXPECT_TRUE(variable.meaning.ends_with('.')) << variable.name;
   }
+}
+
+TEST(EnvironmentHelp, SaysHowARankEndsThatLosesTheDriver) {
+  const auto lifeline = std::ranges::find(environment_variables(), "CP_POOL_LIFELINE", &EnvironmentVariable::name);
+  EXPECT_TRUE(lifeline->meaning.ends_with(fmt::format(" exit code {}.", protocol::kExitWithoutDriver)));
 }
 
 }  // namespace

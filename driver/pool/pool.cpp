@@ -38,10 +38,9 @@ constexpr milliseconds kPong{2000};       // a worker answers within 1 s, naming
 constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last output
 constexpr milliseconds kDeathOfPipes{200};
 constexpr std::size_t kMostLastWords = 400;
-constexpr int kExitCommandNotFound = 127;  // exit code of a shell, env or a launcher
 // Exit codes after which another start cannot help.
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
-                                     protocol::kExitTooFewDevices, kExitCommandNotFound};
+                                     protocol::kExitTooFewDevices, protocol::kExitCommandNotFound};
 
 // This is a function because g++ 12 warns of uninitialised members of a braced object in a coroutine.
 StartFailure start_failure(RetireReason reason, std::string detail) {

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "worker/protocol/block_signals.h"
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
@@ -48,7 +49,7 @@ struct ChildPlan {
 [[noreturn]] void fail_child(int error_fd, ChildError::Step step, int error) {
   const ChildError report{step, error};
   [[maybe_unused]] const auto written = ::write(error_fd, &report, sizeof report);
-  _exit(127);
+  _exit(protocol::kExitCommandNotFound);
 }
 
 // Connects stdin, stdout and stderr. The sources are first duplicated to numbers above 2, so that no dup2 overwrites

@@ -24,7 +24,6 @@ inline constexpr const char* kEnvAddresses = "CP_POOL_LIFELINE";
 inline constexpr const char* kEnvToken = "CP_POOL_LIFELINE_TOKEN";  // 32 hexadecimal digits
 
 inline constexpr std::size_t kMaxLineBytes = 8192;
-inline constexpr int kExitWithoutDriver = 75;
 
 // --- A rank to the driver: "event" -----------------------------------------------------------------------------------
 enum class Stream { messages, errors };  // errors: the rank's stderr

@@ -28,9 +28,12 @@ inline constexpr std::string_view kSentinel = kResponsePrefix.substr(0, kRespons
 inline constexpr std::string_view kFencePrefix = "[CP_POOL_FENCE] ";
 inline constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text, in bytes
+// Exit codes of a rank, and of what starts it.
 inline constexpr int kExitNoCommonVersion = 78;
-inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be used at all, so no case can run on it
-inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
+inline constexpr int kExitNoDevice = 69;          // the ranks' device cannot be used at all, so no case can run on it
+inline constexpr int kExitTooFewDevices = 77;     // fewer devices than ranks: cases of this world size are skipped
+inline constexpr int kExitWithoutDriver = 75;     // of a rank that a launcher started: it has lost the driver
+inline constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 
 // --- Speed -----------------------------------------------------------------------------------------------------------
 struct PerfRequest {                                    // asks to time the step of a case after it has been verified

@@ -64,7 +64,7 @@ Listener listen_on_loopback() {
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   execv(argv[0], argv.data());
-  _exit(127);
+  _exit(protocol::kExitCommandNotFound);
 }
 
 std::vector<std::pair<std::string, std::string>> open_mpi_variables(const protocol::RankEnvironment& environment) {

@@ -25,12 +25,15 @@ namespace cp_pool {
 
 namespace {
 
-constexpr const char* kReplayFooter =
-    "Sends the cases of the capsule to one fresh pool, in the order in which they were sent in the run.\n"
-    "Exit code 0: the case passes now; 100: it still fails; 96: it could not be judged.\n\n"
-    "Examples:\n"
-    "  cp-pool replay capsules/quick__causal__p2p__cp2__bshd__fp32\n"
-    "  cp-pool replay capsule.json --adapter package.module:ring --device cpu\n";
+std::string replay_footer() {
+  return fmt::format(
+      "Sends the cases of the capsule to one fresh pool, in the order in which they were sent in the run.\n"
+      "Exit code {}: the case passes now; {}: it still fails; {}: it could not be judged.\n\n"
+      "Examples:\n"
+      "  cp-pool replay capsules/quick__causal__p2p__cp2__bshd__fp32\n"
+      "  cp-pool replay capsule.json --adapter package.module:ring --device cpu\n",
+      to_int(ExitCode::ok), to_int(ExitCode::failed), to_int(ExitCode::infra));
+}
 
 struct ReplayOptions {
   std::string folder;
@@ -207,7 +210,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
 Subcommand replay_subcommand() {
   return {.name = "replay",
           .summary = "Run the failure of a capsule again",
-          .footer = kReplayFooter,
+          .footer = replay_footer(),
           .add = add_options_of<ReplayCommand>};
 }
 

@@ -18,10 +18,13 @@ namespace cp_pool {
 
 namespace {
 
-constexpr const char* kRunsFooter =
-    "Examples:\n"
-    "  cp-pool runs                                   every run that is kept, the oldest first\n"
-    "  cp-pool runs --json | jq '.[] | select(.exit_code == 100) | .id'\n";
+std::string runs_footer() {
+  return fmt::format(
+      "Examples:\n"
+      "  cp-pool runs                                   every run that is kept, the oldest first\n"
+      "  cp-pool runs --json | jq '.[] | select(.exit_code == {}) | .id'\n",
+      to_int(ExitCode::failed));
+}
 
 struct RunsOptions {
   std::optional<std::filesystem::path> folder;
@@ -95,7 +98,7 @@ class RunsCommand : public CommandWith<RunsOptions> {
 Subcommand runs_subcommand() {
   return {.name = "runs",
           .summary = "List the runs that are kept",
-          .footer = kRunsFooter,
+          .footer = runs_footer(),
           .add = add_options_of<RunsCommand>,
           .configured = true};
 }

@@ -26,15 +26,18 @@ namespace cp_pool {
 
 namespace {
 
-constexpr const char* kSearchFooter =
-    "Runs small random cases over every field, often edge cases, until one fails; then finds the smallest case that\n"
-    "fails in the same way. It learns which cases the worker skips, and leaves them out.\n"
-    "Exit code 0: no failure was found; 100: a failure was found.\n\n"
-    "Examples:\n"
-    "  cp-pool search --adapter package.module:ring --time 10m\n"
-    "  cp-pool search --set comm=p2p --set layout=thd --filter 'cp_size<=4 & causal=true'\n"
-    "  cp-pool search --worker 'python my_worker.py' --cases 500 --seed 7 --junit report.xml\n"
-    "  cp-pool search --keep-going --time 1h --events events.jsonl     every kind of failure\n";
+std::string search_footer() {
+  return fmt::format(
+      "Runs small random cases over every field, often edge cases, until one fails; then finds the smallest case that\n"
+      "fails in the same way. It learns which cases the worker skips, and leaves them out.\n"
+      "Exit code {}: no failure was found; {}: a failure was found.\n\n"
+      "Examples:\n"
+      "  cp-pool search --adapter package.module:ring --time 10m\n"
+      "  cp-pool search --set comm=p2p --set layout=thd --filter 'cp_size<=4 & causal=true'\n"
+      "  cp-pool search --worker 'python my_worker.py' --cases 500 --seed 7 --junit report.xml\n"
+      "  cp-pool search --keep-going --time 1h --events events.jsonl     every kind of failure\n",
+      to_int(ExitCode::ok), to_int(ExitCode::failed));
+}
 
 // Returns a seed of at most six digits, since it is part of IDs that people type.
 std::uint64_t random_seed() {
@@ -197,7 +200,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
 Subcommand search_subcommand() {
   return {.name = "search",
           .summary = "Run random cases until one fails, then find the smallest that fails in the same way",
-          .footer = kSearchFooter,
+          .footer = search_footer(),
           .add = add_options_of<SearchCommand>,
           .configured = true};
 }

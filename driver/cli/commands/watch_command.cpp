@@ -38,14 +38,18 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr const char* kWatchFooter =
-    "Each round runs what `cp-pool run` with the same options would run, and begins with the cases that failed last.\n"
-    "Outputs hold the last round. Ctrl-C ends the command with the exit code of the last complete round, or with 130\n"
-    "if there was none.\n\n"
-    "Examples:\n"
-    "  cp-pool watch --adapter my_package.ring:attend -k 'p2p and causal'\n"
-    "  cp-pool watch --worker build/my_worker --matrix mine.json --size full -x\n"
-    "  cp-pool watch --worker 'python my_worker.py' --filter 'dtype=bf16' --html last_round.html\n";
+std::string watch_footer() {
+  return fmt::format(
+      "Each round runs what `cp-pool run` with the same options would run, and begins with the cases that failed "
+      "last.\n"
+      "Outputs hold the last round. Ctrl-C ends the command with the exit code of the last complete round, or with {}\n"
+      "if there was none.\n\n"
+      "Examples:\n"
+      "  cp-pool watch --adapter my_package.ring:attend -k 'p2p and causal'\n"
+      "  cp-pool watch --worker build/my_worker --matrix mine.json --size full -x\n"
+      "  cp-pool watch --worker 'python my_worker.py' --filter 'dtype=bf16' --html last_round.html\n",
+      to_int(ExitCode::interrupted));
+}
 
 constexpr milliseconds kLookAnyway{1000};    // how often files are looked at although inotify has reported nothing
 constexpr milliseconds kLookPending{50};     // how often while a change is not complete
@@ -250,7 +254,7 @@ class WatchCommand : public CommandWith<RunOptions> {
 Subcommand watch_subcommand() {
   return {.name = "watch",
           .summary = "Run the cases again whenever the worker, its libraries or the adapter change",
-          .footer = kWatchFooter,
+          .footer = watch_footer(),
           .add = add_options_of<WatchCommand>,
           .configured = true};
 }

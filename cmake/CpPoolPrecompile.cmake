@@ -21,6 +21,12 @@ function(cp_pool_define_precompiled name)
   # the other way round the header saves nothing.
   target_compile_options(precompiled_${name} PRIVATE -${arg_OPTIMIZE})
   target_precompile_headers(precompiled_${name} PRIVATE ${CP_POOL_STANDARD_HEADERS} ${arg_HEADERS})
+  if(CCACHE)
+    # Only in depend mode does ccache compare headers with their comments. Otherwise it may return a header that was
+    # precompiled with other comments, and g++, which compares whole files for #pragma once, includes the files again.
+    list(TRANSFORM CMAKE_CXX_COMPILER_LAUNCHER PREPEND "CCACHE_DEPEND=1;" REGEX "^CCACHE_SLOPPINESS=" OUTPUT_VARIABLE launcher)
+    set_target_properties(precompiled_${name} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+  endif()
 endfunction()
 
 function(cp_pool_use_precompiled name)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -77,7 +78,7 @@ Tensors results_of(const PlanProblem& problem, const PlannedBatch& batch, const 
   return results;
 }
 
-void expect_same_bits(const Tensors& got, const Tensors& expected, const std::string& what) {
+void expect_same_bits(const Tensors& got, const Tensors& expected, std::string_view what) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(test::same_bits(got.at(i), expected.at(i))) << what << ", result " << i;
   }

@@ -385,8 +385,8 @@ class Runner:
             self.call(self._connect_pairs, connection, inner, outer)
             made_groups = True
         if made_groups:
-            # No rank may fail in the adapter's code while a peer still makes a group: a peer that waits for a connection
-            # of Gloo cannot be freed from this wait, so the failure would cost the pool.
+            # No rank may fail in the adapter's code while a peer still makes a group: Gloo does not end the peer's wait
+            # for a connection, so the failure would cost the pool.
             self.call(dist.barrier)
 
     def _connect_groups(self, groups: list[list[int]]) -> Connection:

@@ -184,8 +184,9 @@ class Explainer {
     if (c.dtype != observed_.the_case.c.dtype)
       diagnosis_.evidence.emplace_back(
           "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
-    if (observed_.shrunk)
+    if (observed_.shrunk) {
       diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
+    }
   }
 
   [[nodiscard]] std::string first_text(const Bench& first) const {

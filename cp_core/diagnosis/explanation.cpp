@@ -181,9 +181,10 @@ class Explainer {
     if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all hypotheses");
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
     if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
-    if (c.dtype != observed_.the_case.c.dtype)
+    if (c.dtype != observed_.the_case.c.dtype) {
       diagnosis_.evidence.emplace_back(
           "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
+    }
     if (observed_.shrunk) {
       diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
     }

@@ -373,21 +373,14 @@ class Runner:
         """
         self._case_id = case_id
         self._connection = self._world
-        made_groups = False
         if groups:
             if len(groups) not in self._strided:
                 self._strided[len(groups)] = self.call(self._connect_groups, groups)
-                made_groups = True
             self._connection = self._strided[len(groups)]
         connection = self._connection
         assert connection is not None
         if inner and connection.inner_group is None:
             self.call(self._connect_pairs, connection, inner, outer)
-            made_groups = True
-        if made_groups:
-            # No rank may fail in the adapter's code while a peer still makes a group: Gloo does not end the peer's wait
-            # for a connection, so the failure would cost the pool.
-            self.call(dist.barrier)
 
     def _connect_groups(self, groups: list[list[int]]) -> Connection:
         world = self._world
@@ -534,6 +527,9 @@ def _own_of(groups: list[list[int]], rank: int) -> dist.ProcessGroup | None:
         made = dist.new_group(ranks, timeout=_NO_LIMIT)
         if rank in ranks:
             own = made
+    # No rank may fail in the adapter's code while a peer still makes a group: Gloo does not end the peer's wait for a
+    # connection, so the failure would cost the pool.
+    dist.barrier()
     return own
 
 

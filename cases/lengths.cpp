@@ -19,9 +19,13 @@ std::int64_t draw(std::mt19937_64& generator, std::int64_t largest) {
   return static_cast<std::int64_t>(number % values);
 }
 
-std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, std::int64_t batch, std::int64_t largest) {
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch));
-  for (std::int64_t& length : lengths) length = draw(generator, largest);
+std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, const Case& c, std::int64_t largest) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(c.batch));
+  for (std::int64_t& length : lengths) {
+    length = draw(generator, largest);
+    // An even number of tokens can be a multiple of 2 * cp_size, which needs no padding; an odd one never is.
+    if ((length - c.replicated) % 2 == 0) length += length > 0 ? -1 : 1;
+  }
   return lengths;
 }
 
@@ -40,13 +44,13 @@ SequenceLengths resolve_lengths(const Case& c) {
   SequenceLengths lengths;
   if (c.layout == Layout::thd) {
     std::mt19937_64 generator(c.seed);
-    lengths.valid_q = c.seqlens ? *c.seqlens : draw_lengths(generator, c.batch, c.seqlen_q);
+    lengths.valid_q = c.seqlens ? *c.seqlens : draw_lengths(generator, c, c.seqlen_q);
     if (c.seqlens_kv) {
       lengths.valid_kv = *c.seqlens_kv;
     } else if (c.seqlen_kv == c.seqlen_q) {
       lengths.valid_kv = lengths.valid_q;
     } else {
-      lengths.valid_kv = draw_lengths(generator, c.batch, c.seqlen_kv);
+      lengths.valid_kv = draw_lengths(generator, c, c.seqlen_kv);
     }
   } else {
     lengths.valid_q.assign(static_cast<std::size_t>(c.batch), c.seqlen_q);

@@ -27,11 +27,11 @@ constexpr std::int64_t replicated_tokens(std::int64_t replicated, std::int64_t v
   return std::min(replicated, valid);
 }
 
-// The case must be valid (validate in case_json.h). With thd and without explicit seqlens, each length is drawn
-// uniformly from 0..seqlen_q. The draw depends on the seed alone and is the same on every machine. Then the part that
-// is not replicated is padded up to a multiple of 2 * cp_size; without pad_between_seqs the valid length becomes the
-// padded one. If seqlens_kv is null, the kv lengths are the q lengths if seqlen_kv == seqlen_q; else they are drawn
-// from 0..seqlen_kv, after those of q.
+// The case must be valid. With thd and without explicit seqlens, lengths are drawn from 0..seqlen, uniformly, by the
+// seed alone, the same on every machine; one with an even number of tokens to split is made one shorter (0 becomes 1),
+// so that each needs padding. Then the part that is not replicated is padded up to a multiple of 2 * cp_size; without
+// pad_between_seqs the valid length becomes the padded one. If seqlens_kv is null, the kv lengths are the q lengths if
+// seqlen_kv == seqlen_q; else they are drawn from 0..seqlen_kv, after those of q.
 SequenceLengths resolve_lengths(const Case& c);
 
 // Returns the same sequences with nothing replicated: each is padded and split over the ranks as a whole. cp-pool's own

@@ -1,6 +1,7 @@
 #include "cases/lengths.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -141,11 +142,39 @@ TEST(Lengths, UnequalKvLengthsAreDrawnApart) {
 TEST(Lengths, DrawsReachBothEndsEvenly) {
   Case c = thd_case();
   c.pad_between_seqs = true;
-  c.seqlen_q = c.seqlen_kv = 3;
+  c.seqlen_q = c.seqlen_kv = 9;
   c.batch = 4000;
   const SequenceLengths lengths = resolve_lengths(c);
-  for (std::int64_t value = 0; value <= 3; ++value) {
-    EXPECT_NEAR(static_cast<double>(std::ranges::count(lengths.valid_q, value)), 1000, 150) << value;
+  const std::map<std::int64_t, double> drawn_tenths{{1, 3}, {3, 2}, {5, 2}, {7, 2}, {9, 1}};  // 1 is made of 0, too
+  for (const auto& [length, tenths] : drawn_tenths) {
+    EXPECT_NEAR(static_cast<double>(std::ranges::count(lengths.valid_q, length)), 400 * tenths, 60 * tenths) << length;
+  }
+  EXPECT_THAT(lengths.valid_q, Each(testing::ResultOf([](auto length) { return length % 2; }, 1)));
+}
+
+// A fault that shows on padding alone would otherwise depend on the luck of the draw.
+TEST(Lengths, EveryDrawnSequenceIsPadded) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.batch = 50;
+  c.seqlen_q = 41;
+  c.seqlen_kv = 64;
+  for (const int cp_size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    for (const int replicated : {0, 12, 13}) {
+      c.cp_size = cp_size;
+      c.replicated = replicated;
+      const SequenceLengths lengths = resolve_lengths(c);
+      for (std::size_t b = 0; b < lengths.padded_q.size(); ++b) {
+        if (lengths.valid_q[b] > replicated) {
+          EXPECT_LT(lengths.valid_q[b], lengths.padded_q[b]);
+        }
+        if (lengths.valid_kv[b] > replicated) {
+          EXPECT_LT(lengths.valid_kv[b], lengths.padded_kv[b]);
+        }
+        EXPECT_LE(lengths.valid_q[b], c.seqlen_q);
+        EXPECT_LE(lengths.valid_kv[b], c.seqlen_kv);
+      }
+    }
   }
 }
 

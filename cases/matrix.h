@@ -57,8 +57,7 @@ struct Matrix {
   std::string source;
   std::string suite;
   std::string about;
-  std::uint64_t seed = Case{}.seed;
-  std::vector<MatrixValue> defaults;
+  std::vector<MatrixValue> defaults;  // the file's seed is one of them
   std::vector<MatrixAxis> axes;
   std::vector<MatrixModel> models;
   std::vector<MatrixRule> rules;

@@ -24,7 +24,6 @@ class Draft {
   Draft(const Matrix& matrix, const MatrixModel& model) : model_place_(model.place) {
     c.suite = matrix.suite;
     c.model = model.name;
-    c.seed = matrix.seed;
     tags.insert(model.tags.begin(), model.tags.end());
   }
 

@@ -78,6 +78,16 @@ TEST(MatrixExpand, FurtherAxesAreShownInTheId) {
                           "s/a/p2p/cp2/bshd/bf16/backend=flash", "s/a/p2p/cp2/bshd/bf16/backend=flash/fwd"));
 }
 
+TEST(MatrixExpand, AModelHasSeedsOfItsOwn) {
+  const auto cases = expand_one(R"("seed": 7, "models": {"a": {"axes": {"seed": [7, 8]}}, "b": {"seed": 9}, "c": {}},
+                                   "sizes": {"full": {}})");
+  EXPECT_THAT(ids(cases), ElementsAre("s/a/p2p/cp2/bshd/bf16/seed=7", "s/a/p2p/cp2/bshd/bf16/seed=8",
+                                      "s/b/p2p/cp2/bshd/bf16", "s/c/p2p/cp2/bshd/bf16"));
+  std::vector<std::uint64_t> seeds;
+  for (const MatrixCase& entry : cases) seeds.push_back(entry.c.seed);
+  EXPECT_THAT(seeds, ElementsAre(7U, 8U, 9U, 7U));
+}
+
 // In the order of cases, in contrast, the backends of one problem are adjacent.
 TEST(MatrixExpand, AnIdHasTheOrderOfTheJsonForm) {
   EXPECT_THAT(ids(expand_one(R"("axes": {"chunk": [0, 8], "backend": ["math", "flash"]},

@@ -24,10 +24,9 @@ const Json& required(const Json& object, const JsonPlace& place, std::string_vie
   return *value;
 }
 
-// The keys of a case that a matrix file may set. Suite and model follow from the file's structure, and the seed is set
-// once for the whole file.
+// The keys of a case that a matrix file may set. Suite and model follow from the file's structure.
 const CaseField& settable_field(std::string_view key, const JsonPlace& object, const std::vector<std::string>& also) {
-  constexpr std::array<std::string_view, 3> kOwn{"suite", "model", "seed"};
+  constexpr std::array<std::string_view, 2> kOwn{"suite", "model"};
   const CaseField* field = find_case_field(key);
   if (field != nullptr && std::ranges::find(kOwn, key) == kOwn.end()) return *field;
   if (field != nullptr) object.key(key).fail(fmt::format("'{}' is set for the whole file, not here", key));
@@ -201,9 +200,15 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
   matrix.suite = expect_string(required(json, root, "suite"), root.key("suite"));
   expect_name(matrix.suite, root.key("suite"));
   if (const Json* about = find(json, "about")) matrix.about = expect_string(*about, root.key("about"));
-  if (const Json* seed = find(json, "seed")) matrix.seed = expect_uint64(*seed, root.key("seed"));
   if (const Json* defaults = find(json, "defaults")) matrix.defaults = read_values(*defaults, root.key("defaults"));
   if (const Json* axes = find(json, "axes")) matrix.axes = read_axes(*axes, root.key("axes"));
+  if (const Json* seed = find(json, "seed")) {
+    const CaseField& field = *find_case_field("seed");
+    for (const MatrixValue& value : matrix.defaults) {
+      if (value.field == &field) value.place.fail("this key is set for the whole file too");
+    }
+    matrix.defaults.push_back(read_value(field, *seed, root.key("seed")));
+  }
   for (const MatrixValue& value : matrix.defaults) {
     const bool is_axis = std::ranges::find(matrix.axes, value.field, &MatrixAxis::field) != matrix.axes.end();
     if (is_axis) value.place.fail("this key is an axis of the file too");

@@ -47,8 +47,8 @@ TEST(MatrixParse, ReadsEveryPart) {
   const Matrix matrix = parse_matrix(parse_json_text(kMatrix, "m.json"), "m.json");
   EXPECT_EQ(matrix.suite, "s");
   EXPECT_EQ(matrix.about, "what it is for");
-  EXPECT_EQ(matrix.seed, 7U);
-  EXPECT_EQ(matrix.defaults.size(), 2U);
+  EXPECT_EQ(matrix.defaults.size(), 3U);
+  EXPECT_EQ(matrix.defaults.at(2).field->name, "seed");
   EXPECT_EQ(matrix.axes.at(0).values.size(), 2U);
   EXPECT_EQ(matrix.models.at(0).name, "m");
   EXPECT_EQ(matrix.models.at(0).axes.at(0).field->name, "layout");
@@ -116,12 +116,16 @@ TEST(MatrixParse, AKeyIsEitherSetOrAnAxis) {
             "m.json: $.models.m.layout: this key is an axis of the model too");
 }
 
-TEST(MatrixParse, NamesAndSeedAreSetForTheWholeFile) {
-  EXPECT_EQ(error_with("/defaults/seed", "1"), "m.json: $.defaults.seed: 'seed' is set for the whole file, not here");
+TEST(MatrixParse, NamesAreSetForTheWholeFile) {
   EXPECT_EQ(error_with("/models/m/model", "\"x\""),
             "m.json: $.models.m.model: 'model' is set for the whole file, not here");
   EXPECT_EQ(error_with("/rules/0/set/suite", "\"x\""),
             "m.json: $.rules[0].set.suite: 'suite' is set for the whole file, not here");
+}
+
+TEST(MatrixParse, TheSeedIsSetForTheWholeFileOnce) {
+  EXPECT_EQ(error_with("/defaults/seed", "1"), "m.json: $.defaults.seed: this key is set for the whole file too");
+  EXPECT_EQ(error_with("/axes/seed", "[1]"), "m.json: $.seed: this key is an axis of the file too");
 }
 
 TEST(MatrixParse, FiltersShowTheirCaretAndPlace) {

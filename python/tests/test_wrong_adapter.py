@@ -18,6 +18,21 @@ sys.path.insert(0, str(FOLDER))
 FAULTS: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))["faults"]
 
 
+# The faults of rare_faults.py, and cases of quick in which at least three show each of them.
+RARE = {
+    "padding_keys_kept_in_ring": "comm=p2p & pad_between_seqs=true & causal=false",
+    "idle_rank_exchanges_nothing": "cp_size=4 & seqlens=2,1,2 & !comm=a2a+p2p",
+    "diagonal_of_padded_lengths": "model=more_keys | model=rows_without_keys",
+    "window_of_one_neighbour": "cp_size>3 & cp_size<8 & !window=-1,-1 & !model=pairs_*",
+    "heads_lost_over_four_ranks": "cp_size=4 & !model=pairs_*",
+    "bias_of_first_heads": "comm=a2a & (bias=1hss | bias=bhss)",
+    "sink_of_every_rank": "comm=p2p & !softmax=vanilla",
+    **{f"{result}_of_an_earlier_call": "model=sink" for result in ("lse", "max_logit", "dbias", "dsink")},
+}
+# In these cases ranks wait for one that does not come.
+LONGEST_WAIT = "6s"
+
+
 def judge(binary: Path, folder: Path, fault: str, *selection: str) -> dict[str, dict[str, Any]]:
     """Runs the selected cases with a fault. Returns the case_finished events by ID."""
     command = [str(binary), "run", "--device", "cpu", "--size", "small", *selection]
@@ -53,7 +68,7 @@ def assert_wrong(fault: str, finished: dict[str, dict[str, Any]]) -> None:
 def test_every_fault_is_expected_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
     import wrong_adapter
 
-    assert set(wrong_adapter.FAULTS) == set(FAULTS)
+    assert set(wrong_adapter.FAULTS) == set(FAULTS) | set(RARE)
     assert len(FAULTS) == 40
     monkeypatch.setenv("CP_POOL_WRONG", "everything")
     with pytest.raises(ValueError, match="CP_POOL_WRONG=everything is none of a2a_reshape, "):
@@ -81,3 +96,15 @@ def test_the_adapter_is_right_in_all_that_it_declares(binary: Path, tmp_path: Pa
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_every_fault_fails(binary: Path, tmp_path: Path, fault: str) -> None:
     assert_wrong(fault, judge(binary, tmp_path, fault, *selected(FAULTS[fault]["cases"])))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", list(RARE))
+def test_three_cases_of_quick_fail_with_every_rare_fault(binary: Path, tmp_path: Path, fault: str) -> None:
+    wait = ["--timeout", LONGEST_WAIT] if fault == "idle_rank_exchanges_nothing" else []
+    one_pool = ["--slots", "2"]  # of each world size, so that all cases of a shape meet what is kept
+    finished = judge(binary, tmp_path, fault, "--filter", RARE[fault], "--no-diagnosis", *one_pool, *wait)
+    caught = {"timeout", "error"} if wait else {"fail"}
+    outcomes = {case: event["outcome"] for case, event in finished.items() if event["outcome"] != "skip"}
+    assert set(outcomes.values()) <= {"pass"} | caught
+    assert sum(outcome in caught for outcome in outcomes.values()) >= 3, outcomes

@@ -1,5 +1,5 @@
-"""An adapter that is wrong on purpose: the variable CP_POOL_WRONG names a fault of forward_faults.py, step_faults.py or
-backward_faults.py. Without the variable the adapter is right in every case that it declares.
+"""An adapter that is wrong on purpose: the variable CP_POOL_WRONG names a fault of forward_faults.py, step_faults.py,
+backward_faults.py or rare_faults.py. Without the variable the adapter is right in every case that it declares.
 
     CP_POOL_WRONG=later_part_overwrites cp-pool run --adapter tests/diagnosis/wrong_adapter.py --matrix quick
 """
@@ -12,6 +12,7 @@ from typing import Any
 import backward_faults
 import exchange
 import forward_faults
+import rare_faults
 import step_faults
 import torch
 from right_attention import Attention
@@ -21,7 +22,12 @@ from cp_pool import adapter, shard
 from cp_pool.adapter import FEATURES
 from cp_pool.context import CaseView, Ctx
 
-FAULTS: dict[str, type[Attention]] = {**forward_faults.FAULTS, **step_faults.FAULTS, **backward_faults.FAULTS}
+FAULTS: dict[str, type[Attention]] = {
+    **forward_faults.FAULTS,
+    **step_faults.FAULTS,
+    **backward_faults.FAULTS,
+    **rare_faults.FAULTS,
+}
 
 
 def chosen() -> type[Attention]:

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "cp_core/diagnosis/gradient_sums.h"
 #include "cp_core/diagnosis/operands.h"
@@ -72,15 +73,20 @@ class Magnitudes {
     const Operands operands(world_, pass, /*absolute=*/true);
     const at::Tensor plain = backward.p.abs();
     const at::Tensor p = with_rounding(plain, rounding_of(pass, operands, plain), pass);
-    const at::Tensor delta = world_.problem.has_large_scores()
-                                 ? operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true)
-                                 : of_delta(operands);
+    at::Tensor delta = of_delta(operands);
+    at::Tensor error_of_delta = at::zeros_like(delta);
+    if (world_.problem.has_large_scores()) {
+      error_of_delta = operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true);
+      delta.add_(error_of_delta, verify::floor_factor(world_.problem.dtype));
+    }
     Backward magnitude = backward;
     magnitude.p = p;
-    magnitude.ds = operands.raw_dp().add_(delta).mul_(p);
+    magnitude.ds = operands.raw_dp().add_(delta).mul_(p).add_(plain.mul(error_of_delta));
     if (world_.problem.has_large_scores()) magnitude.ds.add_(pass.times.ne(0.0), underflow());
     magnitude.row_scale = backward.row_scale.abs();
-    if (backward.dsink.defined()) magnitude.dsink = backward.p_sink.mul(delta.squeeze(-1));
+    if (backward.dsink.defined()) {
+      magnitude.dsink = backward.p_sink.mul(delta.add(error_of_delta).squeeze(-1));
+    }
     sum_by(model_, magnitude, /*absolute=*/true, results_);
   }
 

@@ -88,17 +88,24 @@ class ReferenceBuilder {
     // the elements of out.
     const at::Tensor products = query_rows(problem_, block, wide_.dout).mul(out);
     const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
-    // With large scores, the error of out, from which delta is computed, may be far larger than the rounding of out.
-    const at::Tensor delta_terms = problem_.has_large_scores()
-                                       ? query_rows(problem_, block, absolute_.dout).mul(out_magnitude).to(at::kDouble)
-                                       : products.abs();
-    const at::Tensor delta_magnitude = delta_terms.sum(-1, /*keepdim=*/true);
     add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {});
-    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), underflow);
-    if (problem_.has_dsink()) {
-      add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
-      add_dsink(block, reference_.magnitude, with_rounding_of_lse(block, softmax).mul_(delta_magnitude));
+    if (problem_.has_dsink()) add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
+
+    const at::Tensor delta_magnitude = products.abs().sum(-1, /*keepdim=*/true);
+    at::Tensor error_of_ds = underflow;
+    at::Tensor error_of_delta;
+    if (problem_.has_large_scores()) {
+      // The error of out, from which delta is computed, may be far larger than the rounding of out.
+      error_of_delta = query_rows(problem_, block, absolute_.dout).mul(out_magnitude).sum(-1, /*keepdim=*/true);
+      error_of_ds = underflow.add(softmax.p.to(at::kFloat).mul_(error_of_delta));
+      // The product of the errors of p and of delta is small beside each of them, unless both are near 1.
+      delta_magnitude.add_(error_of_delta, floor_factor(problem_.dtype));
     }
+    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), error_of_ds);
+    if (!problem_.has_dsink()) return;
+    at::Tensor of_sink = with_rounding_of_lse(block, softmax).mul_(delta_magnitude);
+    if (error_of_delta.defined()) of_sink.add_(softmax.p_sink.mul(error_of_delta));
+    add_dsink(block, reference_.magnitude, of_sink);
   }
 
   // The rounding of fp32 relative to the rounding of this dtype, which is the unit of magnitudes.
@@ -181,15 +188,15 @@ class ReferenceBuilder {
   }
 
   // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
-  // With absolute operands and a positive row term, these are the magnitudes of the sums. underflow: the error of ds by
-  // underflow; may be undefined.
+  // With absolute operands and a positive row term, these are the magnitudes of the sums. error_of_ds: is added to ds;
+  // may be undefined.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
-                     const at::Tensor& row_term, const at::Tensor& underflow) {
+                     const at::Tensor& row_term, const at::Tensor& error_of_ds) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);
     add_key_rows(block, results.dv, at::bmm(transposed(p), dout));
     at::Tensor ds = at::bmm(dout, transposed(key_rows(block, operands.v)));
     ds.add_(row_term).mul_(p);
-    if (underflow.defined()) ds.add_(underflow);
+    if (error_of_ds.defined()) ds.add_(error_of_ds);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results.dbias, ds);
     ds.mul_(problem_.scale());
     put(block, results.dq, at::bmm(ds, key_rows(block, operands.k)));

@@ -75,6 +75,9 @@ struct Case {
   // The standard deviation of the elements of q and k. That of the scores is about its square: 10 gives scores around
   // +-100, where a softmax that does not subtract the maximum overflows.
   double input_scale = 1;
+  // Added to every score, scale included, by the last dimension of q and k: -65536 moves all scores so far below 0 that
+  // a running maximum which starts at a finite number shows.
+  double score_offset = 0;
   // Whether a rank's q, k, v and dout are slices of larger tensors, and therefore not contiguous.
   bool strided = false;
   // How many tokens at the beginning of each sequence, of queries and of keys, every rank holds. A shorter sequence is

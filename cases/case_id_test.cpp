@@ -42,10 +42,12 @@ TEST(CaseId, FurtherFieldsBecomeParts) {
   c.window = {512, 0};
   c.seqlens = {0, 8};
   c.input_scale = 10;
+  c.score_offset = -100;
   c.group = 2;
-  EXPECT_EQ(id_with(c, {"backend", "window", "bias", "seqlens", "chunk", "causal", "input_scale", "group"}),
-            "te-flash/cp_2_0/p2p/cp2/thd/bf16/pad/backend=cudnn/window=512,0/bias=none/seqlens=0,8/chunk=0/"
-            "causal=false/input_scale=10/group=2");
+  EXPECT_EQ(
+      id_with(c, {"backend", "window", "bias", "seqlens", "chunk", "causal", "input_scale", "score_offset", "group"}),
+      "te-flash/cp_2_0/p2p/cp2/thd/bf16/pad/backend=cudnn/window=512,0/bias=none/seqlens=0,8/chunk=0/"
+      "causal=false/input_scale=10/score_offset=-100/group=2");
 }
 
 TEST(CaseId, SwitchesAreShort) {

@@ -174,6 +174,7 @@ constexpr std::array kFields{
     field<&Case::training>("training"),
     field<&Case::deterministic>("deterministic"),
     field<&Case::input_scale>("input_scale", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::score_offset>("score_offset", /*required=*/false, /*in_version_1=*/false),
     field<&Case::strided>("strided", /*required=*/false, /*in_version_1=*/false),
     field<&Case::replicated>("replicated", /*required=*/false, /*in_version_1=*/false),
     field<&Case::group>("group", /*required=*/false, /*in_version_1=*/false),

@@ -1,5 +1,6 @@
 // find_problem: decides which combinations of a case's fields make sense.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -25,6 +26,11 @@ constexpr std::int64_t kMaxHeadDim = 1 << 15;
 // Above kMostInputScale, fp16 overflows in a value that an eager implementation rounds: q . k before it is scaled.
 constexpr double kLeastInputScale = 1e-3;
 constexpr double kMostInputScale = 30;
+// Up to kMostScoreOffset, q . k before it is scaled fits into fp16 at every head_dim_qk, and an lse in fp32 is exact
+// enough for a backward. At kMostScoreOffsetOfForward, fp32 numbers are 2^-7 apart, which is about the precision of p.
+constexpr double kLeastScoreOffset = 1;
+constexpr double kMostScoreOffset = 256;
+constexpr double kMostScoreOffsetOfForward = 65536;
 
 Problem problem(std::string_view field, std::string message) {
   return CaseProblem{.field = std::string(field), .message = std::move(message)};
@@ -85,6 +91,22 @@ Problem check_input_scale(const Case& c) {
   if (c.input_scale >= kLeastInputScale && c.input_scale <= kMostInputScale) return std::nullopt;
   return problem("input_scale",
                  fmt::format("{} is not within {}..{}", c.input_scale, kLeastInputScale, kMostInputScale));
+}
+
+Problem check_score_offset(const Case& c) {
+  const double size = std::abs(c.score_offset);
+  if (size == 0) return std::nullopt;
+  const bool takes_more = c.dtype == DType::fp32 && !c.training;
+  const double most = takes_more ? kMostScoreOffsetOfForward : kMostScoreOffset;
+  if (!(size >= kLeastScoreOffset && size <= most)) {
+    return problem("score_offset",
+                   fmt::format("{} is neither 0 nor {}..{} above or below it{}", c.score_offset, kLeastScoreOffset,
+                               most, takes_more ? "" : ", the limit for 16 bits and for training"));
+  }
+  if (c.head_dim_qk > 1) return std::nullopt;
+  return problem("score_offset", fmt::format("{} takes the last dimension of q and k, and a head_dim_qk of 1 has no "
+                                             "other",
+                                             c.score_offset));
 }
 
 Problem check_comm(const Case& c) {
@@ -182,6 +204,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_world(c)) return found;
   if (auto found = check_mask(c)) return found;
   if (auto found = check_input_scale(c)) return found;
+  if (auto found = check_score_offset(c)) return found;
   if (auto found = check_comm(c)) return found;
   if (auto found = check_replicated(c)) return found;
   return check_lengths(c);

@@ -132,6 +132,46 @@ TEST(CaseValidity, InputsAreScaledWithinReason) {
             "input_scale: nan is not within 0.001..30");
 }
 
+TEST(CaseValidity, ScoresAreMovedAsFarAsTheDtypeHolds) {
+  const auto moved = [](double offset, DType dtype, bool training) {
+    return problem_of([=](Case& c) {
+      c.score_offset = offset;
+      c.dtype = dtype;
+      c.training = training;
+    });
+  };
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const bool training : {true, false}) {
+      for (const double good : {-256.0, -100.0, -1.0, 0.0, 1.0, 100.0, 256.0}) {
+        EXPECT_EQ(moved(good, dtype, training), "") << good;
+      }
+      const bool takes_more = dtype == DType::fp32 && !training;
+      const std::string limit = ", the limit for 16 bits and for training";
+      EXPECT_EQ(moved(-65536, dtype, training),
+                takes_more ? "" : "score_offset: -65536 is neither 0 nor 1..256 above or below it" + limit);
+      EXPECT_EQ(moved(256.5, dtype, training),
+                takes_more ? "" : "score_offset: 256.5 is neither 0 nor 1..256 above or below it" + limit);
+    }
+  }
+  const auto of_forward = [&](double offset) { return moved(offset, DType::fp32, /*training=*/false); };
+  EXPECT_EQ(of_forward(65536), "");
+  EXPECT_EQ(of_forward(-65537), "score_offset: -65537 is neither 0 nor 1..65536 above or below it");
+  EXPECT_EQ(of_forward(0.5), "score_offset: 0.5 is neither 0 nor 1..65536 above or below it");
+  EXPECT_EQ(of_forward(std::numeric_limits<double>::quiet_NaN()),
+            "score_offset: nan is neither 0 nor 1..65536 above or below it");
+}
+
+TEST(CaseValidity, MovedScoresNeedADimensionOfTheirOwn) {
+  const auto moved = [](std::int64_t head_dim) {
+    return problem_of([head_dim](Case& c) {
+      c.score_offset = -100;
+      c.head_dim_qk = head_dim;
+    });
+  };
+  EXPECT_EQ(moved(2), "");
+  EXPECT_EQ(moved(1), "score_offset: -100 takes the last dimension of q and k, and a head_dim_qk of 1 has no other");
+}
+
 TEST(CaseValidity, WindowsAreInfiniteOrLengths) {
   EXPECT_EQ(problem_of([](Case& c) { c.window = {0, 0}; }), "");
   EXPECT_EQ(problem_of([](Case& c) {

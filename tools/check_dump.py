@@ -86,8 +86,19 @@ def floor_of(dtype):
     return FACTOR[dtype] * UNIT_ROUNDOFF[dtype]
 
 
+def has_offset(case):
+    return case.get("score_offset", 0) != 0
+
+
 def has_large_scores(case):
-    return case.get("input_scale", 1) > 1
+    return case.get("input_scale", 1) > 1 or has_offset(case)
+
+
+def parts_of(case, name):
+    """The parts of a row that are judged, by name. With an offset, the last dimension of dq and dk is one of its own."""
+    if has_offset(case) and name in ("dq", "dk"):
+        return {name: slice(None, -1), f"offset {name}": slice(-1, None)}
+    return {name: slice(None)}
 
 
 def attend_head(case, q, k, v, dout, bias, sink, seen):
@@ -121,9 +132,9 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
     if dout is None:
         return value, size
     delta = (dout * out).sum(1, keepdims=True)
-    delta_size = abs(dout) * (size["out"] if has_large_scores(case) else abs(out))
-    delta_size = delta_size.sum(1, keepdims=True)
-    ds_size = p_size * (abs(dout) @ abs(v).T + delta_size) + least * seen
+    of_delta = (abs(dout) * size["out"]).sum(1, keepdims=True) if has_large_scores(case) else 0.0
+    delta_size = abs(dout * out).sum(1, keepdims=True) + floor_of(case["dtype"]) * of_delta
+    ds_size = p_size * (abs(dout) @ abs(v).T + delta_size) + p * of_delta + least * seen
     for result, weights, ds, a, b, d in (
         (value, p, p * (dout @ v.T - delta), q, k, dout),
         (size, p_size, ds_size, abs(q), abs(k), abs(dout)),
@@ -133,7 +144,8 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
         p_sink = sink_weight / total
         value["dsink"] = -(p_sink * delta).sum()
         sink_least = UNDERFLOW["fp32"] / floor_of(case["dtype"]) if has_large_scores(case) else 0.0
-        size["dsink"] = ((p_sink * (1 + weight * of_lse) + sink_least) * delta_size).sum()
+        p_sink_size = p_sink * (1 + weight * of_lse) + sink_least
+        size["dsink"] = (p_sink_size * delta_size + p_sink * of_delta).sum()
     return value, size
 
 
@@ -208,17 +220,20 @@ def faults(case, t):
         if not np.all(np.isfinite(actual)):
             found.append(f"{name}: not finite in {np.sum(~np.isfinite(actual))} places")
             continue
-        error, bound = abs(actual - value), factor * magnitude
-        if name in ("out", "dq", "dk", "dv", "dbias"):
-            error, bound = (np.sqrt(np.mean(np.square(x), axis=-1)) for x in (error, bound))
-            if name == "dbias" and np.any(actual[magnitude == 0] != 0):
-                found.append("dbias: not zero where nothing contributes")
-        if has_large_scores(case) and name not in ("lse", "max_logit"):
-            bound = bound + UNDERFLOW["fp32" if name == "dsink" else case["dtype"]] * (bound > 0)
-        beyond = np.argwhere(error > bound)
-        if len(beyond):
-            worst = tuple(int(i) for i in beyond[np.argmax((error - bound)[tuple(beyond.T)])])
-            found.append(f"{name}: error {error[worst]:.3g} beyond {bound[worst]:.3g} at {worst}, {len(beyond)} rows")
+        if name == "dbias" and np.any(actual[magnitude == 0] != 0):
+            found.append("dbias: not zero where nothing contributes")
+        for part, elements in parts_of(case, name).items():
+            error, bound = (x[..., elements] for x in (abs(actual - value), factor * magnitude))
+            if name in ("out", "dq", "dk", "dv", "dbias"):
+                error, bound = (np.sqrt(np.mean(np.square(x), axis=-1)) for x in (error, bound))
+            if has_large_scores(case) and name not in ("lse", "max_logit"):
+                bound = bound + UNDERFLOW["fp32" if name == "dsink" else case["dtype"]] * (bound > 0)
+            beyond = np.argwhere(error > bound)
+            if len(beyond):
+                worst = tuple(int(i) for i in beyond[np.argmax((error - bound)[tuple(beyond.T)])])
+                found.append(
+                    f"{part}: error {error[worst]:.3g} beyond {bound[worst]:.3g} at {worst}, {len(beyond)} rows"
+                )
     return found
 
 

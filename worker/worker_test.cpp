@@ -40,7 +40,7 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
   EXPECT_EQ(ready.capabilities.at("data_plane"), "Gloo");
   EXPECT_EQ(ready.capabilities.at("options"), nlohmann::json::array({"bound_factor", "diagnosis_ms"}));
   EXPECT_EQ(ready.capabilities.at("case_fields"),
-            nlohmann::json::array({"input_scale", "strided", "replicated", "group"}));
+            nlohmann::json::array({"input_scale", "score_offset", "strided", "replicated", "group"}));
   EXPECT_TRUE(ready.versions.contains("torch"));
   EXPECT_GT(ready.startup_ms.at("total"), 0);
 }

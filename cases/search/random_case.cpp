@@ -190,6 +190,14 @@ void draw_input_scale(Draw& draw, Case& c) {
   c.input_scale = draw.feature() ? other : 1;
 }
 
+// The smaller offset takes exponentials that ignore it out of the range of fp32; the larger one lies below every number
+// that is taken for minus infinity.
+void draw_score_offset(Draw& draw, Case& c) {
+  const double largest = c.dtype == DType::fp32 && !c.training ? 65536 : 100;
+  const double other = draw.one_of({-100.0, -largest, -largest, largest});
+  if (draw.feature() && c.head_dim_qk > 1) c.score_offset = other;
+}
+
 void draw_strided(Draw& draw, Case& c) {
   c.strided = draw.feature();
 }
@@ -251,6 +259,7 @@ constexpr std::array kSteps{
     Step{"training", draw_training},
     Step{"deterministic", draw_deterministic},
     Step{"input_scale", draw_input_scale},
+    Step{"score_offset", draw_score_offset},
     Step{"strided", draw_strided},
     Step{"group", draw_group},
     Step{"seed", draw_seed},

@@ -72,10 +72,11 @@ TEST(RandomCase, TakesEveryValueOfEveryFieldWithFewOfThem) {
     }
   }
   for (const char* expected :
-       {"seqlens=list",   "seqlens=none",   "seqlens_kv=list",   "seqlens_kv=none", "cp_size=1",
-        "cp_size=2",      "cp_size=3",      "cp_size=4",         "cp_size=5",       "cp_size=6",
-        "cp_size=7",      "cp_size=8",      "input_scale=0.125", "input_scale=1",   "input_scale=3",
-        "input_scale=10", "input_scale=30", "chunk=0",           "window=-1,-1",    "window=0,0"}) {
+       {"seqlens=list",   "seqlens=none",   "seqlens_kv=list",   "seqlens_kv=none",     "cp_size=1",
+        "cp_size=2",      "cp_size=3",      "cp_size=4",         "cp_size=5",           "cp_size=6",
+        "cp_size=7",      "cp_size=8",      "input_scale=0.125", "input_scale=1",       "input_scale=3",
+        "input_scale=10", "input_scale=30", "score_offset=-100", "score_offset=-65536", "score_offset=100",
+        "chunk=0",        "window=-1,-1",   "window=0,0"}) {
     EXPECT_TRUE(drawn.contains(expected)) << expected;
   }
 }

@@ -87,6 +87,7 @@ void drop_all_features(Case& c) {
   c.dtype = DType::fp32;
   c.backend = plain.backend;
   c.input_scale = plain.input_scale;
+  c.score_offset = plain.score_offset;
   c.group = plain.group;
   c.seed = plain.seed;
   take_replicated(c, c.replicated);
@@ -257,6 +258,7 @@ void drop_features(Steps& steps, const Case& c) {
   steps.add([](Case& s) { s.backend = Backend::math; });
   steps.add([](Case& s) { s.comm = CommType::p2p; });
   steps.add([](Case& s) { s.input_scale = 1; });
+  steps.add([](Case& s) { s.score_offset = 0; });
   steps.add([](Case& s) { s.strided = false; });
   steps.add([](Case& s) { s.group = 1; });
   steps.add([](Case& s) { s.group = std::min(s.group, 2); });

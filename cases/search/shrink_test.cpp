@@ -68,6 +68,16 @@ TEST(Shrink, OfAFailureThatNeedsNothingEndsAtTheLeastCase) {
   }
 }
 
+TEST(Shrink, KeepsAnOffsetOfScoresOnlyWhereItMatters) {
+  const auto fails = [](const Case& c) { return c.score_offset <= -20'000; };
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Case expected = least_case();
+    expected.head_dim_qk = 2;
+    expected.score_offset = -65'536;
+    EXPECT_EQ(to_json(shrink(find_case(fails, seed), fails)), to_json(expected)) << "from seed " << seed;
+  }
+}
+
 TEST(Shrink, KeepsTheOneSequenceThatMatters) {
   const auto fails = [](const Case& c) {
     return c.seqlens && std::ranges::any_of(*c.seqlens, [](std::int64_t length) { return length >= 7; });

@@ -17,8 +17,8 @@ bool is_plain(const Case& c) {
   const Case plain;
   return c.softmax == plain.softmax && c.bias == plain.bias && c.max_logit == plain.max_logit &&
          c.window == plain.window && c.chunk == plain.chunk && c.input_scale == plain.input_scale &&
-         c.deterministic == plain.deterministic && c.strided == plain.strided && c.seqlen_q == c.seqlen_kv &&
-         !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
+         c.score_offset == plain.score_offset && c.deterministic == plain.deterministic && c.strided == plain.strided &&
+         c.seqlen_q == c.seqlen_kv && !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
 }
 
 // Calls the function for every pair of the sorted numbers.

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 13> kNoTraits{"suite",  "model",    "batc
                                                      "heads",  "kv_heads", "head_dim_v", "seqlens",  "seqlens_kv",
                                                      "window", "chunk",    "seed"};
 // Numeric fields whose every value is a trait, but never a special trait.
-constexpr std::array<std::string_view, 3> kFewValues{"cp_size", "head_dim_qk", "input_scale"};
+constexpr std::array<std::string_view, 4> kFewValues{"cp_size", "head_dim_qk", "input_scale", "score_offset"};
 
 bool has(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();

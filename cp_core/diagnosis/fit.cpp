@@ -10,8 +10,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/verify/expected.h"
-
 namespace cp_pool::diagnosis {
 namespace {
 
@@ -79,22 +77,24 @@ Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound
   for (const auto& [name, member] : verify::kResults) {
     const bool complete =
         std::ranges::all_of(of.results, [m = member](const verify::Results& r) { return (r.*m).defined(); });
-    const bool expected = std::ranges::any_of(of.expected->tensors, [n = name](const auto& t) { return t.name == n; });
-    if (!complete || !expected || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
+    if (!complete || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
     at::Tensor value = rows_of(of.results, member);
-    if (member == &verify::Results::dbias) {
-      add_dbias(world, value);
-    } else if (member == &verify::Results::max_logit || member == &verify::Results::dsink) {
-      add(world, name, member, value, one_row, ranks);
-    } else {
-      const bool keys = member == &verify::Results::dk || member == &verify::Results::dv;
-      const Side& side = keys ? world.kv_rows : world.q_rows;
-      add(world, name, member, value, side.canonical, side.rank);
+    for (const verify::ExpectedTensor& expected : of.expected->tensors) {
+      if (!expected.name.ends_with(name)) continue;  // "offset dq" is a part of dq
+      if (member == &verify::Results::dbias) {
+        add_dbias(world, expected, value);
+      } else if (member == &verify::Results::max_logit || member == &verify::Results::dsink) {
+        add(world, expected, member, value, one_row, ranks);
+      } else {
+        const bool keys = member == &verify::Results::dk || member == &verify::Results::dv;
+        const Side& side = keys ? world.kv_rows : world.q_rows;
+        add(world, expected, member, value, side.canonical, side.rank);
+      }
     }
   }
 }
 
-void Fits::add_dbias(const World& world, const at::Tensor& value) {
+void Fits::add_dbias(const World& world, const verify::ExpectedTensor& expected, const at::Tensor& value) {
   const Observation& of = *world.observation;
   std::vector<std::int64_t> canonical;
   std::vector<std::int64_t> ranks;
@@ -112,19 +112,22 @@ void Fits::add_dbias(const World& world, const at::Tensor& value) {
   }
   const std::int64_t columns = std::ranges::max(of.lengths.valid_kv);
   if (value.size(2) < columns) return;
-  add(world, "dbias", &verify::Results::dbias, value.narrow(2, 0, columns), index_tensor(canonical),
+  add(world, expected, &verify::Results::dbias, value.narrow(2, 0, columns), index_tensor(canonical),
       index_tensor(ranks));
 }
 
-void Fits::add(const World& world, std::string_view name, at::Tensor WholeResults::* member, const at::Tensor& value,
-               const at::Tensor& canonical, const at::Tensor& rank) {
+void Fits::add(const World& world, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
+               const at::Tensor& value, const at::Tensor& canonical, const at::Tensor& rank) {
   const Observation& of = *world.observation;
-  const verify::ExpectedTensor& expected = of.expected->tensor(name);
   if (value.size(0) != canonical.size(0) || value.size(1) != expected.value.size(1)) return;
   const bool fp32 = member == &verify::Results::lse || member == &verify::Results::max_logit;
-  Given given{.name = name, .member = member, .value = value};
-  given.right = of_rows(expected.value, canonical, member == &verify::Results::lse ? -kInfinity : 0.0);
-  if (given.right.sizes() != value.sizes()) return;
+  const at::Tensor right = of_rows(expected.value, canonical, member == &verify::Results::lse ? -kInfinity : 0.0);
+  if (right.sizes() != value.sizes()) return;
+  Given given{.name = expected.name,
+              .member = member,
+              .part = expected.part,
+              .value = verify::row_part(value, expected.part),
+              .right = verify::row_part(right, expected.part)};
   given.baseline = of_rows(expected.baseline_error, canonical, 0.0);
   given.floor = of_rows(expected.bound, canonical, 0.0).sub(given.baseline, verify::kAllowedBaselines).clamp_min_(0.0);
   given.judged = canonical.ge(0);
@@ -137,6 +140,11 @@ void Fits::add(const World& world, std::string_view name, at::Tensor WholeResult
 }
 
 at::Tensor Fits::errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const {
+  return errors_of_part(given, verify::row_part(predicted, given.part),
+                        magnitude.defined() ? verify::row_part(magnitude, given.part) : magnitude);
+}
+
+at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const {
   const at::Tensor error = distance(given.value, predicted);
   at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor);
   if (magnitude.defined()) {
@@ -150,7 +158,8 @@ at::Tensor Fits::errors(const Given& given, const at::Tensor& predicted, const a
   return ratio.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0);
 }
 
-bool Fits::plausible(const Given& given, const at::Tensor& predicted) const {
+bool Fits::plausible(const Given& given, const at::Tensor& whole_rows) const {
+  const at::Tensor predicted = verify::row_part(whole_rows, given.part);
   const at::Tensor judged = given.judged.unsqueeze(1);
   const auto total = [&judged](const at::Tensor& errors) {
     return errors.masked_fill(judged.logical_not(), 0.0).square().clamp_max_(1e60).sum().item<double>();

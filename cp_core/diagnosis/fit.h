@@ -8,6 +8,7 @@
 
 #include "cp_core/diagnosis/simulation.h"
 #include "cp_core/diagnosis/world.h"
+#include "cp_core/verify/expected.h"
 
 namespace cp_pool::diagnosis {
 
@@ -15,14 +16,15 @@ namespace cp_pool::diagnosis {
 struct Given {
   std::string_view name;
   at::Tensor WholeResults::* member = nullptr;
-  at::Tensor value = {};        // fp64 [rows, heads, dim], the rows of all ranks concatenated
-  at::Tensor right = {};        // the correct values in the same shape
-  at::Tensor baseline = {};     // fp64 [rows, heads]: error of the baseline
-  at::Tensor floor = {};        // fp64 [rows, heads]: c u A (docs/numerics.md)
-  at::Tensor judged = {};       // bool [rows]
-  at::Tensor rank = {};         // int64 [rows]
-  double unit = 0;              // c u
-  double typical_baseline = 0;  // 90th percentile of baseline / floor
+  verify::RowPart part = verify::RowPart::whole;  // of the member's rows, which `value` and `right` have
+  at::Tensor value = {};                          // fp64 [rows, heads, dim], the rows of all ranks concatenated
+  at::Tensor right = {};                          // the correct values in the same shape
+  at::Tensor baseline = {};                       // fp64 [rows, heads]: error of the baseline
+  at::Tensor floor = {};                          // fp64 [rows, heads]: c u A (docs/numerics.md)
+  at::Tensor judged = {};                         // bool [rows]
+  at::Tensor rank = {};                           // int64 [rows]
+  double unit = 0;                                // c u
+  double typical_baseline = 0;                    // 90th percentile of baseline / floor
 
   // Returns only these rows.
   [[nodiscard]] Given of_rows(const at::Tensor& rows) const;
@@ -36,18 +38,21 @@ class Fits {
   [[nodiscard]] const std::vector<Given>& given() const { return given_; }
 
   // Returns error / bound for every row and head, [rows, heads]; 0 in rows that are not judged. predicted and magnitude
-  // have the shape of Given::value; magnitude is in units of c u. A row that the prediction does not change keeps the
-  // bound of the correct result.
+  // have whole rows; magnitude is in units of c u. A row that the prediction does not change keeps the bound of the
+  // correct result.
   [[nodiscard]] at::Tensor errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const;
   // The same, with the correct values as the prediction.
-  [[nodiscard]] at::Tensor errors(const Given& given) const { return errors(given, given.right, {}); }
+  [[nodiscard]] at::Tensor errors(const Given& given) const { return errors_of_part(given, given.right, {}); }
   // A cheap test, by values alone, of whether the prediction is near enough to be worth computing magnitudes for.
   [[nodiscard]] bool plausible(const Given& given, const at::Tensor& predicted) const;
 
  private:
-  void add(const World& world, std::string_view name, at::Tensor WholeResults::* member, const at::Tensor& value,
-           const at::Tensor& canonical, const at::Tensor& rank);
-  void add_dbias(const World& world, const at::Tensor& value);
+  void add(const World& world, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
+           const at::Tensor& value, const at::Tensor& canonical, const at::Tensor& rank);
+  void add_dbias(const World& world, const verify::ExpectedTensor& expected, const at::Tensor& value);
+  // The same as errors(), with rows of the part that is judged.
+  [[nodiscard]] at::Tensor errors_of_part(const Given& given, const at::Tensor& predicted,
+                                          const at::Tensor& magnitude) const;
 
   double bound_factor_;
   std::vector<Given> given_;

@@ -87,7 +87,7 @@ class Observing {
         observed.repeated.push_back(std::move(repeated->results));
     }
     // In 16 bits and with large scores, the mask probe shows mistakes that rounding hides elsewhere.
-    const bool sharp = again.dtype == DType::fp32 && again.input_scale <= 1;
+    const bool sharp = again.dtype == DType::fp32 && !verify::canonical_problem(again, of.lengths).has_large_scores();
     const bool masked =
         std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });
     if ((!sharp || masked) && questions_.has_time(kForAStep)) observed.probe = questions_.probe(again, of.lengths);

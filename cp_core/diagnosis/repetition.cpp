@@ -40,7 +40,7 @@ bool are_stale(const Bench& earlier, const Bench& later, bool added) {
   if (later.failing().empty()) return false;
   for (const Given& given : later.fits().given()) {
     if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
-    const auto before = std::ranges::find(earlier.fits().given(), given.member, &Given::member);
+    const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
     if (added && is_scaled(given)) return false;
     const at::Tensor predicted = added ? given.right.add(before->right) : before->right;

@@ -60,6 +60,21 @@ Case high_sink_case() {
   return c;
 }
 
+Case low_case() {
+  Case c = small_case();
+  c.causal = true;
+  c.max_logit = true;
+  c.score_offset = -100;
+  return c;
+}
+
+Case lowest_case() {
+  Case c = low_case();
+  c.training = false;
+  c.score_offset = -65536;
+  return c;
+}
+
 Case random_case(std::mt19937_64& generator) {
   Case c;
   c.comm = kValues<CommType>[generator() % kValues<CommType>.size()];
@@ -98,6 +113,7 @@ Case random_case(std::mt19937_64& generator) {
   if (c.cp_size <= 4 && c.seed % 5 == 0) c.group = 2;
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
   c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
+  if (c.seed % 7 == 3) c.score_offset = c.seed % 2 == 0 ? -100 : 100;
   return c;
 }
 

@@ -24,6 +24,9 @@ Case steep_case();
 
 // A learnable sink that is larger than every score in about half of the 8 heads, with max_logit.
 Case high_sink_case();
+// Scores around -100, forward and backward; and around -65536, fp32 and forward only.
+Case low_case();
+Case lowest_case();
 
 // A small valid case in which every field is random: all communication types, layouts, masks and dtypes, 1 to 8 ranks,
 // sometimes in two groups, with small, ordinary and large scores.

@@ -39,6 +39,11 @@ class Baseline {
     return dtype_ == at::kFloat ? values : values.to(dtype_).to(at::kFloat);
   }
 
+  // 16 bits would leave nothing of the scores beside their offset, and nothing of the bounds.
+  [[nodiscard]] at::Tensor rounded_scores(const at::Tensor& scores) const {
+    return problem_.has_offset() ? scores : rounded(scores);
+  }
+
   [[nodiscard]] at::Tensor product(const at::Tensor& a, const at::Tensor& b) const { return rounded(at::bmm(a, b)); }
 
   void put(const QueryBlock& block, at::Tensor& result, const at::Tensor& grouped) {
@@ -48,7 +53,7 @@ class Baseline {
   void finish_scores(const QueryBlock& block, at::Tensor& scores) const {
     if (bias_.defined()) {
       by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
-      scores = rounded(scores);
+      scores = rounded_scores(scores);
     }
     hide_invisible_keys(problem_, block, scores);
   }
@@ -67,7 +72,7 @@ class Baseline {
 
   // Returns [kv_heads, group * rows, seqlen_kv], with one more column for the sink if there is one.
   [[nodiscard]] at::Tensor probabilities(const QueryBlock& block, const at::Tensor& raw_scores) const {
-    at::Tensor scores = rounded(rounded(raw_scores).mul(problem_.scale()));
+    at::Tensor scores = rounded_scores(rounded_scores(raw_scores).mul(problem_.scale()));
     finish_scores(block, scores);
     if (sink_.defined()) scores = at::cat({scores, rounded(per_head(problem_, block, sink_))}, -1);
     // A softmax over no key is 0 / 0.

@@ -8,8 +8,9 @@ namespace cp_pool::verify {
 
 // Returns fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
 // probabilities and their gradients are rounded too. lse is the exception: it is computed in fp32 from fp32 scores,
-// since every implementation has those, and an lse of 16 bits could hide any fault. sum_shares: if the problem is a
-// share of another's heads, sums the gradient of a bias that heads share over the shares before it is rounded.
+// since every implementation has those, and an lse of 16 bits could hide any fault. With a score_offset, all scores
+// stay in fp32: 16 bits would round away what distinguishes them. sum_shares: if the problem is a share of another's
+// heads, sums the gradient of a bias that heads share over the shares before it is rounded.
 Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs,
                          const SumShares& sum_shares = {});
 

@@ -57,6 +57,7 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
           .dtype = c.dtype,
           .training = c.training,
           .input_scale = c.input_scale,
+          .score_offset = c.score_offset,
           .seed = c.seed};
 }
 

@@ -32,7 +32,8 @@ struct CanonicalProblem {
   std::optional<BiasShape> bias;
   DType dtype = DType::bf16;
   bool training = true;
-  double input_scale = 1;  // the standard deviation of q and k
+  double input_scale = 1;   // the standard deviation of q and k
+  double score_offset = 0;  // is added to every score by the last dimension of q and k (inputs.h)
   std::uint64_t seed = 0;
   // If this problem is a share of another problem's heads (head_shares.h): the number of heads of the other problem. On
   // a CPU both are computed in the same blocks of queries, and so give the same bits. 0: this is no share.
@@ -45,7 +46,8 @@ struct CanonicalProblem {
   [[nodiscard]] double scale() const;  // 1 / sqrt(head_dim_qk)
   // Whether scores are so large that underflow and the rounding of fp32 scores matter in every dtype
   // (docs/numerics.md).
-  [[nodiscard]] bool has_large_scores() const { return input_scale > 1; }
+  [[nodiscard]] bool has_large_scores() const { return input_scale > 1 || has_offset(); }
+  [[nodiscard]] bool has_offset() const { return score_offset != 0; }
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }

@@ -26,14 +26,14 @@ std::int64_t count_rows(const at::Tensor& rows_at_fault) {
 class TensorCheck {
  public:
   TensorCheck(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual, const CheckRules& rules)
-      : expected_(expected), rows_(rows), rules_(rules), wide_(actual.to(at::kDouble)) {
+      : expected_(expected), rows_(rows), rules_(rules), wide_(row_part(actual, expected.part).to(at::kDouble)) {
     check_.tensor = expected.name;
   }
 
   Check run() {
     if (rules_.judges_padding) check_padding();
     actual_ = wide_.index_select(0, rows_.valid_rows());
-    value_ = expected_.value.index_select(0, rows_.canonical_rows());
+    value_ = row_part(expected_.value, expected_.part).index_select(0, rows_.canonical_rows());
     same_ = actual_.eq(value_);
     if (actual_.numel() == 0) return std::move(check_);
     check_non_finite();

@@ -76,6 +76,10 @@ std::vector<Check> check_gradients(const Case& c, const Expected& expected, cons
   std::vector<Check> checks{check_shard(expected, "dq", view.q, results.dq, dtype, rules),
                             check_shard(expected, "dk", view.kv, results.dk, dtype, rules),
                             check_shard(expected, "dv", view.kv, results.dv, dtype, rules)};
+  if (c.score_offset != 0) {
+    checks.push_back(check_shard(expected, "offset dq", view.q, results.dq, dtype, rules));
+    checks.push_back(check_shard(expected, "offset dk", view.kv, results.dk, dtype, rules));
+  }
   if (c.bias && *c.bias != BiasShape::shape_111s) {
     checks.push_back(check_result(expected, "dbias", results.dbias, dtype, [&](const ExpectedTensor& tensor) {
       return view.bias.check(tensor, results.dbias, rules);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +23,7 @@ using testing::IsEmpty;
 // A step on one rank that has every result. The sequence has 13 tokens and one row of padding.
 class CheckOutputs : public testing::Test {
  protected:
-  CheckOutputs() {
+  explicit CheckOutputs(Case c = everything()) : case_(std::move(c)) {
     run_ranks(1, [this](const CpGroups& groups, int) {
       results_ = take_step(make_problem(case_, lengths_), groups, make_shards(case_, inputs_, view_));
     });
@@ -64,7 +67,7 @@ class CheckOutputs : public testing::Test {
     }
   }
 
-  Case case_ = everything();
+  Case case_;
   SequenceLengths lengths_ = resolve_lengths(case_);
   RankView view_{case_, lengths_, 0, 1};
   CanonicalProblem problem_ = canonical_problem(case_, lengths_);
@@ -102,6 +105,47 @@ TEST_F(CheckOutputs, RefusesNumbersAtPadding) {
     return wrong;
   };
   expect_each_refused(at_padding, "padding", {"max_logit", "dsink"});
+}
+
+class CheckOutputsOfLowScores : public CheckOutputs {
+ protected:
+  CheckOutputsOfLowScores() : CheckOutputs(low()) {}
+
+  static Case low() {
+    Case c = everything();
+    c.dtype = DType::fp32;
+    c.softmax = SoftmaxType::vanilla;
+    c.score_offset = -100;
+    return c;
+  }
+
+  // Adds a multiple of the bound to some dimensions of the first row.
+  [[nodiscard]] std::vector<std::string> faults_of(at::Tensor Results::* member, std::string_view bound_of,
+                                                   double times, std::int64_t first, std::int64_t count) const {
+    Results changed = results_;
+    changed.*member = (results_.*member).clone();
+    const auto bound = expected_.tensor(bound_of).bound[0][0].item<double>();
+    (changed.*member)[0][0].narrow(0, first, count).add_(times * bound);
+    return faults(changed);
+  }
+};
+
+TEST_F(CheckOutputsOfLowScores, AcceptsTheRightResults) {
+  EXPECT_THAT(faults(results_), IsEmpty());
+}
+
+TEST_F(CheckOutputsOfLowScores, RefusesErrorsThatTheLastDimensionWouldHide) {
+  const std::int64_t others = case_.head_dim_qk - 1;
+  for (const auto& [member, name] : {std::pair{&Results::dq, "dq"}, std::pair{&Results::dk, "dk"}}) {
+    const std::string last = fmt::format("offset {}", name);
+    const auto of = [this](std::string_view tensor) { return expected_.tensor(tensor).bound[0][0].item<double>(); };
+    ASSERT_GT(of(last), 4 * of(name));
+    EXPECT_THAT(faults_of(member, name, 2, 0, others),
+                ElementsAre(testing::StartsWith(fmt::format("{}: error beyond the bound in 1 of", name))));
+    EXPECT_THAT(faults_of(member, last, 2, others, 1),
+                ElementsAre(testing::StartsWith(fmt::format("{}: error beyond the bound in 1 of", last))));
+    EXPECT_THAT(faults_of(member, last, 0.5, others, 1), IsEmpty());
+  }
 }
 
 }  // namespace

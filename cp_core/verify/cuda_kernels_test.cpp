@@ -21,6 +21,7 @@ TEST_F(InputsOnGpu, AreTheBitsOfTheCpu) {
   problem.seed = 1234;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     problem.dtype = dtype;
+    problem.score_offset = dtype == DType::fp32 ? 0 : -100;
     const CanonicalInputs on_cpu = make_inputs(problem);
     const CanonicalInputs on_gpu = make_inputs(problem, at::Device(at::kCUDA, 0));
     EXPECT_TRUE(at::equal(on_gpu.q.cpu(), on_cpu.q));

@@ -49,16 +49,25 @@ at::Tensor row_rms(const at::Tensor& elements) {
   return elements.square().mean(-1).sqrt_();
 }
 
+at::Tensor row_part(const at::Tensor& elements, RowPart part) {
+  if (part == RowPart::whole) return elements;
+  const std::int64_t others = elements.size(-1) - 1;
+  return part == RowPart::last ? elements.narrow(-1, others, 1) : elements.narrow(-1, 0, others);
+}
+
 namespace {
 
 // underflow: the absolute error that underflow may cause in rows to which anything contributes.
 ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const at::Tensor& baseline,
-                           const at::Tensor& magnitude, double floor, double ceiling, double underflow) {
+                           const at::Tensor& magnitude, double floor, double ceiling, double underflow,
+                           RowPart part = RowPart::whole) {
+  const at::Tensor judged = row_part(value, part);
   // The lse of a row that sees no key must be exactly -inf, so no error is allowed.
-  const at::Tensor exact = value.isinf();
-  const at::Tensor error = baseline.to(at::kDouble).sub_(value).masked_fill_(exact, 0.0);
-  ExpectedTensor tensor{.name = name, .value = value, .baseline_error = row_rms(error), .bound = {}, .untouched = {}};
-  at::Tensor allowance = row_rms(magnitude.to(at::kDouble).masked_fill(exact, 0.0)).mul_(floor);
+  const at::Tensor exact = judged.isinf();
+  const at::Tensor error = row_part(baseline, part).to(at::kDouble).sub_(judged).masked_fill_(exact, 0.0);
+  ExpectedTensor tensor{
+      .name = name, .part = part, .value = value, .baseline_error = row_rms(error), .bound = {}, .untouched = {}};
+  at::Tensor allowance = row_rms(row_part(magnitude, part).to(at::kDouble).masked_fill(exact, 0.0)).mul_(floor);
   if (underflow > 0) allowance = allowance.add(allowance.gt(0.0), underflow);
   tensor.bound = tensor.baseline_error.mul(kAllowedBaselines).add_(allowance);
   tensor.ceiling_asked = ceiling;
@@ -85,23 +94,29 @@ Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs
     sum_shares(reference.magnitude.dbias);
   }
   const auto add = [&](std::string_view name, at::Tensor Results::* member, double floor, double ceiling,
-                       double underflow) {
+                       double underflow, RowPart part = RowPart::whole) {
     if (!(reference.value.*member).defined()) return;
     expected.tensors.push_back(make_tensor(name, reference.value.*member, baseline.*member, reference.magnitude.*member,
-                                           floor, ceiling, underflow));
+                                           floor, ceiling, underflow, part));
   };
   const double floor = floor_factor(problem.dtype);
   const double floor_fp32 = floor_factor(DType::fp32);
   // The fixed tolerances are made for inputs with standard deviation 1.
-  const bool has_ceiling = problem.input_scale == 1 && most_visible_keys(problem) >= kKeysForACeiling;
+  const bool has_ceiling =
+      problem.input_scale == 1 && !problem.has_offset() && most_visible_keys(problem) >= kKeysForACeiling;
   const double ceiling = has_ceiling ? fixed_tolerance(problem) : 0;
   const auto underflow_of = [&](DType dtype) { return problem.has_large_scores() ? underflow_error(dtype) : 0; };
   const double underflow = underflow_of(problem.dtype);
   add("out", &Results::out, floor, ceiling, underflow);
   add("lse", &Results::lse, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
   add("max_logit", &Results::max_logit, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
-  add("dq", &Results::dq, floor, ceiling, underflow);
-  add("dk", &Results::dk, floor, ceiling, underflow);
+  const RowPart part = problem.has_offset() ? RowPart::all_but_last : RowPart::whole;
+  add("dq", &Results::dq, floor, ceiling, underflow, part);
+  add("dk", &Results::dk, floor, ceiling, underflow, part);
+  if (problem.has_offset()) {
+    add("offset dq", &Results::dq, floor, ceiling, underflow, RowPart::last);
+    add("offset dk", &Results::dk, floor, ceiling, underflow, RowPart::last);
+  }
   add("dv", &Results::dv, floor, ceiling, underflow);
   add("dsink", &Results::dsink, floor, /*ceiling=*/0, underflow_of(DType::fp32));
   if (problem.has_dbias()) {

@@ -45,6 +45,8 @@ TEST(ExpectedCache, TellsProblemsApartByEachField) {
                             [](CanonicalProblem& p) { p.bias = BiasShape::shape_1hss; },
                             [](CanonicalProblem& p) { p.dtype = DType::fp16; },
                             [](CanonicalProblem& p) { p.training = false; },
+                            [](CanonicalProblem& p) { p.input_scale = 2; },
+                            [](CanonicalProblem& p) { p.score_offset = -100; },
                             [](CanonicalProblem& p) { p.whole_heads = 4; }};
   ExpectedCache cache(10000);
   cache.keep(problem(1), of_800_bytes());

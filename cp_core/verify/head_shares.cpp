@@ -154,7 +154,7 @@ Expected compute_expected_together(const CanonicalProblem& problem, const Canoni
   for (ExpectedTensor& tensor : expected.tensors) {
     const bool bias = tensor.name == "dbias";
     if (bias && problem.has_shared_dbias()) continue;  // is summed over all heads already
-    const bool keys = tensor.name == "dk" || tensor.name == "dv";
+    const bool keys = tensor.name.ends_with("dk") || tensor.name == "dv";
     const std::int64_t batches = bias ? bias_extents(problem)[0] : 1;
     const std::int64_t heads = keys ? 1 : problem.heads / problem.kv_heads;
     for (at::Tensor* part : {&tensor.value, &tensor.baseline_error, &tensor.bound, &tensor.untouched}) {

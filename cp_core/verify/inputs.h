@@ -18,8 +18,9 @@ struct CanonicalInputs {
 };
 
 // Each value is a function of (seed, tensor, index) alone. Values are nearly normal (a sum of four uniform numbers)
-// with mean 0 and standard deviation 1, and are made in integer arithmetic. q and k are multiplied by input_scale. All
-// are rounded to the dtype.
+// with mean 0 and standard deviation 1, and are made in integer arithmetic. q and k are multiplied by input_scale. With
+// a score_offset, the last dimension of every q holds a power of two, and that of every k what makes the product times
+// the scale the offset; the two have about the same size. All are rounded to the dtype.
 CanonicalInputs make_inputs(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

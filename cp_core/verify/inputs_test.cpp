@@ -1,11 +1,14 @@
 #include "cp_core/verify/inputs.h"
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/equal.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool::verify {
@@ -81,6 +84,39 @@ TEST(Inputs, ScaleQueriesAndKeysBeforeTheyAreRounded) {
   for (const auto tensor :
        {&CanonicalInputs::v, &CanonicalInputs::dout, &CanonicalInputs::bias, &CanonicalInputs::sink}) {
     EXPECT_TRUE(at::equal(scaled.*tensor, plain.*tensor));
+  }
+}
+
+// Returns the value that the whole last dimension has; NaN if it has several.
+double last_dimension_of(const at::Tensor& tensor) {
+  const at::Tensor last = tensor.select(-1, -1).to(at::kDouble);
+  const auto value = last.flatten()[0].item<double>();
+  return last.eq(value).all().item<bool>() ? value : std::numeric_limits<double>::quiet_NaN();
+}
+
+TEST(Inputs, HoldTheOffsetOfScoresInTheLastDimensionOfQueriesAndKeys) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const double offset : {-256.0, -100.0, -1.0, 1.5, 100.0}) {
+      for (const std::int64_t dim : {2, 3, 32, 192}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", to_string(dtype), offset, dim));
+        CanonicalProblem problem = problem_of(dtype);
+        problem.head_dim_qk = dim;
+        problem.input_scale = 2;
+        const CanonicalInputs plain = make_inputs(problem);
+        problem.score_offset = offset;
+        const CanonicalInputs moved = make_inputs(problem);
+        const double of_q = last_dimension_of(moved.q);
+        const double of_k = last_dimension_of(moved.k);
+        EXPECT_EQ(of_q, std::exp2(std::round(std::log2(of_q)))) << "a power of two";
+        EXPECT_NEAR(of_q * of_k * problem.scale() / offset, 1, unit_roundoff(dtype));
+        EXPECT_GE(std::abs(of_k), of_q);
+        EXPECT_LE(std::abs(of_k), 4 * of_q);
+        EXPECT_TRUE(at::equal(moved.q.narrow(-1, 0, dim - 1), plain.q.narrow(-1, 0, dim - 1)));
+        EXPECT_TRUE(at::equal(moved.k.narrow(-1, 0, dim - 1), plain.k.narrow(-1, 0, dim - 1)));
+        EXPECT_TRUE(at::equal(moved.v, plain.v));
+        EXPECT_TRUE(at::equal(moved.dout, plain.dout));
+      }
+    }
   }
 }
 

@@ -1,7 +1,11 @@
-// Tests the bounds if scores reach +-100 (docs/numerics.md, "Large scores").
+// Tests the bounds if scores reach +-100 or are moved far from 0 (docs/numerics.md, "Large scores").
+#include <cmath>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
@@ -67,6 +71,79 @@ TEST(LargeScores, KeepLseSharpInEveryDtype) {
     const CanonicalProblem problem = steep_problem(dtype, 10);
     const Expected expected = compute_expected(problem, make_inputs(problem));
     EXPECT_LT(expected.tensor("lse").bound.max().item<double>(), 1e-2) << to_string(dtype);
+  }
+}
+
+CanonicalProblem low_problem(DType dtype, double offset) {
+  CanonicalProblem problem = steep_problem(dtype, 1);
+  problem.score_offset = offset;
+  problem.softmax = SoftmaxType::vanilla;
+  return problem;
+}
+
+// The bounds of results whose scores have an offset are near those of the same scores without it. In fp32, the rounding
+// of a score counts, and that of -100 is 100 times that of 1.
+TEST(ScoreOffset, LeavesTheBoundsNarrow) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const auto widest = [dtype](double offset, const char* name) {
+      const CanonicalProblem problem = low_problem(dtype, offset);
+      return compute_expected(problem, make_inputs(problem)).tensor(name).bound.max().item<double>();
+    };
+    for (const char* name : {"out", "dq", "dk", "dv", "dbias"}) {
+      EXPECT_LT(widest(-100, name), (dtype == DType::fp32 ? 200 : 2) * widest(0, name))
+          << name << " " << to_string(dtype);
+    }
+  }
+}
+
+TEST(ScoreOffset, MakesTheLastDimensionATensorOfItsOwn) {
+  const CanonicalProblem problem = low_problem(DType::fp32, -100);
+  const Expected expected = compute_expected(problem, make_inputs(problem));
+  for (const char* name : {"dq", "dk"}) {
+    const ExpectedTensor& others = expected.tensor(name);
+    const ExpectedTensor& last = expected.tensor(fmt::format("offset {}", name));
+    const at::Tensor seen = others.bound.gt(0.0);
+    EXPECT_TRUE(others.value.equal(last.value)) << "whole rows";
+    EXPECT_TRUE(last.bound.gt(0.0).equal(seen));
+    const auto mean = [&seen](const ExpectedTensor& of) { return of.bound.masked_select(seen).mean().item<double>(); };
+    EXPECT_GT(mean(last), 5 * mean(others)) << name << ": together, the last dimension would hide the others";
+  }
+  EXPECT_EQ(expected.tensor("out").ceiling(), 0);
+}
+
+TEST(ScoreOffset, HasNoTensorOfItsOwnWithoutAnOffsetOrABackward) {
+  const auto names = [](CanonicalProblem problem) {
+    std::vector<std::string> all;
+    for (const ExpectedTensor& of : compute_expected(problem, make_inputs(problem)).tensors) all.emplace_back(of.name);
+    return all;
+  };
+  EXPECT_THAT(names(low_problem(DType::fp32, 0)),
+              testing::ElementsAre("out", "lse", "max_logit", "dq", "dk", "dv", "dbias"));
+  CanonicalProblem forward = low_problem(DType::fp32, -65536);
+  forward.training = false;
+  EXPECT_THAT(names(forward), testing::ElementsAre("out", "lse", "max_logit"));
+}
+
+TEST(ScoreOffset, PassesInEveryCommAndDtype) {
+  for (const CommType comm : kValues<CommType>) {
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      for (const double offset : {-65536.0, -20000.0, -256.0, -100.0, 100.0, 65536.0}) {
+        const bool far = std::abs(offset) > 256;
+        if (far && dtype != DType::fp32) continue;
+        for (const SoftmaxType softmax : kValues<SoftmaxType>) {
+          Case c = test::low_case();
+          c.comm = comm;
+          c.cp_size = facts_of(comm).takes_size(3) ? 3 : 6;
+          c.seqlen_q = c.seqlen_kv = 24;
+          c.heads = c.kv_heads = 6;
+          c.dtype = dtype;
+          c.softmax = softmax;
+          c.score_offset = offset;
+          c.training = !far;
+          EXPECT_EQ(test::fault_of(test::run_on_threads(c)), "") << test::text_of(c);
+        }
+      }
+    }
   }
 }
 

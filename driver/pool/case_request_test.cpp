@@ -16,6 +16,7 @@ Case scaled_case() {
 TEST(CaseRequest, LeavesOutWhatAWorkerDoesNotList) {
   nlohmann::ordered_json of_version_1 = to_json(Case{});
   of_version_1.erase("input_scale");
+  of_version_1.erase("score_offset");
   of_version_1.erase("strided");
   of_version_1.erase("replicated");
   of_version_1.erase("group");
@@ -32,7 +33,8 @@ TEST(CaseRequest, LeavesOutWhatAWorkerDoesNotList) {
 }
 
 TEST(CaseRequest, TellsAWorkerWhatItLists) {
-  const nlohmann::json capabilities{{"case_fields", {"another", "input_scale", "strided", "replicated", "group"}}};
+  const nlohmann::json capabilities{
+      {"case_fields", {"another", "input_scale", "score_offset", "strided", "replicated", "group"}}};
   EXPECT_EQ(case_for_worker(Case{}, capabilities), to_json(Case{}));
   EXPECT_EQ(case_for_worker(scaled_case(), capabilities), to_json(scaled_case()));
   EXPECT_EQ(unknown_to_worker(scaled_case(), capabilities), "");

@@ -45,6 +45,7 @@ class CaseView:
     training: bool
     deterministic: bool
     input_scale: float
+    score_offset: float
     strided: bool
     replicated: int
     group: int
@@ -73,6 +74,7 @@ class CaseView:
         "training": True,
         "deterministic": False,
         "input_scale": 1.0,
+        "score_offset": 0.0,
         "strided": False,
         "replicated": 0,
         "group": 1,

@@ -5,6 +5,7 @@ results.
 Usage: definitions_test.py CP_POOL WORKER
 """
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,9 @@ CASES = [
     {**SIZES, **PADDED, "model": "chunk", "dtype": "fp16", "chunk": 4, "softmax": "off_by_one"},
     {**SIZES, **PADDED, "model": "row", "dtype": "fp32", "bias": "111s", "causal": True, "comm": "all_gather"},
     {**SIZES, "model": "scaled", "dtype": "bf16", "input_scale": 2.7},
+    {**SIZES, "model": "low", "dtype": "fp16", "score_offset": -100, "causal": True},
+    {**SIZES, **PADDED, "model": "lowest", "dtype": "fp32", "score_offset": -65536, "training": False},
+    {**SIZES, "model": "high", "dtype": "bf16", "score_offset": 17.5, "input_scale": 0.5, "head_dim_qk": 7},
     {**SIZES, **PADDED, "model": "joint", "dtype": "fp32", "bias": "b1ss", "causal": True, "replicated": 6},
 ]
 
@@ -63,13 +67,22 @@ def rounded(tensor, dtype):
     return tensor.astype(np.float64)
 
 
+def offset_parts(case):
+    raw = case["score_offset"] * case["head_dim_qk"] ** 0.5
+    power = 2.0 ** ((math.frexp(raw)[1] - 1) // 2)
+    return {"q": np.float32(power), "k": np.float32(raw / power)}
+
+
 def check_tokens(case, tensors, name, side):
     """Checks q, k, v or dout: valid tokens have the values of the page, padding is NaN."""
     lengths = np.diff(tensors[f"cu_seqlens_{side}"])
     offsets = tensors[f"cu_seqlens_{side}_padded"]
     whole = tensors[name]
     scale = np.float32(case["input_scale"]) if name in ("q", "k") else np.float32(1)
-    made = rounded(scale * values(case["seed"], STREAMS[name], (int(lengths.sum()), *whole.shape[-2:])), case["dtype"])
+    made = scale * values(case["seed"], STREAMS[name], (int(lengths.sum()), *whole.shape[-2:]))
+    if case["score_offset"] and name in ("q", "k"):
+        made[..., -1] = offset_parts(case)[name]
+    made = rounded(made, case["dtype"])
     taken = 0
     for index, part in enumerate(check_dump.per_sequence(case, whole, offsets, lengths)):
         expect(np.array_equal(part, made[taken : taken + len(part)]), f"{case['model']}: {name} of sequence {index}")
@@ -90,6 +103,8 @@ def check(path):
     metadata, tensors = check_dump.read_safetensors(path)
     case = json.loads(metadata["case"])
     for name, side in (("q", "q"), ("k", "kv"), ("v", "kv"), ("dout", "q")):
+        if name == "dout" and not case["training"]:
+            continue
         check_tokens(case, tensors, name, side)
     if case["bias"]:
         check_bias(case, tensors)

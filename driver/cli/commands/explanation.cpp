@@ -70,6 +70,8 @@ std::string description(const Case& c) {
   text +=
       fmt::format("  softmax {}, bias {}{}{}, seed {}\n", to_string(c.softmax), c.bias ? to_string(*c.bias) : "none",
                   c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
+  if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
+  if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
   if (c.replicated > 0) {
     text += fmt::format("  replicated: the first {} tokens of each sequence are on every rank\n", c.replicated);
   }

@@ -95,6 +95,16 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
   }
 }
 
+TEST(ExplainCase, SaysWhatMakesScoresUnusual) {
+  Case c = test::example_case();
+  EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("input_scale")));
+  EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("score_offset")));
+  c.input_scale = 10;
+  c.score_offset = -100;
+  EXPECT_THAT(explain_case("the/id", c),
+              HasSubstr("  input_scale 10: of q and k\n  score_offset -100: is added to every score\n"));
+}
+
 TEST(ExplainCase, SaysWhichRanksAreInWhichGroup) {
   Case c = test::example_case();
   c.seed = 7;

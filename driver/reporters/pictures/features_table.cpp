@@ -37,7 +37,7 @@ constexpr CaseFeature kFeatures[] = {
     {"softmax off_by_one", [](const Case& c) { return c.softmax == SoftmaxType::off_by_one; }},
     {"softmax learnable", [](const Case& c) { return c.softmax == SoftmaxType::learnable; }},
     {"max_logit", [](const Case& c) { return c.max_logit; }},
-    {"large scores", [](const Case& c) { return c.input_scale > 1; }},
+    {"large scores", [](const Case& c) { return c.input_scale > 1 || c.score_offset != 0; }},
     {"unequal q and kv", [](const Case& c) { return c.seqlen_q != c.seqlen_kv || c.seqlens_kv.has_value(); }},
     {"bshd", [](const Case& c) { return c.layout == Layout::bshd; }},
     {"sbhd", [](const Case& c) { return c.layout == Layout::sbhd; }},

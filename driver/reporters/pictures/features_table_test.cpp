@@ -70,6 +70,10 @@ TEST(FeaturesTable, KnowsTheFeaturesOfACase) {
                           "forward only", "deterministic", "strided", "fp16", "1 rank"));
 }
 
+TEST(FeaturesTable, CountsScoresFarFrom0AsLarge) {
+  EXPECT_THAT(features_of([](Case& c) { c.score_offset = -100; }), testing::Contains("large scores"));
+}
+
 TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {
   FeaturesTable table;
   const auto causal = [](Case& c) { c.causal = true; };

@@ -59,17 +59,10 @@ at::Tensor keys_of(const at::Tensor& queries, const at::Tensor& times, std::int6
   return by_head.view({by_head.size(0), kv_heads, -1}).sum(-1).gt(0.0);
 }
 
-// Whether the wrong rows are exactly those whose exponentials leave the range of fp32, and some of them hold NaN,
-// infinities or only zeros.
-bool out_of_range(const Bench& bench) {
+// Whether the wrong rows are exactly the exposed ones, and some of them hold NaN, infinities or only zeros.
+bool exposed_are_wrong(const Bench& bench, const Exposed& exposed) {
   const World& world = bench.world();
-  Exposed exposed = exposed_rows(world);
-  // If the mistake is in the merge, only rows of several parts are wrong. If no row has several parts, it must be in
-  // the softmax.
-  const at::Tensor merged = exposed.must.logical_and(exposed.parts);
-  if (merged.any().item<bool>()) exposed.must = merged;
   if (exposed.must.sum().item<std::int64_t>() < kRowsToTell) return false;
-  if (exposed.may.logical_not().sum().item<std::int64_t>() < kRowsToTell) return false;
   const at::Tensor keys = keys_of(exposed.may, exposed.times, world.c().kv_heads);
   at::Tensor wrong_queries = at::zeros_like(exposed.may);
   bool extreme = false;
@@ -88,13 +81,36 @@ bool out_of_range(const Bench& bench) {
   return extreme && !exposed.must.logical_and(wrong_queries.logical_not()).any().item<bool>();
 }
 
+// Whether the wrong rows are exactly those whose exponentials leave the range of fp32.
+bool out_of_range(const Bench& bench) {
+  Exposed exposed = exposed_rows(bench.world());
+  // If the mistake is in the merge, only rows of several parts are wrong. If no row has several parts, it must be in
+  // the softmax.
+  const at::Tensor merged = exposed.must.logical_and(exposed.parts);
+  if (merged.any().item<bool>()) exposed.must = merged;
+  // With an offset, every row may be exposed.
+  const bool tells =
+      bench.world().problem.has_offset() || exposed.may.logical_not().sum().item<std::int64_t>() >= kRowsToTell;
+  return tells && exposed_are_wrong(bench, exposed);
+}
+
+// Whether the wrong rows are those whose scores all lie far below 0.
+bool starts_too_high(const Bench& bench) {
+  const World& world = bench.world();
+  return world.problem.score_offset < 0 && exposed_are_wrong(bench, exposed_rows(world));
+}
+
 }  // namespace
 
 Hypotheses overflow_hypotheses(const World& /*world*/, const Symptoms& /*symptoms*/) {
   return {{.id = "max_not_subtracted",
            .says = "exponentials are taken of scores or of an lse without subtracting the maximum: exactly the rows "
                    "whose exponentials leave the range of fp32 are wrong",
-           .shows = out_of_range}};
+           .shows = out_of_range},
+          {.id = "max_starts_too_high",
+           .says = "the running maximum of the softmax starts at a finite number instead of minus infinity: the rows "
+                   "whose scores all lie far below it are wrong",
+           .shows = starts_too_high}};
 }
 
 }  // namespace cp_pool::diagnosis

@@ -51,7 +51,7 @@ class PlainStep final : public Step {
     const double scale = fault_ == PlainFault::unscaled ? 1 : 1 / std::sqrt(static_cast<double>(c.head_dim_qk));
     at::Tensor scores = at::matmul(q_.mul(scale), k_.index_select(0, kv_head_).transpose(1, 2));
     scores = at::where(visible(), scores, kMinusInfinity);
-    at::Tensor lse = scores.logsumexp({-1});
+    at::Tensor lse = logsumexp(scores);
     p_ = scores.sub(lse.unsqueeze(-1)).exp().nan_to_num(0.0);
     at::Tensor out = at::matmul(p_, v_.index_select(0, kv_head_));
     if (fault_ == PlainFault::repeats_other_bits && second_) out = out.mul(1 + 0x1p-20);
@@ -80,6 +80,12 @@ class PlainStep final : public Step {
   // Returns the shard as fp32 [heads, rows, dim].
   static at::Tensor by_head(const verify::RankRows& rows, const at::Tensor& shard) {
     return rows.packed(shard).to(at::kFloat).transpose(0, 1).contiguous();
+  }
+
+  [[nodiscard]] at::Tensor logsumexp(const at::Tensor& scores) const {
+    if (fault_ != PlainFault::maximum_from_minus_5e4) return scores.logsumexp({-1});
+    const at::Tensor largest = scores.amax(-1, /*keepdim=*/true).clamp_min_(-5e4);
+    return scores.sub(largest).exp().sum(-1).log().add_(largest.squeeze(-1));
   }
 
   [[nodiscard]] at::Tensor in_layout(const at::Tensor& by_head) const {

@@ -17,6 +17,7 @@ enum class PlainFault {
   reads_padding,         // padding keys of a query's own sequence are seen
   unscaled,
   lse_in_base_2,
+  maximum_from_minus_5e4,          // the running maximum of the softmax does not start at minus infinity
   keys_not_summed,                 // dk and dv count only the rank's own queries
   heads_interleaved,               // query head h reads key-value head h % kv_heads though the declaration says blocked
   repeats_other_bits,              // every second step gives other bits

@@ -143,6 +143,20 @@ TEST(Seam, SeesCommonFaultsOfAnotherImplementation) {
   }
 }
 
+TEST(Seam, SeesARunningMaximumThatStartsTooHighInLowScoresAlone) {
+  Case c = masked_pack();
+  c.training = false;
+  const auto low_fails = [&c](double offset, PlainFault fault) {
+    c.score_offset = offset;
+    return fails(c, declared("dual_chunk"), fault);
+  };
+  EXPECT_FALSE(low_fails(-65536, PlainFault::none));
+  EXPECT_TRUE(low_fails(-65536, PlainFault::maximum_from_minus_5e4));
+  EXPECT_FALSE(low_fails(0, PlainFault::maximum_from_minus_5e4));
+  c.input_scale = 30;
+  EXPECT_FALSE(low_fails(0, PlainFault::maximum_from_minus_5e4));
+}
+
 // Every rank holds the first 5 tokens of each sequence; one sequence is shorter than that.
 Case replicated_pack() {
   Case c = masked_pack();

@@ -1,6 +1,7 @@
 // Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one case of a
 // fixed list. The check that caught each mutant is recorded in test properties, which tools/mutants prints as a table.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,6 +63,46 @@ TEST(Verification, NeedsSeveralGroupsToSeeThatTheirRanksAreNotConsecutive) {
     const ScopedMutant on(Mutant::group_ranks_consecutive);
     EXPECT_EQ(test::fault_of(test::run_on_threads(c)), "");
     EXPECT_NE(test::fault_of(test::run_on_threads(two)), "");
+  }
+}
+
+// Scores are symmetric about 0 without an offset, so some score of nearly every row is far above any number that stands
+// for minus infinity.
+TEST(Verification, NeedsLowScoresToSeeWhereTheRunningMaximumStarts) {
+  struct Start {
+    Mutant mutant;
+    std::vector<double> seen_at;
+    std::vector<double> unseen_at;
+  };
+  for (const Start& start : {Start{Mutant::softmax_max_from_0, {-100, -20'000, -65'536}, {0, 100}},
+                             Start{Mutant::softmax_max_from_minus_1e4, {-20'000, -65'536}, {0, -100, 65'536}},
+                             Start{Mutant::softmax_max_from_minus_5e4, {-65'536}, {0, -100, -20'000, 65'536}}}) {
+    const auto failed = [](double offset, DType dtype, CommType comm) {
+      Case c = test::low_case();
+      c.score_offset = offset;
+      c.training = std::abs(offset) <= 100;
+      c.dtype = dtype;
+      c.comm = comm;
+      return kill({&c, 1});
+    };
+    for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
+      for (const DType dtype : kValues<DType>) {
+        SCOPED_TRACE(fmt::format("{} {}", to_string(comm), to_string(dtype)));
+        for (const double offset : start.seen_at) {
+          if (dtype != DType::fp32 && std::abs(offset) > 100) continue;
+          EXPECT_FALSE(failed(offset, dtype, comm)) << offset;
+          const ScopedMutant on(start.mutant);
+          const auto killed = failed(offset, dtype, comm);
+          ASSERT_TRUE(killed) << offset;
+          EXPECT_TRUE(killed->check == "out" || killed->check == "lse") << killed->check << " at " << offset;
+        }
+        for (const double offset : start.unseen_at) {
+          if (dtype != DType::fp32 && std::abs(offset) > 100) continue;
+          const ScopedMutant on(start.mutant);
+          EXPECT_FALSE(failed(offset, dtype, comm)) << offset;
+        }
+      }
+    }
   }
 }
 

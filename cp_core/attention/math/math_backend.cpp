@@ -43,8 +43,10 @@ void forward_block(const Tile& tile, const TileBlock& block, const AttentionOper
                    AttentionPartial& partial) {
   BlockScores scores(tile, block, operands);
   const at::Tensor largest = scores.scores().amax(-1, true);
-  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the mutant is another tensor
-  const at::Tensor shift = CP_MUTATE(softmax_max_not_subtracted, largest, at::zeros_like(largest));
+  at::Tensor shift = CP_MUTATE(softmax_max_not_subtracted, largest, at::zeros_like(largest));
+  shift = CP_MUTATE(softmax_max_from_0, shift, largest.clamp_min(0.0));
+  shift = CP_MUTATE(softmax_max_from_minus_1e4, shift, largest.clamp_min(-1e4));
+  shift = CP_MUTATE(softmax_max_from_minus_5e4, shift, largest.clamp_min(-5e4));
   const at::Tensor p = scores.scores().sub_(shift).exp_();
   const at::Tensor sum = p.sum(-1, true);
   const at::Tensor out = at::bmm(p, scores.keys(operands.v)).div_(sum);

@@ -149,6 +149,17 @@ TEST_F(BeyondTe, HasSteepScoresPartsFarApartAndSinksAboveAllEverywhere) {
   }
 }
 
+TEST_F(BeyondTe, HasScoresFarBelow0Everywhere) {
+  for (const CommType comm : kAllComms) {
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      expect_for_every_layout(
+          comm, [dtype](const Case& c) { return c.score_offset == -100 && c.training && c.dtype == dtype; },
+          "scores around -100");
+    }
+    expect_for_every_layout(comm, [](const Case& c) { return c.score_offset == -65536; }, "scores around -65536");
+  }
+}
+
 TEST_F(BeyondTe, HasReplicatedTokensEverywhere) {
   for (const CommType comm : kAllComms) {
     for (const bool causal : {false, true}) {

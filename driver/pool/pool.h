@@ -199,7 +199,11 @@ class Pool {
   [[nodiscard]] bool offers(const char* request) const;
 
   // pool_diagnosis.cpp
+  [[nodiscard]] bool wants_diagnosis(const NamedCase& named) const;
+  // Whether the worker is asked why the case failed, if it fails.
   [[nodiscard]] bool asks_why(const NamedCase& named) const;
+  // Gives an attempt that failed a diagnosis that says why the worker was not asked about this kind of case.
+  void say_why_undiagnosed(const NamedCase& named, Attempt& attempt) const;
   static bool takes_diagnosis(const Outstanding& current, const protocol::DiagnosisEvent& event);
   asio::awaitable<std::optional<Retirement>> diagnose(Outstanding& current, const CaseStarted& started,
                                                       Attempt& attempt);

@@ -150,6 +150,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
     const std::string trouble = clock_trouble(clocks, MachineClocks::now());
     if (!trouble.empty()) attempt.reason += "; " + trouble;
   }
+  say_why_undiagnosed(named, attempt);
   if (attempt.diagnosis && named.runs > 1) run_->diagnosed.insert(named.id);
   if (attempt.charged) ++cases_;
   last_result_ = Clock::now();

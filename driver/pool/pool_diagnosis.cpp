@@ -19,16 +19,33 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSaidInTime{50};  // for a message that was sent before a pause and is still in the pipe
 
+// Why no worker can diagnose a failure of the case, as a sentence; empty if it can.
+std::string why_undiagnosed(const Case& c) {
+  if (c.replicated > 0) return "cases with replicated tokens are not diagnosed, because such a row has several owners";
+  if (c.group > 1)
+    return "cases of several groups of ranks are not diagnosed, because each group solves its own problem";
+  return {};
+}
+
 }  // namespace
 
-// Whether the worker is asked why the case failed. A case that runs several times is asked about once. The worker is
-// not asked about cases that several groups of ranks run, each of which solves its own problem; about cases with
-// replicated tokens, whose rows have several owners; and about the cases that a search tries on its way to the smallest
-// one. It is asked about the smallest one.
+// Whether a failure of the case is to be diagnosed. A case that runs several times is diagnosed once, and of the cases
+// that a search tries on its way to the smallest one only the smallest.
+bool Pool::wants_diagnosis(const NamedCase& named) const {
+  return run_->config.diagnosis && !named.replay && !is_to_fail(named.expected) &&
+         named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
+         (named.runs == 1 || !run_->diagnosed.contains(named.id));
+}
+
 bool Pool::asks_why(const NamedCase& named) const {
-  return run_->config.diagnosis && !named.replay && !is_to_fail(named.expected) && named.c.group == 1 &&
-         named.c.replicated == 0 && named.search != SearchStep::smaller &&
-         lists(capabilities_, "options", "diagnosis_ms") && (named.runs == 1 || !run_->diagnosed.contains(named.id));
+  return wants_diagnosis(named) && why_undiagnosed(named.c).empty();
+}
+
+void Pool::say_why_undiagnosed(const NamedCase& named, Attempt& attempt) const {
+  if (attempt.outcome != CaseOutcome::fail || !wants_diagnosis(named)) return;
+  if (std::string why = why_undiagnosed(named.c); !why.empty()) {
+    attempt.diagnosis = protocol::unknown_diagnosis(std::move(why));
+  }
 }
 
 // Whether somebody waits for this diagnosis. Others are ignored: they say nothing against the worker's results.

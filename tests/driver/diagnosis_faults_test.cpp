@@ -205,6 +205,24 @@ TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, true));
 }
 
+TEST(Diagnosis, OfReplicatedTokensAndOfSeveralGroupsIsNotAskedForAndSaysWhy) {
+  NamedCase replicated = fake_case("diag_unasked");
+  replicated.c.replicated = 1;
+  NamedCase groups = fake_case("diag_unasked");
+  groups.c.group = 2;
+  std::vector<std::string> options{"--case-field=replicated", "--case-field=group"};
+  Recorder unable;
+  run({replicated, groups}, fake_config(options), unable);
+  EXPECT_THAT(diagnosed_fails(unable), ElementsAre(false, false));
+  options.emplace_back("--options=diagnosis_ms");
+  Recorder recorder;
+  run({replicated, groups}, fake_config(options), recorder);
+  EXPECT_EQ(recorder.finished(0).diagnosis.value_or(Diagnosis{}).cause,
+            "cases with replicated tokens are not diagnosed, because such a row has several owners");
+  EXPECT_EQ(recorder.finished(1).diagnosis.value_or(Diagnosis{}).cause,
+            "cases of several groups of ranks are not diagnosed, because each group solves its own problem");
+}
+
 // Makes the recorder call the function when a case reports progress in its diagnosis.
 void when_diagnosing(Recorder& recorder, const std::function<void()>& then) {
   recorder.on_each = [then](const Event& event) {

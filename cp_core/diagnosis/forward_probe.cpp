@@ -42,9 +42,10 @@ std::int64_t set_one_hot(at::Tensor& v, std::int64_t first) {
 // Collects the weights that heads give to keys, and their lse.
 class WeightProbe {
  public:
-  WeightProbe(Prober& prober, const AskedCase& asked)
+  WeightProbe(Prober& prober, const AskedCase& asked, bool trusts_lse)
       : prober_(prober),
         asked_(asked),
+        trusts_lse_(trusts_lse),
         keys_(prober.grid().kv.size()),
         tolerance_(weight_tolerance(asked.c.dtype, asked.c.cp_size)),
         values_(asked.c.heads, prober.grid().q.size(), keys_, tolerance_ / 2, kMostWeightsKept) {}
@@ -120,16 +121,17 @@ class WeightProbe {
       row = read_row(std::span(weights + i * keys_, asked), of_row, keys_asked_ == keys_, tolerance_,
                      std::span(times + i * keys_, asked));
     }
-    distrust_lse(sight);
+    distrust_lse(sight, trusts_lse_);
     return sight;
   }
 
-  // Only lse can show that a query saw all of its keys several times. It is believed only if it is proved right for
-  // another query and wrong for none: an lse in another base, for example, may give a whole number of keys by chance.
-  static void distrust_lse(Sight& sight) {
+  // Only lse can show that a query saw all of its keys several times. It is believed only if it is trusted at all, and
+  // proved right for another query and wrong for none: an lse in another base, for example, may give a whole number of
+  // keys by chance.
+  static void distrust_lse(Sight& sight, bool trusts_lse) {
     const auto times_of = [&](std::size_t i) { return sight.times.select(0, static_cast<std::int64_t>(i)); };
     bool is_right = false;
-    bool is_wrong = false;
+    bool is_wrong = !trusts_lse;
     for (std::size_t i = 0; i < sight.rows.size(); ++i) {
       const RowReading& row = sight.rows[i];
       is_wrong = is_wrong || (row.lse_is_wrong && times_of(i).max().item<double>() > 0);
@@ -145,6 +147,7 @@ class WeightProbe {
 
   Prober& prober_;
   const AskedCase& asked_;
+  bool trusts_lse_;
   std::int64_t keys_;
   double tolerance_;
   PairValues values_;
@@ -159,8 +162,8 @@ at::Tensor has_nan(const at::Tensor& results) {
 
 }  // namespace
 
-ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected) {
-  WeightProbe probe(prober, asked);
+ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected, bool trusts_lse) {
+  WeightProbe probe(prober, asked, trusts_lse);
   ForwardReading reading;
   reading.why_not = probe.ask();
   if (!reading.why_not.empty()) return reading;

@@ -33,8 +33,9 @@ struct ForwardReading {
   std::vector<std::int64_t> unread_heads;  // heads that were left out for want of memory
 };
 
-// Asks for the weights of all keys, block by block. Collective; every rank reads the same gathered results by itself.
-ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected);
+// Asks for the weights of all keys, block by block. trusts_lse: an lse may show that a query saw its keys several
+// times. Collective; every rank reads the same gathered results by itself.
+ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected, bool trusts_lse);
 
 // Whether all heads of another asked case give the block of keys from `first` on the same weights as `sight`. nullopt:
 // there was no time, or no result. Collective; every rank gets rank 0's answer.

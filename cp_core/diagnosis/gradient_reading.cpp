@@ -18,7 +18,6 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-constexpr double kNotThere = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostNotes = 4;  // per gradient
 
 // Limits on the ratio of what a pair contributes to what is due. A smaller ratio than kAbsent counts as 0, and a ratio
@@ -34,13 +33,14 @@ double due_of(bool of_scores, double g, double mean) {
 enum class Standing : std::uint8_t {
   right,
   lacking,
-  excess,    // contributes though the pair was not seen
-  other,     // counted another number of times
-  bent,      // ds itself is wrong, so nothing can be said about the pair
-  unclear,   // lacking, other or bent
-  not_told,  // the pair was not asked for, or its due is too near 0 to be told from it
+  excess,     // contributes though the pair was not seen
+  other,      // counted another number of times
+  bent,       // ds itself is wrong, so nothing can be said about the pair
+  no_number,  // NaN or infinite, wherever that comes from: nothing can be said about the pair
+  unclear,    // lacking, other or bent
+  not_told,   // the pair was not asked for, or its due is too near 0 to be told from it
 };
-constexpr std::size_t kStandings = 7;
+constexpr std::size_t kStandings = 8;
 
 // The ratio of what a pair contributes to what is due, with one choice of g.
 struct DueShare {
@@ -64,7 +64,7 @@ double agreement(DType dtype) {
 // second: not `asked` if the gradient is not made of ds. tolerance: see agreement().
 Standing standing_of(const DueShare& first, const DueShare& second, bool of_scores, double tolerance) {
   if (!first.asked) return Standing::not_told;
-  if (!first.finite) return Standing::other;
+  if (!first.finite || !second.finite) return Standing::no_number;
   if (!first.tells) return Standing::not_told;
   const bool first_right = near(first.ratio, 1);
   if (!of_scores) {
@@ -115,6 +115,10 @@ class GradientJudge {
     add_blocks(Standing::lacking, "lacks", "");
     add_blocks(Standing::excess, "counts", ", although " + not_seen());
     add_blocks(Standing::other, "counts", "");
+    if (counted(Standing::no_number) > 0) {
+      add("{} is NaN or infinite in {} pairs, among them {}: whether it counts these pairs is unknown", gradient_.name,
+          counted(Standing::no_number), largest(Standing::no_number));
+    }
     if (counted(Standing::bent) > 0) {
       add("{} has {} pairs whose ds is not p (dout . v - delta), among them {}", gradient_.name,
           counted(Standing::bent), largest(Standing::bent));
@@ -127,8 +131,8 @@ class GradientJudge {
   }
 
  private:
-  static constexpr std::array kFaults{Standing::lacking, Standing::excess, Standing::other, Standing::bent,
-                                      Standing::unclear};
+  static constexpr std::array kFaults{Standing::lacking, Standing::excess,    Standing::other,
+                                      Standing::bent,    Standing::no_number, Standing::unclear};
   static constexpr std::size_t kMostBlocks = 3;
   // The label of a pair combines its standing (times kOfStanding) with its ratio in tenths.
   static constexpr std::int32_t kTenths = 10;
@@ -170,7 +174,8 @@ class GradientJudge {
                                                : standing_of_unseen(i, j, count);
       bent = bent || standing == Standing::bent;
       ++counts_.at(static_cast<std::size_t>(standing));
-      labels_.at(i, j) = seen(i, j) > 0 || standing == Standing::excess ? label(standing) : 0;
+      const bool is_told = seen(i, j) > 0 || standing == Standing::excess || standing == Standing::no_number;
+      labels_.at(i, j) = is_told ? label(standing) : 0;
     }
     if (bent) bend(i);
   }
@@ -198,16 +203,17 @@ class GradientJudge {
     const double value = values_.at(question)[i * keys_ + j];
     found.finite = std::isfinite(value);
     if (found.tells) found.ratio = value / (due * seen(i, j) / count);
-    if (question == 0) ratio_ = found.finite ? found.ratio : kNotThere;
+    if (question == 0) ratio_ = found.ratio;
     return found;
   }
 
   Standing standing_of_unseen(std::int64_t i, std::int64_t j, double count) const {
     constexpr double kNoise = 1e-3;
     if ((gradient_.of_keys ? i : j) >= asked_[0]) return Standing::not_told;
-    // A pair that was not seen contributes exactly 0 with one-hot codes; NaN counts as excess.
-    const bool nothing = std::abs(values_[0][i * keys_ + j]) <= kNoise / std::max(count, 1.0);
-    return nothing ? Standing::not_told : Standing::excess;
+    const double value = values_[0][i * keys_ + j];
+    if (!std::isfinite(value)) return Standing::no_number;
+    // A pair that was not seen contributes exactly 0 with one-hot codes.
+    return std::abs(value) <= kNoise / std::max(count, 1.0) ? Standing::not_told : Standing::excess;
   }
 
   std::int32_t label(Standing standing) {
@@ -217,8 +223,7 @@ class GradientJudge {
     if (standing == Standing::other) {
       note_ratio();
       const double most = static_cast<double>(kMostTenths) / kTenths;
-      tenths = std::isfinite(ratio_) ? static_cast<std::int32_t>(std::lround(std::clamp(ratio_, -most, most) * kTenths))
-                                     : kMostTenths;
+      tenths = static_cast<std::int32_t>(std::lround(std::clamp(ratio_, -most, most) * kTenths));
     }
     return static_cast<std::int32_t>(standing) * kOfStanding + tenths;
   }
@@ -227,7 +232,6 @@ class GradientJudge {
   }
   static std::string counts_text(std::int32_t label) {
     const std::int32_t tenths = label - static_cast<std::int32_t>(Standing::other) * kOfStanding;
-    if (tenths == kMostTenths) return " as NaN or infinity";
     const double ratio = static_cast<double>(tenths) / kTenths;
     const bool is_number = ratio >= 2 && std::abs(ratio - std::round(ratio)) < 1.5 / kTenths;
     return is_number ? " " + times_text(std::lround(ratio)) : fmt::format(" {:.1f} times", ratio);
@@ -240,8 +244,8 @@ class GradientJudge {
   // Returns the ratio if it is the same for all pairs and not 1.
   [[nodiscard]] std::optional<double> common_factor() const {
     if (counted(Standing::other) == 0 || counted(Standing::right) > 0) return std::nullopt;
-    for (const Standing fault : {Standing::lacking, Standing::excess, Standing::bent, Standing::unclear}) {
-      if (counted(fault) > 0) return std::nullopt;
+    for (const Standing fault : kFaults) {
+      if (fault != Standing::other && counted(fault) > 0) return std::nullopt;
     }
     if (!(least_ratio_ > 0) || !(most_ratio_ <= (1 + kAbsent) * least_ratio_)) return std::nullopt;
     return (least_ratio_ + most_ratio_) / 2;
@@ -308,7 +312,7 @@ class GradientJudge {
   std::array<const float*, 2> values_{};  // by choice of g
   std::array<std::int64_t, 2> asked_{};
   std::array<std::int64_t, kStandings> counts_{};
-  double ratio_ = kNotThere;  // of the pair that is being judged
+  double ratio_ = 0;  // of the pair that is being judged
   double least_ratio_ = std::numeric_limits<double>::infinity();
   double most_ratio_ = -std::numeric_limits<double>::infinity();
   std::vector<std::string> notes_;

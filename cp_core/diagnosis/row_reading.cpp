@@ -120,8 +120,9 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
   if (lse_counts && fill_numbers(weights, counted, tolerance, times)) {
     const double number = sum_of(times);
     const double more = counted - number;
-    // lse contradicts out if it counts fewer keys.
-    if (more >= -rounding_of(number)) {
+    // lse contradicts out if it counts fewer keys, or none although out shows some.
+    const bool counts_none = number == 0 && found.largest > kWeighsNothing;
+    if (!counts_none && more >= -rounding_of(number)) {
       if (!whole) return reading;
       if (more > rounding_of(number)) {
         reading.more_in_lse = more;

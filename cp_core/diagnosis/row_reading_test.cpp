@@ -83,6 +83,16 @@ TEST(RowReading, EqualWeightsShowTheSetWhateverLseSays) {
   EXPECT_TRUE(row.lse_is_wrong);
 }
 
+TEST(RowReading, AnLseOfNoKeysTakesNoneFromOut) {
+  const double nothing = -std::numeric_limits<double>::infinity();
+  for (const double lse : {nothing, -30.0, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto [row, times] = read(weights_of({1, 1, 0, 1, 1}), lse);
+    EXPECT_THAT(times, ElementsAre(1, 1, 0, 1, 1)) << lse;
+    EXPECT_TRUE(row.lse_is_wrong) << lse;
+  }
+  EXPECT_EQ(read({0.25F, 0.25F}, nothing, /*whole=*/false).row.kind, Kind::unknown);
+}
+
 TEST(RowReading, WhatHasNoValueShowsInLse) {
   const auto [row, times] = read({0.2F, 0.2F, 0}, std::log(5.0));
   EXPECT_THAT(times, ElementsAre(1, 1, 0));

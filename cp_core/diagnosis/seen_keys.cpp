@@ -43,10 +43,11 @@ class KeySearch {
     found_.q_lengths = prober_.grid().q.lengths;
     found_.kv_lengths = prober_.grid().kv.lengths;
     found_.why_not = obstacle();
+    trusts_lse_ = !fails_alone(is_lse);
     if (found_.why_not.empty()) ask_few_heads();
     if (!found_.why_not.empty()) return std::move(found_);
     // Asks for the failed results first, since time may be short.
-    const bool gradients_first = judged_.c.training && only_gradients_failed();
+    const bool gradients_first = judged_.c.training && fails_alone(is_gradient);
     if (gradients_first) ask_gradients_of(*few_, "");
     ask_all_heads();
     ask_mapping_of_heads();
@@ -91,16 +92,21 @@ class KeySearch {
   void note(std::string text) { notes_.push_back(std::move(text)); }
   void note_all(std::vector<std::string> texts) { std::ranges::move(texts, std::back_inserter(notes_)); }
 
-  // Collective, since a check fails only on the ranks that own the wrong rows.
-  bool only_gradients_failed() {
-    const auto failed = [this](bool of_forward) {
-      return std::ranges::any_of(judged_.checks, [of_forward](const Check& check) {
-        const bool is_of_forward = check.tensor.ends_with("out") || check.tensor.ends_with("lse");
-        return !check.ok && is_of_forward == of_forward;
-      });
+  // What a check is about, in the case or in its mask probe.
+  static bool is_out(std::string_view check) { return check.ends_with("out"); }
+  static bool is_lse(std::string_view check) { return check.ends_with("lse"); }
+  static bool is_gradient(std::string_view check) { return !is_out(check) && !is_lse(check); }
+
+  // Whether a check of this kind fails, and no other check of the forward. Collective, since a check fails only on the
+  // ranks that own the wrong rows.
+  bool fails_alone(bool (*is_of_kind)(std::string_view)) {
+    const auto fails = [&](bool of_kind) {
+      return prober_.anywhere(std::ranges::any_of(judged_.checks, [&](const Check& check) {
+        return !check.ok && is_of_kind(check.tensor) == of_kind && (of_kind || !is_gradient(check.tensor));
+      }));
     };
-    const bool forward_failed = prober_.anywhere(failed(true));
-    return prober_.anywhere(failed(false)) && !forward_failed;
+    const bool others_fail = fails(false);
+    return fails(true) && !others_fail;
   }
 
   // --- Which keys each query saw ---
@@ -108,7 +114,7 @@ class KeySearch {
   void ask_few_heads() {
     if (settings_.on_phase) settings_.on_phase(kWhichKeys);
     found_.expected = expected_sight(*few_, judged_.lengths, prober_.grid());
-    ForwardReading reading = read_forward(prober_, *few_, found_.expected);
+    ForwardReading reading = read_forward(prober_, *few_, found_.expected, trusts_lse_);
     found_.why_not = reading.why_not;
     if (found_.why_not.empty()) adopt(std::move(reading), *few_);
   }
@@ -122,7 +128,7 @@ class KeySearch {
       return;
     }
     if (!begins(std::string(kWhichKeys) + kWithAllHeads, Prober::Part::forward)) return;
-    ForwardReading reading = read_forward(prober_, *own_, found_.expected);
+    ForwardReading reading = read_forward(prober_, *own_, found_.expected, trusts_lse_);
     const std::int64_t keys = prober_.grid().kv.size();
     if (!reading.why_not.empty()) {
       note(fmt::format("the probe with {} gave no answer: {}", heads_of(*own_), reading.why_not));
@@ -307,6 +313,8 @@ class KeySearch {
   std::optional<AskedCase> own_;     // with the case's own heads, if these differ
   const AskedCase* used_ = nullptr;  // the case that reading_ comes from
   ForwardReading reading_;
+  // Not where out is right and lse is not: what is wrong may then be the lse alone, whichever keys were seen.
+  bool trusts_lse_ = true;
   bool all_asked_ = true;  // every question after the first (the forward with few heads) was asked
   std::int64_t spoilt_by_padding_ = 0;
   std::vector<std::string> notes_;

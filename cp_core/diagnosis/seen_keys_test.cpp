@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,10 +51,11 @@ at::Tensor pairs_with(std::int64_t q_first, std::int64_t q_last, std::int64_t kv
   return pairs;
 }
 
-std::vector<SeenKeys> seen_by_all(const Case& c, const ToySight& sight, const Settings& settings = {}) {
+std::vector<SeenKeys> seen_by_all(const Case& c, const ToySight& sight, const Settings& settings = {},
+                                  const std::vector<Check>& checks = {}) {
   verify::Sharding sharding;
   sharding.rows = verify::parse_convention("contiguous").value();
-  return test::seen_on_threads(c, [&] { return std::make_unique<ToyAttention>(sharding, sight); }, settings);
+  return test::seen_on_threads(c, [&] { return std::make_unique<ToyAttention>(sharding, sight); }, settings, checks);
 }
 
 SeenKeys seen_by(const Case& c, const ToySight& sight) {
@@ -173,6 +175,48 @@ TEST(SeenKeys, ThatAllKeysAreSeenTwiceIsNotBelievedOfLseAlone) {
   EXPECT_THAT(seen.notes,
               Contains(HasSubstr("only the lse of 16 queries says that each of their keys was seen several times")));
   EXPECT_THAT(seen.notes, Not(Contains(HasSubstr("The fault depends on"))));
+}
+
+TEST(SeenKeys, AnLseOfMinusInfinityHidesNoKeys) {
+  Case c = toy_sequence();
+  c.training = false;
+  ToySight sight = sees_all();
+  sight.lse_factor = -std::numeric_limits<double>::infinity();
+  const SeenKeys seen = seen_by(c, sight);
+  EXPECT_FALSE(seen.wrong) << test::text_of(seen);
+  EXPECT_THAT(seen.notes, Contains(HasSubstr("the lse of 16 queries is not the logarithm of the number of keys")));
+}
+
+// Queries 8..15 see every key twice, or their lse is too large by log 2. The lse of queries 0..7, which see one key
+// twice, is right.
+TEST(SeenKeys, AnLseThatFailsAloneSaysNothingOfKeys) {
+  Case c = toy_sequence();
+  c.training = false;
+  ToySight sight;
+  sight.times = {pairs_with(8, 15, 0, 15, 2)};
+  sight.times.front().narrow(0, 0, 8).select(1, 0).fill_(2);
+  const auto excess_of = [&](const std::vector<Check>& checks) {
+    return seen_by_all(c, sight, {}, checks).front().pairs.excess_pairs;
+  };
+  Check lse;
+  lse.tensor = "lse";
+  lse.ok = false;
+  Check out = lse;
+  out.tensor = "out";
+  EXPECT_EQ(excess_of({out, lse}), 8 + 8 * kToyTokens);
+  EXPECT_EQ(excess_of({lse}), 8);
+}
+
+// NaN of one pair reaches every element of the query's dq.
+TEST(SeenKeys, ANanInAGradientCountsNoPairs) {
+  ToySight sight = sees_all();
+  sight.times = {pairs_with(0, 3, 8, 15, 0)};
+  sight.in_dq = pairs_with(0, 0, 0, 0, std::numeric_limits<double>::quiet_NaN());
+  const SeenKeys seen = seen_by(toy_sequence(), sight);
+  EXPECT_TRUE(seen.gradients_wrong);
+  EXPECT_THAT(seen.notes, Contains("dq is NaN or infinite in 16 pairs, among them query 0 (rank 0) and keys 0..15 "
+                                   "(ranks 0, 1): whether it counts these pairs is unknown"));
+  EXPECT_THAT(seen.notes, Not(Contains(HasSubstr("dq of"))));
 }
 
 TEST(SeenKeys, AGradientThatHoldsSomethingElseIsNotReadAsPairs) {

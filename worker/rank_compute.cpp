@@ -254,6 +254,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   set_deadline();
   diagnosis::Settings settings;
   settings.deadline = start + limit * 6 / 10;  // leaves time to answer the last question
+  settings.limit = limit;
   settings.on_phase = [](std::string_view question) {
     set_current_phase(fmt::format("{}: {}", case_phase::kDiagnosis, question));
   };

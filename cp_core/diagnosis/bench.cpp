@@ -226,6 +226,19 @@ bool Bench::failing_of(at::Tensor WholeResults::* member) const {
   });
 }
 
+bool Bench::fails_with_nan_alone() const {
+  return std::ranges::all_of(fits_.given(), [this](const Given& given) {
+    const at::Tensor wrong = fits_.errors(given).gt(1.0);
+    return !wrong.logical_and(given.value.isnan().any(-1).logical_not()).any().item<bool>();
+  });
+}
+
+bool Bench::changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  if (hypothesis.of_mask || hypothesis.shows || hypothesis.results) return hypothesis.of_mask;
+  const Model model = changed(right_, hypothesis, attempt);
+  return !model.forward.times.equal(right_.forward.times) || !model.backward.times.equal(right_.backward.times);
+}
+
 bool Bench::gradients_follow() const {
   if (!world_.c().training) return true;
   Model model = right_;

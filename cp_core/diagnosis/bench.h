@@ -42,6 +42,8 @@ class Bench {
   [[nodiscard]] const std::vector<int>& query_ranks() const { return query_ranks_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
   [[nodiscard]] bool failing_of(at::Tensor WholeResults::* member) const;
+  // Whether every wrong row of every result holds a NaN.
+  [[nodiscard]] bool fails_with_nan_alone() const;
   // Whether the gradients follow from the out and lse that the ranks returned, be these right or wrong.
   [[nodiscard]] bool gradients_follow() const;
   // dq, dk and dv as summed only over pairs whose query and key belong to the same rank.
@@ -51,6 +53,8 @@ class Bench {
   static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
   // The variants of a hypothesis that are worth trying, given which results fail.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;
+  // Whether a query sees other keys, or sees a key another number of times, than it should by this hypothesis.
+  [[nodiscard]] bool changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const;
   // Whether the hypothesis predicts every result of every rank within its bounds.
   [[nodiscard]] bool explains(const Hypothesis& hypothesis, const Attempt& attempt) const;
 

@@ -16,6 +16,7 @@ namespace cp_pool::diagnosis {
 struct Settings {
   // No further step of the implementation is begun after this time. Rank 0's clock decides for all ranks.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::chrono::milliseconds limit{0};              // the time that the whole diagnosis may take, for sentences about it
   std::function<void(std::string_view)> on_phase;  // called with a description before each question
 };
 

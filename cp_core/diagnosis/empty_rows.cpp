@@ -192,6 +192,7 @@ Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/
         "keys at padding positions take part: their NaN spreads to the queries that see them and to all results of "
         "these queries",
         padding_keys_with_nan);
+    all.back().of_mask = true;
   }
   add("empty_rows_nan", "rows that see no key, or rows in a half that is all padding, are NaN", nan_without_keys);
   add("empty_rows_not_zero", "the results of valid rows that see no key are not 0", out_without_keys);

@@ -72,6 +72,25 @@ bool has_chunks_of_a_row(const World& world) {
                              world.kv_rows.place_in_half.max().item<std::int64_t>() == 0);
 }
 
+// Whether every query was observed to see exactly its keys.
+bool saw_all_rightly(const SeenKeys& seen) {
+  if (!seen.why_not.empty() || seen.wrong || seen.heads_differ || !seen.whole_numbers) return false;
+  const at::Tensor unread = seen.times.isnan().any(1).logical_and(seen.expected.gt(0.0).any(1));
+  return !unread.any().item<bool>();
+}
+
+// Returns a --diagnosis-time that is probably enough for all hypotheses, given how many were tried within a limit:
+// about twice what they need, rounded up. If none was, their time is not known, and they get several times the limit.
+std::string enough_time(std::chrono::milliseconds limit, std::size_t tried, std::size_t all) {
+  using std::chrono::seconds;
+  constexpr std::size_t kTimesTheLimit = 5;
+  constexpr std::array kRound{seconds{10}, seconds{30}, seconds{60}, seconds{120}, seconds{300}, seconds{600}};
+  const std::size_t times = tried == 0 ? kTimesTheLimit : 1 + all / tried;
+  const auto needed = std::chrono::ceil<seconds>(limit * 2 * static_cast<int>(times));
+  const auto* const enough = std::ranges::find_if(kRound, [&](seconds time) { return time >= needed; });
+  return fmt::format("{}s", (enough == kRound.end() ? needed : *enough).count());
+}
+
 class Explainer {
  public:
   Explainer(const Observed& observed, const SeenKeys* seen, const Settings& settings)
@@ -91,7 +110,7 @@ class Explainer {
       not_in_the_results();
       return std::move(diagnosis_);
     }
-    library_ = all_hypotheses(first->world(), {.failing = first->failing()});
+    library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
     std::vector<Candidate> candidates = candidates_on(*first, library_);
     if (candidates.empty() && seen_ != nullptr) {
       of_seen_ = seen_pairs_hypotheses(*seen_);
@@ -115,22 +134,43 @@ class Explainer {
 
   [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > settings_.deadline; }
 
+  // Returns a candidate for each id that explains the observations.
   std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library) {
-    std::vector<Candidate> found;
+    std::vector<Candidate> all;
     for (const Hypothesis& hypothesis : library) {
       for (const Attempt& attempt : first.attempts(hypothesis)) {
-        if (out_of_time()) {
-          in_time_ = false;
-          return found;
-        }
-        const Candidate candidate{.hypothesis = &hypothesis, .attempt = attempt};
-        ++tried_;
-        if (!first.explains(hypothesis, attempt) || !explains_others(candidate, first)) continue;
-        found.push_back(candidate);
-        break;
+        all.push_back({.hypothesis = &hypothesis, .attempt = attempt});
       }
     }
+    known_ += all.size();
+    std::vector<Candidate> found;
+    for (const Candidate& candidate : all) {
+      if (std::ranges::find(found, id_of(candidate), id_of) != found.end()) continue;
+      if (out_of_time()) {
+        in_time_ = false;
+        return found;
+      }
+      ++tried_;
+      if (!first.explains(*candidate.hypothesis, candidate.attempt)) continue;
+      if (explains_others(candidate, first) && !is_refuted_by_sight(candidate, first)) found.push_back(candidate);
+    }
     return found;
+  }
+
+  // A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
+  // query saw; the steps without NaN, in which the keys were observed, do.
+  [[nodiscard]] static bool rests_on_nan(const Candidate& candidate, const Bench& first) {
+    return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
+  }
+
+  [[nodiscard]] bool is_refuted_by_sight(const Candidate& candidate, const Bench& first) const {
+    const bool of_forward = candidate.attempt.passes != Attempt::Passes::backward;
+    return of_forward && seen_ != nullptr && saw_all_rightly(*seen_) && rests_on_nan(candidate, first);
+  }
+
+  [[nodiscard]] bool is_shown_by_sight(const Candidate& candidate) const {
+    if (seen_ == nullptr) return false;
+    return candidate.attempt.passes == Attempt::Passes::backward ? seen_->gradients_wrong : seen_->wrong;
   }
 
   [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const {
@@ -165,8 +205,14 @@ class Explainer {
     const bool again = other_seed_ && !other_seed_->failing().empty();
     // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
     const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
-    const bool certain = known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
+    const bool by_nan_alone = rests_on_nan(best, first) && !is_shown_by_sight(best);
+    const bool certain =
+        known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits && !by_nan_alone;
     diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
+    if (by_nan_alone) {
+      diagnosis_.evidence.emplace_back(
+          "every wrong row holds a NaN, which also reaches queries that read a key with weight 0");
+    }
     add_evidence(first, again);
   }
 
@@ -178,7 +224,7 @@ class Explainer {
     if (again) diagnosis_.evidence.emplace_back("the hypothesis also explains the results of another seed");
     if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed, all results are right");
     if (!other_seed_) diagnosis_.evidence.emplace_back("the hypothesis was not tried on another seed");
-    if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all hypotheses");
+    if (!in_time_) diagnosis_.evidence.push_back(not_all_tried());
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
     if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
     if (c.dtype != observed_.the_case.c.dtype) {
@@ -191,7 +237,7 @@ class Explainer {
   }
 
   [[nodiscard]] std::string first_text(const Bench& first) const {
-    return &first == &*probe_ ? " in the mask probe" : "";
+    return probe_ && &first == &*probe_ ? " in the mask probe" : "";
   }
 
   bool is_stale() {
@@ -232,10 +278,22 @@ class Explainer {
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
   }
 
+  // "139 of 520 hypotheses tried; --diagnosis-time 60s"
+  [[nodiscard]] std::string not_all_tried() const {
+    std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
+    if (settings_.limit.count() > 0) text += "; --diagnosis-time " + enough_time(settings_.limit, tried_, known_);
+    return text;
+  }
+
   void unknown(const Bench& first) {
     diagnosis_.explains.clear();
-    diagnosis_.cause =
-        "no known mistake explains the failure: " + common_ground(of_case_.failing().empty() ? first : of_case_);
+    const std::string ground = common_ground(of_case_.failing().empty() ? first : of_case_);
+    if (in_time_) {
+      diagnosis_.cause = "no known mistake explains the failure: " + ground;
+    } else {
+      diagnosis_.cause = fmt::format("not found in {:g} s: {}; {}",
+                                     std::chrono::duration<double>(settings_.limit).count(), not_all_tried(), ground);
+    }
     if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
     if (again_ && again_->failing().empty() && !of_case_.failing().empty())
       diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
@@ -244,8 +302,7 @@ class Explainer {
     }
     for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
       diagnosis_.evidence.push_back(std::move(sentence));
-    diagnosis_.evidence.push_back(
-        fmt::format("{} hypotheses were tried{}", tried_, in_time_ ? "" : ", and there was no time for more"));
+    if (in_time_) diagnosis_.evidence.push_back(fmt::format("{} hypotheses were tried", tried_));
   }
 
   const Observed& observed_;
@@ -259,7 +316,8 @@ class Explainer {
   Hypotheses library_;
   Hypotheses of_seen_;
   bool in_time_ = true;
-  int tried_ = 0;
+  std::size_t known_ = 0;  // hypotheses with their variants, tried or not
+  std::size_t tried_ = 0;
   Diagnosis diagnosis_;
 };
 

@@ -23,6 +23,7 @@ struct Observed {
   std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
   std::optional<Observation> probe = {};       // the mask probe
   bool shrunk = false;                         // the observations are of a smaller case than the one that failed
+  bool takes_windows = true;                   // Symptoms::takes_windows
 };
 
 // seen may be null.

@@ -55,10 +55,7 @@ class Heads {
   // been read.
   void read(const std::string& id, const std::string& says, const Map& kv_of) {
     if (kv_of == mapped(heads_, [this](std::int64_t h) { return h / group_; })) return;
-    for (const Map& known : read_maps_) {
-      if (known == kv_of) return;
-    }
-    read_maps_.push_back(kv_of);
+    if (!read_maps_.emplace(id, kv_of).second) return;
     for (const bool lands_there : {true, false}) {
       for (const bool backward_alone : {false, true}) {
         all_.push_back({.id = id,
@@ -318,7 +315,7 @@ class Heads {
   std::int64_t kv_heads_;
   std::int64_t group_;
   std::vector<std::int64_t> block_counts_;
-  std::vector<Map> read_maps_;
+  std::set<std::pair<std::string, Map>> read_maps_;  // with their ids
   std::set<Map> seen_;
   Hypotheses all_;
 };

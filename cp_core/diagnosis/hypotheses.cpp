@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/explanation.h"
 #include "cp_core/diagnosis/hypothesis.h"
@@ -41,6 +43,7 @@ class Observing {
   Observing(Questions& questions, const JudgedCase& judged, bool on_rank_0)
       : questions_(questions), judged_(judged), on_rank_0_(on_rank_0) {}
 
+  // Rank 0 learns from why_not() why there is none.
   std::optional<Observed> observe() {
     std::vector<std::string> failed_checks = questions_.failed_checks();
     SizedCase of{.c = with_lengths(judged_.c, judged_.lengths), .lengths = judged_.lengths};
@@ -48,19 +51,41 @@ class Observing {
     const bool shrunk = !is_small(of.c, of.lengths);
     if (shrunk) {
       auto smaller = smaller_case(judged_.c, judged_.lengths);
-      if (!smaller || !questions_.has_time(kForAStep)) return std::nullopt;
+      if (!smaller) return without("no smaller case has the same features");
+      if (!questions_.has_time(kForAStep)) return without("there was no time for a smaller case");
       of = std::move(*smaller);
       first = questions_.variant(of.c, of.lengths);
-      if (!first || !questions_.agreed(on_rank_0_ && is_wrong(*first))) return std::nullopt;
+      if (!first) return without("the implementation skips a smaller case with the same features");
+      if (!questions_.agreed(on_rank_0_ && is_wrong(*first))) {
+        return without("a smaller case with the same features is right");
+      }
     } else {
       first = questions_.the_case();
     }
-    Observed observed{.the_case = std::move(*first), .failed_checks = std::move(failed_checks), .shrunk = shrunk};
+    Observed observed{.the_case = std::move(*first),
+                      .failed_checks = std::move(failed_checks),
+                      .shrunk = shrunk,
+                      .takes_windows = takes_windows(of.c)};
     take_others(of, observed);
     return observed;
   }
 
+  [[nodiscard]] std::string why_not() const {
+    return fmt::format("the case is too large to be simulated, and {}", why_no_smaller_);
+  }
+
  private:
+  std::nullopt_t without(std::string_view why_no_smaller) {
+    why_no_smaller_ = why_no_smaller;
+    return std::nullopt;
+  }
+
+  bool takes_windows(Case c) {
+    constexpr std::int64_t kSomeKeys = 1;
+    if (c.window[0] < 0 && c.window[1] < 0) c.window[0] = kSomeKeys;
+    return questions_.takes(c);
+  }
+
   static bool is_wrong(const Observation& observation) { return !Bench(observation).failing().empty(); }
 
   void take_others(const SizedCase& of, Observed& observed) {
@@ -96,6 +121,7 @@ class Observing {
   Questions& questions_;
   const JudgedCase& judged_;
   bool on_rank_0_;
+  std::string_view why_no_smaller_;
 };
 
 }  // namespace
@@ -116,12 +142,12 @@ Diagnosis explain(Implementation& implementation, const JudgedCase& judged, cons
   if (settings.on_phase) settings.on_phase("hypotheses");
   Questions questions(implementation, judged, groups, settings);
   const bool on_rank_0 = groups.cp->rank() == 0;
-  const std::optional<Observed> observed = Observing(questions, judged, on_rank_0).observe();
+  Observing observing(questions, judged, on_rank_0);
+  const std::optional<Observed> observed = observing.observe();
   if (!on_rank_0) return {};
   if (observed) return explanation_of(*observed, observed->shrunk ? nullptr : seen, settings);
   Diagnosis unknown;
-  unknown.cause =
-      "the case is too large to be simulated, and a smaller case with the same features is right or could not be run";
+  unknown.cause = observing.why_not();
   return unknown;
 }
 

@@ -32,7 +32,7 @@ struct Hypothesis {
   enum class Level { forward, backward, sums };
   Level level = Level::forward;
 
-  bool of_mask = false;  // changes only which keys a query sees
+  bool of_mask = false;  // is only about which keys a query sees
 
   std::string backward_id = {};  // the id if it is made in the backward only; empty: `id`
   std::string backward_says = {};
@@ -40,9 +40,11 @@ struct Hypothesis {
 
 using Hypotheses = std::vector<Hypothesis>;
 
-// The names of the results that fail. A mistake in a single gradient is tried only if that gradient is among them.
+// What is known of the failure before any hypothesis is tried.
 struct Symptoms {
+  // The names of the results that fail. A mistake in a single gradient is tried only if that gradient is among them.
   std::vector<std::string> failing;
+  bool takes_windows = true;  // the implementation takes cases with a window, and so can get a window of -1 wrong
 
   [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing, name) != failing.end(); }
 };

@@ -19,7 +19,8 @@ using ChangeRule = std::function<void(const World&, MaskRule&)>;
 
 class Masks {
  public:
-  explicit Masks(const World& world) : world_(world), c_(world.c()), lengths_(world.lengths()) {}
+  Masks(const World& world, bool takes_windows)
+      : world_(world), c_(world.c()), lengths_(world.lengths()), takes_windows_(takes_windows) {}
 
   Hypotheses all() {
     diagonals();
@@ -86,7 +87,7 @@ class Masks {
         rule.causal = true;
       });
     }
-    literal_limits();
+    if (takes_windows_) literal_limits();
   }
 
   // A side of the window that is -1, which means no limit, is taken for a width of -1.
@@ -267,13 +268,14 @@ class Masks {
   const World& world_;
   const Case& c_;
   const SequenceLengths& lengths_;
+  bool takes_windows_;
   Hypotheses all_;
 };
 
 }  // namespace
 
-Hypotheses mask_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  Hypotheses all = Masks(world).all();
+Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms) {
+  Hypotheses all = Masks(world, symptoms.takes_windows).all();
   for (Hypothesis& hypothesis : all) hypothesis.of_mask = true;
   return all;
 }

@@ -56,7 +56,7 @@ std::optional<Observation> Questions::probe(const Case& changed, const SequenceL
 }
 
 std::optional<Observation> Questions::take(const Case& c, const SequenceLengths& lengths, bool is_probe) {
-  if (!is_probe && !implementation_.skip_reason(c, judged_.device).empty()) return std::nullopt;
+  if (!is_probe && !takes(c)) return std::nullopt;
   verify::Sharding sharding = judged_.sharding;
   if (std::holds_alternative<verify::Ownership>(sharding.rows))
     sharding.rows = implementation_.sharding(c, lengths).rows;

@@ -45,6 +45,8 @@ class Questions {
   std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths);
   // Runs a step of the mask probe of the changed case.
   std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
+  // Whether the implementation takes the changed case.
+  bool takes(const Case& changed) { return implementation_.skip_reason(changed, judged_.device).empty(); }
   // Returns the names of the checks that failed on any rank, including those of the mask probe and of the repetition.
   std::vector<std::string> failed_checks();
 

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/where.h>
@@ -76,9 +78,11 @@ class Rows {
         kv_(rows_of(world.kv_rows)) {}
 
   Hypotheses all() {
-    add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged());
-    add("chunks_not_mirrored", "the second chunk of rank r is taken for chunk n + r instead of chunk 2n - 1 - r",
-        not_mirrored());
+    if (may_have_two_chunks()) {
+      add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged());
+      add("chunks_not_mirrored", "the second chunk of rank r is taken for chunk n + r instead of chunk 2n - 1 - r",
+          not_mirrored());
+    }
     of_another_rank();
     conventions();
     positions_from_zero();
@@ -89,6 +93,14 @@ class Rows {
   }
 
  private:
+  // Whether a rank may hold two chunks of a sequence. Of rows that an implementation lists itself, that is not known.
+  [[nodiscard]] bool may_have_two_chunks() const {
+    const auto* const convention = std::get_if<Convention>(&world_.observation->sharding.rows);
+    constexpr std::array kOfOtherParts{ConventionKind::contiguous, ConventionKind::contiguous_pack,
+                                       ConventionKind::striped};
+    return convention == nullptr || std::ranges::find(kOfOtherParts, convention->kind) == kOfOtherParts.end();
+  }
+
   static Belief halves_exchanged() {
     return [](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
       RowsByRank believed = rows;
@@ -176,8 +188,8 @@ class Rows {
     }
   }
 
-  // Adds the hypothesis that queries, keys or both are taken for other rows; left out if an earlier one believes the
-  // same.
+  // Adds the hypothesis that queries, keys or both are taken for other rows; left out if an earlier one of the same id
+  // believes the same. The id of a sequence's convention stands for that of the pack.
   void add(const std::string& id, std::string says, const Belief& belief, bool queries = true, bool keys = true) {
     Believed believed{.q = q_, .kv = kv_};
     if (queries) {
@@ -191,10 +203,11 @@ class Rows {
       believed.kv = std::move(*kv);
     }
     if (same_places(believed.q, q_) && same_places(believed.kv, kv_)) return;
-    for (const Believed& before : known_) {
+    std::vector<Believed>& known = known_[id.substr(0, id.find("_pack"))];
+    for (const Believed& before : known) {
       if (same_places(before.q, believed.q) && same_places(before.kv, believed.kv)) return;
     }
-    known_.push_back(believed);
+    known.push_back(believed);
     const Places places = places_of(believed);
     all_.push_back({.id = id, .says = std::move(says), .pass = [places](const World& world, Pass& pass) {
                       take_places(world, places, pass);
@@ -477,7 +490,7 @@ class Rows {
   const SequenceLengths& lengths_;
   RowsByRank q_;
   RowsByRank kv_;
-  std::vector<Believed> known_;
+  std::map<std::string, std::vector<Believed>> known_;  // by id
   Hypotheses all_;
 };
 

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/own/own_implementation.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::diagnosis::test {
 
-Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make) {
+Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make,
+                               const Settings& settings) {
   Diagnosed result;
   std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
   std::vector<std::unique_ptr<Implementation>> ranks;
@@ -35,15 +35,15 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
       [&](const CpGroups& groups, int rank) {
         const at::NoGradGuard no_grad;
         const auto r = static_cast<std::size_t>(rank);
-        Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, {});
+        Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, settings);
         if (rank == 0) result.diagnosis = std::move(found);
       },
       std::chrono::minutes(10));
   return result;
 }
 
-Diagnosed diagnosed(const Case& c) {
-  return diagnosed_on_threads(c, [] { return std::make_unique<OwnImplementation>(); });
+Diagnosed diagnosed(const Case& c, const Settings& settings) {
+  return diagnosed_on_threads(c, [] { return std::make_unique<OwnImplementation>(); }, settings);
 }
 
 std::string text_of(const Diagnosis& diagnosis) {

@@ -7,6 +7,7 @@
 
 #include "cases/case.h"
 #include "cases/diagnosis.h"
+#include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/trial/implementation.h"
 
 namespace cp_pool::diagnosis::test {
@@ -18,10 +19,11 @@ struct Diagnosed {
 };
 
 // Runs `make` once on each rank.
-Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make);
+Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make,
+                               const Settings& settings = {});
 
 // The same for our own implementation.
-Diagnosed diagnosed(const Case& c);
+Diagnosed diagnosed(const Case& c, const Settings& settings = {});
 
 // Returns the diagnosis on one line, with its evidence below it.
 std::string text_of(const Diagnosis& diagnosis);

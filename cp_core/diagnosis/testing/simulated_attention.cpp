@@ -12,22 +12,15 @@ using verify::Results;
 
 class SimulatedStep final : public Step {
  public:
-  SimulatedStep(const StepSetting& setting, const verify::Sharding& sharding, const std::vector<std::string>& failing,
-                int hypothesis, const Attempt& attempt)
+  SimulatedStep(const StepSetting& setting, const verify::Shards& shards, const verify::Sharding& sharding,
+                const std::vector<std::string>& failing, int hypothesis, const Attempt& attempt)
       : setting_(setting), rank_(setting.groups.cp->rank()) {
     const at::NoGradGuard no_grad;
-    of_ = Observation{.c = setting.c, .lengths = setting.lengths, .sharding = sharding};
-    of_.inputs = verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths));
-    of_.results.resize(static_cast<std::size_t>(setting.groups.cp->size()));
+    of_ = unanswered(setting.c, setting.lengths, sharding, setting.groups.cp->size());
+    gather(shards);
     world_.emplace(of_);
     const Hypotheses all = all_hypotheses(*world_, {.failing = failing});
-    const Hypothesis* const wrong = hypothesis < 0 ? nullptr : &all.at(static_cast<std::size_t>(hypothesis));
-    const Model right(*world_);
-    const Model model = wrong == nullptr ? right : Bench::changed(right, *wrong, attempt);
-    const Forward forward = run_forward(model);
-    whole_ = forward.results;
-    if (setting.c.training) sum_by(model, run_backward(model, forward), /*absolute=*/false, whole_);
-    if (wrong != nullptr && wrong->results) wrong->results(*world_, whole_);
+    whole_ = simulated(*world_, hypothesis < 0 ? nullptr : &all.at(static_cast<std::size_t>(hypothesis)), attempt);
   }
 
   void forward(Results& results) override {
@@ -45,6 +38,26 @@ class SimulatedStep final : public Step {
   }
 
  private:
+  // Takes the rows that the ranks were given for the inputs of the case. Padding, the bias and the sink stay those of
+  // the case's seed.
+  void gather(const verify::Shards& shards) {
+    const verify::RankView& view = setting_.view;
+    gather(view.q, shards.q, of_.inputs.q);
+    gather(view.kv, shards.k, of_.inputs.k);
+    gather(view.kv, shards.v, of_.inputs.v);
+    if (shards.dout.defined()) gather(view.q, shards.dout, of_.inputs.dout);
+  }
+
+  void gather(const verify::RankRows& rows, const at::Tensor& shard, at::Tensor& canonical) const {
+    canonical = at::zeros(canonical.sizes(), at::kDouble);
+    const at::Tensor packed = rows.packed(shard).to(at::kDouble);
+    for (std::size_t i = 0; i < rows.rows().size(); ++i) {
+      const std::int64_t place = rows.rows()[i].canonical;
+      if (place >= 0) canonical[place].copy_(packed[static_cast<std::int64_t>(i)]);
+    }
+    setting_.groups.cp->all_reduce(canonical, ReduceOp::sum, "inputs")->wait();
+  }
+
   static at::Tensor rows(const Side& side, int rank, const at::Tensor& whole) {
     const auto r = static_cast<std::size_t>(rank);
     return whole.narrow(0, side.first[r], side.first[r + 1] - side.first[r]);
@@ -80,14 +93,31 @@ class SimulatedStep final : public Step {
 
 }  // namespace
 
-verify::Sharding SimulatedAttention::sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) {
+Observation unanswered(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding, int ranks) {
+  Observation of{.c = c, .lengths = lengths, .sharding = sharding};
+  of.inputs = verify::make_inputs(verify::canonical_problem(c, lengths));
+  of.results.resize(static_cast<std::size_t>(ranks));
+  return of;
+}
+
+WholeResults simulated(const World& world, const Hypothesis* hypothesis, const Attempt& attempt) {
+  const Model right(world);
+  const Model model = hypothesis == nullptr ? right : Bench::changed(right, *hypothesis, attempt);
+  const Forward forward = run_forward(model);
+  WholeResults whole = forward.results;
+  if (world.c().training) sum_by(model, run_backward(model, forward), /*absolute=*/false, whole);
+  if (hypothesis != nullptr && hypothesis->results) hypothesis->results(world, whole);
+  return whole;
+}
+
+verify::Sharding simulated_sharding() {
   verify::Sharding sharding;
   sharding.padding = verify::PaddingFill::garbage;
   return sharding;
 }
 
-std::unique_ptr<Step> SimulatedAttention::make_step(const StepSetting& setting, const verify::Shards& /*shards*/) {
-  return std::make_unique<SimulatedStep>(setting, sharding(setting.c, setting.lengths), failing_, hypothesis_,
+std::unique_ptr<Step> SimulatedAttention::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  return std::make_unique<SimulatedStep>(setting, shards, sharding(setting.c, setting.lengths), failing_, hypothesis_,
                                          attempt_);
 }
 

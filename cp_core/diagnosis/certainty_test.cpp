@@ -1,0 +1,169 @@
+// Tests how sure a diagnosis is, and what it says if it did not find the cause.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/diagnosis/testing/diagnosed_on_threads.h"
+#include "cp_core/diagnosis/testing/simulated_attention.h"
+#include "cp_core/mutation.h"
+#include "cp_core/own/own_implementation.h"
+#include "cp_core/testing/cases_on_threads.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using test::SimulatedAttention;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+using verify::Results;
+
+// `<` for `<=`: queries do not see their own keys. An unlimited right window of -1 that is taken for one of that width
+// gives the same numbers.
+TEST(Certainty, OnlyWhatTakesWindowsCanReadMinusOneLiterally) {
+  Case c = verify::test::small_case();
+  c.causal = true;
+  const Observation of = test::unanswered(c, resolve_lengths(c), test::simulated_sharding(), c.cp_size);
+  const Hypotheses library = all_hypotheses(World(of), {});
+  const auto number =
+      std::ranges::find(library, "a causal query does not see its own key", &Hypothesis::says) - library.begin();
+  for (const bool takes_windows : {true, false}) {
+    const Diagnosis answer = test::diagnosed_on_threads(c, [&] {
+                               return std::make_unique<SimulatedAttention>(
+                                   std::vector<std::string>{}, static_cast<int>(number), Attempt{}, takes_windows);
+                             }).diagnosis;
+    EXPECT_EQ(answer.certainty, takes_windows ? Certainty::likely : Certainty::certain) << test::text_of(answer);
+    EXPECT_EQ(answer.id, takes_windows ? "window_minus_one_literal" : "window_right_off_by_one");
+    const bool names_both = std::ranges::find(answer.others, "window_right_off_by_one") != answer.others.end();
+    EXPECT_EQ(names_both, takes_windows) << test::text_of(answer);
+  }
+}
+
+TEST(Certainty, OfContiguousRowsNoChunksAreExchanged) {
+  Case c = verify::test::small_case();
+  c.causal = true;
+  for (const bool two_chunks : {true, false}) {
+    verify::Sharding sharding;
+    sharding.rows = verify::parse_convention(two_chunks ? "dual_chunk" : "contiguous").value();
+    const Observation of = test::unanswered(c, resolve_lengths(c), sharding, c.cp_size);
+    for (const std::string_view id : {"chunks_exchanged", "chunks_not_mirrored"}) {
+      EXPECT_EQ(std::ranges::count(row_hypotheses(World(of), {}), id, &Hypothesis::id), two_chunks ? 1 : 0) << id;
+    }
+  }
+}
+
+// With a stripe of one chunk, rank r of a single sequence has the chunks r and n + r.
+TEST(Certainty, MistakesThatTakeRowsForTheSameRowsAreAllNamed) {
+  const ScopedMutant on(Mutant::dual_chunk_mirror);
+  Case c = verify::test::small_case();
+  c.causal = true;
+  const Diagnosis answer = test::diagnosed(c).diagnosis;
+  EXPECT_EQ(answer.certainty, Certainty::likely) << test::text_of(answer);
+  EXPECT_EQ(answer.id, "chunks_not_mirrored");
+  EXPECT_THAT(answer.others, Contains("sharding_striped"));
+}
+
+TEST(Certainty, ASearchThatDidNotEndSaysSo) {
+  const ScopedMutant on(Mutant::delta_missing);
+  Settings settings;
+  settings.limit = std::chrono::seconds(5);
+  settings.deadline = std::chrono::steady_clock::now();
+  const Diagnosis cut = test::diagnosed(verify::test::small_case(), settings).diagnosis;
+  EXPECT_EQ(cut.certainty, Certainty::unknown);
+  EXPECT_THAT(cut.cause, MatchesRegex("not found in 5 s: 0 of [0-9]+ hypotheses tried; --diagnosis-time 60s; dq.*"));
+}
+
+// Our own attention, with a change of the results of each rank.
+class Changed final : public Implementation {
+ public:
+  using Change = std::function<void(const verify::RankView&, const verify::Shards&, Results&)>;
+  explicit Changed(Change change) : change_(std::move(change)) {}
+
+  std::string skip_reason(const Case& c, const at::Device& device) override { return own_.skip_reason(c, device); }
+  std::string backend(const Case& c, const at::Device& device) override { return own_.backend(c, device); }
+  verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override {
+    return own_.sharding(c, lengths);
+  }
+  bool repeats_bits(const Case& c, const at::Device& device) override { return own_.repeats_bits(c, device); }
+  std::int64_t probe_heads(const Case& c) override { return own_.probe_heads(c); }
+  std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override {
+    return std::make_unique<ChangedStep>(own_.make_step(setting, shards), setting.view, shards, change_);
+  }
+
+ private:
+  class ChangedStep final : public Step {
+   public:
+    ChangedStep(std::unique_ptr<Step> step, const verify::RankView& view, const verify::Shards& shards,
+                const Change& change)
+        : step_(std::move(step)), view_(view), shards_(shards), change_(change) {}
+
+    void forward(Results& results) override {
+      step_->forward(results);
+      change_(view_, shards_, results);
+    }
+    void backward(Results& results) override { step_->backward(results); }
+
+   private:
+    std::unique_ptr<Step> step_;
+    const verify::RankView& view_;
+    const verify::Shards& shards_;
+    const Change& change_;
+  };
+
+  OwnImplementation own_;
+  Change change_;
+};
+
+test::Diagnosed with_change(const Case& c, const Changed::Change& change) {
+  return test::diagnosed_on_threads(c, [&] { return std::make_unique<Changed>(change); });
+}
+
+Case case_of_one_rank() {
+  Case c = verify::test::small_case();
+  c.batch = 1;
+  c.cp_size = 1;
+  c.training = false;
+  return c;
+}
+
+TEST(Certainty, ASearchThatEndedWithoutACauseSaysSo) {
+  const test::Diagnosed answer = with_change(
+      case_of_one_rank(),
+      [](const verify::RankView&, const verify::Shards&, Results& results) { results.out.select(1, 3).mul_(0.75); });
+  ASSERT_TRUE(answer.failed);
+  EXPECT_THAT(answer.diagnosis.cause, StartsWith("no known mistake explains the failure: out is wrong"));
+}
+
+// Padding is read with weight 0: the results are right if padding holds numbers, and NaN if it holds NaN.
+TEST(Certainty, KeysThatOnlyNanShowsAreNotSeen) {
+  Case c = case_of_one_rank();
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.seqlens = {{5}};
+  const test::Diagnosed answer =
+      with_change(c, [](const verify::RankView& view, const verify::Shards& shards, Results& results) {
+        if (!shards.k.isnan().any().item<bool>()) return;
+        for (std::size_t i = 0; i < view.q.rows().size(); ++i) {
+          if (view.q.rows()[i].canonical < 0) continue;
+          const auto row = static_cast<std::int64_t>(i);
+          results.out.select(0, row).fill_(std::numeric_limits<double>::quiet_NaN());
+          results.lse.select(1, row).fill_(std::numeric_limits<double>::quiet_NaN());
+        }
+      });
+  ASSERT_TRUE(answer.failed);
+  EXPECT_EQ(answer.diagnosis.certainty, Certainty::unknown) << test::text_of(answer.diagnosis);
+  EXPECT_THAT(test::text_of(answer.diagnosis), HasSubstr("padding is read, with weight 0"));
+}
+
+}  // namespace
+}  // namespace cp_pool::diagnosis

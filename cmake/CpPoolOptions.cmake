@@ -63,6 +63,8 @@ if(CP_POOL_SANITIZE)
   # The vptr checks would need RTTI of libraries that are not instrumented.
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CP_POOL_SANITIZE};-fno-sanitize=vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
   target_link_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr)
+  # Makes libstdc++ check what sanitizers do not see, such as the value of an empty std::optional.
+  target_compile_definitions(cp_options INTERFACE _GLIBCXX_ASSERTIONS)
 endif()
 
 find_program(CCACHE ccache)

@@ -132,8 +132,8 @@ inline void replay_captured(const CpGroups& groups, const std::function<void()>&
 }
 
 // The neighbours of a rank in the ring of all ranks.
-struct Ring {
-  explicit Ring(const GpuRank& rank)
+struct Neighbours {
+  explicit Neighbours(const GpuRank& rank)
       : next((rank.rank + 1) % rank.size), previous((rank.rank + rank.size - 1) % rank.size) {}
   int next;
   int previous;

@@ -22,9 +22,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
-  EXPECT_FALSE(parse_as<RunOptions>({"run"}).execution.config.perf);
-  EXPECT_FALSE(parse_as<RunOptions>({"run", "--mode", "verify"}).execution.config.perf);
-  const auto plain = parse_as<RunOptions>({"run", "--mode", "perf"}).execution;
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run"}).execution.config.perf);
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run", "--mode", "verify"}).execution.config.perf);
+  const auto plain = parse_as<RunCommandOptions>({"run", "--mode", "perf"}).execution;
   ASSERT_TRUE(plain.config.perf);
   EXPECT_EQ(plain.config.perf->warmup, 5);
   EXPECT_EQ(plain.config.perf->iterations, 20);
@@ -42,7 +42,8 @@ TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
 
 TEST(PerfMode, ALimitOnTimesNeedsABaselineAndIsKeptByARerun) {
   const auto run =
-      parse_as<RunOptions>({"run", "--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.10"}).execution;
+      parse_as<RunCommandOptions>({"run", "--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.10"})
+          .execution;
   EXPECT_EQ(run.config.max_ratio, 1.1);
   EXPECT_THAT(run.rerun_arguments, ElementsAre("--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.1"));
   EXPECT_THAT(usage_error({"run", "--mode", "perf", "--max-ratio", "1.1"}), HasSubstr("--max-ratio needs --baseline"));
@@ -63,8 +64,8 @@ TEST(PerfMode, IsNeededByItsOptions) {
 }
 
 TEST(SlotOptions, SayHowManyRanksWorkAtOnce) {
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--device", "cpu"}).execution.config.slots, 0);
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--device", "cpu", "--slots", "8"}).execution.config.slots, 8);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--device", "cpu"}).execution.config.slots, 0);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--device", "cpu", "--slots", "8"}).execution.config.slots, 8);
   EXPECT_THAT(usage_error({"run", "--device", "cuda", "--slots", "8"}), HasSubstr("--slots needs --device cpu"));
   EXPECT_THAT(usage_error({"run", "--device", "cpu", "--mode", "perf", "--slots", "8"}),
               HasSubstr("--mode perf lets one pool work at a time: it contradicts --slots"));
@@ -74,7 +75,7 @@ TEST(SlotOptions, KeepASpareOnCpuUnlessTheRunTakesTimes) {
   const auto spare = [](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"run", "--device", "cpu"};
     words.insert(words.end(), more.begin(), more.end());
-    return parse_as<RunOptions>(words).execution.config.spare;
+    return parse_as<RunCommandOptions>(words).execution.config.spare;
   };
   EXPECT_TRUE(spare({}));
   EXPECT_TRUE(spare({"--spare", "on"}));
@@ -96,12 +97,12 @@ TEST(Options, AFolderOfTheWorkerCanBeToldInJson) {
 }
 
 TEST(ShortOptions, MeanWhatUsersOfPytestExpect) {
-  const auto run = parse_as<RunOptions>({"run", "-x", "-k", "p2p and not thd", "-v"});
+  const auto run = parse_as<RunCommandOptions>({"run", "-x", "-k", "p2p and not thd", "-v"});
   EXPECT_EQ(run.execution.config.max_failures, 1);
   EXPECT_EQ(run.selection.keywords, "p2p and not thd");
   EXPECT_TRUE(run.execution.verbose);
-  EXPECT_FALSE(parse_as<RunOptions>({"run", "-q"}).execution.progress);
-  EXPECT_EQ(parse_as<RunOptions>({"run", "-xqk", "thd"}).selection.keywords, "thd");
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run", "-q"}).execution.progress);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "-xqk", "thd"}).selection.keywords, "thd");
   EXPECT_EQ(parse_as<ListOptions>({"list", "-k", "thd"}).selection.keywords, "thd");
   EXPECT_EQ(parse_as<SubmitOptions>({"submit", "-", "-x"}).execution.config.max_failures, 1);
   EXPECT_TRUE(parse_as<ReportOptions>({"report", "e", "-v"}).execution.verbose);
@@ -120,14 +121,15 @@ TEST(Contradictions, AreRefused) {
 }
 
 TEST(Contradictions, AreNotWhatSaysTheSameTwice) {
-  EXPECT_EQ(parse_as<RunOptions>({"run", "-x", "--max-fail", "1"}).execution.config.max_failures, 1);
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate", "--pool-max-cases", "1"}).execution.config.pool_max_cases, 1);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "-x", "--max-fail", "1"}).execution.config.max_failures, 1);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--isolate", "--pool-max-cases", "1"}).execution.config.pool_max_cases,
+            1);
   EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--json", "-q"}).execution.progress);
 }
 
 TEST(Adapters, HaveTheirOwnDefaultsAndAreKeptByARerun) {
-  const auto run = parse_as<RunOptions>({"run", "--adapter", "package.module:ring", "--python", "/venv/bin/python",
-                                         "--bound-factor", "2.5"})
+  const auto run = parse_as<RunCommandOptions>({"run", "--adapter", "package.module:ring", "--python",
+                                                "/venv/bin/python", "--bound-factor", "2.5"})
                        .execution;
   EXPECT_EQ(run.worker.adapter, "package.module:ring");
   EXPECT_EQ(run.worker.python, "/venv/bin/python");
@@ -139,7 +141,7 @@ TEST(Adapters, HaveTheirOwnDefaultsAndAreKeptByARerun) {
   const auto told = parse_as<SubmitOptions>({"submit", "x", "--adapter", "a:b", "--start-timeout", "7s"}).execution;
   EXPECT_FALSE(told.config.start_timeout_grows);
   EXPECT_EQ(parse_as<ListOptions>({"list", "--adapter", "a:b"}).worker.adapter, "a:b");
-  const auto plain = parse_as<RunOptions>({"run", "--bound-factor", "1"}).execution;
+  const auto plain = parse_as<RunCommandOptions>({"run", "--bound-factor", "1"}).execution;
   EXPECT_FALSE(plain.config.expect_judged || plain.config.start_timeout_grows || plain.config.bound_factor);
 }
 

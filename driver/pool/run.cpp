@@ -47,7 +47,7 @@ RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config
   return run_cases(runner, cases, header);
 }
 
-RunResult run_cases(CaseRunner& runner, const std::vector<NamedCase>& cases, const RunStarted& header) {
+RunResult run_cases(CaseExecutor& runner, const std::vector<NamedCase>& cases, const RunStarted& header) {
   for (const NamedCase& named : cases) runner.add(named);
   runner.no_more_cases();
   return runner.run(header);

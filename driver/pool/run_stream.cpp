@@ -43,7 +43,7 @@ constexpr std::chrono::seconds kPatience{1};  // after so long without data the 
 // Gives the runner the next case whenever fewer than `jobs` cases are running.
 class Feeder {
  public:
-  Feeder(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs)
+  Feeder(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs)
       : runner_(runner),
         read_case_(read_case),
         jobs_(static_cast<std::size_t>(jobs)),
@@ -136,7 +136,7 @@ class Feeder {
     feed();
   }
 
-  CaseRunner& runner_;
+  CaseExecutor& runner_;
   const ReadCase& read_case_;
   std::size_t jobs_;
   asio::steady_timer silence_;
@@ -159,7 +159,7 @@ RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config,
   return run_stream(runner, fd, read_case, jobs, header);
 }
 
-RunResult run_stream(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header) {
+RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header) {
   const Feeder feeder(runner, fd, read_case, jobs);
   RunResult result = runner.run(header);
   result.input_was_cut = feeder.was_cut();

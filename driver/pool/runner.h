@@ -14,7 +14,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "driver/clock.h"
-#include "driver/pool/case_runner.h"
+#include "driver/pool/case_executor.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/fork_server.h"
@@ -27,7 +27,7 @@
 
 namespace cp_pool {
 
-class Runner : public CaseRunner, private PoolOwner {
+class Runner : public CaseExecutor, private PoolOwner {
  public:
   // slots: FleetSettings::slots.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);

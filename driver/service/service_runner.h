@@ -13,7 +13,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "driver/ledger.h"
-#include "driver/pool/case_runner.h"
+#include "driver/pool/case_executor.h"
 #include "driver/process/process_settings.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
@@ -21,7 +21,7 @@
 
 namespace cp_pool::service {
 
-class ServiceRunner : public CaseRunner {
+class ServiceRunner : public CaseExecutor {
  public:
   // run: name of the run, which was opened on the connection.
   ServiceRunner(ServiceConnection connection, std::string run, WhenLost when_lost, const RunConfig& config,

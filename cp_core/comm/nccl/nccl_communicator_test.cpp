@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclRanks, ranks_and_ways());
 TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     const int n = rank.size;
     EXPECT_EQ(groups.cp->rank(), rank.rank);
     EXPECT_EQ(groups.cp->size(), n);
@@ -94,7 +94,7 @@ TEST_P(NcclRanks, ReduceScatterAndAllReduceSumAndFindTheLargest) {
 TEST_P(NcclRanks, ZeroRowsAreCarried) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     const at::Tensor none = at::empty({0, 4, 8}, on_gpu());
     at::Tensor out = at::empty({0, 4, 8}, on_gpu());
     groups.cp->exchange(none, ring.next, out, ring.previous, "test")->wait();
@@ -110,7 +110,7 @@ TEST_P(NcclRanks, ZeroRowsAreCarried) {
 TEST_P(NcclRanks, ManyExchangesOfRandomSizesArriveInOrder) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     constexpr int kRounds = 300;
     std::mt19937 random(7);  // the same sizes on every rank
     std::vector<at::Tensor> received;
@@ -177,7 +177,7 @@ TEST_P(NcclRanks, UnderDelaysAMissingWaitShowsAndAWaitDoesNot) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     setenv("CP_POOL_DEBUG_STREAM_DELAYS", "7:2000", 1);
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     int overtaken = 0;
     for (int i = 0; i < 20; ++i) {
       at::Tensor got = filled({1000}, -1);
@@ -194,7 +194,7 @@ TEST_P(NcclRanks, UnderDelaysAMissingWaitShowsAndAWaitDoesNot) {
 TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     for (int i = 0; i < 5; ++i) {
       at::Tensor send = filled({1000}, -1);
       at::Tensor got = filled({1000}, -1);
@@ -210,7 +210,7 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
 TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     const std::vector<RowRange> rows{{.row = 3, .count = 50}, {.row = 60, .count = 4}};
     const at::Tensor part = at::randn({64, 4, 32}, on_gpu());
     const at::Tensor part_lse = at::randn({4, 64}, on_gpu());

@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclFailures, ranks_and_ways());
 
 // Connects the ranks, so that the next operation waits on the device and not for connections.
 void meet(const GpuRank& rank, const CpGroups& groups) {
-  const Ring ring(rank);
+  const Neighbours ring(rank);
   at::Tensor got = filled({1}, 0);
   groups.cp->exchange(filled({1}, 1), ring.next, got, ring.previous, "meet")->wait();
   groups.cp->synchronize("meet");
@@ -131,7 +131,7 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
       groups.cp->synchronize("test");
       const double reduced = milliseconds_since(start);
       EXPECT_EQ(sum.item<float>(), static_cast<float>(rank.size));
-      const Ring ring(rank);
+      const Neighbours ring(rank);
       at::Tensor got = filled({1 << 20}, -1);
       groups.cp->exchange(filled({1 << 20}, 10 * generation + rank.rank), ring.next, got, ring.previous, "test")
           ->wait();

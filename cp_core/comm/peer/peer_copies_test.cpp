@@ -42,7 +42,7 @@ std::size_t free_bytes() {
 TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     for (int i = 0; i < 10; ++i) {
       at::Tensor window = filled({1 << 20}, i);
       if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
@@ -70,7 +70,7 @@ TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
 TEST_P(PeerCopies, MemoryMayComeAndGo) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     for (int i = 0; i < 12; ++i) {
       const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // large enough for allocations of their own
       {
@@ -90,7 +90,7 @@ TEST_P(PeerCopies, MemoryMayComeAndGo) {
 TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     constexpr std::int64_t kElements = std::int64_t{256} << 20;  // an allocation of 1 GiB
     constexpr std::size_t kBytes = kElements * sizeof(float);
     std::int64_t barriers = 0;
@@ -120,7 +120,7 @@ TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
 TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    const Ring ring(rank);
+    const Neighbours ring(rank);
     const at::Tensor mine = at::arange(1 << 18, on_gpu()).add(rank.rank);
     at::Tensor got = at::empty_like(mine);
     at::Tensor whole = at::empty({(1 << 18) * rank.size}, on_gpu());

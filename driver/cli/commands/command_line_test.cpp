@@ -23,14 +23,14 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"run", "--timeout", "1000000h"}), HasSubstr("of at most 1000 hours"));
   EXPECT_THAT(usage_error({"run", "--repeat", "2147483648"}), HasSubstr("'2147483648' is more than 2147483647"));
   EXPECT_THAT(usage_error({"run", "--max-fail", "99999999999999999999"}), HasSubstr("is more than 2147483647"));
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "2147483647"}).execution.config.max_failures, 2147483647);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--max-fail", "2147483647"}).execution.config.max_failures, 2147483647);
   EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
   EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
   EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));
   for (const char* option : {"--junit", "--events", "--html", "--run-dir", "--dump", "--rerun-failed"}) {
     EXPECT_THAT(usage_error({"run", option, "-"}), HasSubstr("'-' stands for no stream here"));
   }
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--events", "./-"}).execution.events, "./-");
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--events", "./-"}).execution.events, "./-");
   EXPECT_THAT(usage_error({"submit"}), HasSubstr("CASE"));
   EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));
   EXPECT_EQ(usage_error({"run", "--timeout", "soon"}).find('\n'), std::string::npos);

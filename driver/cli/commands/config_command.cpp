@@ -26,7 +26,7 @@ constexpr const char* kConfigFooter =
     "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable sets a key\n";
 
 struct ConfigOptions {
-  RunOptions run;
+  RunCommandOptions run;
   bool json = false;
 };
 

@@ -69,7 +69,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
 }
 
 // Reads earlier runs for the reports. Records that cannot be read are warned of; the run goes on without trends.
-CaseTrends trends_for_reports(const RunOptions& options) {
+CaseTrends trends_for_reports(const RunCommandOptions& options) {
   if (!options.execution.html && !options.execution.summary) return {};
   try {
     return trends_of(options);
@@ -79,7 +79,7 @@ CaseTrends trends_for_reports(const RunOptions& options) {
   }
 }
 
-int run_selected(RunOptions options, const std::string& program) {
+int run_selected(RunCommandOptions options, const std::string& program) {
   check_outputs(options.execution, inputs_of(options));
   read_shard_times(options.selection);
   const Selection selection =
@@ -108,7 +108,7 @@ int run_selected(RunOptions options, const std::string& program) {
 }
 
 // Replaces the name of a recorded run by its events file. Throws CommandError (bad_input).
-void find_earlier_runs(RunOptions& options) {
+void find_earlier_runs(RunCommandOptions& options) {
   for (auto* file : {&options.rerun_failed, &options.execution.baseline}) {
     if (*file) *file = events_of_run(**file, options.record.folder);
   }
@@ -116,7 +116,7 @@ void find_earlier_runs(RunOptions& options) {
 
 }  // namespace
 
-void add_options_of_run(CLI::App& command, RunOptions& options) {
+void add_options_of_run(CLI::App& command, RunCommandOptions& options) {
   add_selection(command, options.selection);
   add_path(
       command, "--rerun-failed", options.rerun_failed, "RUN|FILE", PathUse::earlier_run,
@@ -129,7 +129,7 @@ void add_options_of_run(CLI::App& command, RunOptions& options) {
 
 namespace {
 
-class RunCommand : public CommandWith<RunOptions> {
+class RunCommand : public CommandWith<RunCommandOptions> {
  public:
   explicit RunCommand(CLI::App& command) { add_options_of_run(command, options); }
 

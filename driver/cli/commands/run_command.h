@@ -13,7 +13,7 @@
 
 namespace cp_pool {
 
-struct RunOptions {
+struct RunCommandOptions {
   SelectionOptions selection;
   std::optional<std::filesystem::path> rerun_failed;  // events of an earlier run, which give selection.ids
   ExecutionOptions execution;
@@ -28,6 +28,6 @@ struct RunOptions {
 };
 
 // Adds all options of `run`, which are also the keys of cp-pool.toml.
-void add_options_of_run(CLI::App& command, RunOptions& options);
+void add_options_of_run(CLI::App& command, RunCommandOptions& options);
 
 }  // namespace cp_pool

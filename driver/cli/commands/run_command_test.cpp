@@ -18,8 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(RunOptions, HaveTheDocumentedDefaults) {
-  const auto run = parse_as<RunOptions>({"run"});
+TEST(RunCommandOptions, HaveTheDocumentedDefaults) {
+  const auto run = parse_as<RunCommandOptions>({"run"});
   EXPECT_THAT(run.selection.matrices, ElementsAre("quick"));
   EXPECT_THAT(run.selection.filters, IsEmpty());
   EXPECT_EQ(run.selection.size, "small");
@@ -36,44 +36,44 @@ TEST(RunOptions, HaveTheDocumentedDefaults) {
   EXPECT_TRUE(run.execution.progress);
 }
 
-TEST(RunOptions, AreReadFromTheCommandLine) {
-  const auto run = parse_as<RunOptions>({"run",
-                                         "--matrix",
-                                         "te-flash",
-                                         "te-fused",
-                                         "--matrix",
-                                         "mine.json",
-                                         "--filter",
-                                         "comm=p2p & !layout=thd",
-                                         "a/*",
-                                         "--size",
-                                         "full",
-                                         "--timeout",
-                                         "1500ms",
-                                         "--start-timeout",
-                                         "2m",
-                                         "--grace",
-                                         "0",
-                                         "--global-timeout",
-                                         "1h",
-                                         "--max-consecutive-timeouts",
-                                         "5",
-                                         "--pool-max-cases",
-                                         "1",
-                                         "--worker",
-                                         "python3 w.py",
-                                         "--junit",
-                                         "j.xml",
-                                         "--events",
-                                         "e.jsonl",
-                                         "--run-dir",
-                                         "runs",
-                                         "--dump",
-                                         "dumps",
-                                         "--rerun-failed",
-                                         "before.jsonl",
-                                         "--fail-fast",
-                                         "--no-progress"});
+TEST(RunCommandOptions, AreReadFromTheCommandLine) {
+  const auto run = parse_as<RunCommandOptions>({"run",
+                                                "--matrix",
+                                                "te-flash",
+                                                "te-fused",
+                                                "--matrix",
+                                                "mine.json",
+                                                "--filter",
+                                                "comm=p2p & !layout=thd",
+                                                "a/*",
+                                                "--size",
+                                                "full",
+                                                "--timeout",
+                                                "1500ms",
+                                                "--start-timeout",
+                                                "2m",
+                                                "--grace",
+                                                "0",
+                                                "--global-timeout",
+                                                "1h",
+                                                "--max-consecutive-timeouts",
+                                                "5",
+                                                "--pool-max-cases",
+                                                "1",
+                                                "--worker",
+                                                "python3 w.py",
+                                                "--junit",
+                                                "j.xml",
+                                                "--events",
+                                                "e.jsonl",
+                                                "--run-dir",
+                                                "runs",
+                                                "--dump",
+                                                "dumps",
+                                                "--rerun-failed",
+                                                "before.jsonl",
+                                                "--fail-fast",
+                                                "--no-progress"});
   EXPECT_EQ(run.rerun_failed, "before.jsonl");
   EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
   EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
@@ -93,13 +93,13 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
   EXPECT_FALSE(run.execution.progress);
 }
 
-TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "3"}).execution.config.max_failures, 3);
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate"}).execution.config.pool_max_cases, 1);
-  EXPECT_TRUE(parse_as<RunOptions>({"run"}).execution.config.reference_cache);
-  EXPECT_FALSE(parse_as<RunOptions>({"run", "--no-reference-cache"}).execution.config.reference_cache);
+TEST(RunCommandOptions, ShorthandsSetWhatTheyStandFor) {
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--max-fail", "3"}).execution.config.max_failures, 3);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--isolate"}).execution.config.pool_max_cases, 1);
+  EXPECT_TRUE(parse_as<RunCommandOptions>({"run"}).execution.config.reference_cache);
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run", "--no-reference-cache"}).execution.config.reference_cache);
   EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--no-reference-cache"}).execution.config.reference_cache);
-  const auto run = parse_as<RunOptions>({"run", "--order", "shuffle:7", "--repeat", "3", "--timings"});
+  const auto run = parse_as<RunCommandOptions>({"run", "--order", "shuffle:7", "--repeat", "3", "--timings"});
   EXPECT_EQ(run.order.kind, Order::Kind::shuffle);
   EXPECT_EQ(run.order.seed, 7U);
   EXPECT_EQ(run.repeat, 3);
@@ -114,17 +114,18 @@ TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
   }
 }
 
-TEST(RunOptions, TheLastOfSeveralValuesCounts) {
-  const auto run = parse_as<RunOptions>({"run", "--timeout", "1s", "--size", "full", "--timeout", "2s"});
+TEST(RunCommandOptions, TheLastOfSeveralValuesCounts) {
+  const auto run = parse_as<RunCommandOptions>({"run", "--timeout", "1s", "--size", "full", "--timeout", "2s"});
   EXPECT_EQ(run.execution.config.timeout, milliseconds{2000});
   EXPECT_EQ(run.selection.size, "full");
 }
 
-TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
-  EXPECT_THAT(parse_as<RunOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments, IsEmpty());
-  EXPECT_THAT(parse_as<RunOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
+TEST(RunCommandOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
+  EXPECT_THAT(parse_as<RunCommandOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments,
+              IsEmpty());
+  EXPECT_THAT(parse_as<RunCommandOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
               ElementsAre("--worker", "w x", "--timeout", "1500ms"));
-  EXPECT_THAT(parse_as<RunOptions>({"run", "--device", "cpu", "--start-timeout", "2m", "--deterministic"})
+  EXPECT_THAT(parse_as<RunCommandOptions>({"run", "--device", "cpu", "--start-timeout", "2m", "--deterministic"})
                   .execution.rerun_arguments,
               ElementsAre("--device", "cpu", "--start-timeout", "120s", "--deterministic"));
 }

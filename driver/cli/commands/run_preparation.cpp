@@ -41,7 +41,8 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   return out;
 }
 
-std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions& options, const std::string& program) {
+std::vector<NamedCase> named_cases(const Selection& selection, const RunCommandOptions& options,
+                                   const std::string& program) {
   std::vector<CaseOverride> overrides = options.overrides.all;
   find_workers(overrides, options.execution);
   std::vector<NamedCase> cases;
@@ -66,7 +67,7 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCas
 }
 
 // Returns the history that --order history uses, empty for any other order.
-CaseHistory history_of(const Order& order, const RunOptions& options) {
+CaseHistory history_of(const Order& order, const RunCommandOptions& options) {
   if (order.kind != Order::Kind::history) return {};
   if (!order.events.empty()) return read_case_history(order.events);
   CaseHistory history = case_history(trends_of(options));
@@ -99,7 +100,7 @@ void check_number(std::size_t cases, int repeats) {
 
 }  // namespace
 
-void add_run_options(CLI::App& command, RunOptions& options) {
+void add_run_options(CLI::App& command, RunCommandOptions& options) {
   const auto wrong_with_order = [](const std::string& text) -> std::string {
     return parse_order(text)
                ? ""
@@ -121,7 +122,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   add_execution(command, options.execution);
 }
 
-void fill_run_options(const CLI::App& command, RunOptions& options) {
+void fill_run_options(const CLI::App& command, RunCommandOptions& options) {
   fill_selection(options.selection);
   fill_execution(command, options.execution);
   std::vector<std::string>& rerun = options.execution.rerun_arguments;
@@ -133,7 +134,7 @@ void fill_run_options(const CLI::App& command, RunOptions& options) {
   }
 }
 
-CaseTrends trends_of(const RunOptions& options) {
+CaseTrends trends_of(const RunCommandOptions& options) {
   if (!records_folder(options.record.folder)) return {};
   return read_case_trends(kept_runs(options.record.folder), options.selection.size, options.execution.config.device);
 }
@@ -146,7 +147,7 @@ void read_shard_times(SelectionOptions& options) {
   options.times = {.ms = std::move(history.duration_ms), .hash = text_hash(text)};
 }
 
-std::vector<InputFile> inputs_of(const RunOptions& options) {
+std::vector<InputFile> inputs_of(const RunCommandOptions& options) {
   std::vector<InputFile> inputs = matrix_inputs(options.selection);
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
   if (const auto& file = options.rerun_failed) {
@@ -168,7 +169,7 @@ void expect_cases(const Selection& selection, const SelectionOptions& options) {
   if (selection.cases.empty()) throw CommandError(ExitCode::nothing_selected, nothing_selected(options));
 }
 
-PreparedRun prepare_run(const Selection& selection, const RunOptions& options, const std::string& program) {
+PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& options, const std::string& program) {
   std::vector<NamedCase> cases = named_cases(selection, options, program);
   compare_with_baseline(options.execution, cases);
   std::vector<std::string> ids;

@@ -12,19 +12,19 @@
 
 namespace cp_pool {
 
-// Adds the options of RunOptions, except those of the selection and --rerun-failed.
-void add_run_options(CLI::App& command, RunOptions& options);
+// Adds the options of RunCommandOptions, except those of the selection and --rerun-failed.
+void add_run_options(CLI::App& command, RunCommandOptions& options);
 // Completes the options when all of them have been read. Throws CommandError (usage).
-void fill_run_options(const CLI::App& command, RunOptions& options);
+void fill_run_options(const CLI::App& command, RunCommandOptions& options);
 
 // Reads the times of --shard-times. Throws CommandError (bad_input).
 void read_shard_times(SelectionOptions& options);
 
 // Returns the trends of the recorded runs of this size on this device. Throws CommandError (bad_input).
-CaseTrends trends_of(const RunOptions& options);
+CaseTrends trends_of(const RunCommandOptions& options);
 
 // Returns the input files that the options name. No output may replace them.
-std::vector<InputFile> inputs_of(const RunOptions& options);
+std::vector<InputFile> inputs_of(const RunCommandOptions& options);
 
 // Warns of filters that select no case. Throws CommandError (nothing_selected) if no case is selected.
 void expect_cases(const Selection& selection, const SelectionOptions& options);
@@ -35,6 +35,6 @@ struct PreparedRun {
 };
 
 // `program` is argv[0]. Throws CommandError (bad_input, or usage if there are too many cases).
-PreparedRun prepare_run(const Selection& selection, const RunOptions& options, const std::string& program);
+PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& options, const std::string& program);
 
 }  // namespace cp_pool

@@ -67,7 +67,7 @@ std::string names_of(const std::vector<fs::path>& files) {
 // The watched files, and the means to notice their changes during rounds and between them.
 class WatchedFiles {
  public:
-  void find(const RunOptions& options) {
+  void find(const RunCommandOptions& options) {
     const WorkerFiles worker = worker_files(options.execution.worker);
     change_.add_needed(worker.needed);
     change_.add(worker.modules);
@@ -152,7 +152,7 @@ class RoundSink : public EventSink {
 
 class Watch {
  public:
-  Watch(RunOptions options, std::string program) : options_(std::move(options)), program_(std::move(program)) {}
+  Watch(RunCommandOptions options, std::string program) : options_(std::move(options)), program_(std::move(program)) {}
 
   // Returns the exit code.
   int run() {
@@ -221,7 +221,7 @@ class Watch {
     });
   }
 
-  RunOptions options_;
+  RunCommandOptions options_;
   std::string program_;
   BetweenRuns between_;
   WatchedFiles files_;
@@ -230,7 +230,7 @@ class Watch {
   bool outdated_ = false;  // the round was stopped because files have changed
 };
 
-class WatchCommand : public CommandWith<RunOptions> {
+class WatchCommand : public CommandWith<RunCommandOptions> {
  public:
   explicit WatchCommand(CLI::App& command) {
     add_selection(command, options.selection);

@@ -47,28 +47,28 @@ class Configured : public ::testing::Test {
 };
 
 TEST_F(Configured, OptionsHaveTheFirstOfCommandLineVariableProfileDefaultAndBuiltIn) {
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).execution.config.timeout, seconds{90});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).execution.config.timeout, seconds{90});
   write("[profile.default]\ntimeout = 10\n[profile.ci]\ntimeout = \"20s\"\n");
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).execution.config.timeout, seconds{10});
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--no-config"}).execution.config.timeout, seconds{90});
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "ci"}).execution.config.timeout, seconds{20});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).execution.config.timeout, seconds{10});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--no-config"}).execution.config.timeout, seconds{90});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--profile", "ci"}).execution.config.timeout, seconds{20});
   set("CP_POOL_OPT_PROFILE", "ci");
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).execution.config.timeout, seconds{20});
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "default"}).execution.config.timeout, seconds{10});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).execution.config.timeout, seconds{20});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--profile", "default"}).execution.config.timeout, seconds{10});
   set("CP_POOL_OPT_TIMEOUT", "30s");
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).execution.config.timeout, seconds{30});
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--timeout", "40s"}).execution.config.timeout, seconds{40});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).execution.config.timeout, seconds{30});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--timeout", "40s"}).execution.config.timeout, seconds{40});
 }
 
 TEST_F(Configured, AProfileHasTheDefaultsOfTheFileAndThoseBuiltIn) {
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "local"}).execution.config.max_failures, 10);
-  EXPECT_TRUE(parse_as<RunOptions>({"run", "--profile", "ci"}).execution.timings);
-  EXPECT_FALSE(parse_as<RunOptions>({"run"}).execution.timings);
-  EXPECT_TRUE(parse_as<RunOptions>({"run", "--profile", "ci"}).execution.config.triage);
-  EXPECT_FALSE(parse_as<RunOptions>({"run", "--profile", "ci", "--triage=false"}).execution.config.triage);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--profile", "local"}).execution.config.max_failures, 10);
+  EXPECT_TRUE(parse_as<RunCommandOptions>({"run", "--profile", "ci"}).execution.timings);
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run"}).execution.timings);
+  EXPECT_TRUE(parse_as<RunCommandOptions>({"run", "--profile", "ci"}).execution.config.triage);
+  EXPECT_FALSE(parse_as<RunCommandOptions>({"run", "--profile", "ci", "--triage=false"}).execution.config.triage);
   write("[profile.default]\nmax-fail = 3\n[profile.nightly]\nrepeat = 2\n");
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "local"}).execution.config.max_failures, 3);
-  const auto nightly = parse_as<RunOptions>({"run", "--profile", "nightly"});
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--profile", "local"}).execution.config.max_failures, 3);
+  const auto nightly = parse_as<RunCommandOptions>({"run", "--profile", "nightly"});
   EXPECT_EQ(nightly.repeat, 2);
   EXPECT_EQ(nightly.execution.config.max_failures, 3);
   EXPECT_THAT(usage_error({"run", "--profile", "nightli"}),
@@ -77,16 +77,16 @@ TEST_F(Configured, AProfileHasTheDefaultsOfTheFileAndThoseBuiltIn) {
 
 TEST_F(Configured, ListsAreReplacedAndFlagsCanBeTakenBack) {
   write("[profile.default]\nfilter = [\"a/*\", \"b/*\"]\nmatrix = \"te-flash\"\ntimings = true\n");
-  const auto run = parse_as<RunOptions>({"run"});
+  const auto run = parse_as<RunCommandOptions>({"run"});
   EXPECT_THAT(run.selection.filters, ElementsAre("a/*", "b/*"));
   EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash"));
   EXPECT_TRUE(run.execution.timings);
-  const auto told = parse_as<RunOptions>({"run", "--filter", "c/*", "--timings=false"});
+  const auto told = parse_as<RunCommandOptions>({"run", "--filter", "c/*", "--timings=false"});
   EXPECT_THAT(told.selection.filters, ElementsAre("c/*"));
   EXPECT_FALSE(told.execution.timings);
   set("CP_POOL_OPT_FILTER", "x & y\nz");
   set("CP_POOL_OPT_TIMINGS", "0");
-  const auto variables = parse_as<RunOptions>({"run"});
+  const auto variables = parse_as<RunCommandOptions>({"run"});
   EXPECT_THAT(variables.selection.filters, ElementsAre("x & y", "z"));
   EXPECT_FALSE(variables.execution.timings);
 }
@@ -104,13 +104,13 @@ TEST_F(Configured, AKeySetsEveryOptionOfItsName) {
 
 TEST_F(Configured, TheCommandLineCountsMoreThanWhatItContradicts) {
   write("[profile.default]\nno-progress = true\nadapter = \"a:b\"\nfail-fast = true\nslots = 3\nwarmup = 2\n");
-  const auto run = parse_as<RunOptions>({"run", "-v", "--worker", "w", "--max-fail", "5"}).execution;
+  const auto run = parse_as<RunCommandOptions>({"run", "-v", "--worker", "w", "--max-fail", "5"}).execution;
   EXPECT_TRUE(run.progress);
   EXPECT_TRUE(run.verbose);
   EXPECT_EQ(run.worker.adapter, "");
   EXPECT_EQ(run.config.max_failures, 5);
   EXPECT_EQ(run.config.slots, 3);
-  const auto plain = parse_as<RunOptions>({"run", "--mode", "perf"}).execution;
+  const auto plain = parse_as<RunCommandOptions>({"run", "--mode", "perf"}).execution;
   EXPECT_EQ(plain.config.max_failures, 1);
   EXPECT_EQ(plain.worker.adapter, "a:b");
   EXPECT_EQ(plain.config.slots, 1);
@@ -119,7 +119,7 @@ TEST_F(Configured, TheCommandLineCountsMoreThanWhatItContradicts) {
 
 TEST_F(Configured, ARerunHasWhatChangesTheOutcome) {
   write("[profile.default]\ntimeout = \"7s\"\n");
-  EXPECT_THAT(parse_as<RunOptions>({"run"}).execution.rerun_arguments, ElementsAre("--timeout", "7s"));
+  EXPECT_THAT(parse_as<RunCommandOptions>({"run"}).execution.rerun_arguments, ElementsAre("--timeout", "7s"));
 }
 
 TEST_F(Configured, PathsOfAFileStartInItsFolder) {
@@ -128,13 +128,13 @@ TEST_F(Configured, PathsOfAFileStartInItsFolder) {
       "worker = \"./build/worker --fast\"\n");
   std::filesystem::create_directories(folder() / "deep");
   std::filesystem::current_path(folder() / "deep");
-  const auto run = parse_as<RunOptions>({"run"});
+  const auto run = parse_as<RunCommandOptions>({"run"});
   EXPECT_EQ(run.execution.junit, folder() / "out/report.xml");
   EXPECT_EQ(run.execution.events, "/abs.jsonl");
   EXPECT_THAT(run.selection.matrices, ElementsAre((folder() / "mine.json").string(), "quick"));
   EXPECT_EQ(run.execution.worker.command, (folder() / "./build/worker").string() + " --fast");
   std::filesystem::current_path(folder());
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).execution.junit, "out/report.xml");
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).execution.junit, "out/report.xml");
 }
 
 TEST_F(Configured, AnErrorNamesFileLineAndKey) {
@@ -176,13 +176,13 @@ TEST_F(Configured, ARunnerOfTestsChoosesTheShardTheReportAndAFilter) {
   set("TEST_SHARD_INDEX", "1");
   set("XML_OUTPUT_FILE", "bazel.xml");
   set("TESTBRIDGE_TEST_ONLY", "p2p");
-  const auto run = parse_as<RunOptions>({"run", "-k", "thd"});
+  const auto run = parse_as<RunCommandOptions>({"run", "-k", "thd"});
   EXPECT_EQ(run.selection.shard.index, 2U);
   EXPECT_EQ(run.selection.shard.count, 4U);
   EXPECT_TRUE(run.shard_by_runner);
   EXPECT_EQ(run.execution.junit, "bazel.xml");
   EXPECT_EQ(run.selection.keywords, "(thd) and (p2p)");
-  const auto told = parse_as<RunOptions>({"run", "--shard", "1/2", "--junit", "own.xml"});
+  const auto told = parse_as<RunCommandOptions>({"run", "--shard", "1/2", "--junit", "own.xml"});
   EXPECT_EQ(told.selection.shard.count, 2U);
   EXPECT_FALSE(told.shard_by_runner);
   EXPECT_EQ(told.execution.junit, "own.xml");
@@ -194,7 +194,7 @@ TEST_F(Configured, ARunnerOfTestsChoosesTheShardTheReportAndAFilter) {
   set("TEST_TOTAL_SHARDS", nullptr);
   set("GTEST_TOTAL_SHARDS", "3");
   set("GTEST_SHARD_INDEX", "0");
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).selection.shard.count, 3U);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).selection.shard.count, 3U);
 }
 
 }  // namespace

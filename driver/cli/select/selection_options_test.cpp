@@ -23,8 +23,8 @@ TEST(Options, WhereAnIdIsLookedUpIsNotForAFileOrAStream) {
 }
 
 TEST(ShardOption, IsOneOfRunAndList) {
-  EXPECT_EQ(parse_as<RunOptions>({"run"}).selection.shard.count, 1U);
-  EXPECT_EQ(parse_as<RunOptions>({"run", "--shard", "2/4"}).selection.shard.index, 2U);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).selection.shard.count, 1U);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--shard", "2/4"}).selection.shard.index, 2U);
   EXPECT_EQ(parse_as<ListOptions>({"list", "--shard", "4/5"}).selection.shard.count, 5U);
   EXPECT_THAT(usage_error({"run", "--shard", "5/4"}), HasSubstr("'5/4' is none of 1/N, 2/N .. N/N"));
 }

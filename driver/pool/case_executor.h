@@ -12,12 +12,12 @@
 
 namespace cp_pool {
 
-class CaseRunner {
+class CaseExecutor {
  public:
-  CaseRunner() = default;
-  CaseRunner(const CaseRunner&) = delete;
-  CaseRunner& operator=(const CaseRunner&) = delete;
-  virtual ~CaseRunner() = default;
+  CaseExecutor() = default;
+  CaseExecutor(const CaseExecutor&) = delete;
+  CaseExecutor& operator=(const CaseExecutor&) = delete;
+  virtual ~CaseExecutor() = default;
 
   // Adds a case, which must stay alive until it has finished. Returns its index in the events.
   virtual std::size_t add(const NamedCase& named) = 0;
@@ -36,7 +36,7 @@ class CaseRunner {
 };
 
 // Like run_cases and run_stream of run.h, on a given runner. jobs: number of cases of the stream that may run at once.
-RunResult run_cases(CaseRunner& runner, const std::vector<NamedCase>& cases, const RunStarted& header);
-RunResult run_stream(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
+RunResult run_cases(CaseExecutor& runner, const std::vector<NamedCase>& cases, const RunStarted& header);
+RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
 
 }  // namespace cp_pool

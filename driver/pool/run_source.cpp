@@ -5,6 +5,7 @@
 
 #include <asio/post.hpp>
 
+#include "cases/case_groups.h"
 #include "driver/pool/runner.h"
 #include "driver/run.h"
 
@@ -18,7 +19,7 @@ class Supply {
   Supply(Runner& runner, CaseSource& source, EventSink& sink, int ranks)
       : runner_(runner), source_(source), sink_(sink), room_(ranks) {
     runner_.on_case_finished = [this](const CaseFinished& finished) {
-      room_.give_back(running_.extract(finished.index).mapped()->c.cp_size);
+      room_.give_back(world_size(running_.extract(finished.index).mapped()->c));
       emit(source_.ended(finished));
       feed();
     };
@@ -44,7 +45,7 @@ class Supply {
       auto named = source_.next(room_);
       if (!named) break;
       auto kept = std::make_unique<NamedCase>(*std::move(named));
-      room_.take(kept->c.cp_size);
+      room_.take(world_size(kept->c));
       const std::size_t index = runner_.add(*kept);
       running_.emplace(index, std::move(kept));
     }

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_groups.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -44,7 +45,7 @@ class Source : public CaseSource {
 // A function for Source that gives these cases one after another.
 std::function<std::optional<NamedCase>(const Room&)> in_order(std::vector<NamedCase> cases) {
   return [cases = std::move(cases), next = std::size_t{0}](const Room& room) mutable -> std::optional<NamedCase> {
-    if (next == cases.size() || !room.has(cases[next].c.cp_size)) return std::nullopt;
+    if (next == cases.size() || !room.has(world_size(cases[next].c))) return std::nullopt;
     return cases[next++];
   };
 }
@@ -88,7 +89,11 @@ TEST(RunSource, OfNothingEndsAtOnce) {
 TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
   std::vector<NamedCase> cases;
   for (const int ranks : {1, 2, 1, 3, 2}) cases.push_back(fake_case("pass", ranks));
-  for (const int room : {1, 3}) {
+  // Two groups of two ranks are four ranks, which fill the largest room.
+  cases.push_back(fake_case("pass", 2));
+  cases.back().c.group = 2;
+  cases.push_back(fake_case("pass", 3));
+  for (const int room : {1, 3, 4}) {
     RunConfig config = fake_config();
     config.slots = room;
     Source source(in_order(cases));
@@ -98,12 +103,12 @@ TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
     int most_cases = 0;
     recorder.on_each = [&](const Event& event) {
       if (const auto* started = std::get_if<CaseStarted>(&event)) {
-        ranks += std::min(cases[started->index].c.cp_size, room);
+        ranks += std::min(world_size(cases[started->index].c), room);
         most_cases = std::max(most_cases, ++running);
         EXPECT_LE(ranks, room);
       }
       if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-        ranks -= std::min(finished->c.cp_size, room);
+        ranks -= std::min(world_size(finished->c), room);
         --running;
       }
     };
@@ -111,7 +116,7 @@ TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
     if (room == 1) {
       EXPECT_EQ(most_cases, 1);
     }
-    EXPECT_THAT(source.outcomes, SizeIs(5));
+    EXPECT_THAT(source.outcomes, SizeIs(cases.size()));
   }
 }
 

@@ -172,8 +172,10 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);
   if (forks && !failure) failure = co_await await_forks();
-  const std::vector<int> children = group_->children();
-  host_.ranks.insert(children.begin(), children.end());
+  if (group_) {  // none if the start was given up while the ranks were being forked
+    const std::vector<int> children = group_->children();
+    host_.ranks.insert(children.begin(), children.end());
+  }
   run_->emit(
       PoolSpawned{.pool = id_, .world_size = world_size_, .pids = pids(), .slots = place_.slots, .gpus = place_.gpus});
   if (failure) co_return failure;

@@ -178,6 +178,15 @@ TEST_F(ForkedRanks, EndWithARunThatIsStoppedWhileTheServerStarts) {
   EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 15000);
 }
 
+TEST_F(ForkedRanks, EndWithARunThatIsStoppedWhileAServerThatHangsForksThem) {
+  RunConfig config = forked_config("interrupts");
+  config.fork_patience = milliseconds(500);
+  EXPECT_TRUE(run({fake_case("pass", 3)}, config, recorder).interrupted);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("not-run"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_THAT(recorder.all<ForkServerTold>().back().reason, HasSubstr("no answer within 500 ms"));
+}
+
 TEST_F(ForkedRanks, OfAnInterpreterThatIsMissingAreMissing) {
   RunConfig config = forked_config("worker");
   config.fork_server[0] = "/nowhere/python3";

@@ -6,6 +6,7 @@ exec: a forked rank executes the worker command.
 worker: a forked rank runs the worker of this file, without executing a program.
 thread, says_no, exits, hangs: the server does this instead of getting ready.
 dies, stalls, babbles: the server does this at its third order.
+interrupts: at its third order the server sends SIGINT to the driver, and then stalls.
 """
 import argparse
 import json
@@ -141,8 +142,10 @@ def break_at_third_order(mode: str) -> None:
             if mode == "dies":
                 fork(be_child)  # forks a rank whose pid the driver never learns
                 os.kill(os.getpid(), signal.SIGKILL)
-            elif mode == "stalls":
+            elif mode in ("stalls", "interrupts"):
                 fork(be_child)
+                if mode == "interrupts":
+                    os.kill(options.driver, signal.SIGINT)
                 time.sleep(3600)
             elif mode == "babbles":
                 socket.socket(fileno=os.dup(options.socket)).send(b"what?")
@@ -156,7 +159,7 @@ parser.add_argument("mode")
 parser.add_argument("--socket", type=int, required=True)
 parser.add_argument("--driver", type=int, required=True)
 options = parser.parse_args()
-if options.mode in ("dies", "stalls", "babbles"):
+if options.mode in ("dies", "stalls", "babbles", "interrupts"):
     break_at_third_order(options.mode)
 sys.exit(
     server.serve(

@@ -3,15 +3,18 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ratio>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "driver/longest_duration.h"
 
 namespace cp_pool {
 
 namespace {
 
-constexpr double kLongestMs = 1000.0 * 3600 * 1000;
+constexpr double kLongestMs = std::chrono::duration<double, std::milli>(kLongestDuration).count();
 constexpr std::array<std::pair<std::string_view, double>, 5> kUnitsMs{
     {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 3600 * 1000}}};
 

@@ -2,6 +2,7 @@
 // stdin and stdout. docs/service.md describes them. The fields of a message are defined in its fields() alone.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,11 @@ namespace cp_pool::service {
 
 // Version of these messages; it changes when a field changes its meaning or is removed.
 inline constexpr int kVersion = 1;
+
+// Returns a duration of a message, whose range expect_valid has checked.
+inline std::chrono::milliseconds whole_ms(double ms) {
+  return std::chrono::milliseconds{static_cast<std::int64_t>(ms)};
+}
 
 // --- Messages of a client: "request" is their name ---
 
@@ -166,6 +172,10 @@ struct Stop {
 };
 
 using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop>;
+
+// Both throw protocol::ProtocolError, with field and value, for a number that is out of range.
+void expect_valid(const Open& open);
+void expect_valid(const Submit& submit);
 
 // --- Messages of the service: "reply" is their name ---
 

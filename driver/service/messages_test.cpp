@@ -122,6 +122,42 @@ TEST(ServiceMessages, EveryFieldOfAFilledMessageIsInItsLine) {
   });
 }
 
+TEST(ServiceMessages, ANumberOutOfRangeIsRefusedByFieldAndValue) {
+  const auto refusal_of = [](json request) -> std::string {
+    request["run"] = "r";
+    if (request["request"] == "submit") request["case"] = to_json(filled<Submit>().c);
+    try {
+      read_request(request);
+      return "";
+    } catch (const protocol::ProtocolError& error) {
+      return error.what();
+    }
+  };
+  const auto with = [](const char* name, const char* field, const json& value) -> json {
+    return {{"request", name}, {field, value}};
+  };
+  for (const double ms : {0.0, 0.5, -1.0, 1e300, 3600000001.0}) {
+    EXPECT_THAT(refusal_of(with("submit", "timeout_ms", ms)),
+                AllOf(HasSubstr("submit: \"timeout_ms\""), EndsWith(fmt::format("got {}", ms))));
+    EXPECT_THAT(refusal_of(with("open", "timeout_ms", ms)), HasSubstr("open: \"timeout_ms\""));
+    EXPECT_THAT(refusal_of(with("open", "start_timeout_ms", ms)), HasSubstr("open: \"start_timeout_ms\""));
+  }
+  EXPECT_THAT(refusal_of(with("open", "timeout_ms", "nan")), HasSubstr("got nan"));
+  for (const char* const field : {"grace_ms", "global_timeout_ms", "slow_after_ms", "diagnosis_time_ms"}) {
+    EXPECT_EQ(refusal_of(with("open", field, 0)), "");
+    EXPECT_THAT(refusal_of(with("open", field, -1)), AllOf(HasSubstr(field), EndsWith("got -1")));
+    EXPECT_THAT(refusal_of(with("open", field, 1e300)), HasSubstr(field));
+  }
+  for (const char* const field : {"max_consecutive_timeouts", "max_failures", "retries", "bound_factor"}) {
+    EXPECT_THAT(refusal_of(with("open", field, -1)), AllOf(HasSubstr(field), EndsWith("got -1")));
+  }
+  EXPECT_THAT(refusal_of(with("submit", "retries", -1)), HasSubstr("\"retries\""));
+  EXPECT_THAT(refusal_of(with("submit", "repetition", 0)), HasSubstr("\"repetition\""));
+  EXPECT_THAT(refusal_of(with("submit", "repetition", 2)), HasSubstr("\"repetitions\": expected at least 2, got 1"));
+  EXPECT_THAT(refusal_of(with("submit", "ranks", {{"slots", -1}})), HasSubstr("ranks: \"slots\""));
+  EXPECT_EQ(refusal_of(with("submit", "timeout_ms", 3600000000.0)), "");
+}
+
 TEST(ServiceMessages, WhatIsLeftOutHasItsDefault) {
   const auto open = std::get<Open>(read_request({{"request", "open"}, {"run", "r"}}));
   EXPECT_EQ(line_of(Request{open}), line_of(Request{[] {

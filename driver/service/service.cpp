@@ -23,18 +23,10 @@ namespace cp_pool::service {
 
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr std::size_t kMostClients = 256;
 constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one runaway process does not lock out the others
 constexpr std::chrono::seconds kMemoryPeriod{1};
 constexpr std::chrono::seconds kAcceptAgain{1};
-
-milliseconds duration(const char* field, double ms) {
-  constexpr double kMost = 1e12;  // 30 years
-  if (!(ms >= 0) || ms > kMost) throw std::invalid_argument(fmt::format("open: {}: {} is not a time in ms", field, ms));
-  return milliseconds{static_cast<std::int64_t>(ms)};
-}
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 
@@ -123,12 +115,12 @@ RunConfig Service::config_of(const Open& open) const {
   }
   surroundings.environment = open.environment ? with_what_matters(environment_, *open.environment) : environment_;
   out.surroundings = std::move(surroundings);
-  out.timeout = duration("timeout_ms", open.timeout_ms);
-  out.start_timeout = duration("start_timeout_ms", open.start_timeout_ms);
+  out.timeout = whole_ms(open.timeout_ms);
+  out.start_timeout = whole_ms(open.start_timeout_ms);
   out.start_timeout_grows = open.start_timeout_grows;
-  out.grace = duration("grace_ms", open.grace_ms);
-  out.global_timeout = duration("global_timeout_ms", open.global_timeout_ms);
-  out.slow_after = duration("slow_after_ms", open.slow_after_ms);
+  out.grace = whole_ms(open.grace_ms);
+  out.global_timeout = whole_ms(open.global_timeout_ms);
+  out.slow_after = whole_ms(open.slow_after_ms);
   out.max_consecutive_timeouts = open.max_consecutive_timeouts;
   out.max_failures = open.max_failures;
   out.retries.most = open.retries;
@@ -146,8 +138,7 @@ RunConfig Service::config_of(const Open& open) const {
   if (open.dump_dir) out.dump_dir = *open.dump_dir;
   out.reference_cache = open.reference_cache;
   out.diagnosis = open.diagnosis;
-  out.diagnosis_time = duration("diagnosis_time_ms", open.diagnosis_time_ms);
-  if (out.timeout.count() < 1) throw std::invalid_argument("open: timeout_ms: at least 1");
+  out.diagnosis_time = whole_ms(open.diagnosis_time_ms);
   return out;
 }
 

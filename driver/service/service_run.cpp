@@ -15,16 +15,6 @@
 
 namespace cp_pool::service {
 
-namespace {
-
-using std::chrono::milliseconds;
-
-milliseconds whole_ms(double ms) {
-  return milliseconds{static_cast<std::int64_t>(ms)};
-}
-
-}  // namespace
-
 ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
                        Functions functions)
     : name_(open.run),

@@ -274,6 +274,10 @@ TEST_P(Protocol, ARefusalNamesLineFieldAndValueAndTheConnectionGoesOn) {
       {{{"request", "submit"}, {"run", "mine"}, {"case", bad_case}}, {"cp_size", "two"}},
       {{{"request", "submit"}, {"run", "mine"}, {"case", fake_case("pass")}, {"repetitions", "x"}},
        {"repetitions", "x"}},
+      {{{"request", "submit"}, {"run", "mine"}, {"case", fake_case("pass")}, {"timeout_ms", 0}},
+       {"timeout_ms", "got 0"}},
+      {{{"request", "submit"}, {"run", "mine"}, {"case", fake_case("pass")}, {"timeout_ms", 1e300}},
+       {"timeout_ms", "1e+300"}},
       {{{"request", "close"}, {"run", "none"}}, {"none", "not open"}}};
   for (const Refused& one : all) {
     client->say(one.request);

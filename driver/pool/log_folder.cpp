@@ -32,7 +32,7 @@ std::filesystem::path log_folder(const std::filesystem::path& run_dir, const Poo
 
 void remove_old_logs(const std::filesystem::path& run_dir) {
   static const std::regex pool{R"([a-z]+-\d+-gen\d+)"};
-  static const std::regex log{R"(rank\d+\.std(out|err)\.log)"};
+  static const std::regex log{R"((rank\d+\.std(out|err)|launcher\.stderr)\.log)"};
   if (!std::filesystem::is_directory(run_dir / kPools)) return;
   for (const auto& folder : entries_of(run_dir / kPools, pool)) {
     if (!std::filesystem::is_directory(folder)) continue;

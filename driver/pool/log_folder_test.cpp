@@ -21,6 +21,7 @@ TEST(LogFolder, OnlyLogsOfAnEarlierRunAreRemoved) {
   for (const auto& path : {old, mixed, folder / "pools/mine"}) std::filesystem::create_directories(path);
   for (const auto& path : {old, mixed}) write_file(path / "rank0.stdout.log", "old");
   write_file(old / "rank10.stderr.log", "old");
+  write_file(old / "launcher.stderr.log", "old");
   write_file(folder / "precious", "");
   std::filesystem::create_symlink(folder / "precious", old / "rank1.stderr.log");
   write_file(mixed / "notes", "mine");

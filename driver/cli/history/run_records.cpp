@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <ranges>
 #include <system_error>
@@ -47,6 +48,15 @@ std::optional<RecordFile> read_record_file(const RunRecord& record) {
   }
 }
 
+// Returns the event of a line; nullopt for a line without an event that this version reads.
+std::optional<Event> event_of(const std::string& line) {
+  try {
+    return read_event(protocol::parse_foreign_json(line));
+  } catch (const std::exception&) {  // errors of JSON, of fields and of cases
+    return std::nullopt;
+  }
+}
+
 // Returns the event of the last line, if it is run_finished.
 std::optional<RunFinished> end_of(const fs::path& events) {
   constexpr std::streamoff kMost = 16384;
@@ -59,14 +69,9 @@ std::optional<RunFinished> end_of(const fs::path& events) {
   text.pop_back();
   const std::size_t before = text.rfind('\n');
   if (before == std::string::npos) return std::nullopt;
-  const json line = json::parse(text.substr(before + 1), nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object() || line.value("type", "") != RunFinished::kName) return std::nullopt;
-  try {
-    std::optional<Event> event = read_event(line);
-    return event ? std::optional(std::get<RunFinished>(*event)) : std::nullopt;
-  } catch (const protocol::ProtocolError&) {
-    return std::nullopt;
-  }
+  const std::optional<Event> event = event_of(text.substr(before + 1));
+  const auto* const end = event ? std::get_if<RunFinished>(&*event) : nullptr;
+  return end == nullptr ? std::nullopt : std::optional(*end);
 }
 
 // Reads the first line alone, which is the header.
@@ -74,15 +79,9 @@ std::optional<RunStarted> start_of(const fs::path& events) {
   std::ifstream in(events, std::ios::binary);
   std::string line;
   std::getline(in, line);
-  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return std::nullopt;
-  try {
-    const std::optional<Event> event = read_event(object);
-    const auto* const header = event ? std::get_if<RunStarted>(&*event) : nullptr;
-    return header == nullptr ? std::nullopt : std::optional(*header);
-  } catch (const protocol::ProtocolError&) {
-    return std::nullopt;
-  }
+  const std::optional<Event> event = event_of(line);
+  const auto* const header = event ? std::get_if<RunStarted>(&*event) : nullptr;
+  return header == nullptr ? std::nullopt : std::optional(*header);
 }
 
 std::uintmax_t size_of(const fs::path& folder) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,6 +134,16 @@ TEST_F(Records, OfARunWhoseProcessDiedAfterItsLastEventHaveEnded) {
   EXPECT_EQ(facts->state(), "ended");
   EXPECT_EQ(facts->exit_code(), 100);
   EXPECT_EQ(facts->duration_ms, 2000);
+}
+
+TEST_F(Records, WithALineOfAnotherFormatAreNamedInAnError) {
+  for (const char* const line : {R"({"type":1})", R"({"type":["run_finished"]})",
+                                 R"({"type":"run_finished","counts":1})", R"({"type":"run_started","cases":"many"})"}) {
+    add("251125-070012", fmt::format("{0}\n{0}\n", line));
+    const RunRecord record = run_records(folder.path()).front();
+    EXPECT_FALSE(read_record_header(record)) << line;
+    EXPECT_THROW(read_record_facts(record), CommandError) << line;
+  }
 }
 
 TEST_F(Records, WithoutASoundFileAreNamedInAnError) {

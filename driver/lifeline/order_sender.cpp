@@ -21,7 +21,9 @@ std::jthread start_without_signals(Function function) {
 }  // namespace
 
 OrderSender::OrderSender(std::chrono::milliseconds beat_every)
-    : beat_every_(beat_every), thread_(start_without_signals([this](const std::stop_token& stop) { beat(stop); })) {}
+    : beat_every_(beat_every),
+      line_(lifeline::line_of(lifeline::Order{lifeline::Beat{}})),
+      thread_(start_without_signals([this](const std::stop_token& stop) { beat(stop); })) {}
 
 void OrderSender::add(int fd) {
   const std::lock_guard lock(mutex_);
@@ -44,11 +46,10 @@ void OrderSender::write(int fd, std::string_view line) {
 }
 
 void OrderSender::beat(const std::stop_token& stop) {
-  const std::string line = lifeline::line_of(lifeline::Order{lifeline::Beat{}});
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     stopped_.wait_for(lock, stop, beat_every_, [] { return false; });
-    for (const int fd : fds_) write(fd, line);
+    for (const int fd : fds_) write(fd, line_);
   }
 }
 

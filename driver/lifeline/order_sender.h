@@ -1,6 +1,7 @@
 // Writes orders to the ranks' connections, and sends each a beat once per beat_every from a thread of its own. The
 // driver's main thread may be busy, writing to a terminal that accepts nothing or looking up names of frames, for
-// longer than ranks tolerate silence.
+// longer than ranks tolerate silence. The thread takes no lock but the object's mutex, so that this process may fork
+// beside it (process/forked_helper.h).
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ class OrderSender {
   static void write(int fd, std::string_view line);
 
   std::chrono::milliseconds beat_every_;
+  std::string line_;  // of a beat
   std::mutex mutex_;
   std::condition_variable_any stopped_;
   std::vector<int> fds_;

@@ -1,6 +1,7 @@
 #include "driver/process/forked_helper.h"
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/lifeline/order_sender.h"
 #include "driver/process/process_tree.h"
 
 namespace cp_pool {
@@ -33,6 +35,20 @@ TEST(ForkedHelper, ItsWordsComeOutAndNothingOfThisProcessIsHeldOpen) {
     [[maybe_unused]] const ssize_t written = ::write(output, text.data(), text.size());
   });
   EXPECT_EQ(read_all(helper.take_output()), "true true");
+}
+
+// Launched pools have such threads.
+TEST(ForkedHelper, WorksBesideThreadsThatSendBeats) {
+  constexpr std::size_t kSize = 100000;
+  OrderSender one{std::chrono::milliseconds(0)};
+  OrderSender other{std::chrono::milliseconds(0)};
+  for (int i = 0; i < 100; ++i) {
+    ForkedHelper helper([](int output) {
+      const std::string text = fmt::format("{:>{}}", "done", kSize);
+      [[maybe_unused]] const ssize_t written = ::write(output, text.data() + kSize - 4, 4);
+    });
+    ASSERT_EQ(read_all(helper.take_output()), "done");
+  }
 }
 
 TEST(ForkedHelper, OneThatDiesOrThrowsEndsItsOutput) {

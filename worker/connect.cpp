@@ -61,6 +61,17 @@ std::string numeric(const sockaddr* address, socklen_t size) {
   return error == 0 ? text.data() : "";
 }
 
+// which: getsockname or getpeername
+std::string end_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (which(fd, generic, &size) != 0) return "";
+  std::string text = numeric(generic, size);
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address on an IPv6 socket
+  return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
+}
+
 }  // namespace
 
 int connect_within(const lifeline::Endpoint& endpoint, milliseconds limit, std::string& why) {
@@ -97,13 +108,11 @@ bool send_all(int fd, std::span<const std::byte> bytes) {
 }
 
 std::string own_end(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (::getsockname(fd, generic, &size) != 0) return "";
-  std::string text = numeric(generic, size);
-  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address on an IPv6 socket
-  return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
+  return end_of(fd, ::getsockname);
+}
+
+std::string other_end(int fd) {
+  return end_of(fd, ::getpeername);
 }
 
 std::string address_towards(const std::string& address) {

@@ -19,6 +19,7 @@ bool send_all(int fd, std::span<const std::byte> bytes);
 
 // Returns the numeric address of this end of a connection; empty if `fd` is not a connected socket.
 std::string own_end(int fd);
+std::string other_end(int fd);  // of the other end
 
 // Returns the address of this host from which it reaches `address`, a numeric one; empty if it cannot reach it.
 std::string address_towards(const std::string& address);

@@ -11,7 +11,9 @@
 #include <optional>
 #include <poll.h>
 #include <span>
+#include <string_view>
 #include <sys/socket.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -20,7 +22,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "worker/connect.h"
+#include "worker/listen.h"
 #include "worker/mail_hub.h"
+#include "worker/protocol/token.h"
 
 namespace cp_pool {
 
@@ -31,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr std::int64_t kLongestPollMs = 60'000;
 constexpr const char* kPortKey = "cp-pool/mail-port";
+constexpr const char* kTokenKey = "cp-pool/token";  // only if ranks have none of their own
 
 template <typename Action>
 auto translate(const char* what, Action action) {
@@ -38,36 +43,45 @@ auto translate(const char* what, Action action) {
     return action();
   } catch (const c10::Error& e) {
     throw ControlPlaneError(fmt::format("control plane: {}: {}", what, e.what_without_backtrace()));
+  } catch (const std::system_error& e) {
+    throw ControlPlaneError(fmt::format("control plane: {}", e.what()));
   }
 }
 
-c10::intrusive_ptr<c10d::TCPStore> open_store(const protocol::RankEnvironment& environment, bool server) {
+// listening: the socket that the server takes over; none for a client.
+c10::intrusive_ptr<c10d::TCPStore> open_store(const protocol::RankEnvironment& environment,
+                                              std::optional<int> listening = std::nullopt) {
   c10d::TCPStoreOptions options;
-  options.port = environment.master_port;
-  options.isServer = server;
+  options.port = listening ? port_of(*listening) : environment.master_port;
+  options.isServer = listening.has_value();
   options.waitWorkers = false;
   options.timeout = kConnectTimeout;
-  if (server) options.masterListenFd = environment.master_fd;
+  options.masterListenFd = listening;
   return translate("connecting", [&] { return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options); });
 }
 
-int mail_port(const protocol::RankEnvironment& environment) {
-  const auto store = open_store(environment, false);
-  const auto text = translate("looking up rank 0's message port", [&] { return store->get(kPortKey); });
-  return std::stoi(std::string(text.begin(), text.end()));
+std::string look_up(c10d::Store& store, const char* key) {
+  const auto text = translate("looking up where rank 0 takes messages", [&] { return store.get(key); });
+  return {text.begin(), text.end()};
+}
+
+Bytes bytes_of(std::string_view text) {
+  return {text.begin(), text.end()};
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment) {
-  return open_store(environment, false);
+  return open_store(environment);
 }
 
 // Every call blocks.
 class Mail::Connection {
  public:
   explicit Connection(const protocol::RankEnvironment& environment) {
-    const int port = mail_port(environment);
+    const auto store = open_store(environment);
+    const int port = std::stoi(look_up(*store, kPortKey));
+    const std::string token = environment.token.empty() ? look_up(*store, kTokenKey) : environment.token;
     std::string why;
     fd_ = connect_within({environment.master_addr, static_cast<std::uint16_t>(port)}, kConnectTimeout, why);
     if (fd_ < 0) {
@@ -76,6 +90,7 @@ class Mail::Connection {
     }
     const int on = 1;
     ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    send(encode_mail(MailKind::hello, {}, bytes_of(token)));
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -157,17 +172,23 @@ std::optional<ComputeCommand> Mail::receive_compute_until(int rank, Clock::time_
 
 struct MailServer::Server {
   explicit Server(const protocol::RankEnvironment& environment)
+      : Server(environment, environment.token.empty() ? protocol::random_token() : environment.token) {}
+  Server(const protocol::RankEnvironment& environment, const std::string& token)
       : world_size(environment.world_size),
-        hub(environment.master_fd.value_or(-1)),
-        store(open_store(environment, true)) {
-    const std::string port = std::to_string(hub.port());
-    store->set(kPortKey, Bytes(port.begin(), port.end()));
+        listening(environment.master_fd
+                      ? *environment.master_fd
+                      : listen_at(environment.master_addr, environment.master_port, environment.on_one_host)),
+        hub(listening, token),
+        store(open_store(environment, listening)) {
+    if (environment.token.empty()) store->set(kTokenKey, bytes_of(token));
+    store->set(kPortKey, bytes_of(std::to_string(hub.port())));
   }
   void push_all(Box::Of of, const Bytes& message) {
     for (int rank = 0; rank < world_size; ++rank) hub.push({of, rank}, message);
   }
 
   int world_size;
+  int listening;  // the store's socket, which the store owns
   MailHub hub;
   c10::intrusive_ptr<c10d::TCPStore> store;
 };

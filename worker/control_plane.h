@@ -56,8 +56,9 @@ class Mail {
 };
 
 // Rank 0's server. It has a store and the boxes. The store takes over the listening socket environment.master_fd, or
-// binds environment.master_port (if 0, the kernel chooses the port). The boxes have a port of their own, which ranks
-// read from the store.
+// listens at environment.master_addr and master_port (if 0, the kernel chooses the port). The boxes have a port of
+// their own at the same address, which ranks read from the store. Ranks show environment.token there. If it is empty,
+// they read a token from the store, which anybody can read who reaches the store.
 class MailServer {
  public:
   explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError

@@ -1,11 +1,10 @@
 #include "worker/control_plane.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <chrono>
 #include <future>
-#include <netinet/in.h>
 #include <optional>
+#include <span>
 #include <string>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,30 +14,16 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "worker/connect.h"
+#include "worker/testing/listening_environment.h"
 
 namespace cp_pool {
 namespace {
 
-// Returns an environment with a listening socket, as the driver hands one down.
-protocol::RankEnvironment listening_environment() {
-  protocol::RankEnvironment out;
-  out.world_size = 2;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(listen(fd, SOMAXCONN), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  out.master_fd = fd;
-  out.master_port = ntohs(address.sin_port);
-  return out;
-}
+using test::listening_environment;
 
 class ControlPlane : public testing::Test {
  protected:
-  protocol::RankEnvironment environment = listening_environment();
+  protocol::RankEnvironment environment = listening_environment(2);
   std::optional<MailServer> server{std::in_place, environment};
 };
 
@@ -121,20 +106,65 @@ TEST_F(ControlPlane, DoesNotWaitForARankThatReadsNothing) {
   }
 }
 
-// The stranger may be a port scanner or a worker of another version.
-TEST_F(ControlPlane, HangsUpOnAStranger) {
+std::uint16_t mail_port(const protocol::RankEnvironment& environment) {
   const auto text = connect_store(environment)->get("cp-pool/mail-port");
-  std::string why;
-  const auto port = static_cast<std::uint16_t>(std::stoi(std::string(text.begin(), text.end())));
-  const int fd = connect_within({"127.0.0.1", port}, std::chrono::seconds(20), why);
-  ASSERT_GE(fd, 0) << why;
-  EXPECT_EQ(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, 0), 18);
-  char answer = 0;
-  EXPECT_LE(recv(fd, &answer, 1, 0), 0);
-  close(fd);
+  return static_cast<std::uint16_t>(std::stoi(std::string(text.begin(), text.end())));
+}
+
+// The stranger may be a port scanner, a worker of another version, or another user of the machine.
+TEST_F(ControlPlane, HangsUpOnAStranger) {
+  for (const Bytes& bytes : {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
+                             encode_mail(MailKind::push, {Box::Of::compute, 0}, encode(RebuildCommand{666}))}) {
+    std::string why;
+    const int fd = connect_within({"127.0.0.1", mail_port(environment)}, std::chrono::seconds(20), why);
+    ASSERT_GE(fd, 0) << why;
+    EXPECT_TRUE(send_all(fd, std::as_bytes(std::span{bytes})));
+    shutdown(fd, SHUT_WR);
+    char answer = 0;
+    EXPECT_LE(recv(fd, &answer, 1, 0), 0);
+    close(fd);
+  }
   Mail receiver(environment);
   server->to_compute(ExitCommand{});
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(receiver.receive_compute(0)));
+}
+
+TEST(ControlPlaneToken, OfTheEnvironmentIsNotInTheStore) {
+  protocol::RankEnvironment environment = listening_environment(2);
+  environment.token = "00112233445566778899aabbccddeeff";
+  MailServer server(environment);
+  EXPECT_FALSE(connect_store(environment)->check({"cp-pool/token"}));
+  Mail rank(environment);
+  server.to_compute(RebuildCommand{1});
+  EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 1);
+  environment.token.back() = '0';
+  Mail other(environment);
+  EXPECT_THROW(other.receive_compute(1), ControlPlaneError);
+}
+
+TEST(ControlPlaneToken, IsMadeByRank0IfTheEnvironmentHasNone) {
+  const protocol::RankEnvironment environment = listening_environment(2);
+  const MailServer one(environment);
+  const auto first = connect_store(environment)->get("cp-pool/token");
+  const protocol::RankEnvironment of_another_pool = listening_environment(2);
+  const MailServer other(of_another_pool);
+  EXPECT_EQ(first.size(), 32U);
+  EXPECT_NE(connect_store(of_another_pool)->get("cp-pool/token"), first);
+}
+
+// All of 127.0.0.0/8 are addresses of this host.
+TEST(ControlPlaneAddress, IsTheMastersAlone) {
+  protocol::RankEnvironment environment;
+  environment.master_addr = "127.0.0.1";
+  const MailServer server(environment);
+  environment.master_port = static_cast<std::uint16_t>(server.port());
+  for (const std::uint16_t port : {environment.master_port, mail_port(environment)}) {
+    std::string why;
+    const int fd = connect_within({"127.0.0.1", port}, std::chrono::seconds(20), why);
+    EXPECT_GE(fd, 0) << why;
+    close(fd);
+    EXPECT_LT(connect_within({"127.0.0.2", port}, std::chrono::seconds(20), why), 0) << port;
+  }
 }
 
 TEST_F(ControlPlane, AReceiverHearsAtOnceThatTheServerIsGone) {

@@ -16,9 +16,9 @@ struct MailHeader {
   std::uint8_t of = 0;
   std::uint16_t unused = 0;
 };
-static_assert(sizeof(MailHeader) == 16);
+static_assert(sizeof(MailHeader) == kMailHeaderBytes);
 
-constexpr std::uint32_t kMailMagic = 0x43504d31;
+constexpr std::uint32_t kMailMagic = 0x43504d32;
 constexpr std::uint32_t kLargestBody = std::uint32_t{256} << 20U;
 
 }  // namespace

@@ -22,13 +22,16 @@ struct Box {
   friend auto operator<=>(const Box&, const Box&) = default;
 };
 
-// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box.
-enum class MailKind : std::uint8_t { push, subscribe };
+// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box. hello:
+// the first frame of a rank, whose body is the token of its pool.
+enum class MailKind : std::uint8_t { push, subscribe, hello };
 struct MailFrame {
   MailKind kind = MailKind::push;
   Box box;
   Bytes body;
 };
+
+inline constexpr std::size_t kMailHeaderBytes = 16;
 
 Bytes encode_mail(MailKind kind, const Box& box, std::span<const std::uint8_t> body = {});
 
@@ -38,7 +41,7 @@ class MailError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Splits a stream of bytes into frames.
+// Splits a stream of bytes into frames; not for the first frame of a rank.
 class MailReader {
  public:
   void feed(std::span<const std::uint8_t> bytes);

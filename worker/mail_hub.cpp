@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -10,7 +11,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -22,9 +25,20 @@
 
 #include <fmt/format.h>
 
+#include "worker/connect.h"
+#include "worker/listen.h"
+#include "worker/protocol/token.h"
+
 namespace cp_pool {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 int checked(int result, const char* what) {
   if (result < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -45,57 +59,11 @@ class HubSocket {
   int fd_;
 };
 
-constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-
-void bind_and_listen(int fd, const sockaddr* address, socklen_t size) {
-  checked(::bind(fd, address, size), "bind");
-  checked(::listen(fd, SOMAXCONN), "listen");
-}
-
-// Listens at any address: over IPv6, which accepts IPv4 too, or over IPv4 if there is no IPv6.
-HubSocket listen_anywhere() {
-  HubSocket six(::socket(AF_INET6, kSocketKind, 0));
-  if (six.get() >= 0) {
-    const int off = 0;
-    ::setsockopt(six.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_addr = in6addr_any;
-    if (::bind(six.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) {
-      checked(::listen(six.get(), SOMAXCONN), "listen");
-      return six;
-    }
-  }
-  HubSocket four(checked(::socket(AF_INET, kSocketKind, 0), "socket"));
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  bind_and_listen(four.get(), reinterpret_cast<sockaddr*>(&any), sizeof any);
-  return four;
-}
-
-HubSocket listen_like(int like) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (like < 0 || ::getsockname(like, generic, &size) != 0) return listen_anywhere();
-  if (address.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = 0;
-  if (address.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
-  HubSocket fd(checked(::socket(address.ss_family, kSocketKind, 0), "socket"));
-  bind_and_listen(fd.get(), generic, size);
-  return fd;
-}
-
-int port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  checked(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), "getsockname");
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
-}
-
 struct RankConnection {
-  explicit RankConnection(HubSocket socket) : fd(std::move(socket)) {}
+  RankConnection(HubSocket socket, Clock::time_point limit_of_hello) : fd(std::move(socket)), limit(limit_of_hello) {}
   HubSocket fd;
+  Clock::time_point limit;  // of its first frame
+  Bytes hello;              // what has come of its first frame
   MailReader in;
   std::deque<Bytes> out;  // frames that the kernel has not accepted yet
   std::size_t sent = 0;   // bytes of the first frame that have been sent
@@ -106,8 +74,10 @@ struct RankConnection {
 
 class MailHub::Hub {
  public:
-  explicit Hub(int like)
-      : listener_(listen_like(like)),
+  Hub(int listening, const std::string& token, milliseconds patience)
+      : patience_(patience),
+        hello_(encode_mail(MailKind::hello, {}, {reinterpret_cast<const std::uint8_t*>(token.data()), token.size()})),
+        listener_(listen_beside(listening)),
         epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
         stop_(checked(::eventfd(0, EFD_CLOEXEC), "eventfd")) {
     watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);
@@ -149,7 +119,7 @@ class MailHub::Hub {
     constexpr int kAtOnce = 64;
     std::array<epoll_event, kAtOnce> events{};
     for (;;) {
-      const int count = ::epoll_wait(epoll_.get(), events.data(), kAtOnce, -1);
+      const int count = ::epoll_wait(epoll_.get(), events.data(), kAtOnce, patience_left());
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events.at(static_cast<std::size_t>(i));
         if (event.data.fd == stop_.get()) return;
@@ -159,7 +129,37 @@ class MailHub::Hub {
           serve(event.data.fd, event.events);
         }
       }
+      drop_the_silent();
     }
+  }
+
+  // Returns how long the hub may wait for something to happen, in ms; -1: for ever.
+  [[nodiscard]] int patience_left() const {
+    if (newcomers_.empty()) return -1;
+    const auto left = std::chrono::ceil<milliseconds>(newcomers_.begin()->first - Clock::now()).count();
+    return static_cast<int>(std::max<std::int64_t>(left, 0));
+  }
+
+  void drop_the_silent() {
+    while (!newcomers_.empty() && newcomers_.begin()->first <= Clock::now()) {
+      const auto newcomer = *newcomers_.begin();
+      const int fd = newcomer.second;
+      // If this process was stopped for a while, the hello may have come without having been read.
+      const bool open = read_hello(fd, connections_.at(fd));
+      if (open && !newcomers_.contains(newcomer)) continue;
+      if (open) name_stranger(fd, fmt::format("it has not introduced itself within {} ms", patience_.count()));
+      drop(fd);
+    }
+  }
+
+  // Ranks may be many, and so may the connections of a port scanner; only the first stranger is named.
+  void name_stranger(int fd, const std::string& why) {
+    if (std::exchange(named_a_stranger_, true)) return;
+    fmt::print(stderr,
+               "cp-pool-worker: rank 0 has closed a connection from {}, which is no rank of this pool: {} "
+               "(further ones are not named)\n",
+               other_end(fd), why);
+    std::fflush(stderr);
   }
 
   void accept_all() {
@@ -175,7 +175,9 @@ class MailHub::Hub {
       const std::lock_guard lock(mutex_);
       watch(fd.get(), EPOLLIN, EPOLL_CTL_ADD);
       const int number = fd.get();
-      connections_.emplace(number, RankConnection(std::move(fd)));
+      const Clock::time_point limit = Clock::now() + patience_;
+      connections_.emplace(number, RankConnection(std::move(fd), limit));
+      newcomers_.emplace(limit, number);
     }
   }
 
@@ -199,13 +201,38 @@ class MailHub::Hub {
     if (!open) drop(fd);
   }
 
+  // Reads no byte beyond the first frame, which has to be equal to hello_. Returns false if the connection has ended or
+  // is not a rank's.
+  bool read_hello(int fd, RankConnection& connection) {
+    std::array<std::uint8_t, 256> buffer;
+    const std::size_t wanted = std::min(hello_.size() - connection.hello.size(), buffer.size());
+    const ssize_t got = ::recv(fd, buffer.data(), wanted, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    connection.hello.insert(connection.hello.end(), buffer.data(), buffer.data() + got);
+    const std::size_t size = connection.hello.size();
+    if (size >= kMailHeaderBytes &&
+        !std::equal(hello_.begin(), hello_.begin() + kMailHeaderBytes, connection.hello.begin())) {
+      name_stranger(fd, "its first bytes are not those of a rank");
+      return false;
+    }
+    if (size < hello_.size()) return true;
+    if (!protocol::is_same_secret(text_of(connection.hello), text_of(hello_))) {
+      name_stranger(fd, "it has another token");
+      return false;
+    }
+    newcomers_.erase({connection.limit, fd});
+    return true;
+  }
+
   // Returns false if the connection has ended or is not a rank's.
   bool read_from(int fd) {
+    RankConnection& connection = connections_.at(fd);  // only this thread adds and removes connections
+    if (newcomers_.contains({connection.limit, fd})) return read_hello(fd, connection);
     std::array<std::uint8_t, 65536> buffer;
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (got <= 0) return false;
-    RankConnection& connection = connections_.at(fd);  // only this thread adds and removes connections
     connection.in.feed({buffer.data(), static_cast<std::size_t>(got)});
     try {
       while (std::optional<MailFrame> frame = connection.in.next()) take(fd, *std::move(frame));
@@ -273,12 +300,18 @@ class MailHub::Hub {
   void drop(int fd) {
     const std::lock_guard lock(mutex_);
     std::erase_if(receivers_, [fd](const auto& receiver) { return receiver.second == fd; });
+    newcomers_.erase({connections_.at(fd).limit, fd});
     connections_.erase(fd);
   }
 
+  milliseconds patience_;
+  Bytes hello_;  // the first frame of every rank
   HubSocket listener_;
   HubSocket epoll_;
   HubSocket stop_;
+  // Connections without a first frame yet, with the time at which they are closed. Used by the hub's thread alone.
+  std::set<std::pair<Clock::time_point, int>> newcomers_;
+  bool named_a_stranger_ = false;
   std::mutex mutex_;  // guards the next three members
   std::map<int, RankConnection> connections_;
   std::map<Box, int> receivers_;
@@ -289,7 +322,8 @@ class MailHub::Hub {
   std::thread thread_;
 };
 
-MailHub::MailHub(int like) : hub_(std::make_unique<Hub>(like)) {}
+MailHub::MailHub(int listening, const std::string& token, milliseconds patience)
+    : hub_(std::make_unique<Hub>(listening, token, patience)) {}
 
 MailHub::~MailHub() = default;
 

@@ -2,9 +2,11 @@
 // of a box to its receiver. A message costs one write and one read, and a waiting rank is woken once.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "worker/mail_frames.h"
 
@@ -12,9 +14,10 @@ namespace cp_pool {
 
 class MailHub {
  public:
-  // Listens on a port that the kernel chooses: at the address of the socket `like`, or at any address if `like` is -1.
-  // Throws std::system_error.
-  explicit MailHub(int like = -1);
+  // Listens at the address of the socket `listening`, at a port that the kernel chooses. A connection has to begin with
+  // a hello that has the token (mail_frames.h). Until it has, nothing else of it is read; one that sends anything else,
+  // or no hello within `patience`, is closed. The first such connection is named on stderr. Throws std::system_error.
+  MailHub(int listening, const std::string& token, std::chrono::milliseconds patience = std::chrono::seconds(10));
   MailHub(const MailHub&) = delete;
   MailHub& operator=(const MailHub&) = delete;
   ~MailHub();  // closes all connections

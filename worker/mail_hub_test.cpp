@@ -1,20 +1,234 @@
 #include "worker/mail_hub.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <list>
+#include <mutex>
 #include <netinet/in.h>
+#include <optional>
+#include <span>
+#include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "worker/connect.h"
+#include "worker/listen.h"
+#include "worker/rank_messages.h"
 
 namespace cp_pool {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kToken = "00112233445566778899aabbccddeeff";
+
+Bytes bytes_of(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+Bytes hello(const std::string& token = kToken) {
+  return encode_mail(MailKind::hello, {}, bytes_of(token));
+}
+
+Bytes operator+(Bytes one, const Bytes& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+
+// Any process that connects to the hub.
+class Peer {
+ public:
+  explicit Peer(const MailHub& hub) {
+    std::string why;
+    fd_ = connect_within({"127.0.0.1", static_cast<std::uint16_t>(hub.port())}, seconds(20), why);
+    EXPECT_GE(fd_, 0) << why;
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  ~Peer() { close(fd_); }
+
+  void say(const Bytes& bytes) const { EXPECT_TRUE(send_all(fd_, std::as_bytes(std::span{bytes}))); }
+  // Waits until the hub closes the connection. Returns whether it does so without having sent anything.
+  [[nodiscard]] bool is_closed() const {
+    std::uint8_t byte = 0;
+    return recv(fd_, &byte, 1, 0) <= 0;
+  }
+  // Returns the body of the next frame; nullopt at the end of the connection.
+  std::optional<std::string> next() {
+    for (;;) {
+      if (const auto frame = reader_.next()) return std::string(frame->body.begin(), frame->body.end());
+      std::uint8_t byte = 0;
+      if (recv(fd_, &byte, 1, 0) <= 0) return std::nullopt;
+      reader_.feed({&byte, 1});
+    }
+  }
+
+ private:
+  int fd_ = -1;
+  MailReader reader_;
+};
+
+class Listener {
+ public:
+  Listener() : fd_(listen_at("127.0.0.1", 0, true)) {}
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener() { close(fd_); }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A hub that closes a silent connection soon. It has to be longer than a rank of this process needs for its hello.
+constexpr milliseconds kPatience{1000};
+constexpr Box kBoxOfRank1{Box::Of::compute, 1};
+
+class Strangers : public testing::Test {
+ protected:
+  Strangers() {
+    testing::internal::CaptureStderr();
+    hub.on_rank0([this](const Bytes& message) {
+      const std::lock_guard lock(mutex_);
+      heard_.emplace_back(message.begin(), message.end());
+      said_.notify_all();
+    });
+  }
+  ~Strangers() override {
+    hub.on_rank0(nullptr);
+    if (captures_) testing::internal::GetCapturedStderr();
+  }
+
+  // Expects that the hub has taken nothing from the stranger, and still serves rank 1.
+  void expect_untouched() {
+    Peer rank(hub);
+    rank.say(hello() + encode_mail(MailKind::subscribe, kBoxOfRank1));
+    hub.push(kBoxOfRank1, bytes_of("an order of rank 0"));
+    EXPECT_EQ(rank.next(), "an order of rank 0");
+    rank.say(encode_mail(MailKind::push, {}, bytes_of("a report of rank 1")));
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(said_.wait_for(lock, seconds(60), [this] { return !heard_.empty(); }));
+    EXPECT_THAT(heard_, ElementsAre("a report of rank 1"));
+  }
+  // Expects one line on stderr, which names the stranger and the reason.
+  void expect_named(const std::string& why) {
+    captures_ = false;
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(text, AllOf(HasSubstr("from 127.0.0.1"), HasSubstr(why)));
+    EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+  }
+
+  Listener listener;
+  MailHub hub{listener.get(), kToken, kPatience};
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable said_;
+  std::vector<std::string> heard_;
+  bool captures_ = true;
+};
+
+TEST_F(Strangers, CannotGiveARankAnOrder) {
+  const Peer stranger(hub);
+  RunCommand order;
+  order.request.seq = 1;
+  stranger.say(encode_mail(MailKind::push, kBoxOfRank1, encode(ComputeCommand{order})));
+  EXPECT_TRUE(stranger.is_closed());
+  expect_untouched();
+  expect_named("its first bytes are not those of a rank");
+}
+
+TEST_F(Strangers, CannotReadTheBoxOfARank) {
+  const Peer stranger(hub);
+  stranger.say(encode_mail(MailKind::subscribe, kBoxOfRank1));
+  EXPECT_TRUE(stranger.is_closed());
+  expect_untouched();
+}
+
+TEST_F(Strangers, CannotReportToRank0) {
+  const Peer stranger(hub);
+  stranger.say(encode_mail(MailKind::push, {}, encode(RankMessage{CaseDone{}})));
+  EXPECT_TRUE(stranger.is_closed());
+  expect_untouched();
+}
+
+TEST_F(Strangers, CannotMakeItBufferALargeFrame) {
+  for (const MailKind kind : {MailKind::push, MailKind::hello}) {
+    Bytes header = encode_mail(kind, {});
+    constexpr std::size_t kSizeAt = 4;
+    header[kSizeAt + 3] = 0x10;  // 256 MiB
+    const Peer stranger(hub);
+    stranger.say(header);
+    EXPECT_TRUE(stranger.is_closed());
+  }
+  expect_untouched();
+  expect_named("its first bytes are not those of a rank");
+}
+
+TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
+  std::string almost = kToken;
+  almost.back() = '0';
+  for (const std::string& token : {almost, std::string(kToken.size(), '0')}) {
+    const Peer stranger(hub);
+    stranger.say(hello(token) + encode_mail(MailKind::subscribe, kBoxOfRank1));
+    EXPECT_TRUE(stranger.is_closed());
+  }
+  for (const std::string& token : {std::string(), kToken.substr(1), kToken + "0"}) {
+    const Peer stranger(hub);
+    stranger.say(hello(token));
+    EXPECT_TRUE(stranger.is_closed());
+  }
+  expect_untouched();
+  expect_named("it has another token");
+}
+
+TEST_F(Strangers, ThatSayNothingOrHalfAFrameAreClosedAfterAWhile) {
+  const auto start = std::chrono::steady_clock::now();
+  std::list<Peer> peers;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kMailHeaderBytes, hello().size() - 1}) {
+    Bytes begun = hello();
+    begun.resize(size);
+    peers.emplace_back(hub).say(begun);
+  }
+  for (const Peer& peer : peers) EXPECT_TRUE(peer.is_closed());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, kPatience);
+  expect_untouched();
+  expect_named("it has not introduced itself within 1000 ms");
+}
+
+TEST_F(Strangers, HoldUpNoRank) {
+  const Peer silent(hub);
+  const Peer half(hub);
+  half.say({1, 2, 3});
+  expect_untouched();
+}
+
+TEST_F(Strangers, ARankMaySayItsHelloByteByByteAndWaitAfterwards) {
+  Peer rank(hub);
+  for (const std::uint8_t byte : hello()) rank.say({byte});
+  const Peer silent(hub);  // comes later, and is closed for its silence
+  EXPECT_TRUE(silent.is_closed());
+  rank.say(encode_mail(MailKind::subscribe, {Box::Of::watcher, 1}));
+  hub.push({Box::Of::watcher, 1}, bytes_of("still here"));
+  EXPECT_EQ(rank.next(), "still here");
+}
+
 // Lets a rank connect while this process may open no further file descriptor.
 [[noreturn]] void accept_without_descriptors() {
-  const MailHub hub;
+  const Listener listener;
+  const MailHub hub(listener.get(), kToken);
   const int rank = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const rlimit none{static_cast<rlim_t>(rank) + 1, static_cast<rlim_t>(rank) + 1};
   sockaddr_in address{};

@@ -113,7 +113,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   std::optional<MailServer> server;
   Lifeline* const lifeline = Lifeline::current();
   if (environment.rank == 0) {
-    if (lifeline != nullptr) environment.master_addr = own_master_address(*lifeline);
+    if (lifeline != nullptr) environment.master_addr = own_master_address(*lifeline, environment.on_one_host);
     // The listening socket comes from the driver. Processes that this one starts must not inherit it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);

@@ -1,6 +1,5 @@
 #include "worker/rendezvous.h"
 
-#include <algorithm>
 #include <chrono>
 #include <string_view>
 #include <thread>
@@ -25,34 +24,24 @@ bool is_loopback(std::string_view address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-void add(std::vector<std::string>& to, std::string address) {
-  if (!address.empty() && std::ranges::find(to, address) == to.end()) to.push_back(std::move(address));
-}
+}  // namespace
 
-// Returns the addresses of the interfaces that the user has chosen, then the one that reaches the driver, then all
-// others.
-std::vector<std::string> addresses_to_announce(const Lifeline& lifeline) {
-  std::vector<std::string> out;
+std::string own_master_address(const Lifeline& lifeline, bool on_one_host) {
+  if (on_one_host) return "127.0.0.1";
   for (const char* const variable : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
     const std::string interface = protocol::process_variable(variable).value_or("");
     if (interface.empty()) continue;
-    for (std::string& address : protocol::own_addresses(interface)) add(out, std::move(address));
+    if (const auto addresses = protocol::own_addresses(interface); !addresses.empty()) return addresses.front();
   }
-  if (std::string local = lifeline.local_address(); !is_loopback(local)) add(out, std::move(local));
-  for (std::string& address : protocol::own_addresses()) add(out, std::move(address));
-  return out;
-}
-
-}  // namespace
-
-std::string own_master_address(const Lifeline& lifeline) {
-  const std::vector<std::string> addresses = addresses_to_announce(lifeline);
+  const std::string towards_driver = lifeline.local_address();
+  if (!towards_driver.empty() && !is_loopback(towards_driver)) return towards_driver;
+  const std::vector<std::string> addresses = protocol::own_addresses();
   return addresses.empty() ? "127.0.0.1" : addresses.front();
 }
 
 void announce_master(Lifeline& lifeline, protocol::RankEnvironment& environment, int port) {
   environment.master_port = static_cast<std::uint16_t>(port);
-  lifeline.tell_rendezvous({protocol::host_name(), addresses_to_announce(lifeline), port});
+  lifeline.tell_rendezvous({protocol::host_name(), {environment.master_addr}, port});
 }
 
 void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {

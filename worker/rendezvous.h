@@ -9,10 +9,11 @@
 
 namespace cp_pool {
 
-// Returns the address to which rank 0 itself connects: the first of the addresses that it announces.
-std::string own_master_address(const Lifeline& lifeline);
+// Returns the address at which rank 0 serves the control plane: loopback if all ranks are on its host; else that of the
+// interface that the user has chosen, or the one from which this host reaches the driver.
+std::string own_master_address(const Lifeline& lifeline, bool on_one_host);
 
-// Called by rank 0, whose control plane listens on `port` on every address of this host: tells the driver, and sets
+// Called by rank 0, whose control plane listens at environment.master_addr on `port`: tells the driver, and sets
 // environment.master_port.
 void announce_master(Lifeline& lifeline, protocol::RankEnvironment& environment, int port);
 

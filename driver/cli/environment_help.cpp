@@ -74,7 +74,7 @@ constexpr std::array kVariables{
                         "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in "
                         "which it tries them. A rank that loses cp-pool ends itself with exit code 75."},
     EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN",
-                        "Set with CP_POOL_LIFELINE: the token by which cp-pool recognises its ranks."},
+                        "Set for a rank: the secret of its pool, by which cp-pool and rank 0 recognise the ranks."},
     // Variables that the tests read.
     EnvironmentVariable{"CP_POOL_REQUIRE_GPU",
                         "Tests of GPUs: how many GPUs there have to be; with fewer the tests fail."},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <random>
 #include <set>
 #include <span>
 #include <system_error>
@@ -22,6 +21,7 @@
 #include "driver/lifeline/order_sender.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
+#include "worker/protocol/token.h"
 
 namespace cp_pool {
 
@@ -30,23 +30,6 @@ namespace {
 using asio::ip::tcp;
 using std::chrono::milliseconds;
 using Timer = asio::basic_waitable_timer<Clock>;
-
-std::string random_token() {
-  std::random_device random;  // the kernel's source of randomness
-  std::string out;
-  for (int word = 0; word < 4; ++word) out += fmt::format("{:08x}", random());
-  return out;
-}
-
-// Compares in a time that does not depend on where the texts differ.
-bool is_token(std::string_view said, std::string_view token) {
-  if (said.size() != token.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < token.size(); ++i) {
-    difference |= static_cast<unsigned char>(said[i]) ^ static_cast<unsigned char>(token[i]);
-  }
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -89,7 +72,7 @@ struct LifelineServer::Implementation : std::enable_shared_from_this<Implementat
   asio::io_context& io;
   Config config;
   Functions functions;
-  std::string token = random_token();
+  std::string token = protocol::random_token();
   std::vector<tcp::acceptor> acceptors;
   std::set<ConnectionRef> connections;
   std::vector<Rank> ranks;
@@ -227,7 +210,7 @@ bool LifelineServer::Implementation::take_lines(const ConnectionRef& connection,
 }
 
 bool LifelineServer::Implementation::take_hello(const ConnectionRef& connection, const lifeline::Hello& hello) {
-  if (!is_token(hello.token, token)) return false;
+  if (!protocol::is_same_secret(hello.token, token)) return false;
   if (hello.rank < 0 || hello.rank >= config.world_size) return false;
   Rank& rank = ranks[static_cast<std::size_t>(hello.rank)];
   const bool messages = hello.stream == lifeline::Stream::messages;

@@ -54,6 +54,7 @@ LocalGroup::Start LocalGroup::prepare(int index, ListeningSocket& master) const 
   environment.local_rank = index;
   environment.master_port = master.port;
   environment.tag = config_.tag;
+  environment.token = token_;
   environment.device = config_.device;
   environment.share_gpus = config_.share_gpus;
   if (first) environment.master_fd = master.fd.get();

@@ -16,6 +16,7 @@
 #include "driver/pool/pipes.h"
 #include "driver/pool/worker_group.h"
 #include "driver/process/spawn.h"
+#include "worker/protocol/token.h"
 
 namespace cp_pool {
 
@@ -77,8 +78,9 @@ class LocalGroup : public WorkerGroup {
   void signal_groups(int signal);  // signals every rank's process group, even if the rank has exited
 
   Config config_;
-  std::vector<Process> processes_;  // by rank
-  std::deque<Start> to_fork_;       // by rank
+  std::string token_ = protocol::random_token();  // of the pool
+  std::vector<Process> processes_;                // by rank
+  std::deque<Start> to_fork_;                     // by rank
   bool forking_ = false;
   bool fork_failed_ = false;
   // Expired for answers of the fork server after this object is gone.

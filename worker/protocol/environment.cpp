@@ -19,6 +19,7 @@ struct RankVariables {
   const char* world_size;
   const char* local_rank;
   const char* local_world_size;
+  const char* nodes = nullptr;  // number of hosts of the ranks
 };
 
 // The order matters: mpirun inside a Slurm job sets the variables of both.
@@ -26,7 +27,7 @@ constexpr RankVariables kLaunchers[] = {
     {"the driver or torchrun", kEnvRank, kEnvWorldSize, kEnvLocalRank, kEnvLocalWorldSize},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_NODES"},
 };
 
 int parse_int(std::string_view name, std::string_view text, int min, int max) {
@@ -84,7 +85,10 @@ void read_rank(const Lookup& lookup, RankEnvironment& out) {
   out.world_size = require_int(lookup, used->world_size, 1, kMaxInt, although);
   out.rank = require_int(lookup, used->rank, 0, out.world_size - 1, although);
   out.local_rank = require_int(lookup, used->local_rank, 0, kMaxInt, although);
-  out.local_world_size = find_int(lookup, used->local_world_size, 1, out.world_size).value_or(out.world_size);
+  const std::optional<int> local = find_int(lookup, used->local_world_size, 1, out.world_size);
+  out.local_world_size = local.value_or(out.world_size);
+  // Slurm's number of tasks per node may be that of the job instead of the step.
+  out.on_one_host = used->nodes != nullptr ? find_int(lookup, used->nodes, 1, kMaxInt) == 1 : local == out.world_size;
 }
 
 void read_master(const Lookup& lookup, RankEnvironment& out) {
@@ -112,6 +116,7 @@ RankEnvironment read_environment(const Lookup& lookup) {
   if (const auto versions = lookup(kEnvProtocol)) out.protocol = parse_versions(*versions);
   out.master_fd = find_int(lookup, kEnvMasterFd, 0, kMaxInt);
   out.tag = lookup(kEnvTag).value_or("");
+  out.token = lookup(lifeline::kEnvToken).value_or("");
   out.device = lookup(kEnvDevice).value_or("cpu");
   if (const auto share = lookup(kEnvShareGpus)) out.share_gpus = parse_switch(kEnvShareGpus, *share);
   return out;
@@ -140,6 +145,7 @@ std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironm
       {kEnvDevice, environment.device},
       {kEnvShareGpus, environment.share_gpus ? "on" : "off"},
   };
+  if (!environment.token.empty()) out.emplace_back(lifeline::kEnvToken, environment.token);
   if (environment.master_fd) out.emplace_back(kEnvMasterFd, std::to_string(*environment.master_fd));
   return out;
 }

@@ -37,11 +37,13 @@ struct RankEnvironment {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 0;  // ranks on this host; 0 in to_variables means that all are
+  bool on_one_host = false;  // all ranks are known to be on this host
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   VersionRange protocol;
   std::optional<int> master_fd;
   std::string tag;
+  std::string token;  // the pool's secret, which a rank shows to rank 0; empty: rank 0 makes one
   std::string device = "cpu";
   bool share_gpus = true;  // ranks may share a GPU if there are fewer GPUs than ranks
   bool operator==(const RankEnvironment&) const = default;

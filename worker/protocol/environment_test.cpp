@@ -38,6 +38,7 @@ TEST(Environment, ReadsWhatTheDriverWrites) {
                                 .protocol = {1, 3},
                                 .master_fd = 5,
                                 .tag = "tag",
+                                .token = "0123456789abcdef0123456789abcdef",
                                 .device = "cuda"};
   Variables variables;
   for (const auto& [name, value] : to_variables(written)) variables[name] = value;
@@ -65,6 +66,21 @@ TEST(Environment, ReadsSlurmWithTheLaunchingNodeAsMaster) {
   EXPECT_EQ(e.world_size, 4);
   EXPECT_EQ(e.local_rank, 1);
   EXPECT_EQ(e.master_addr, "10.0.0.1");
+}
+
+TEST(Environment, KnowsThatAllRanksAreOnOneHostOnlyIfTheLauncherSaysSo) {
+  const auto here = [](Variables variables, const Variables& more) {
+    variables.insert(more.begin(), more.end());
+    return read(variables).on_one_host;
+  };
+  EXPECT_FALSE(here(torchrun(), {}));
+  EXPECT_FALSE(here(torchrun(), {{"LOCAL_WORLD_SIZE", "1"}}));
+  EXPECT_TRUE(here(torchrun(), {{"LOCAL_WORLD_SIZE", "2"}}));
+  const Variables slurm{{"SLURM_PROCID", "0"},          {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"},
+                        {"SLURM_NTASKS_PER_NODE", "2"}, {"MASTER_ADDR", "h"},  {"MASTER_PORT", "29500"}};
+  EXPECT_FALSE(here(slurm, {})) << "SLURM_NTASKS_PER_NODE may be that of the job";
+  EXPECT_FALSE(here(slurm, {{"SLURM_STEP_NUM_NODES", "2"}}));
+  EXPECT_TRUE(here(slurm, {{"SLURM_STEP_NUM_NODES", "1"}}));
 }
 
 TEST(Environment, PrefersOpenMpiToTheSlurmJobAroundIt) {

@@ -305,6 +305,21 @@ TEST_F(CoordinatorTest, WaitsForEveryRankAtEachRebuild) {
   EXPECT_EQ(ports.forgotten, (std::vector<int>{0, 1}));
 }
 
+TEST_F(CoordinatorTest, CountsNoRankThatTellsOfAnEarlierRebuild) {
+  become_ready();
+  for (const int generation : {1, 2}) {
+    start(generation);
+    for (int rank = 0; rank < kRanks; ++rank) done(rank, generation, FailureKind::exception);
+    for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(Rebuilt{rank, generation - 1, ""});
+    coordinator.on_rank_message(Rebuilt{0, generation - 1, "it was late"});
+    EXPECT_EQ(ports.events.size(), static_cast<std::size_t>(generation)) << "no result yet";
+    for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(Rebuilt{rank, generation, ""});
+    ASSERT_TRUE(last_event<ResultEvent>());
+    EXPECT_EQ(last_event<ResultEvent>()->seq, generation);
+    EXPECT_TRUE(last_event<ResultEvent>()->healthy) << last_event<ResultEvent>()->reason;
+  }
+}
+
 TEST_F(CoordinatorTest, AbortsOnceAndGivesNoRankMoreTimeForIt) {
   become_ready();
   start(1);

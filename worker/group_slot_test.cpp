@@ -83,9 +83,13 @@ TEST(GroupSlots, AreGivenUpAtTheDeadlineIfAnAbortDoesNotEnd) {
 }
 
 TEST(GroupSlots, OfAnotherGenerationAreNotAborted) {
+  auto communicator = std::make_shared<SlowToAbort>();
+  std::future<void> aborted = communicator->begun.get_future();
+  communicator->may_end.set_value();
   GroupSlot slot;
-  slot.put(groups_of(std::make_shared<SlowToAbort>()), 1);
-  slot.abort(0);  // an abort of this communicator would not return
+  slot.put(groups_of(communicator), 1);
+  for (const int other : {0, 2, -1}) slot.abort(other);
+  EXPECT_EQ(aborted.wait_for(seconds(0)), std::future_status::timeout);
   const auto old = slot.take(2, Clock::now());
   ASSERT_TRUE(old);
   EXPECT_TRUE(old->cp);

@@ -264,13 +264,20 @@ def test_the_worker_tells_what_an_adapter_declares_and_would_skip(tmp_path: Path
     ]
 
 
+def undivided(heads: int) -> str:
+    """Why two ranks of a2a skip a case of so many heads; empty if they do not."""
+    if heads % 2 == 0:
+        return ""
+    return f"a2a splits heads over 2 ranks: {heads} heads and {heads} kv_heads do not both divide by 2"
+
+
 def test_the_worker_skips_a_case_whose_heads_do_not_divide(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("from cp_pool import adapter\n@adapter(features=['causal'])\ndef any(q, k, v, case, ctx): ...\n")
-    lines = "".join(json.dumps(view(comm="a2a", heads=h, kv_heads=h).fields) + "\n" for h in (2, 3))
+    heads = (2, 3, 2, 5, 5, 4)
+    lines = "".join(json.dumps(view(comm="a2a", heads=h, kv_heads=h).fields) + "\n" for h in heads)
     told = worker(str(path), "--explain-skips", stdin=lines)
-    undivided = "a2a splits heads over 2 ranks: 3 heads and 3 kv_heads do not both divide by 2"
-    assert [json.loads(line)["skip"] for line in told.stdout.splitlines()] == ["", undivided]
+    assert [json.loads(line)["skip"] for line in told.stdout.splitlines()] == [undivided(h) for h in heads]
 
 
 def test_an_error_says_that_gloo_sends_no_gpu_tensor_point_to_point() -> None:
@@ -494,6 +501,15 @@ def test_state_is_put_back_before_each_case() -> None:
     assert changed.outcome == "pass"
     assert before.outcome == after.outcome == "skip"
     assert before.reason == after.reason
+
+
+@pytest.mark.long
+def test_a_skip_is_that_of_its_own_case() -> None:
+    """Cases that run and cases that are skipped for different reasons take turns on the same ranks."""
+    heads = (3, 2, 5, 4, 2, 3)
+    found = run_cases("plain.py:contiguous", [case("case", comm="a2a", heads=h, kv_heads=h) for h in heads])
+    assert found.outcomes() == ["skip" if undivided(h) else "pass" for h in heads], found.output
+    assert [c.reason for c in found.cases] == [undivided(h) for h in heads]
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 #include "driver/cli/commands/command_line.h"
 
+#include <algorithm>
 #include <memory>
 #include <unistd.h>
 #include <utility>
@@ -13,6 +14,9 @@
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/man_page.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/shell_words.h"
 #include "driver/reporters/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.
@@ -59,6 +63,34 @@ constexpr const char* kFooter =
 
 struct CallForManPage {};
 
+std::string help_of(const CLI::App& taker) {
+  return taker.get_parent() == nullptr ? "cp-pool --help" : fmt::format("cp-pool {} --help", taker.get_name());
+}
+
+// kind: what the word would be, if it was one of `known`. Throws CommandError (usage).
+[[noreturn]] void refuse_word(const CLI::App& taker, const char* kind, const std::string& word,
+                              const std::vector<std::string>& known) {
+  throw CommandError(ExitCode::usage, fmt::format("there is no {} '{}'{} (see {})", kind, word,
+                                                  did_you_mean(word, known), help_of(taker)));
+}
+
+std::vector<std::string> option_names(const CLI::App& taker) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : taker.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// Says how a command that selects cases is given a matrix or an ID, which it does not take as an argument.
+std::string other_use(const CLI::App& command, const std::string& word) {
+  if (command.get_option_no_throw("--filter") == nullptr) return "";
+  const std::string quoted = shell_line({word});
+  const bool is_matrix = word.ends_with(".json") || std::ranges::count(shipped_matrices(), word) > 0;
+  return is_matrix ? fmt::format("; --matrix {} selects its cases", quoted)
+                   : fmt::format("; --filter {0} selects cases, and cp-pool submit {0} runs one", quoted);
+}
+
 struct Parser {
   CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
                "cp-pool"};
@@ -101,8 +133,27 @@ struct Parser {
     std::vector<std::string> names;
     names.reserve(commands.size());
     for (const Added& each : commands) names.push_back(each.app->get_name());
-    throw CommandError(ExitCode::usage,
-                       fmt::format("there is no command '{}'{} (see cp-pool --help)", name, did_you_mean(name, names)));
+    refuse_word(app, "command", name, names);
+  }
+
+  // Throws CommandError (usage) if the command line has a word that belongs to no option, command or argument.
+  void expect_known_words() const {
+    for (const CLI::App* const taker : std::vector<const CLI::App*>{&app, command_given()}) {
+      if (taker == nullptr || taker->remaining_size() == 0) continue;
+      std::vector<std::string> words = taker->remaining();
+      std::erase(words, "--");
+      const std::string& word = words.front();
+      if (word.starts_with('-')) refuse_word(*taker, "option", word.substr(0, word.find('=')), option_names(*taker));
+      if (taker == &app) refuse_command(word);
+      refuse(*taker,
+             fmt::format("{} does not take the argument '{}'{}", taker->get_name(), word, other_use(*taker, word)));
+    }
+  }
+
+  // Returns nullptr if no command was given.
+  [[nodiscard]] const CLI::App* command_given() const {
+    const std::vector<CLI::App*> given = app.get_subcommands();
+    return given.empty() ? nullptr : given.front();
   }
 
   // Throws CommandError (usage).
@@ -189,12 +240,10 @@ std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ExcludesError& e) {
     throw CommandError(ExitCode::usage, contradiction(e.what(), *parser.app.get_subcommands().front()));
   } catch (const CLI::ParseError& e) {
-    const std::vector<std::string> unknown = parser.app.remaining();
-    if (parser.app.get_subcommands().empty() && !unknown.empty()) parser.refuse_command(unknown.front());
-    const auto commands = parser.app.get_subcommands();
-    const std::string help =
-        commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
-    throw CommandError(ExitCode::usage, fmt::format("{} (see {})", e.what(), help));
+    parser.expect_known_words();
+    const CLI::App* const command = parser.command_given();
+    throw CommandError(ExitCode::usage,
+                       fmt::format("{} (see {})", e.what(), help_of(command == nullptr ? parser.app : *command)));
   }
   return parser.parsed();
 }

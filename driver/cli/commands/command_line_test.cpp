@@ -1,5 +1,12 @@
 #include "driver/cli/commands/command_line.h"
 
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +42,41 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));
   EXPECT_EQ(usage_error({"run", "--timeout", "soon"}).find('\n'), std::string::npos);
   EXPECT_THAT(usage_error({"run", "--timeout", "soon"}), HasSubstr("(see cp-pool run --help)"));
+}
+
+TEST(CommandLineErrors, SuggestTheOptionThatWasMeant) {
+  EXPECT_EQ(usage_error({"run", "--matrx=quick"}),
+            "there is no option '--matrx'; did you mean '--matrix'? (see cp-pool run --help)");
+  EXPECT_THAT(usage_error({"run", "--no_progress", "--matrix", "quick"}), HasSubstr("did you mean '--no-progress'?"));
+  EXPECT_THAT(usage_error({"report", "--evnts", "x"}), HasSubstr("there is no option '--evnts'"));
+  EXPECT_THAT(usage_error({"--versoin"}), HasSubstr("did you mean '--version'? (see cp-pool --help)"));
+  EXPECT_THAT(usage_error({"--versoin", "list"}), HasSubstr("did you mean '--version'? (see cp-pool --help)"));
+  EXPECT_EQ(usage_error({"run", "--speed"}), "there is no option '--speed' (see cp-pool run --help)");
+  EXPECT_THAT(usage_error({"ruun"}), HasSubstr("there is no command 'ruun'; did you mean 'run'?"));
+}
+
+TEST(CommandLineErrors, SuggestAnOptionInEveryCommand) {
+  std::istringstream help{parse_as<PrintText>({"--help"}).text};
+  std::vector<std::string> commands;
+  for (std::string line; std::getline(help, line);) {
+    const std::size_t end = line.find("  ", 2);
+    const bool names_one = line.starts_with("  ") && std::isalpha(static_cast<unsigned char>(line[2])) != 0;
+    if (names_one && end != std::string::npos) commands.push_back(line.substr(2, end - 2));
+  }
+  std::erase_if(commands, [](const std::string& words) { return words.find(' ') != std::string::npos; });
+  ASSERT_GT(commands.size(), 15U);
+  for (const std::string& command : commands) {
+    EXPECT_EQ(usage_error({command, "--hlep"}),
+              fmt::format("there is no option '--hlep'; did you mean '--help'? (see cp-pool {} --help)", command));
+  }
+}
+
+TEST(CommandLineErrors, SayWhereAnIdOrAMatrixGoes) {
+  EXPECT_EQ(usage_error({"run", "quick/causal/p2p/cp2/bshd/fp32"}),
+            "run does not take the argument 'quick/causal/p2p/cp2/bshd/fp32'; --filter quick/causal/p2p/cp2/bshd/fp32 "
+            "selects cases, and cp-pool submit quick/causal/p2p/cp2/bshd/fp32 runs one (see cp-pool run --help)");
+  EXPECT_THAT(usage_error({"list", "te-flash"}), HasSubstr("; --matrix te-flash selects its cases"));
+  EXPECT_THAT(usage_error({"submit", "one", "two"}), HasSubstr("submit does not take the argument 'two' (see"));
 }
 
 TEST(Help, NamesEveryOptionExamplesAndExitCodes) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
+#include "driver/cli/shell_words.h"
 
 namespace cp_pool {
 
@@ -26,9 +28,26 @@ namespace {
 
 using Edits = std::vector<std::string>;
 
+// Reads the JSON of one case. Throws CaseError that says how several cases are run.
+Json read_one_case(const std::string& file) {
+  Json json;
+  try {
+    json = read_json_file(file);
+  } catch (const CaseError& e) {
+    if (!std::string_view{e.what()}.ends_with("expected end of input")) throw;  // of text behind a whole object
+    throw CaseError(fmt::format("{} (a stream goes to submit -: cp-pool submit - < {})", e.what(), shell_line({file})));
+  }
+  if (json.is_array()) {
+    throw CaseError(
+        fmt::format("{}: an array, not a case (a stream goes to submit -: jq -c '.[]' {} | cp-pool submit -)", file,
+                    shell_line({file})));
+  }
+  return json;
+}
+
 NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                        const std::string& program) {
-  SubmittedCase submitted = read_submitted_case(read_json_file(file), file, edits);
+  SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
   return {.id = std::move(submitted.id),
           .c = std::move(submitted.c),
           .rerun = rerun_of_file(program, file, edits, execution)};

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
@@ -9,6 +10,9 @@
 
 namespace cp_pool {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(IsId, IsTrueOfWhatIsNoFile) {
   EXPECT_TRUE(is_id("quick/causal/p2p/cp2/bshd/fp32"));
@@ -26,6 +30,25 @@ TEST(FindCase, ReadsACaseThatIsTheArgumentItself) {
   EXPECT_EQ(named.rerun.find("printf "), 0U) << named.rerun;
   EXPECT_TRUE(case_inputs(json, {}).empty());
   EXPECT_THROW((void)find_case("{", {}, {}, {}, "cp-pool"), CommandError);
+}
+
+TEST(FindCase, SaysWhereAFileOfSeveralCasesGoes) {
+  const test::TemporaryFolder folder;
+  const auto error_of = [&](const std::string& text) -> std::string {
+    test::write_file(folder / "two.jsonl", text);
+    try {
+      (void)find_case((folder / "two.jsonl").string(), {}, {}, {}, "cp-pool");
+    } catch (const CommandError& e) {
+      EXPECT_EQ(e.code(), ExitCode::bad_input);
+      return e.what();
+    }
+    return "no error";
+  };
+  const std::string lines = error_of("{\"comm\": \"p2p\"}\n{\"comm\": \"a2a\"}\n");
+  EXPECT_THAT(lines, HasSubstr("two.jsonl:2:1: "));
+  EXPECT_THAT(lines, HasSubstr("a stream goes to submit -: cp-pool submit - < /"));
+  EXPECT_THAT(error_of("[{\"comm\": \"p2p\"}]"), HasSubstr("| cp-pool submit -"));
+  EXPECT_THAT(error_of("{\"comm\": \"p2p\","), Not(HasSubstr("submit -"))) << "of a case that ends early";
 }
 
 TEST(IsId, IsFalseOfFilesAndPipesAndTrueOfFolders) {

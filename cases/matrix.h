@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -80,11 +81,14 @@ struct MatrixCase {
 Matrix parse_matrix(const Json& json, std::string_view source);
 Matrix load_matrix(const std::string& path);
 
-// Returns every case of the matrices at that size, before any filter. The order is that of the files and their models.
-// Within a model dtype changes slowest, then the axes that change the problem, then layout and padding; backend, comm
-// and cp_size change fastest. Cases that share inputs and reference are therefore adjacent, even after they are split
-// by world size. Throws CaseError for a size that a matrix lacks, an impossible case, two cases with one ID, or a
-// matrix whose excludes leave no case.
+// Calls `take` with every case of the matrices at that size, before any filter. The order is that of the files and
+// their models. Within a model dtype changes slowest, then the axes that change the problem, then layout and padding;
+// backend, comm and cp_size change fastest. Cases that share inputs and reference are therefore adjacent, even after
+// they are split by world size. Throws CaseError for a size that a matrix lacks, an impossible case, two cases with one
+// ID, or a matrix whose excludes leave no case.
+using TakeMatrixCase = std::function<void(const Matrix& matrix, MatrixCase&& made)>;
+void visit_cases(std::span<const Matrix> matrices, std::string_view size, const TakeMatrixCase& take);
+// Returns all of them.
 std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size);
 
 }  // namespace cp_pool

@@ -1,6 +1,7 @@
 // Expands matrices to cases.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -182,8 +183,10 @@ std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::
   return text;
 }
 
-// Returns place_of() of the first combination with that ID; empty if there is none.
-std::string find_place(std::span<const Matrix> matrices, std::string_view size_name, const std::string& id) {
+// Returns place_of() of the first two combinations with that ID, or of the only one.
+std::vector<std::string> find_places(std::span<const Matrix> matrices, std::string_view size_name,
+                                     const std::string& id) {
+  std::vector<std::string> places;
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);
     for (const MatrixModel& model : matrix.models) {
@@ -191,11 +194,12 @@ std::string find_place(std::span<const Matrix> matrices, std::string_view size_n
       std::vector<std::size_t> choice(axes.size(), 0);
       do {
         const std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
-        if (made && made->id == id) return place_of(matrix, model, axes, choice);
+        if (made && made->id == id) places.push_back(place_of(matrix, model, axes, choice));
+        if (places.size() == 2) return places;
       } while (advance(choice, axes));
     }
   }
-  return {};
+  return places;
 }
 
 // Throws CaseError if the matrix has so many combinations that they would fill the memory.
@@ -218,13 +222,12 @@ void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
 
 }  // namespace
 
-std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size_name) {
-  std::vector<MatrixCase> cases;
-  std::unordered_set<std::string> ids;
+void visit_cases(std::span<const Matrix> matrices, std::string_view size_name, const TakeMatrixCase& take) {
+  std::unordered_set<std::size_t> ids;  // hashes, which take less memory than the IDs
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);
     expect_no_millions(matrix, size);
-    const std::size_t before = cases.size();
+    std::size_t made_of_matrix = 0;
     std::size_t excluded = 0;
     for (const MatrixModel& model : matrix.models) {
       const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
@@ -235,20 +238,28 @@ std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_vie
           ++excluded;
           continue;
         }
-        if (!ids.insert(made->id).second) {
-          throw CaseError(fmt::format("two cases have the ID {}: one of {}, one of {}", made->id,
-                                      find_place(matrices, size_name, made->id),
-                                      place_of(matrix, model, axes, choice)));
+        ++made_of_matrix;
+        if (!ids.insert(std::hash<std::string>{}(made->id)).second) {
+          const std::vector<std::string> places = find_places(matrices, size_name, made->id);
+          if (places.size() > 1) {
+            throw CaseError(
+                fmt::format("two cases have the ID {}: one of {}, one of {}", made->id, places[0], places[1]));
+          }
         }
-        cases.push_back(std::move(*made));
+        take(matrix, *std::move(made));
       } while (advance(choice, axes));
     }
-    if (cases.size() == before) {
+    if (made_of_matrix == 0) {
       JsonPlace(matrix.source)
           .key("exclude")
           .fail(fmt::format("exclude removes all {} combinations, so the matrix has no case", excluded));
     }
   }
+}
+
+std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size_name) {
+  std::vector<MatrixCase> cases;
+  visit_cases(matrices, size_name, [&](const Matrix&, MatrixCase&& made) { cases.push_back(std::move(made)); });
   return cases;
 }
 

@@ -146,38 +146,61 @@ std::string json_array(const Selection& selection, const Skips& skips, const Ove
   return text + "\n]\n";
 }
 
-std::string counts(const Selection& selection, const Skips& skips) {
-  std::vector<std::pair<std::string, std::size_t>> suites;  // in the order of their first case
-  for (const SelectedCase& selected : selection.cases) {
+// The number of cases of each suite, in the order of their first case.
+class Counts {
+ public:
+  void add(const SelectedCase& selected) {
     const std::string& suite = selected.matrix_case.c.suite;
-    auto entry = std::ranges::find(suites, suite, &std::pair<std::string, std::size_t>::first);
-    if (entry == suites.end()) entry = suites.insert(suites.end(), {suite, 0});
+    auto entry = std::ranges::find(suites_, suite, &std::pair<std::string, std::size_t>::first);
+    if (entry == suites_.end()) entry = suites_.insert(suites_.end(), {suite, 0});
     ++entry->second;
+    ++total_;
   }
-  std::string text;
-  for (const auto& [suite, count] : suites) text += fmt::format("{} {}\n", suite, count);
-  text += fmt::format("total {}\n", selection.cases.size());
-  if (!skips) return text;
-  return text +
-         fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
+
+  [[nodiscard]] std::size_t total() const { return total_; }
+
+  [[nodiscard]] std::string text(const Skips& skips) const {
+    std::string text;
+    for (const auto& [suite, count] : suites_) text += fmt::format("{} {}\n", suite, count);
+    text += fmt::format("total {}\n", total_);
+    if (!skips) return text;
+    return text +
+           fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::size_t>> suites_;
+  std::size_t total_ = 0;
+};
+
+// Selects the cases and counts them. Keeps them only if they are needed.
+Selection select_and_count(const ListOptions& options, Counts& counts) {
+  const bool counts_alone = options.count && options.worker.adapter.empty() && options.selection.shard.count <= 1;
+  if (counts_alone) {
+    return select_cases(options.selection, [&](const SelectedCase& selected) { counts.add(selected); });
+  }
+  Selection selection = select_cases(options.selection);
+  for (const SelectedCase& selected : selection.cases) counts.add(selected);
+  return selection;
 }
 
 int list_cases(ListOptions options) {
   check_stdout(matrix_inputs(options.selection));
   read_shard_times(options.selection);
-  const Selection selection = select_cases(options.selection);
+  Counts counts;
+  const Selection selection = select_and_count(options, counts);
   for (const std::string& filter : selection.idle_filters) {
     report_warning(fmt::format("{} selects no case", filter));
   }
   const Skips skips = ask_for_skips(selection, options.worker);
   write_all(STDOUT_FILENO,
             options.json                ? json_array(selection, skips, options.overrides)
-            : options.count             ? counts(selection, skips)
+            : options.count             ? counts.text(skips)
             : options.format == "ctest" ? ctest_script(selection, options)
             : options.format == "gtest" ? gtest_list(selection)
                                         : id_lines(selection, skips, options.overrides),
             "stdout");
-  if (selection.cases.empty()) {
+  if (counts.total() == 0) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   return 0;

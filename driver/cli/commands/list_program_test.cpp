@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -72,6 +73,26 @@ TEST_F(ListProgram, FormatsAreThoseOfOtherProgramsOfTests) {
   EXPECT_EQ(call({"list", "--test-args", "x"}).exit_code, 2);
   EXPECT_EQ(call({"list", "--format", "ctest", "--json"}).exit_code, 2);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep memory that was freed
+TEST_F(ListProgram, CountsManyCasesWithoutKeepingThem) {
+  std::string chunks = "1";
+  std::string scales = "0.1";
+  for (int i = 2; i <= 100; ++i) {
+    chunks += fmt::format(",{}", i);
+    scales += fmt::format(",{:.1f}", 0.1 * i);
+  }
+  test::write_file(folder / "many.json",
+                   fmt::format(R"({{"suite":"many","defaults":{{{}}},"models":{{"m":{{}}}},)"
+                               R"("axes":{{"chunk":[{}],"input_scale":[{}]}},"sizes":{{"small":{{}}}}}})",
+                               test::kSizes, chunks, scales));
+  const Finished few = call({"list", "--matrix", path("demo.json"), "--count"});
+  const Finished many = call({"list", "--matrix", path("many.json"), "--count"});
+  EXPECT_EQ(many.out, "many 10000\ntotal 10000\n") << many.err;
+  constexpr long kLargestCases = 4 * 1024;  // KiB; 10,000 cases and their IDs have some 10 MiB
+  EXPECT_LT(many.most_rss_kib - few.most_rss_kib, kLargestCases) << many.most_rss_kib;
+}
+#endif
 
 }  // namespace
 }  // namespace cp_pool

@@ -1,7 +1,6 @@
 #include "driver/cli/select/selection.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,19 +15,15 @@ namespace cp_pool {
 
 namespace {
 
-std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
-  std::vector<SelectedCase> all;
-  std::map<std::string, std::string> matrix_of_id;
-  for (const std::string& name : options.matrices) {
-    const Matrix matrix = load_matrix(find_matrix(name).string());
-    for (MatrixCase& c : expand({&matrix, 1}, options.size)) {
-      const auto [entry, added] = matrix_of_id.emplace(c.id, name);
-      if (!added && entry->second == name) throw CaseError(fmt::format("the matrix {} is given twice", name));
-      if (!added) throw CaseError(fmt::format("{} is in both matrices {} and {}", c.id, entry->second, name));
-      all.push_back({std::move(c), name});
+std::vector<Matrix> load_matrices(const std::vector<std::string>& names) {
+  std::vector<Matrix> matrices;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) {
+      throw CaseError(fmt::format("the matrix {} is given twice", *name));
     }
+    matrices.push_back(load_matrix(find_matrix(*name).string()));
   }
-  return all;
+  return matrices;
 }
 
 void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard, const CaseTimes& times) {
@@ -45,7 +40,7 @@ void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard, const Case
 
 }  // namespace
 
-Selection select_cases(const SelectionOptions& options) {
+Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take) {
   try {
     std::vector<Filter> filters;
     filters.reserve(options.filters.size());
@@ -56,8 +51,8 @@ Selection select_cases(const SelectionOptions& options) {
     Selection selection;
     selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
     if (options.ids) selection.unknown_ids = *options.ids;
-    for (SelectedCase& candidate : expand_all(options)) {
-      const MatrixCase& c = candidate.matrix_case;
+    const std::vector<Matrix> matrices = load_matrices(options.matrices);
+    visit_cases(matrices, options.size, [&](const Matrix& matrix, MatrixCase&& c) {
       const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
       bool selected = filters.empty() && (!c.optional || options.ids);
       const FilterSubject subject{.c = c.c, .tags = c.tags, .id = c.id, .size = c.size};
@@ -68,21 +63,29 @@ Selection select_cases(const SelectionOptions& options) {
       }
       const bool kept = keywords.matches(subject);
       kept_by_keywords += kept ? 1 : 0;
-      if (selected && kept && wanted) selection.cases.push_back(std::move(candidate));
-    }
+      if (!selected || !kept || !wanted) return;
+      take({std::move(c), options.matrices[static_cast<std::size_t>(&matrix - matrices.data())]});
+    });
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
     }
     if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
-    if (options.shard.count > 1) {
-      keep_shard(selection.cases, options.shard, options.times);
-      selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
-      if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);
-    }
     return selection;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
+}
+
+Selection select_cases(const SelectionOptions& options) {
+  std::vector<SelectedCase> cases;
+  Selection selection = select_cases(options, [&](SelectedCase&& selected) { cases.push_back(std::move(selected)); });
+  if (options.shard.count > 1) {
+    keep_shard(cases, options.shard, options.times);
+    selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
+    if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);
+  }
+  selection.cases = std::move(cases);
+  return selection;
 }
 
 std::vector<InputFile> matrix_inputs(const SelectionOptions& options) {

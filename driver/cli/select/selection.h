@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct Selection {
 // Selects cases; without filters and IDs, all but the optional ones. Throws CommandError (bad_input) for a bad matrix,
 // case or filter.
 Selection select_cases(const SelectionOptions& options);
+// The same, for uses that need not keep the cases, of which there may be a million: gives them to `take` instead of
+// returning them. Leaves the shard out of account.
+using TakeSelectedCase = std::function<void(SelectedCase&& selected)>;
+Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take);
 
 // Returns the files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
 std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // all shipped ones if none is named

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -16,7 +17,8 @@
 namespace cp_pool::test {
 
 struct Finished {
-  int exit_code = 0;  // 128 + signal if it was killed by one
+  int exit_code = 0;      // 128 + signal if it was killed by one
+  long most_rss_kib = 0;  // the most memory that it had
   std::string out;
   std::string err;
 
@@ -76,10 +78,12 @@ class Program {
 
   Finished wait() {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    rusage usage{};
+    while (::wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
     }
     pid_ = -1;
     return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            .most_rss_kib = usage.ru_maxrss,
             .out = std::filesystem::exists(folder_ / "out") ? read_file(folder_ / "out") : "",
             .err = read_file(folder_ / "err")};
   }

@@ -27,6 +27,11 @@ std::string error_reason(const std::error_code& error, std::string_view path) {
   if (error == std::errc::no_such_file_or_directory && relative && working_directory_is_gone()) {
     return "the working directory is gone";
   }
+  std::error_code no_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+  if (error == std::errc::no_such_file_or_directory && !no_link) {
+    return fmt::format("it is a link to {}, which does not exist", target.string());
+  }
   return error.message();
 }
 

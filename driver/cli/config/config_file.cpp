@@ -120,9 +120,10 @@ class Reader {
   std::string name_;
 };
 
+// A link that leads nowhere counts: reading it is an error, since its options would be missing.
 bool has_file(const std::filesystem::path& folder) {
   std::error_code ignored;
-  return std::filesystem::exists(folder / kFileName, ignored);
+  return std::filesystem::exists(std::filesystem::symlink_status(folder / kFileName, ignored));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace cp_pool {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -75,6 +76,21 @@ TEST(ConfigFile, IsFoundInTheNearestFolderAbove) {
   EXPECT_EQ(find_config_file(deep), folder.path() / "cp-pool.toml");
   test::write_file(folder.path() / "a/b/cp-pool.toml", "");
   EXPECT_EQ(find_config_file(deep), folder.path() / "a/b/cp-pool.toml");
+}
+
+TEST(ConfigFile, IsNotOverlookedIfItIsALinkThatLeadsNowhere) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_symlink("moved.toml", folder.path() / "cp-pool.toml");
+  const auto found = find_config_file(folder.path());
+  ASSERT_EQ(found, folder.path() / "cp-pool.toml");
+  try {
+    (void)read_config_file(*found);
+    ADD_FAILURE() << "it was read";
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("cp-pool.toml"), HasSubstr("it is a link to moved.toml, which does not exist")));
+  }
 }
 
 TEST(ConfigFile, OfAnotherUserIsNotTaken) {

@@ -125,6 +125,7 @@ add_library(cp_cli STATIC
   cli/execution.cpp
   cli/execution_options.cpp
   cli/file_identity.cpp
+  cli/injected_faults.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
   cli/retry_options.cpp
@@ -228,6 +229,7 @@ cp_pool_test(cli_test LABEL unit
     cli/environment_help_test.cpp
     cli/execution_options_test.cpp
     cli/file_identity_test.cpp
+    cli/injected_faults_test.cpp
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp
     cli/worker_files_test.cpp

@@ -15,6 +15,7 @@
 #include "driver/cli/history/case_history.h"
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/history/record_options.h"
+#include "driver/cli/injected_faults.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/retry_options.h"
 #include "driver/cli/select/order.h"
@@ -171,6 +172,7 @@ void expect_cases(const Selection& selection, const SelectionOptions& options) {
 
 PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& options, const std::string& program) {
   std::vector<NamedCase> cases = named_cases(selection, options, program);
+  expect_injected_ranks(cases);
   compare_with_baseline(options.execution, cases);
   std::vector<std::string> ids;
   ids.reserve(cases.size());

@@ -18,6 +18,7 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
+#include "driver/cli/injected_faults.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"
@@ -168,6 +169,7 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
   const FailedCases failed = read_failed_cases(*options.rerun_failed);
   expect_failures(failed, *options.rerun_failed);
   std::vector<NamedCase> cases = cases_to_rerun(failed, options, program);
+  expect_injected_ranks(cases);
   if (baseline) compare_with(*baseline, options.execution.config, cases);
   if (options.execution.config.max_ratio) {
     const std::string unjudged = left_unjudged(*baseline, cases);
@@ -208,6 +210,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
   if (options.rerun_failed) return submit_failed(options, program, baseline);
   if (options.case_argument == "-") return submit_stream(options, program, baseline);
   NamedCase named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
+  expect_injected_ranks({named});
   if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
   if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
   Execution execution{options.execution,

@@ -36,10 +36,10 @@ void Skips::Known::blame(std::string_view why) {
   ++blamed;
 }
 
-std::vector<Skips::Trait> Skips::number(const Case& c) {
+std::vector<Skips::Trait> Skips::number(const std::vector<std::string>& names) {
   std::vector<Trait> out;
-  for (std::string& trait : traits_of(c)) {
-    const auto [entry, is_new] = numbers_.emplace(std::move(trait), traits_.size());
+  for (const std::string& trait : names) {
+    const auto [entry, is_new] = numbers_.emplace(trait, traits_.size());
     if (is_new) traits_.push_back({.name = entry->first, .reason = {}});
     out.push_back(entry->second);
   }
@@ -54,7 +54,7 @@ const Skips::Known* Skips::find(const std::string& trait) const {
 
 void Skips::judged(const Case& c) {
   any_judged_ = true;
-  const std::vector<Trait> traits = number(c);
+  const std::vector<Trait> traits = number(traits_of(c));
   for (const Trait trait : traits) traits_[trait].judged = true;
   for_each_pair(traits, [this](const Pair& pair) { judged_pairs_.insert(pair); });
   std::erase_if(blamed_pairs_, [this](const auto& entry) { return judged_pairs_.contains(entry.first); });
@@ -62,14 +62,18 @@ void Skips::judged(const Case& c) {
 
 void Skips::skipped(const Case& c, std::string_view reason) {
   ++skipped_;
-  const std::vector<Trait> traits = number(c);
+  const std::vector<std::string> all = traits_of(c);
+  const std::vector<std::string> named = traits_refused_by(reason, all);
+  const std::vector<Trait> traits = number(named.empty() ? all : named);
   std::vector<Trait> suspects;
   for (const Trait trait : traits) {
     ++traits_[trait].skipped;
     if (traits_[trait].reason.empty()) traits_[trait].reason = reason;
     if (!traits_[trait].judged) suspects.push_back(trait);
   }
-  if (suspects.size() == 1) return traits_[suspects.front()].blame(reason);
+  if (suspects.size() == 1 || !named.empty()) {
+    for (const Trait suspect : suspects) traits_[suspect].blame(reason);
+  }
   if (!suspects.empty()) return;
   std::vector<Pair> pairs;
   for_each_pair(traits, [&](const Pair& pair) {

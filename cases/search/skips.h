@@ -15,8 +15,10 @@ namespace cp_pool::search {
 
 // Blames traits (traits.h) of cases for skips.
 // - A judged case proves that the worker runs each of its traits, and each pair of them.
-// - A skipped case blames its only trait without such a proof. If all its traits have a proof, the only pair without
-//   one is blamed. If there are several such traits or pairs, nothing is blamed.
+// - A skipped case blames the traits that the reason names as not declared by the adapter, and no others. Without such
+// a
+//   reason it blames its only trait without a proof. If all its traits have a proof, the only pair without one is
+//   blamed. If there are several such traits or pairs, nothing is blamed.
 // - A trait or pair that has been blamed kTimes and was never judged is left out.
 // - Once a case has been skipped, and until one is judged, only plain cases are tried, for a limited number of skips:
 //   most workers can run these.
@@ -56,7 +58,7 @@ class Skips {
     void blame(std::string_view why);
   };
 
-  std::vector<Trait> number(const Case& c);
+  std::vector<Trait> number(const std::vector<std::string>& names);
   [[nodiscard]] const Known* find(const std::string& trait) const;
 
   std::map<std::string, Trait> numbers_;

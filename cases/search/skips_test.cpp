@@ -141,6 +141,33 @@ TEST(Skips, TellTheReasonOfTheFirstSkipThatIsBlamed) {
   EXPECT_EQ(reasons, (std::map<std::string, std::string>{{"bias=1hss", "no bias"}, {"max_logit=true", "neither"}}));
 }
 
+TEST(Skips, BlameTheTraitThatTheAdapterNames) {
+  Skips skips;
+  Case c;
+  c.layout = Layout::thd;
+  c.seqlens = {64, 64};
+  c.bias = BiasShape::shape_1hss;
+  c.max_logit = true;
+  c.window = {3, 3};
+  const std::string layout = "the adapter ring does not declare thd in layouts=['bshd', 'sbhd']";
+  const std::string window =
+      "the case needs a sliding window, and the adapter ring does not declare the feature 'window'";
+  for (std::size_t blamed = 0; blamed < Skips::kTimes; ++blamed) {
+    skips.skipped(c, layout);
+    skips.skipped(c, window);
+  }
+  std::map<std::string, std::string> reasons;
+  for (const Skips::Unjudged& one : skips.unjudged()) reasons[one.what] = one.reason;
+  EXPECT_EQ(reasons, (std::map<std::string, std::string>{
+                         {"layout=thd", layout}, {"a window to the left", window}, {"a window to the right", window}}));
+  Case plain;
+  skips.judged(plain);
+  plain.max_logit = true;
+  EXPECT_FALSE(skips.leaves_out(plain));
+  plain.layout = Layout::thd;
+  EXPECT_TRUE(skips.leaves_out(plain));
+}
+
 TEST(Skips, OfAWorkerWithoutAnyLeaveNothingOut) {
   Skips skips;
   std::mt19937_64 generator(4);

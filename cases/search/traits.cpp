@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -76,7 +77,50 @@ Case plainest_case() {
   return c;
 }
 
+// Features of an adapter whose traits have other names.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTraitsOfFeatures{
+    {{"window", "a window to the left"},
+     {"window", "a window to the right"},
+     {"chunk", "chunked attention"},
+     {"gqa", "heads > kv_heads"},
+     {"mla", "head_dim_qk "},
+     {"unequal", "seqlen_q "},
+     {"unequal", "sequences with more or fewer keys than queries"}}};
+
+// Returns the text between the two; empty if it does not have both.
+std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
+  const std::size_t begin = text.find(before);
+  if (begin == std::string_view::npos) return {};
+  text.remove_prefix(begin + before.size());
+  const std::size_t end = text.find(after);
+  return end == std::string_view::npos ? std::string_view{} : text.substr(0, end);
+}
+
+bool is_trait_of_feature(std::string_view trait, std::string_view feature) {
+  const std::string_view field = trait.substr(0, trait.find_first_of("= "));
+  const std::size_t equals = trait.find('=');
+  const bool is_field = field == feature || (equals != std::string_view::npos && trait.substr(equals + 1) == feature);
+  return is_field || std::ranges::any_of(kTraitsOfFeatures, [&](const auto& known) {
+           return known.first == feature && trait.starts_with(known.second);
+         });
+}
+
 }  // namespace
+
+std::vector<std::string> traits_refused_by(std::string_view reason, const std::vector<std::string>& traits) {
+  const std::string_view feature = between(reason, "does not declare the feature '", "'");
+  const std::string_view value = between(reason, " does not declare ", " in ");
+  std::vector<std::string> refused;
+  for (const std::string& trait : traits) {
+    const bool named = !feature.empty()                                     ? is_trait_of_feature(trait, feature)
+                       : !value.empty()                                     ? trait.ends_with(fmt::format("={}", value))
+                       : reason.find(" declares max_ranks=") != reason.npos ? trait.starts_with("cp_size=")
+                       : reason.starts_with("the case trains, and the adapter") ? trait == "training=true"
+                                                                                : false;
+    if (named) refused.push_back(trait);
+  }
+  return refused;
+}
 
 std::vector<std::string> traits_of(const Case& c) {
   std::vector<std::string> traits;

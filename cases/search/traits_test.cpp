@@ -62,5 +62,33 @@ TEST(Traits, KnowTheLengthsOfPackedSequences) {
                           "pad_between_seqs=true", "sequences of different lengths", "several sequences"));
 }
 
+TEST(Traits, ThatAnAdapterRefusesAreThoseItNames) {
+  Case c = plain();
+  c.layout = Layout::thd;
+  c.seqlens = {8};
+  c.seqlen_kv = 16;
+  c.seqlens_kv = {16};
+  c.kv_heads = 1;
+  c.causal = c.training = true;
+  c.cp_size = 4;
+  c.comm = CommType::a2a_p2p;
+  c.softmax = SoftmaxType::learnable;
+  const auto refused = [&](const std::string& reason) { return traits_refused_by(reason, traits_of(c)); };
+  const auto feature = [&](const std::string& name) {
+    return refused("the case needs something, and the adapter ring does not declare the feature '" + name + "'");
+  };
+  EXPECT_THAT(refused("the adapter ring does not declare a2a+p2p in comm=['p2p', 'a2a']"), ElementsAre("comm=a2a+p2p"));
+  EXPECT_THAT(refused("the adapter ring does not declare thd in layouts=['bshd']"), ElementsAre("layout=thd"));
+  EXPECT_THAT(refused("the adapter ring declares max_ranks=2, and the case has 4 ranks"), ElementsAre("cp_size=4"));
+  EXPECT_THAT(refused("the case trains, and the adapter ring has no backward"), ElementsAre("training=true"));
+  EXPECT_THAT(feature("causal"), ElementsAre("causal=true"));
+  EXPECT_THAT(feature("learnable"), ElementsAre("softmax=learnable"));
+  EXPECT_THAT(feature("gqa"), ElementsAre("heads > kv_heads"));
+  EXPECT_THAT(feature("unequal"),
+              ElementsAre("seqlen_q < seqlen_kv", "sequences with more or fewer keys than queries"));
+  EXPECT_THAT(feature("window"), IsEmpty());
+  EXPECT_THAT(refused("this case is not for me"), IsEmpty());
+}
+
 }  // namespace
 }  // namespace cp_pool::search

@@ -122,7 +122,8 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   FoundCases found;
   if (file) found = read_found_cases(*file);
   plan.kept = kept_cases(found, plan);
-  if (file) plan.file = file->string();
+  const bool records = file && options.record;
+  if (records) plan.file = file->string();
   const RunStarted header{.title = fmt::format("a search (seed {})", plan.seed),
                           .size = "",
                           .device = options.execution.config.device,
@@ -137,7 +138,7 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   }
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   const int code = execution([&](const RunConfig& config, EventSink& sink) {
-    if (!file) return run_source(search, config, header, sink);
+    if (!records) return run_source(search, config, header, sink);
     FoundSink keep{sink, *file, found.cases};
     return run_source(search, config, header, keep);
   });
@@ -181,6 +182,8 @@ class SearchCommand : public CommandWith<SearchOptions> {
               .check = wrong_with_file,
               .default_text = "one for each worker in ~/.local/state/cp-pool/found"},
              [this](const std::string& text) { options.found = text; });
+    add_flag(command, "--no-record", options.record,
+             "Do not add the failing cases that are found to the file of --found", false);
     // Making a hanging case smaller times out many times in a row.
     options.execution.config.max_consecutive_timeouts = 0;
     add_execution(command, options.execution);

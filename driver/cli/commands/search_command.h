@@ -19,7 +19,8 @@ struct SearchOptions {
   std::optional<std::uint64_t> seed;  // nullopt means another one each time
   bool keep_going = false;
   std::chrono::milliseconds shrink_time{120'000};
-  std::string found;  // a file; "off" keeps nothing; empty means the worker's own file
+  bool record = true;  // failing cases are added to the file
+  std::string found;   // a file; "off" keeps nothing; empty means the worker's own file
   ExecutionOptions execution;
 };
 

@@ -200,6 +200,19 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
   EXPECT_THAT(json_lines(read_file(file)), SizeIs(1)) << "it stays";
 }
 
+TEST_F(SearchProgram, AddsNothingToItsFileWithoutARecord) {
+  const Finished unrecorded = search({"fail=causal"}, {"--no-record"});
+  EXPECT_EQ(unrecorded.exit_code, 100) << unrecorded.err;
+  EXPECT_THAT(unrecorded.out, AllOf(HasSubstr("\nfound 1 failure:\n"), Not(HasSubstr("\nkept in "))));
+  EXPECT_FALSE(std::filesystem::exists(state + "/cp-pool/found"));
+  search({"fail=causal"}, {"--found", path("found")});
+  const std::string kept = read_file(path("found"));
+  EXPECT_EQ(search({"fail=causal"}, {"--found", path("found"), "--no-record"}).exit_code, 100);
+  EXPECT_THAT(cases("kept"), SizeIs(1)) << "it runs what was found before";
+  EXPECT_EQ(search({"fail=not causal"}, {"--found", path("found"), "--no-record"}).exit_code, 100);
+  EXPECT_EQ(read_file(path("found")), kept);
+}
+
 TEST_F(SearchProgram, NamesBadLinesOfItsFileAndGoesOn) {
   write_file(path("found"), "no json\n{\"case\":{\"heads\":0}}\n");
   const Finished done = search({}, {"--found", path("found"), "--cases", "5"});

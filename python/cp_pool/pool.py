@@ -70,7 +70,12 @@ class Pool:
         env: Mapping[str, str] | None = None,
         binary: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Starts cp-pool. Ranks start with the first case. Raises PoolError if cp-pool cannot be found or started."""
+        """Starts cp-pool. Ranks start with the first case. Raises PoolError if cp-pool cannot be found or started, and
+        TypeError or ValueError for arguments that are not valid."""
+        if world_size is not None and (isinstance(world_size, bool) or not isinstance(world_size, int)):
+            raise TypeError(f"world_size is a number of ranks, not {world_size!r}")
+        if world_size is not None and world_size < 1:
+            raise ValueError(f"world_size is {world_size}: a Pool has at least one rank")
         if adapter is not None and worker is not None:
             raise ValueError("adapter and worker exclude each other")
         if isinstance(matrices, str):

@@ -442,6 +442,21 @@ def test_adapter_and_worker_exclude_each_other() -> None:
         Pool(1, adapter="mine.py", worker="mine")
 
 
+@pytest.mark.parametrize(
+    ("world_size", "error", "text"),
+    [
+        (0, ValueError, "world_size is 0"),
+        (-2, ValueError, "world_size is -2"),
+        ("2", TypeError, "world_size is a number of ranks, not '2'"),
+        (True, TypeError, "world_size is a number of ranks, not True"),
+        (2.0, TypeError, "world_size is a number of ranks, not 2.0"),
+    ],
+)
+def test_a_number_of_ranks_that_is_none_is_refused(world_size: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Pool(world_size)
+
+
 def test_torch_is_not_imported_until_tensors_are_asked_for(scripted: str) -> None:
     code = (
         "import json, sys; from cp_pool import Pool\n"

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import linecache
 import os
 import sysconfig
 import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["chain_of", "is_gone", "one_line", "place_of_frame", "place_of_wait", "says_peer_is_gone", "user_traceback"]
+__all__ = [
+    "Wait",
+    "chain_of",
+    "escaped",
+    "is_gone",
+    "one_line",
+    "place_of_frame",
+    "place_of_wait",
+    "says_peer_is_gone",
+    "stack_of_frame",
+    "text_of",
+    "user_traceback",
+]
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_HIDDEN = (_OWN_FOLDER, "<frozen importlib")
+_HIDDEN = (_OWN_FOLDER, "<frozen ")
+_STACK_TAKERS = (traceback.__file__, linecache.__file__)  # torch formats the error of a collective, which takes long
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _TORCH_PARTS = (f"{os.sep}torch{os.sep}", f"{os.sep}site-packages{os.sep}")
+
+_DISTRIBUTED = f"{os.sep}torch{os.sep}distributed{os.sep}"
 
 # Functions of torch.distributed that appear in stacks between a collective and its caller.
 _WRAPPERS = ("wrapper", "_get_msg_dict")
@@ -32,6 +51,19 @@ _PEER_IS_GONE = (
     "transport endpoint is not connected",
     "connection was likely closed",
 )
+
+
+def escaped(text: str) -> str:
+    """The text with escapes for NUL and lone surrogates (a file name that is not UTF-8 has these): C++ refuses both."""
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(error: BaseException) -> str:
+    """The message of an exception, whose __str__ may raise."""
+    try:
+        return str(error)
+    except Exception:
+        return "<exception str() failed>"  # as Python's tracebacks say it
 
 
 def _is_hidden(file: str) -> bool:
@@ -69,7 +101,7 @@ def one_line(error: BaseException) -> str:
     name = (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
-    first, _, _ = str(error).strip().partition("\n")
+    first, _, _ = text_of(error).strip().partition("\n")
     if all(part in first.lower() for part in _GLOO_SENDS_NO_GPU_TENSOR):
         first += " (Gloo, which ranks that share a GPU have, sends tensors of a GPU in collectives, not point to point)"
     return f"{name}: {first}" if first else name
@@ -91,7 +123,7 @@ def is_gone(error: BaseException) -> bool:
     """Whether an exception says that a peer has closed its connection."""
     if isinstance(error, ConnectionError):
         return True
-    text = str(error).lower()
+    text = text_of(error).lower()
     return isinstance(error, RuntimeError) and any(phrase in text for phrase in _PEER_IS_GONE)
 
 
@@ -103,37 +135,69 @@ def says_peer_is_gone(error: BaseException) -> bool:
 def _is_users(file: str) -> bool:
     if _is_hidden(file) or file.startswith("<") or any(part in file for part in _TORCH_PARTS):
         return False
-    # torch formats a traceback when a collective fails, and may be interrupted there.
     return not file.startswith(_STANDARD_LIBRARY)
 
 
-def _named(frames: traceback.StackSummary) -> str:
+def _waiting(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames, outermost first, up to the code that waits."""
+    return list(itertools.takewhile(lambda frame: frame.filename not in _STACK_TAKERS, frames))
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Where code was waiting when its wait was ended."""
+
+    place: str  # the innermost line of the user's code, and the library function that it called
+    stack: str
+    collective: str  # that function, if it is one of torch.distributed
+
+
+def _called(frames: list[traceback.FrameSummary]) -> tuple[traceback.FrameSummary, traceback.FrameSummary | None]:
+    """The innermost frame of the user's code, and that of the library function that it called, if any."""
+    users = [i for i, frame in enumerate(frames) if _is_users(frame.filename)]
+    innermost = users[-1] if users else len(frames) - 1
+    after = [frame for frame in frames[innermost + 1 :] if frame.name not in _WRAPPERS]
+    return frames[innermost], after[0] if after else None
+
+
+def _named(frames: list[traceback.FrameSummary]) -> str:
     """The innermost frame of the user's code, and the library function that it called: all_reduce of f (mine.py:3)."""
     seen = [frame for frame in frames if not _is_hidden(frame.filename)]
-    users = [i for i, frame in enumerate(seen) if _is_users(frame.filename)]
     if not seen:
         return ""
-    innermost = users[-1] if users else len(seen) - 1
-    frame = seen[innermost]
+    frame, called = _called(seen)
     place = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
-    called = [after.name for after in seen[innermost + 1 :] if after.name not in _WRAPPERS]
-    return f"{called[0]} of {place}" if called else place
+    return f"{called.name} of {place}" if called else place
 
 
-def place_of_wait(errors: list[BaseException]) -> tuple[str, str]:
-    """Where code was waiting when its wait was ended, and the stack there. errors: the chain of exceptions that ending
-    the wait has raised. There may be several, since an error of a library may have only the library's own frames."""
-    frames = traceback.StackSummary()
+def place_of_wait(errors: list[BaseException]) -> Wait:
+    """errors: the chain of exceptions that ending the wait has raised. There may be several, since an error of a
+    library may have only the library's own frames."""
+    frames: list[traceback.FrameSummary] = []
     for error in errors:
-        found = traceback.extract_tb(error.__traceback__)
+        found = _waiting(traceback.extract_tb(error.__traceback__))
         if any(_is_users(frame.filename) for frame in found):
             frames = found
         else:
             frames.extend(found)
-    shown = [frame for frame in frames if not _is_hidden(frame.filename) and frame.name not in _WRAPPERS]
-    return _named(frames), "".join(traceback.format_list(shown))
+    seen = [frame for frame in frames if not _is_hidden(frame.filename)]
+    shown = [frame for frame in seen if frame.name not in _WRAPPERS]
+    called = _called(seen)[1] if seen else None
+    collective = called.name if called and _DISTRIBUTED in called.filename else ""
+    return Wait(_named(frames), "".join(traceback.format_list(shown)), collective)
 
 
 def place_of_frame(frame: FrameType | None) -> str:
-    """Where a frame is, in the words of place_of_wait."""
-    return _named(traceback.StackSummary.from_list(traceback.extract_stack(frame)))
+    """Where a frame is, in the words of place_of_wait. Reads no source lines, since signal handlers call it."""
+    return _named(_stack_of(frame))
+
+
+def stack_of_frame(frame: FrameType | None) -> str:
+    """The stack of a frame, innermost last, without the frames of cp-pool."""
+    shown = [one for one in _stack_of(frame) if not _is_hidden(one.filename)]
+    return "Stack (most recent call last):\n" + "".join(traceback.format_list(shown)).rstrip("\n")
+
+
+def _stack_of(frame: FrameType | None) -> list[traceback.FrameSummary]:
+    taken = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    return _waiting(reversed(taken))

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from cp_pool.adapter import Adapter, DeclarationError, adapter
-from cp_pool.errors import user_traceback
+from cp_pool.errors import escaped, user_traceback
 
 __all__ = ["LoadError", "load"]
 
@@ -20,7 +20,7 @@ class LoadError(Exception):
     """An adapter cannot be loaded. The text is one sentence; ``details`` is a traceback, or empty."""
 
     def __init__(self, text: str, details: str = "") -> None:
-        super().__init__(text)
+        super().__init__(escaped(text))
         self.details = details
 
 

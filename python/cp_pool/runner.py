@@ -23,7 +23,17 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from cp_pool.adapter import Adapter, Skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
-from cp_pool.errors import chain_of, is_gone, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
+from cp_pool.errors import (
+    chain_of,
+    escaped,
+    is_gone,
+    one_line,
+    place_of_frame,
+    place_of_wait,
+    says_peer_is_gone,
+    text_of,
+    user_traceback,
+)
 from cp_pool.replicated import bias_rows, in_turns, key_rows, places, query_rows
 from cp_pool.shard import Convention
 from cp_pool.state import State
@@ -50,13 +60,15 @@ Kind = Literal["exception", "unsupported", "timeout", "communication", "aborted"
 
 
 class Failure(Exception):
-    """The failure of a case, for the extension to report."""
+    """The failure of a case, for the extension to report. collective: the function of torch.distributed in which the
+    adapter waited for other ranks."""
 
-    def __init__(self, kind: Kind, summary: str, text: str = "") -> None:
+    def __init__(self, kind: Kind, summary: str, text: str = "", collective: str = "") -> None:
         super().__init__(summary)
         self.kind = kind
-        self.summary = summary
-        self.text = text or summary
+        self.collective = collective
+        self.summary = escaped(summary)
+        self.text = escaped(text or summary)
 
 
 class _Freed(BaseException):
@@ -452,7 +464,11 @@ class Runner:
         adapter's code to stop."""
         if not self._in_user_code or os.getpid() != self._pid or self._native.freed() == _NOT_FREED:
             return
-        self._place_when_freed = place_of_frame(frame)
+        # The next signal may come while the stack is taken, and must not end in the code that takes it.
+        self._in_user_code = False
+        if not self._place_when_freed:
+            self._place_when_freed = place_of_frame(frame)
+        self._in_user_code = True
         raise _Freed
 
     def _fail(self, error: BaseException) -> NoReturn:
@@ -460,16 +476,17 @@ class Runner:
         if isinstance(error, Failure):
             raise error
         if isinstance(error, Skip):
-            reason = str(error).strip() or f"the adapter {self.adapter.name} skips it"
+            reason = text_of(error).strip() or f"the adapter {self.adapter.name} skips it"
             raise Failure("skip" if self._all_skip() else "unsupported", reason) from None
         freed = self._native.freed()
         held_up = isinstance(error, _Freed) or says_peer_is_gone(error)
         if held_up and freed != _NOT_FREED:
-            place, stack = place_of_wait([one for one in chain_of(error) if isinstance(one, _Freed) or is_gone(one)])
-            where = f"in {place or self._place_when_freed or 'the adapter'}"
+            wait = place_of_wait([one for one in chain_of(error) if isinstance(one, _Freed) or is_gone(one)])
+            where = f"in {wait.place or self._place_when_freed or 'the adapter'}"
             if freed == _TIMED_OUT:
                 summary = f"at 90 % of the case's time still {where}"
-                raise Failure("timeout", summary, f"{summary}\n{stack}".rstrip()) from None
+                text = f"{summary}\n{wait.stack}".rstrip()
+                raise Failure("timeout", summary, text, wait.collective) from None
             raise Failure("aborted", f"freed {where}, because another rank failed") from None
         text = user_traceback(error)
         if held_up:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import linecache
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,9 +19,9 @@ from adapter_runs import BINARY, SMALL, TRIES_TO_RECOVER, Run, case, environment
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
-from cp_pool.errors import one_line, place_of_wait, says_peer_is_gone, user_traceback
+from cp_pool.errors import one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
 from cp_pool.loading import LoadError, load
-from cp_pool.runner import copy_of
+from cp_pool.runner import Failure, Runner, copy_of
 
 
 def run(q: Any, k: Any, v: Any, case: Any, ctx: Any) -> None:
@@ -234,9 +236,68 @@ def test_a_traceback_keeps_causes() -> None:
 def test_a_wait_is_named_by_the_adapters_line_not_by_a_line_of_pythons_library() -> None:
     with pytest.raises(ValueError) as failure:
         json.loads("{")  # raised in json/decoder.py
-    place, _ = place_of_wait([failure.value])
-    assert place.startswith("loads of test_a_wait_is_named_by_"), place
-    assert "(test_adapter.py:" in place
+    wait = place_of_wait([failure.value])
+    assert wait.place.startswith("loads of test_a_wait_is_named_by_"), wait
+    assert "(test_adapter.py:" in wait.place
+    assert wait.collective == ""
+
+
+def test_a_stack_ends_where_code_waits_not_where_the_stack_is_taken() -> None:
+    with pytest.raises(AttributeError) as failure:
+        linecache.getline(5, 1)  # type: ignore[arg-type]
+    wait = place_of_wait([failure.value])
+    assert wait.place.startswith("test_a_stack_ends_where_code_waits"), wait
+    assert "linecache.getline(5, 1)" in wait.stack
+    assert "in getline\n" not in wait.stack
+
+
+def test_a_wait_in_a_function_of_torch_distributed_is_a_collective() -> None:
+    with pytest.raises(ValueError) as failure:
+        torch.distributed.all_gather([], torch.ones(1))  # there is no process group
+    wait = place_of_wait([failure.value])
+    assert wait.collective == "all_gather"
+    assert wait.place.startswith("all_gather of test_a_wait_in_a_function")
+
+
+def test_a_signal_that_comes_while_the_stack_is_taken_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TimedOut:
+        def freed(self) -> int:
+            return 2
+
+    before = signal.getsignal(signal.SIGUSR1)
+    runner = Runner(declared(), TimedOut(), signal.SIGUSR1)
+    later_signals = [signal.SIGUSR1]
+
+    def takes_long(frame: Any) -> str:
+        while later_signals:
+            signal.raise_signal(later_signals.pop())
+        return place_of_frame(frame)
+
+    def waits() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr("cp_pool.runner.place_of_frame", takes_long)
+    try:
+        with pytest.raises(Failure) as failure:
+            runner.call(waits)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert failure.value.kind == "timeout"
+    assert "still in waits (test_adapter.py:" in failure.value.summary
+    assert "takes_long" not in failure.value.text
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text today")
+
+
+def test_a_failure_keeps_text_that_cpp_does_not_take() -> None:
+    failure = Failure("exception", "no file b\udcff\0.bin", "a \udcff\0 traceback")
+    assert failure.summary == "no file b\\udcff\\x00.bin"
+    assert failure.text == "a \\udcff\\x00 traceback"
+    assert one_line(Unspeakable()) == "test_adapter.Unspeakable: <exception str() failed>"
+    assert not says_peer_is_gone(Unspeakable())
 
 
 # --- The command line of the worker -----------------------------------------------------------------------------------

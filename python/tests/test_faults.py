@@ -29,6 +29,7 @@ SOON = [
     Fault("sys_exit.1", "error", "rank 1: the adapter called sys.exit: SystemExit: 3"),
     Fault("interrupt.0", "error", "rank 0: KeyboardInterrupt"),
     Fault("memory.1", "error", "rank 1: MemoryError"),
+    Fault("odd_text.1", "error", "rank 1: ValueError: no file \\udcff\\x00.bin"),
     Fault("cpp.1", "error", "rank 1: RuntimeError: inconsistent tensor size"),
     Fault(
         "odd_kind.1",
@@ -223,6 +224,11 @@ def test_the_traceback_has_the_users_frames_alone(soon: Table) -> None:
     assert error.startswith("ValueError: the ring is broken\nTraceback (most recent call last):\n")
     assert 'in helper_that_throws\n    raise ValueError("the ring is broken")' in error
     assert "cp_pool/runner.py" not in error
+
+
+def test_a_text_that_is_not_utf_8_keeps_its_traceback(soon: Table) -> None:
+    broken, _ = soon.of(next(fault for fault in SOON if fault.model == "odd_text.1"))
+    assert "in raises_odd_text\n" in broken.rank(1)["error"]
 
 
 def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(soon: Table) -> None:

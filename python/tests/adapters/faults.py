@@ -41,6 +41,10 @@ def helper_that_throws() -> None:
     raise ValueError("the ring is broken")
 
 
+def raises_odd_text() -> None:
+    raise ValueError("no file \udcff\0.bin")
+
+
 def sleeps() -> None:
     time.sleep(1000)
 
@@ -132,6 +136,7 @@ def state() -> str:
 
 BEFORE: dict[str, Callable[[Ctx], Any]] = {
     "throw": lambda ctx: helper_that_throws(),
+    "odd_text": lambda ctx: raises_odd_text(),
     "sleep": lambda ctx: sleeps(),
     "spin": lambda ctx: spins(),
     "stubborn": lambda ctx: stubborn(),

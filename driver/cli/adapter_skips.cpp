@@ -1,8 +1,5 @@
 #include "driver/cli/adapter_skips.h"
 
-#include <algorithm>
-#include <optional>
-#include <string_view>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -10,12 +7,12 @@
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
+#include "driver/pool/skip_reasons.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
 #include "driver/reporters/output_file.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/json_fields.h"
-#include "worker/protocol/messages.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -35,29 +32,6 @@ for name in ("torch", "cp_pool"):
 print("\n" + json.dumps(there))
 )";
 
-// Returns the reason in a line {"skip": ".."}, and nullopt for any other line: the adapter's file may print, too.
-std::optional<std::string> skip_in(const std::string& line) {
-  try {
-    const nlohmann::json answer = protocol::parse_foreign_json(line);
-    if (!answer.is_object() || !answer.contains("skip") || !answer["skip"].is_string()) return std::nullopt;
-    return answer["skip"].get<std::string>();
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  } catch (const protocol::ProtocolError&) {
-    return std::nullopt;
-  }
-}
-
-std::vector<std::string> answers_in(const std::string& out) {
-  std::vector<std::string> skips;
-  for (std::size_t begin = 0; begin < out.size();) {
-    const std::size_t end = std::min(out.find('\n', begin), out.size());
-    if (auto skip = skip_in(out.substr(begin, end - begin))) skips.push_back(*std::move(skip));
-    begin = end + 1;
-  }
-  return skips;
-}
-
 // Runs a program of the adapter. One that cannot be started exits with kExitCommandNotFound and its reason in stderr,
 // as in a shell.
 Filtered ask(const std::vector<std::string>& words, const std::string& input) {
@@ -74,7 +48,7 @@ std::vector<std::string> skips_of(const WorkerCommand& command, const std::vecto
   std::string input;
   for (const std::string& line : case_lines) input += line + '\n';
   const Filtered done = ask(command.explain_skips, input);
-  std::vector<std::string> skips = answers_in(done.out);
+  std::vector<std::string> skips = skip_reasons_in(done.out);
   if (done.exit == ExitStatus{} && skips.size() == case_lines.size()) return skips;
   write_all(STDERR_FILENO, protocol::clean_text(done.err), "stderr");
   throw CommandError(

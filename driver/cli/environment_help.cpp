@@ -67,6 +67,8 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
     EnvironmentVariable{"CP_POOL_SHARE_GPUS",
                         "Set for a rank: on or off, whether ranks may share a GPU (--share-gpus)."},
+    EnvironmentVariable{"CP_POOL_START_TIMEOUT_MS",
+                        "Set for a rank: how long its pool has until it is ready (--start-timeout)."},
     EnvironmentVariable{"CP_POOL_MASTER_FD",
                         "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
     EnvironmentVariable{"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},

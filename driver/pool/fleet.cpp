@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -61,7 +62,7 @@ std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) 
     const Job& job =
         jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
     ++client.unfinished;
-    skipped_.push_back(number);
+    skipped_.emplace(number, named.expected->reason);
     decide_soon();
     return job.index;
   }
@@ -74,6 +75,34 @@ std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) 
   scheduler_.case_added(key, {number, group_of(named.c), client.number});
   decide_soon();
   return job.index;
+}
+
+std::vector<std::pair<std::size_t, const NamedCase*>> Fleet::cases_of(int launch, std::size_t most) const {
+  std::vector<std::pair<std::size_t, const NamedCase*>> cases;
+  for (const auto& [number, job] : jobs_) {
+    if (cases.size() == most) break;
+    if (!skipped_.contains(number) && by_number_.at(job.key).launch == launch) cases.emplace_back(number, job.named);
+  }
+  return cases;
+}
+
+void Fleet::skip(const std::map<std::size_t, std::string>& reasons) {
+  std::set<std::pair<int, int>> queues;  // client and key
+  for (const auto& [number, reason] : reasons) {
+    if (const auto job = jobs_.find(number); job != jobs_.end()) {
+      queues.emplace(job->second.client->number, job->second.key);
+    }
+  }
+  for (const auto& [client, key] : queues) {
+    for (const std::size_t number : scheduler_.drop_cases_of(client, key)) {
+      if (const auto reason = reasons.find(number); reason != reasons.end()) {
+        skipped_.insert(*reason);
+      } else {
+        scheduler_.case_added(key, {number, group_of(jobs_.at(number).named->c), client});
+      }
+    }
+  }
+  decide_soon();
 }
 
 void Fleet::hold(const FleetClient& client, bool held) {
@@ -161,10 +190,8 @@ void Fleet::end_what_cannot_run() {
     enter(job);
     if (job.client->unfinished == 0 && job.client->on_all_finished) job.client->on_all_finished();
   };
-  for (const std::size_t number : std::exchange(skipped_, {})) {
-    end(number, [](const Job& job) {
-      job.client->books.finish_unrun(job, CaseOutcome::skip, job.named->expected->reason, {});
-    });
+  for (const auto& [number, reason] : std::exchange(skipped_, {})) {
+    end(number, [&](const Job& job) { job.client->books.finish_unrun(job, CaseOutcome::skip, reason, {}); });
   }
   for (const std::size_t number : stopped) {
     end(number, [](const Job& job) {

@@ -69,6 +69,10 @@ class Fleet {
   void remove(const FleetClient& client) { clients_.erase(client.number); }
   // Adds a case, which must stay alive until it has finished. Returns its index in the client's events.
   std::size_t add(FleetClient& client, const NamedCase& named, int launch = 0);
+  // Returns the cases of a launch without an outcome, oldest first, at most `most`, by the number of their job.
+  [[nodiscard]] std::vector<std::pair<std::size_t, const NamedCase*>> cases_of(int launch, std::size_t most) const;
+  // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.
+  void skip(const std::map<std::size_t, std::string>& reasons);
   // Holds the client's waiting cases while nobody takes its events, until it is called with false.
   void hold(const FleetClient& client, bool held);
   // After this call every pool ends when no case is left for it.
@@ -143,13 +147,13 @@ class Fleet {
   std::vector<HostShare> hosts_;
   std::optional<int> slots_;
   Scheduler scheduler_;
-  std::map<int, FleetClient*> clients_;     // by number
-  std::map<Key, int> keys_;                 // key -> the scheduler's number
-  std::map<int, Key> by_number_;            // the scheduler's number -> key
-  std::map<std::string, int> generations_;  // number of pools started, by name of the key
-  std::vector<std::size_t> skipped_;        // numbers of the jobs that are skipped without a pool
-  std::map<std::size_t, Job> jobs_;         // jobs without an outcome, by number
-  std::map<int, LivingPool> pools_;         // by the scheduler's number of the pool
+  std::map<int, FleetClient*> clients_;         // by number
+  std::map<Key, int> keys_;                     // key -> the scheduler's number
+  std::map<int, Key> by_number_;                // the scheduler's number -> key
+  std::map<std::string, int> generations_;      // number of pools started, by name of the key
+  std::map<std::size_t, std::string> skipped_;  // why jobs are skipped without a pool, by number
+  std::map<std::size_t, Job> jobs_;             // jobs without an outcome, by number
+  std::map<int, LivingPool> pools_;             // by the scheduler's number of the pool
   std::size_t last_job_ = 0;
   bool closed_ = false;
   bool will_decide_ = false;

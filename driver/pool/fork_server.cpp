@@ -6,7 +6,9 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <system_error>
@@ -14,8 +16,10 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/pool/rank_variables.h"
+#include "driver/pool/skip_reasons.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/spawn.h"
 #include "worker/protocol/environment.h"
@@ -108,15 +112,44 @@ void ForkServer::start() {
   }
 }
 
+// Without memory for the file the adapter is asked nothing.
+void ForkServer::write_cases() {
+  if (!config_.cases) return;
+  const std::vector<std::string> cases = config_.cases();
+  if (cases.empty()) return;
+  const std::string text = fmt::format("{}\n", fmt::join(cases, "\n"));
+  UniqueFd file{::memfd_create("cases", MFD_CLOEXEC)};
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return;
+  cases_ = std::move(file);
+  asked_ = cases.size();
+  answers_begin_ = text.size();
+}
+
+void ForkServer::tell_skips() {
+  const UniqueFd file = std::move(cases_);
+  if (!file) return;
+  struct stat now{};
+  if (::fstat(file.get(), &now) != 0) return;
+  std::string answers(static_cast<std::size_t>(now.st_size) - answers_begin_, '\0');
+  const ssize_t size = ::pread(file.get(), answers.data(), answers.size(), static_cast<off_t>(answers_begin_));
+  if (size != static_cast<ssize_t>(answers.size())) return;
+  const std::vector<std::string> reasons = skip_reasons_in(answers);
+  if (reasons.size() == asked_) config_.skips(reasons);
+}
+
 void ForkServer::spawn() {
+  write_cases();
   auto [ours, theirs] = make_sockets();
   Pipe err = make_pipe();
-  std::vector<std::pair<std::string, std::string>> variables{{protocol::kEnvTag, tag_}};
+  std::vector<std::pair<std::string, std::string>> variables{
+      {protocol::kEnvTag, tag_},
+      {protocol::kEnvDevice, config_.device},
+      {kEnvStartTimeout, std::to_string(config_.start_timeout.count())}};
   const Surroundings* const surroundings = config_.surroundings ? &*config_.surroundings : nullptr;
   add_wait_policy(variables, surroundings);
   SpawnRequest request{.argv = config_.command,
                        .env = std::move(variables),
-                       .stdin_fd = -1,
+                       .stdin_fd = cases_.get(),
                        .stdout_fd = err.write.get(),
                        .stderr_fd = err.write.get(),
                        .inherited_fd = theirs.get(),
@@ -160,6 +193,8 @@ void ForkServer::take(const std::string& text) {
     const nlohmann::json message = protocol::parse_foreign_json(text);
     const std::string event = message.at("event").get<std::string>();
     if (event == "forked") return take_pid(message);
+    if (event == "broken") return refuse_ranks(message.at("reason").get<std::string>());
+    tell_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
     state_ = State::ready;
     const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
@@ -207,7 +242,12 @@ void ForkServer::send_next() {
 }
 
 void ForkServer::give_up(const std::string& reason) {
-  if (state_ != State::useless) become_useless(reason);
+  if (state_ != State::useless) refuse_ranks(reason);
+}
+
+void ForkServer::refuse_ranks(const std::string& reason) {
+  no_rank_starts_ = protocol::cut_text(reason, kMostWords);
+  become_useless(reason);
 }
 
 void ForkServer::become_useless(const std::string& reason) {
@@ -216,8 +256,9 @@ void ForkServer::become_useless(const std::string& reason) {
   const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
   const ForkServerTold told{
       .ready = false, .pid = pid_, .start_ms = took.count(), .reason = protocol::cut_text(reason, kMostWords)};
+  if (stderr_) last_words_ += stderr_->take_available();
   end_process();
-  config_.tell(told);
+  if (no_rank_starts_.empty()) config_.tell(told);
   std::deque<Pending> left = std::move(queue_);
   queue_.clear();
   for (Pending& pending : left) pending.done(std::nullopt);

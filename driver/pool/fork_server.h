@@ -1,9 +1,11 @@
 // The process that an adapter's ranks are forked from. It has already imported Python, torch and the other modules that
 // ranks need, so a rank starts in milliseconds instead of seconds. python/cp_pool/server.py is the other side.
 //
-// Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready, or
-// why it cannot be used. It then answers each order with the pid of a rank. By then the rank is a child of this
-// process, because the server forks twice and this process is a child subreaper. Only one order is sent at a time.
+// Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready, why
+// ranks have to be started one by one instead, or why no rank can start at all. Its stdin is a file of cases, below
+// which it has then written which of them the adapter would skip. It then answers each order with the pid of a rank. By
+// then the rank is a child of this process, because the server forks twice and this process is a child subreaper. Only
+// one order is sent at a time.
 #pragma once
 
 #include <deque>
@@ -37,6 +39,12 @@ class ForkServer {
     std::vector<std::string> command;           // argv; options that name the socket and this process are appended
     std::optional<Surroundings> surroundings;   // working directory and environment; none: those of this process
     std::chrono::milliseconds patience{10000};  // limit for the answer to an order
+    std::string device = "cpu";
+    std::chrono::milliseconds start_timeout{60000};  // limit for the imports, of which it uses 90 %
+    // Returns the cases about which the adapter is asked, each a line of JSON. May be empty.
+    std::function<std::vector<std::string>()> cases;
+    // Gets the adapter's reason for each of these cases, empty for one that it would run, before on_change is called.
+    std::function<void(const std::vector<std::string>& reasons)> skips;
     std::function<void(const ForkServerTold&)> tell;
     std::function<void()> on_change;  // called when it has become ready or useless
   };
@@ -50,8 +58,11 @@ class ForkServer {
   void start();
   [[nodiscard]] bool starting() const { return state_ == State::starting; }
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
-  // Kills the server and tells why. Orders without an answer end without a rank.
+  // Kills the server, which is starting: no rank can start.
   void give_up(const std::string& reason);
+  // Why no rank can start, whether it is forked or not; empty if ranks can be started one by one.
+  [[nodiscard]] const std::string& no_rank_starts() const { return no_rank_starts_; }
+  [[nodiscard]] const std::string& last_words() const { return last_words_; }
 
   // The parameters of a rank's start, like those of SpawnRequest.
   struct Order {
@@ -86,6 +97,9 @@ class ForkServer {
   void take_pid(const nlohmann::json& message);
   void send_next();
   void become_useless(const std::string& reason);
+  void refuse_ranks(const std::string& reason);
+  void write_cases();
+  void tell_skips();
   void end_process();
   [[nodiscard]] std::string how_it_ended() const;
 
@@ -100,6 +114,10 @@ class ForkServer {
   Timer answer_timer_;
   std::shared_ptr<PipeReader> stderr_;
   std::string last_words_;
+  std::string no_rank_starts_;
+  UniqueFd cases_;                 // its stdin; none: there are no cases to ask about
+  std::size_t asked_ = 0;          // number of these cases
+  std::size_t answers_begin_ = 0;  // where its answers begin
   std::deque<Pending> queue_;
   bool sent_ = false;  // the first order of the queue has been sent
   // Expired for handlers that run after this object is gone.

@@ -80,8 +80,9 @@ void Pool::spawn(bool forks) {
     common.logs.dir = log_folder(*run_->config.run_dir, id_);
     common.logs.on_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
   }
+  common.variables = {{kEnvStartTimeout, std::to_string(start_timeout_of(start, world_size_).count())}};
   if (!place_.gpus.empty()) {
-    common.variables = {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ","))}};
+    common.variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
   }
   common.surroundings = start.surroundings;
   const auto on_change = [this] { wakeup_.notify(); };
@@ -156,6 +157,15 @@ void Pool::give_up_start() {
   wakeup_.notify();
 }
 
+// The start of a pool whose fork server has found out that no rank can start.
+StartFailure Pool::refused_start() const {
+  StartFailure out = start_failure(RetireReason::start_failed, start_.fork_server->no_rank_starts());
+  out.permanent = true;
+  const std::string words = protocol::clean_text(start_.fork_server->last_words());
+  if (!words.empty()) out.stderr_tails = {{.rank = -1, .text = words, .of = "the fork server"}};
+  return out;
+}
+
 StartFailure Pool::given_up_start() const {
   return run_->stop.abandon_running()
              ? start_failure(RetireReason::interrupted, "the run was stopped before it was ready")
@@ -164,10 +174,11 @@ StartFailure Pool::given_up_start() const {
 
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const bool forks = co_await await_fork_server();
-  if (start_is_given_up()) {
+  const bool refused = start_.fork_server != nullptr && !start_.fork_server->no_rank_starts().empty();
+  if (refused || start_is_given_up()) {
     run_->emit(
         PoolSpawned{.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus});
-    co_return given_up_start();
+    co_return refused ? refused_start() : given_up_start();
   }
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);

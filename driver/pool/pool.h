@@ -159,6 +159,7 @@ class Pool {
   std::optional<StartFailure> try_spawn(bool forks);
   [[nodiscard]] bool start_is_given_up() const { return unneeded_ || run_->stop.abandon_running(); }
   [[nodiscard]] StartFailure given_up_start() const;
+  [[nodiscard]] StartFailure refused_start() const;
   asio::awaitable<bool> await_fork_server();
   asio::awaitable<std::optional<StartFailure>> await_forks();
   asio::awaitable<StartFailure> failed_start(std::string why);

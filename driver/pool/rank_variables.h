@@ -9,6 +9,9 @@
 
 namespace cp_pool {
 
+// How long a pool has from its start until it is ready; python/cp_pool/start_limit.py reads it.
+inline constexpr const char* kEnvStartTimeout = "CP_POOL_START_TIMEOUT_MS";
+
 // Returns a value for CP_POOL_TAG that no other pool has. All values have the same length.
 std::string random_tag();
 

@@ -7,6 +7,7 @@
 
 #include <asio/co_spawn.hpp>
 
+#include "cases/case_json.h"
 #include "driver/launcher/placing.h"
 #include "driver/pool/run_capsules.h"
 #include "driver/pool/run_signals.h"
@@ -16,6 +17,8 @@ namespace cp_pool {
 namespace {
 
 constexpr std::chrono::milliseconds kFilesInterval{100};
+// The most cases about which an adapter is asked before its ranks start. The pools skip the others.
+constexpr std::size_t kMostAsked = 10'000;
 
 }  // namespace
 
@@ -64,9 +67,33 @@ int Runner::add_launch(RunConfig config) {
   server.surroundings = launch.config.surroundings;
   server.patience = launch.config.fork_patience;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
+  server.device = launch.config.device;
+  server.start_timeout = launch.config.start_timeout;
+  server.cases = [this, number] { return cases_to_ask_about(number); };
+  server.skips = [this, number](const std::vector<std::string>& reasons) { skip(number, reasons); };
   server.on_change = [this] { host_.notify_all(); };
   launch.fork_server.emplace(host_, std::move(server));
   return number;
+}
+
+std::vector<std::string> Runner::cases_to_ask_about(int launch) {
+  std::vector<std::size_t>& asked = launches_.at(static_cast<std::size_t>(launch))->asked;
+  std::vector<std::string> lines;
+  for (const auto& [job, named] : fleet_.cases_of(launch, kMostAsked)) {
+    asked.push_back(job);
+    lines.push_back(to_json(named->c).dump());
+  }
+  return lines;
+}
+
+// Skips what the adapter would skip, so that no pool starts for it. reasons: one for each job that was asked about.
+void Runner::skip(int launch, const std::vector<std::string>& reasons) {
+  const std::vector<std::size_t>& asked = launches_.at(static_cast<std::size_t>(launch))->asked;
+  std::map<std::size_t, std::string> skipped;
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    if (!reasons[i].empty()) skipped.emplace(asked[i], reasons[i]);
+  }
+  fleet_.skip(skipped);
 }
 
 int Runner::launch_of(const NamedCase& named) {

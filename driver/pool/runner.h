@@ -43,6 +43,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   struct Launch {
     RunConfig config;
     std::optional<ForkServer> fork_server;
+    std::vector<std::size_t> asked;  // the jobs about which the adapter was asked
 
     RankStart start() { return {&config, fork_server ? &*fork_server : nullptr}; }
   };
@@ -53,6 +54,8 @@ class Runner : public CaseExecutor, private PoolOwner {
   }
   int add_launch(RunConfig config);
   int launch_of(const NamedCase& named);
+  std::vector<std::string> cases_to_ask_about(int launch);
+  void skip(int launch, const std::vector<std::string>& reasons);
   void fail(const std::exception_ptr& error);
   void abandon();
   [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }

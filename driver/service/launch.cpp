@@ -49,6 +49,8 @@ void Launch::make_fork_server() {
   server.command = config_.fork_server;
   server.surroundings = config_.surroundings;
   server.patience = config_.fork_patience;
+  server.device = config_.device;
+  server.start_timeout = config_.start_timeout;
   server.tell = [this](const ForkServerTold& told) { tell(told); };
   server.on_change = [this] { host_.notify_all(); };
   fork_server_.emplace(host_, std::move(server));
@@ -96,6 +98,8 @@ void Launch::count_pool(int change) {
   pools_ += change;
   rest_.cancel();
   rests_ = fork_server_ && pools_ == 0;
+  // The next run may find what this one lacked.
+  if (rests_ && !fork_server_->no_rank_starts().empty()) return end_rest();
   if (rests_ && idle_.count() > 0) {
     rest_.expires_after(idle_);
     rest_.async_wait([this](asio::error_code cancelled) {

@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 import traceback
@@ -24,14 +25,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-__all__ = ["Order", "serve"]
+from cp_pool.start_limit import Hang, StartLimit
+
+__all__ = ["CannotStart", "Order", "serve"]
 
 TAG = b"CP_POOL_TAG"
 MASTER_FD = b"CP_POOL_MASTER_FD"
 PR_SET_PDEATHSIG = 1
 MAX_MESSAGE_BYTES = 1 << 20
 MAX_DESCRIPTORS = 8
-DECLARATION_LIMIT_S = 60.0  # for loading the adapter once, to see what it declares
+MAX_STACK = 3000  # characters of a stack that are told
+GRACE_S = 2.0  # from the limit until a child that has said nothing counts as hanging
+MAX_WAIT_S = 1e6
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,15 +64,27 @@ class ForkError(Exception):
     """A rank could not be forked."""
 
 
+class CannotStart(Exception):
+    """No rank can start, forked or not. The text is a sentence; ``details`` is a traceback or a stack."""
+
+    def __init__(self, text: str, details: str = "") -> None:
+        super().__init__(text)
+        self.details = details
+
+
 def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], run: Callable[[list[str]], int]) -> int:
     """Carries out orders until cp-pool closes the connection. Returns the exit code of the server.
 
     driver: the pid of cp-pool. prepare: imports what ranks need, and returns why ranks cannot be forked afterwards, as
-    a sentence; empty if they can. run: is called in a rank with the rank's command line, and returns its exit code.
+    a sentence; empty if they can. It may raise CannotStart. run: is called in a rank with the rank's command line, and
+    returns its exit code.
     """
     environment = dict(os.environb)  # copied before an import may change it
     tag = _TagPlace.find()
-    unsafe = prepare() if tag else "the environment of the fork server cannot be found in its memory"
+    try:
+        unsafe = prepare() if tag else "the environment of the fork server cannot be found in its memory"
+    except CannotStart as error:
+        return _tell_broken(connection, error)
     unsafe = unsafe or why_not_safe()
     if unsafe:
         _say(connection, {"event": "unsafe", "reason": unsafe})
@@ -125,6 +142,15 @@ def _say(connection: socket.socket, message: dict[str, Any]) -> None:
         connection.send(json.dumps(message).encode())
     except OSError:  # cp-pool has ended, so this process ends too
         os._exit(1)
+
+
+def _tell_broken(connection: socket.socket, error: CannotStart) -> int:
+    """Says that no rank can start, and returns the exit code. cp-pool reads the details from stderr."""
+    if error.details:
+        print(error.details, file=sys.stderr)
+    _flush()
+    _say(connection, {"event": "broken", "reason": str(error)})
+    return 0
 
 
 def _flush() -> None:
@@ -288,63 +314,106 @@ class _TagPlace:
 
 
 # --- The server of an adapter -----------------------------------------------------------------------------------------
-def _prepare(adapter: str) -> str:
+def _prepare(adapter: str, connection: socket.socket) -> str:
     """Imports torch, the worker and the modules that the adapter preloads. Returns why ranks cannot be forked, as a
-    sentence; empty if they can."""
+    sentence; empty if they can. Raises CannotStart if the imports fail or hang that each rank would repeat."""
     from cp_pool import worker
     from cp_pool.loading import LoadError
+
+    limit = StartLimit()
+
+    def give_up(hang: Hang) -> None:
+        os._exit(_tell_broken(connection, CannotStart(f"adapter {adapter}: {hang.text}", hang.stack)))
 
     # If there are GPUs, the first backward would initialise CUDA and start a thread for each.
     has_gpu = os.path.exists("/dev/nvidiactl")
     try:
-        worker.prepare(rehearse=not has_gpu)
+        with limit.watching(give_up):
+            worker.prepare(rehearse=not has_gpu)
     except LoadError as error:
-        return str(error)
-    declared = _declaration(adapter)
+        raise CannotStart(str(error), error.details) from None
+    declared = _declaration(adapter, limit)
     if not declared.get("fork", True):
         return "the adapter declares fork=False"
     file = adapter.rpartition(":")[0] if not adapter.endswith(".py") else adapter
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)) if file.endswith(".py") else os.getcwd())
-    for name in declared.get("preload", []):
-        try:
-            importlib.import_module(name)
-        except BaseException as error:
-            return f"the adapter names {name!r} in preload, whose import raised {type(error).__name__}: {error}"
+    with limit.watching(give_up):
+        for name in declared.get("preload", []):
+            try:
+                importlib.import_module(name)
+            except BaseException as error:
+                return f"the adapter names {name!r} in preload, whose import raised {type(error).__name__}: {error}"
     del sys.path[0]
     return ""
 
 
-def _declaration(adapter: str) -> dict[str, Any]:
+def _declaration(adapter: str, limit: StartLimit) -> dict[str, Any]:
     """What the adapter declares. The adapter is loaded in a child process, because its file may do things that each
-    rank must do by itself, such as read RANK. Empty if the adapter cannot be loaded; the ranks then report why."""
+    rank must do by itself, such as read RANK. The child also answers which of cp-pool's cases the adapter would skip.
+    Empty if the adapter cannot be loaded; the ranks then report why. Raises CannotStart if loading it hangs."""
     reading, writing = os.pipe()
+    cases = os.dup(0)
+
+    def say(message: dict[str, Any]) -> None:
+        os.write(writing, json.dumps(message).encode())
+
+    def give_up(hang: Hang) -> None:
+        say({"hangs": hang.text, "stack": hang.stack[-MAX_STACK:]})
+        os._exit(1)
 
     def tell() -> int:
         from cp_pool.loading import load
 
         os.setpgid(0, 0)
-        os.write(writing, json.dumps(load(adapter).declaration()).encode())
+        with limit.watching(give_up):
+            loaded = load(adapter)
+        say({"declared": loaded.declaration()})
+        _answer_cases(loaded, cases)
         return 0
 
     pid = _fork_silent(tell)
     os.close(writing)
+    os.close(cases)
     text = b""
-    deadline = time.monotonic() + DECLARATION_LIMIT_S
-    while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    deadline = time.monotonic() + limit.left + GRACE_S
+    while select.select([reading], [], [], min(max(0.0, deadline - time.monotonic()), MAX_WAIT_S))[0]:
         part = os.read(reading, 65536)
         text += part
         if not part:
             break
+    else:
+        if not text:  # it hangs in C code, which holds the GIL
+            text = json.dumps({"hangs": limit.hang("", "").text, "stack": ""}).encode()
     os.close(reading)
     for kill in (os.kill, os.killpg):
         with contextlib.suppress(ProcessLookupError):  # it may not have a group of its own yet
             kill(pid, signal.SIGKILL)
     _wait_for(pid)
     try:
-        declared = json.loads(text)
+        answer = json.loads(text)
     except ValueError:
         return {}
+    if "hangs" in answer:
+        raise CannotStart(f"adapter {adapter}: {answer['hangs']}", answer["stack"])
+    declared = answer["declared"]
     return declared if isinstance(declared, dict) else {}
+
+
+def _answer_cases(adapter: Any, file: int) -> None:
+    """Says which cases the adapter would skip: the file has a case on each line, and gets an answer for each line
+    below them."""
+    from cp_pool import worker
+
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        return
+    with os.fdopen(file, "r+", encoding="utf-8") as cases:
+        cases.seek(0)
+        lines = list(cases)
+        if not lines:
+            return
+        answers = list(worker.explain_skips(adapter, lines))
+        cases.seek(0, os.SEEK_END)
+        cases.writelines(f"{answer}\n" for answer in answers)
 
 
 def _run(argv: list[str]) -> int:
@@ -365,7 +434,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     connection = socket.socket(fileno=options.socket)
     connection.set_inheritable(False)
-    return serve(connection, options.driver, lambda: _prepare(options.adapter), _run)
+    return serve(connection, options.driver, lambda: _prepare(options.adapter, connection), _run)
 
 
 if __name__ == "__main__":

@@ -26,16 +26,18 @@ import faulthandler  # noqa: E402
 import json  # noqa: E402
 import signal  # noqa: E402
 import traceback  # noqa: E402
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO  # noqa: E402
+from collections.abc import Iterable, Iterator  # noqa: E402
+from typing import TYPE_CHECKING, Any, NoReturn  # noqa: E402
 
 from cp_pool.built_for import torch_problem  # noqa: E402
 from cp_pool.exit_codes import WorkerExit  # noqa: E402
 from cp_pool.loading import LoadError, load  # noqa: E402
+from cp_pool.start_limit import Hang, StartLimit  # noqa: E402
 
 if TYPE_CHECKING:
     from cp_pool.adapter import Adapter
 
-__all__ = ["main", "prepare"]
+__all__ = ["explain_skips", "main", "prepare"]
 
 # Real-time signals that nothing else uses. The first makes faulthandler write the Python stack. The second ends Python
 # code that still waits or computes although it should stop.
@@ -82,13 +84,18 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     # The protocol's streams are moved, so that an adapter may use stdin and stdout as it likes.
     stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     _point_at_null(0)
+
+    def give_up(hang: Hang) -> None:
+        _end(_refuse(out, f"adapter {options.adapter}: {hang.text}", hang.stack))
+
     try:
-        if "CP_POOL_LIFELINE" in os.environ:  # before the adapter is imported, since that may take long
-            prepare(rehearse=False).start_lifeline()
-        if os.environ.get("CP_POOL_DEVICE") == "cuda":
-            _keep_to_own_gpu(prepare(rehearse=False))
-        adapter = load(options.adapter)
-        native = prepare(rehearse=not options.no_rehearsal and not forked)
+        with StartLimit().watching(give_up):
+            if "CP_POOL_LIFELINE" in os.environ:  # before the adapter is imported, since that may take long
+                prepare(rehearse=False).start_lifeline()
+            if os.environ.get("CP_POOL_DEVICE") == "cuda":
+                _keep_to_own_gpu(prepare(rehearse=False))
+            adapter = load(options.adapter)
+            native = prepare(rehearse=not options.no_rehearsal and not forked)
     except LoadError as error:
         return _refuse(out, str(error), error.details)
     from cp_pool.runner import Runner
@@ -151,27 +158,30 @@ def _refuse(stdout_fd: int, why: str, details: str) -> int:
 def _tell(options: argparse.Namespace, stdout_fd: int) -> int:
     try:
         adapter = load(options.adapter)
-        native = prepare(rehearse=False) if options.explain_skips else None
+        if options.explain_skips:
+            prepare(rehearse=False)
     except LoadError as error:
         return _refuse(-1, str(error), error.details)
     with os.fdopen(os.dup(stdout_fd), "w", encoding="utf-8") as out:
         if options.declare:
             print(json.dumps(adapter.declaration()), file=out)
         else:
-            _explain_skips(adapter, native, sys.stdin, out)
+            for answer in explain_skips(adapter, sys.stdin):
+                print(answer, file=out, flush=True)
     return 0
 
 
-def _explain_skips(adapter: Adapter, native: Any, lines: TextIO, out: TextIO) -> None:
+def explain_skips(adapter: Adapter, lines: Iterable[str]) -> Iterator[str]:
+    """Answers each case, a line of JSON, with {"skip": why}, as --explain-skips does."""
     from cp_pool.runner import Runner
 
+    native = prepare(rehearse=False)
     device = os.environ.get("CP_POOL_DEVICE", "cpu")
     skips = native.Skips(Runner(adapter, native, INTERRUPT_SIGNAL), INTERRUPT_SIGNAL)
     for line in lines:
         if line.strip():
             fields = json.loads(line)
-            why = skips.reason(json.dumps(fields.get("case", fields)), device)
-            print(json.dumps({"skip": why}), file=out, flush=True)
+            yield json.dumps({"skip": skips.reason(json.dumps(fields.get("case", fields)), device)})
 
 
 def _end(code: int) -> NoReturn:

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -126,8 +127,6 @@ class ForkServerOfNoUse : public ForkedRanks, public testing::WithParamInterface
 
 TEST_P(ForkServerOfNoUse, SaysWhyOnceAndRanksAreStartedOneByOne) {
   RunConfig config = forked_config(GetParam().mode);
-  // The limit of the server that hangs, and then of the ranks, which are ready within it on any working machine.
-  if (GetParam().mode == "hangs") config.start_timeout = std::chrono::seconds(5);
   run(fake_cases({"pass", "sigkill@0", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass"));
   const auto told = recorder.all<ForkServerTold>();
@@ -139,9 +138,27 @@ TEST_P(ForkServerOfNoUse, SaysWhyOnceAndRanksAreStartedOneByOne) {
 INSTANTIATE_TEST_SUITE_P(
     Refusals, ForkServerOfNoUse,
     testing::Values(Refusal{"thread", "threads exist after the imports"}, Refusal{"says_no", "the test says no"},
-                    Refusal{"exits", "ended (exit 3); its last words: no license for this machine"},
-                    Refusal{"hangs", "not ready within 5000 ms"}),
+                    Refusal{"exits", "ended (exit 3); its last words: no license for this machine"}),
     [](const auto& info) { return info.param.mode; });
+
+// Its ranks would do what the server does.
+TEST_F(ForkedRanks, DoNotStartIfTheirServerHangsOrFindsThatTheyCannot) {
+  for (const auto& [mode, reason] :
+       {std::pair{"hangs", "the fork server was not ready within 500 ms (--start-timeout)"},
+        std::pair{"broken", "the test has no license"}}) {
+    RunConfig config = forked_config(mode);
+    config.start_timeout = milliseconds(std::string{mode} == "hangs" ? 500 : 60000);
+    Recorder each;
+    run({fake_case("pass", 1), fake_case("pass", 2), fake_case("pass", 2)}, config, each);
+    EXPECT_THAT(each.outcomes(), ElementsAre("infra", "infra", "infra"));
+    EXPECT_EQ(each.finished(0).reason, fmt::format("the pool cannot start: {}", reason));
+    EXPECT_THAT(each.all<PoolSpawned>(), Each(testing::Field(&PoolSpawned::pids, IsEmpty())));
+    EXPECT_THAT(each.all<ForkServerTold>(), IsEmpty());
+    if (std::string{mode} == "broken") {
+      EXPECT_THAT(each.finished(0).stderr_tails.at(0).text, HasSubstr("where it looked for one"));
+    }
+  }
+}
 
 class LostForkServer : public ForkedRanks, public testing::WithParamInterface<Refusal> {};
 

@@ -4,7 +4,7 @@
 The modes:
 exec: a forked rank executes the worker command.
 worker: a forked rank runs the worker of this file, without executing a program.
-thread, says_no, exits, hangs: the server does this instead of getting ready.
+thread, says_no, exits, hangs, broken: the server does this instead of getting ready.
 dies, stalls, babbles: the server does this at its third order.
 interrupts: at its third order the server sends SIGINT to the driver, and then stalls.
 """
@@ -128,6 +128,8 @@ def prepare(mode: str) -> str:
         os._exit(3)
     elif mode == "hangs":
         time.sleep(3600)
+    elif mode == "broken":
+        raise server.CannotStart("the test has no license", "where it looked for one")
     return ""
 
 

@@ -1,5 +1,6 @@
 // --adapter with the real program and the real fork server. The package cp_pool that the interpreter finds is a
 // stand-in (testing/adapter_package), whose adapters are files of JSON.
+#include <chrono>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -85,6 +86,48 @@ TEST_F(AdapterProgram, ThatJudgesNothingExits96) {
   EXPECT_THAT(none.err, HasSubstr("cp-pool: error: nothing was judged: 1 case skipped, all that there were\n"));
   EXPECT_EQ(run_adapter("model=skip | model=pass").exit_code, 0);
   EXPECT_EQ(run("model=skip").exit_code, 0) << "another worker may skip all";
+}
+
+TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
+  const Finished none = run_adapter("model=skip");
+  EXPECT_EQ(none.exit_code, 96);
+  EXPECT_EQ(events("case_finished")[0]["reason"], "it has no skip");
+  EXPECT_EQ(first_words(), "no log") << "a rank was started";
+  EXPECT_TRUE(events("pool_ready").empty());
+  // A declaration that rules out forks is known before as well.
+  adapter_is(R"({"skips":["skip"],"fork":false})");
+  run_adapter("model=skip");
+  EXPECT_TRUE(events("pool_ready").empty());
+  EXPECT_EQ(run_adapter("model=skip | model=pass").exit_code, 0);
+  EXPECT_EQ(events("pool_ready").size(), 1U);
+  EXPECT_EQ(events("case_started").size(), 1U) << "the pool was sent what it would skip";
+}
+
+TEST_F(AdapterProgram, WhoseExtensionCannotBeLoadedIsTriedOnceForAllWorldSizes) {
+  const test::ScopedVariable broken{"CP_POOL_TEST_NO_EXTENSION", "1"};
+  test::write_file(folder / "demo.json",
+                   std::string{R"({"suite":"demo","defaults":{"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
+                       test::kSizes + R"(},"axes":{"cp_size":[1,2,4]},"models":{"pass":{}},"sizes":{"small":{}}})");
+  const Finished done = run_adapter("model=pass");
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_EQ(events("case_finished").size(), 3U);
+  for (const nlohmann::json& event : events("case_finished")) {
+    EXPECT_EQ(event["reason"], "the pool cannot start: the extension module cannot be loaded");
+  }
+  EXPECT_EQ(first_words(), "no log") << "a rank was started";
+}
+
+TEST_F(AdapterProgram, ThatHangsCostsOneStartTimeoutAndShowsWhere) {
+  adapter_is(R"({"hangs":true})");
+  const auto start = std::chrono::steady_clock::now();
+  const Finished done = run_adapter("model=pass", {"--start-timeout", "10s"});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{20}) << "it was tried again";
+  EXPECT_EQ(done.exit_code, 96);
+  const nlohmann::json finished = events("case_finished").at(0);
+  EXPECT_THAT(finished["reason"].get<std::string>(),
+              HasSubstr("mine.py: not ready after 9.0 s, 90 % of --start-timeout: still in load (loading.py:"));
+  EXPECT_THAT(finished.at("stderr").at(0).at("text").get<std::string>(), HasSubstr("time.sleep(3600)"));
+  EXPECT_EQ(first_words(), "no log") << "a rank was started";
 }
 
 TEST_F(AdapterProgram, IsRefusedOtherBoundsByAWorkerThatDoesNotKnowThem) {

@@ -1,11 +1,12 @@
 """Loads adapters of the stand-in package, which are JSON files with their declaration."""
 
 import json
+import time
 from typing import Any
 
 
 class LoadError(Exception):
-    pass
+    details = ""
 
 
 class Adapter:
@@ -18,4 +19,7 @@ class Adapter:
 
 def load(spec: str) -> Adapter:
     with open(spec, encoding="utf-8") as file:
-        return Adapter(json.load(file))
+        declared = json.load(file)
+    if declared.get("hangs"):
+        time.sleep(3600)
+    return Adapter(declared)

@@ -1,11 +1,13 @@
 """A worker that answers as scripted_worker.py does, and skips the models that its adapter declares in `skips`."""
 
 import json
+import os
 import runpy
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cp_pool.loading import load
+from cp_pool.loading import Adapter, LoadError, load
 
 
 def _take_stdout() -> int:
@@ -13,16 +15,24 @@ def _take_stdout() -> int:
 
 
 def prepare(rehearse: bool) -> None:
-    pass
+    if "CP_POOL_TEST_NO_EXTENSION" in os.environ:
+        raise LoadError("the extension module cannot be loaded")
+
+
+def explain_skips(adapter: Adapter, lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        fields = json.loads(line)
+        model = fields.get("case", fields)["model"]
+        skipped = model in adapter.declaration().get("skips", [])
+        yield json.dumps({"skip": f"it has no {model}" if skipped else ""})
 
 
 def main(argv: list[str], stdout_fd: int, forked: bool = False) -> int:
-    declared = load(argv[0]).declaration()
+    adapter = load(argv[0])
     if "--explain-skips" in argv:
         print("chatter")
-        for line in sys.stdin:
-            model = json.loads(line)["case"]["model"]
-            print(json.dumps({"skip": f"it has no {model}" if model in declared.get("skips", []) else ""}))
+        for answer in explain_skips(adapter, sys.stdin):
+            print(answer)
         return 0
     print("forked" if forked else "executed", file=sys.stderr)
     runpy.run_path(str(Path(__file__).parents[2] / "scripted_worker.py"), run_name="__main__")

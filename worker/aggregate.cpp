@@ -59,6 +59,19 @@ CaseOutcome outcome_of(FailureKind kind) {
   }
 }
 
+// Names the ranks that had returned from the code under test in which the cause waited. Empty if there are none.
+std::string describe_ranks_that_left(const CaseSummary& summary, const RankOutcome& cause) {
+  if (cause.failure->kind != FailureKind::timeout || cause.failure->collective.empty()) return {};
+  std::vector<int> left;
+  for (const RankOutcome& outcome : summary.outcomes) {
+    if (outcome.failure && outcome.failure->phase != FailurePhase::run) left.push_back(outcome.rank);
+  }
+  if (left.empty()) return {};
+  std::ranges::sort(left);
+  return fmt::format("; {} {} left without entering {}", left.size() == 1 ? "rank" : "ranks", fmt::join(left, ", "),
+                     cause.failure->collective);
+}
+
 void decide(const CaseSummary& summary, ResultEvent& result) {
   if (summary.cancelled) return set_outcome(result, CaseOutcome::cancelled, "cancelled on request");
   if (const RankOutcome* const fail = find_verdict(summary.outcomes, CaseOutcome::fail)) {
@@ -67,7 +80,7 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
-  std::string reason = name_rank(*cause, cause->failure->summary);
+  std::string reason = name_rank(*cause, cause->failure->summary) + describe_ranks_that_left(summary, *cause);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
   if (waited && !summary.absent.empty()) {
     reason += fmt::format(": {} {} had not reached it", summary.absent.size() == 1 ? "rank" : "ranks",

@@ -151,6 +151,23 @@ TEST(Aggregate, ATimeoutExplainsALostConnection) {
   EXPECT_TRUE(result.ranks[1].aborted);
 }
 
+TEST(Aggregate, NamesRanksThatLeftWhileOthersWaitInACollective) {
+  const std::string summary = "at 90 % of the case's time still in all_gather of ring (mine.py:3)";
+  RankOutcome waiting = with_failure(2, FailureKind::timeout, summary);
+  waiting.failure->collective = "all_gather";
+  const RankOutcome judging = with_failure(0, FailureKind::timeout, "all_reduce timed out", FailurePhase::judge);
+  const RankOutcome freed = with_failure(1, FailureKind::aborted, "freed", FailurePhase::barrier);
+  EXPECT_EQ(result_of({judging, freed, waiting}, 3).reason,
+            "rank 2: " + summary + "; ranks 0, 1 left without entering all_gather");
+  EXPECT_EQ(result_of({judging, waiting}).reason, "rank 2: " + summary + "; rank 0 left without entering all_gather");
+  RankOutcome also_waiting = waiting;
+  also_waiting.rank = 1;
+  EXPECT_EQ(result_of({waiting, also_waiting}).reason, "rank 2: " + summary);
+  waiting.failure->collective.clear();
+  EXPECT_EQ(result_of({judging, waiting}).reason, "rank 2: " + summary)
+      << "a rank that sleeps keeps the others waiting";
+}
+
 TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
   const ResultEvent result =
       result_of({with_verdict(0, CaseOutcome::pass), with_failure(1, FailureKind::aborted, "aborted"),

@@ -63,6 +63,7 @@ CaughtError describe_current_exception(FailurePhase phase) {
   } catch (const RunnerError& e) {
     out.failure.kind = e.kind();
     out.failure.text = e.text();
+    out.failure.collective = e.collective();
     out.failure.summary = summary_of(e.what());
     out.frames.clear();  // the text already names the place
     return out;

@@ -1,11 +1,13 @@
 #include "worker/rank_compute.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 
@@ -35,6 +37,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRebuildLimit{900};
 constexpr milliseconds kLongestCase = std::chrono::hours{1000};
 constexpr milliseconds kShortestBarrier{100};
+// Phases in which no code under test runs, and ranks wait for each other.
+constexpr std::array<std::string_view, 3> kOfTheJudge{case_phase::kReference, case_phase::kCompare, case_phase::kDump};
 // Tags of barriers, which differ from the seq of every case.
 constexpr std::int64_t kLonelyTag = -1;
 constexpr std::int64_t kDiagnosisTag = -3;
@@ -117,6 +121,7 @@ void RankCompute::handle(const RunCommand& command) {
   // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.preparer.settle(time_left());
   groups_at_once_ = 1;
+  judges_ = false;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
   try {
@@ -124,7 +129,7 @@ void RankCompute::handle(const RunCommand& command) {
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
-    outcome.failure = report_failure(request.seq, FailurePhase::run);
+    outcome.failure = report_failure(request.seq, judges_ ? FailurePhase::judge : FailurePhase::run);
   }
   if (!outcome.failure) {
     set_current_phase(case_phase::kBarrier);
@@ -211,6 +216,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   }
   options.on_phase = [&](std::string_view phase) {
     set_current_phase(phase);
+    judges_ = std::ranges::count(kOfTheJudge, phase) > 0;
     if (outcome.rank == 0) mail_.to_rank0(CasePhase{request.seq, std::string{phase}});
   };
   WrongResults wrong(parts_.faults.wrong_tensors(), outcome.rank);

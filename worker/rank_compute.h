@@ -76,6 +76,7 @@ class RankCompute {
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
+  bool judges_ = false;                       // the code under test has returned; its results are judged
   bool exiting_ = false;
 };
 

@@ -128,16 +128,23 @@ inline constexpr std::array<std::pair<FailureKind, std::string_view>, 5> kNames<
      {FailureKind::timeout, "timeout"},
      {FailureKind::communication, "communication"},
      {FailureKind::aborted, "aborted"}}};
-enum class FailurePhase { run, barrier };  // barrier: the rank had finished, and its answer stays valid
+enum class FailurePhase {
+  run,
+  judge,    // the code under test had returned, and the rank computed expected results or compared
+  barrier,  // the rank had finished, and its answer stays valid
+};
 struct Failure {
   FailureKind kind = FailureKind::exception;
   FailurePhase phase = FailurePhase::run;
   std::string summary;  // one line
   std::string text;     // with the stack trace of the throw site
+  // The function of a library in which the code under test waited for other ranks; empty if it is not known.
+  std::string collective = {};
 
   static constexpr auto fields() {
     return FieldList{field("kind", &Failure::kind), field("phase", &Failure::phase),
-                     field("summary", &Failure::summary), field("text", &Failure::text)};
+                     field("summary", &Failure::summary), field("text", &Failure::text),
+                     field("collective", &Failure::collective, Presence::sparse)};
   }
 };
 // Sent at once when a rank fails, before the rank does anything slow about the failure.

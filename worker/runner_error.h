@@ -12,15 +12,18 @@ namespace cp_pool {
 class RunnerError : public std::runtime_error {
  public:
   // summary: one line. text: the whole text, to which no stack of this process is added. kind: exception means that the
-  // code is at fault, unsupported skips the case, and the others mean that peers held the rank up.
-  RunnerError(FailureKind kind, const std::string& summary, std::string text)
-      : std::runtime_error(summary), kind_(kind), text_(std::move(text)) {}
+  // code is at fault, unsupported skips the case, and the others mean that peers held the rank up. collective: as in
+  // Failure.
+  RunnerError(FailureKind kind, const std::string& summary, std::string text, std::string collective = {})
+      : std::runtime_error(summary), kind_(kind), text_(std::move(text)), collective_(std::move(collective)) {}
   [[nodiscard]] FailureKind kind() const { return kind_; }
   [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::string& collective() const { return collective_; }
 
  private:
   FailureKind kind_;
   std::string text_;
+  std::string collective_;
 };
 
 }  // namespace cp_pool

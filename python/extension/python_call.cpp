@@ -22,7 +22,7 @@ void throw_python_error(pybind11::error_already_set& error) {
     const std::string wrong = fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", kind);
     throw RunnerError(FailureKind::exception, fmt::format("cp_pool: {}: {}", wrong, summary), wrong + '\n' + text);
   }
-  throw RunnerError(*known, summary, text);
+  throw RunnerError(*known, summary, text, value.attr("collective").cast<std::string>());
 }
 
 py::object to_python(const at::Tensor& tensor) {

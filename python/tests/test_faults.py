@@ -65,6 +65,7 @@ LATE = [  # those that cost a deadline or the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
     Fault("spin.0", "timeout", "rank 0: at 90 % of the case's time still in spins (faults.py:"),
     Fault("wait.1", "timeout", "at 90 % of the case's time still in all_"),
+    Fault("leaves.1", "timeout", "; rank 1 left without entering all_gather"),
     Fault("wraps.1", "timeout", "at 90 % of the case's time still in all_"),
     Fault("stubborn.0", "timeout", "at 90 % of the case's time still in"),
     Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),

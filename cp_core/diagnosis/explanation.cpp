@@ -262,15 +262,7 @@ class Explainer {
   }
 
   void not_in_the_results() {
-    if (differs_alone()) {
-      diagnosis_.id = "not_repeatable";
-      diagnosis_.cause =
-          "the results are right within their bounds, but the same step gave different results the second time";
-      diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
-      diagnosis_.explains = observed_.failed_checks;
-      diagnosis_.evidence.push_back(repetition_.says);
-      return;
-    }
+    if (differs_alone()) return only_in_the_repetition();
     diagnosis_.cause = observed_.failed_checks.empty()
                            ? "all judged results are within their bounds"
                            : fmt::format("{} failed, and all judged results are within their bounds",
@@ -283,6 +275,26 @@ class Explainer {
     std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
     if (settings_.limit.count() > 0) text += "; --diagnosis-time " + enough_time(settings_.limit, tried_, known_);
     return text;
+  }
+
+  void only_in_the_repetition() {
+    diagnosis_.explains = observed_.failed_checks;
+    diagnosis_.evidence.push_back(repetition_.says);
+    if (observed_.repeat_fault == RepeatFault::sign) {
+      diagnosis_.id = "depends_on_sign";
+      diagnosis_.cause =
+          "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated";
+      diagnosis_.certainty = Certainty::certain;
+    } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
+      diagnosis_.id = "stale_buffer";
+      diagnosis_.cause = "the repeated step returns results of the first step, although q, k, v and dout were negated";
+      diagnosis_.certainty = Certainty::likely;
+    } else {
+      diagnosis_.id = "not_repeatable";
+      diagnosis_.cause =
+          "the results are right within their bounds, but the same step gave different results the second time";
+      diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
+    }
   }
 
   void unknown(const Bench& first) {

@@ -16,6 +16,7 @@ namespace cp_pool::diagnosis {
 struct Observed {
   Observation the_case;
   std::vector<std::string> failed_checks;
+  RepeatFault repeat_fault = RepeatFault::none;
   // The case run again, in fp32 if the implementation supports it and fails in it.
   std::optional<Observation> again = {};
   bool right_in_fp32 = false;  // fp32 gave correct results, so `again` and all that follows have the dtype of the case

@@ -64,6 +64,7 @@ class Observing {
     }
     Observed observed{.the_case = std::move(*first),
                       .failed_checks = std::move(failed_checks),
+                      .repeat_fault = judged_.repeat_fault,
                       .shrunk = shrunk,
                       .takes_windows = takes_windows(of.c)};
     take_others(of, observed);

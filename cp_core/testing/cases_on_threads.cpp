@@ -75,6 +75,17 @@ Case lowest_case() {
   return c;
 }
 
+std::vector<Case> twin_cases() {
+  Case c = small_case();
+  c.causal = true;
+  c.bias = BiasShape::shape_1hss;
+  c.softmax = SoftmaxType::learnable;
+  c.max_logit = true;
+  Case twin = c;
+  ++twin.seed;
+  return {c, twin};
+}
+
 Case random_case(std::mt19937_64& generator) {
   Case c;
   c.comm = kValues<CommType>[generator() % kValues<CommType>.size()];

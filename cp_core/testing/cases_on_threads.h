@@ -28,6 +28,9 @@ Case high_sink_case();
 Case low_case();
 Case lowest_case();
 
+// Two cases of one shape with different seeds, with a bias, a sink and max_logit.
+std::vector<Case> twin_cases();
+
 // A small valid case in which every field is random: all communication types, layouts, masks and dtypes, 1 to 8 ranks,
 // sometimes in two groups, with small, ordinary and large scores.
 Case random_case(std::mt19937_64& generator);

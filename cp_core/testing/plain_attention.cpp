@@ -34,9 +34,15 @@ at::Tensor lengths_of(const at::Tensor& sequences, const std::vector<std::int64_
 
 class PlainStep final : public Step {
  public:
+  // number: of the step, from 0. last_dk: of the step before; receives that of this step.
   PlainStep(const StepSetting& setting, const verify::Shards& shards, verify::Ownership owners, PlainFault fault,
-            bool second)
-      : setting_(setting), shards_(shards), owners_(std::move(owners)), fault_(fault), second_(second) {}
+            int number, at::Tensor& last_dk)
+      : setting_(setting),
+        shards_(shards),
+        owners_(std::move(owners)),
+        fault_(fault),
+        number_(number),
+        last_dk_(last_dk) {}
 
   void forward(verify::Results& results) override {
     const at::NoGradGuard no_grad;
@@ -54,7 +60,9 @@ class PlainStep final : public Step {
     at::Tensor lse = logsumexp(scores);
     p_ = scores.sub(lse.unsqueeze(-1)).exp().nan_to_num(0.0);
     at::Tensor out = at::matmul(p_, v_.index_select(0, kv_head_));
-    if (fault_ == PlainFault::repeats_other_bits && second_) out = out.mul(1 + 0x1p-20);
+    if (fault_ == PlainFault::repeats_other_bits && number_ % 2 == 1) out = out.mul(1 + 0x1p-20);
+    if (fault_ == PlainFault::first_step_has_other_bits && number_ == 0) out = out.mul(1 + 0x1p-20);
+    if (fault_ == PlainFault::depends_on_sign) out = at::where(out.gt(0), out.mul(1 + 0x1p-23), out);
     out_ = out;
     if (fault_ == PlainFault::lse_in_base_2) lse = lse.div(std::log(2.0));
     results.out = in_layout(out);
@@ -72,6 +80,8 @@ class PlainStep final : public Step {
     const at::Tensor counted = counted_queries();
     results.dk = in_layout(summed(at::matmul(ds.mul(counted).transpose(1, 2), q_).mul(scale), "dk"));
     results.dv = in_layout(summed(at::matmul(p_.transpose(1, 2), dout.mul(counted)), "dv"));
+    std::swap(last_dk_, results.dk);
+    if (fault_ != PlainFault::keeps_dk || !results.dk.defined()) results.dk = last_dk_;
   }
 
  private:
@@ -202,7 +212,8 @@ class PlainStep final : public Step {
   const verify::Shards& shards_;
   verify::Ownership owners_;
   PlainFault fault_;
-  bool second_;
+  int number_;
+  at::Tensor& last_dk_;
   at::Tensor q_, k_, v_, p_, out_, kv_head_;
 };
 
@@ -216,7 +227,7 @@ std::string PlainAttention::skip_reason(const Case& c, const at::Device& /*devic
 std::unique_ptr<Step> PlainAttention::make_step(const StepSetting& setting, const verify::Shards& shards) {
   const verify::Ownership owners =
       verify::ownership_of(sharding_, setting.c.layout, setting.lengths, setting.groups.cp->size());
-  return std::make_unique<PlainStep>(setting, shards, owners, fault_, steps_++ % 2 == 1);
+  return std::make_unique<PlainStep>(setting, shards, owners, fault_, steps_++, last_dk_);
 }
 
 }  // namespace cp_pool::test

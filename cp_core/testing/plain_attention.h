@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cp_core/trial/implementation.h"
+#include "cp_core/trial/repetition.h"
 
 namespace cp_pool::test {
 
@@ -21,6 +22,9 @@ enum class PlainFault {
   keys_not_summed,                 // dk and dv count only the rank's own queries
   heads_interleaved,               // query head h reads key-value head h % kv_heads though the declaration says blocked
   repeats_other_bits,              // every second step gives other bits
+  first_step_has_other_bits,       // only the first step gives other bits than all later ones
+  depends_on_sign,                 // a positive out is one unit in the last place larger
+  keeps_dk,                        // a step returns the dk of the step before
   replicated_keys_of_every_rank,   // replicated keys are seen once for each rank
   replicated_loss_of_every_rank,   // replicated queries count in dk and dv once for each rank
   replicated_gradients_of_a_rank,  // dk and dv of replicated keys count only the rank's own queries
@@ -28,13 +32,14 @@ enum class PlainFault {
 
 class PlainAttention final : public Implementation {
  public:
-  explicit PlainAttention(verify::Sharding sharding, PlainFault fault = PlainFault::none)
-      : sharding_(std::move(sharding)), fault_(fault) {}
+  explicit PlainAttention(verify::Sharding sharding, PlainFault fault = PlainFault::none, RepeatPromise promise = {})
+      : sharding_(std::move(sharding)), fault_(fault), promise_(promise) {}
 
   std::string skip_reason(const Case& c, const at::Device& device) override;
   std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "plain"; }
   verify::Sharding sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) override { return sharding_; }
-  bool repeats_bits(const Case& /*c*/, const at::Device& /*device*/) override { return true; }
+  bool repeats_bits(const Case& /*c*/, const at::Device& /*device*/) override { return promise_.bits; }
+  bool is_odd() override { return promise_.odd; }
   std::int64_t probe_heads(const Case& c) override { return c.kv_heads; }
   std::string why_not_alone() override { return "it is not run on one rank"; }
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
@@ -42,7 +47,9 @@ class PlainAttention final : public Implementation {
  private:
   verify::Sharding sharding_;
   PlainFault fault_;
+  RepeatPromise promise_;
   int steps_ = 0;
+  at::Tensor last_dk_;
 };
 
 }  // namespace cp_pool::test

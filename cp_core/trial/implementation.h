@@ -65,6 +65,9 @@ class Implementation {
   // Whether the same step gives the same bits again. If not, only a repeated forward must have the same bits, and
   // repeated gradients are compared with the reference within their bounds.
   virtual bool repeats_bits(const Case& c, const at::Device& device) = 0;
+  // Whether negated q, k, v and dout give exactly the negated out, dq, dk and dv (verify/negation.h). If so, a step is
+  // repeated with negated inputs, which shows state that was kept from the first.
+  virtual bool is_odd() { return true; }
   // The number of heads, and of key-value heads, of the case's mask probe: the fewest that the implementation can run.
   virtual std::int64_t probe_heads(const Case& c) = 0;
   // Why the whole problem cannot be run on one rank, as a sentence; empty if it can.

@@ -16,6 +16,14 @@
 
 namespace cp_pool {
 
+// What is wrong with the repetition of a step; the same on every rank.
+enum class RepeatFault {
+  none,
+  other_bits,     // the same step does not give the same results
+  sign,           // it does, but negated inputs do not give negated results
+  earlier_state,  // results of the repetition are those of the first step
+};
+
 struct JudgedCase {
   Case c;
   SequenceLengths lengths;
@@ -24,6 +32,7 @@ struct JudgedCase {
   verify::Results results;  // of this rank's first step, as judged: heads in the order of docs/definitions.md
   std::shared_ptr<const verify::Expected> expected;
   std::vector<Check> checks;  // of this rank, including those of the mask probe and of the repetition
+  RepeatFault repeat_fault = RepeatFault::none;
 };
 
 }  // namespace cp_pool

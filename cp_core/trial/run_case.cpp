@@ -11,18 +11,18 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include "cases/case_file_name.h"
 #include "cases/case_id.h"
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
+#include "cp_core/comm/agreement.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/trial/dump.h"
 #include "cp_core/trial/memory_need.h"
-#include "cp_core/verify/check.h"
+#include "cp_core/trial/repetition.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/head_shares.h"
@@ -57,14 +57,6 @@ verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& option
   const auto found = caches.find(rank);
   if (found != caches.end()) return found->second;
   return caches.try_emplace(rank, cache_bytes(device, options.ranks_on_gpu)).first->second;
-}
-
-// Whether `here` is true on any rank; all ranks get the same answer.
-bool anywhere(bool here, Communicator& cp, const at::Device& device, const char* what) {
-  at::Tensor flag = at::full({1}, here ? 1 : 0, at::TensorOptions(device).dtype(at::kInt));
-  cp.all_reduce(flag, ReduceOp::max, what)->wait();
-  cp.synchronize(what);
-  return flag.item<int>() != 0;
 }
 
 // Ranks compute the expected results together. If only some ranks have them in their caches, because a case ended
@@ -173,20 +165,26 @@ class CaseRun {
       }
       report_.remarks.merge(first->remarks());
     }
-    Results again;
-    timed(case_phase::kRepeat, [&] { again = step(case_, shards); });
     results = verify::in_defined_heads(case_, results, view_);
-    again = verify::in_defined_heads(case_, again, view_);
     show_results(results, /*repeated=*/false);
-    show_results(again, /*repeated=*/true);
+    Repetition repetition(
+        case_, view_, shards,
+        {.bits = implementation_.repeats_bits(case_, options_.device), .odd = implementation_.is_odd()},
+        [&] { return verify::in_defined_heads(case_, step(case_, shards), view_); },
+        [&](Results& again) { show_results(again, /*repeated=*/true); });
+    timed(case_phase::kRepeat, [&] { repetition.run(); });
 
     std::shared_ptr<const Expected> expected;
     timed(case_phase::kReference, [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
+    bool repeats = true;
     timed(case_phase::kCompare, [&] {
       add(verify::check_outputs(case_, *expected, view_, results));
       report_.output_hash = verify::hash_of(results);
-      check_repeat(*expected, results, again);
+      repetition.compare(*expected, results);
+      repeats = !repetition.differs_anywhere(*groups_.cp, options_.device);
     });
+    if (!repeats) timed(case_phase::kRepeat, [&] { repetition.explain(*groups_.cp, options_.device); });
+    add(repetition.failed_checks());
     if (options_.keep_judged) {
       judged_ = std::make_shared<JudgedCase>(JudgedCase{.c = case_,
                                                         .lengths = lengths_,
@@ -194,7 +192,8 @@ class CaseRun {
                                                         .device = options_.device,
                                                         .results = results,
                                                         .expected = expected,
-                                                        .checks = {}});
+                                                        .checks = {},
+                                                        .repeat_fault = repetition.fault()});
     }
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
@@ -213,28 +212,6 @@ class CaseRun {
     if (!options_.on_result) return;
     for (const auto& [name, result] : verify::kResults) {
       if ((results.*result).defined()) options_.on_result(name, repeated, results.*result);
-    }
-  }
-
-  // The repeated step must give the same bits. If the implementation does not promise that, only the forward must, and
-  // the repeated gradients are compared with the reference within their bounds.
-  void check_repeat(const Expected& expected, const Results& results, const Results& again) {
-    const bool bitwise = implementation_.repeats_bits(case_, options_.device);
-    const auto forward_bits = [](const Results& of) {
-      Results forward;
-      forward.out = of.out;
-      forward.lse = of.lse;
-      forward.max_logit = of.max_logit;
-      return verify::hash_of(forward);
-    };
-    const bool same =
-        bitwise ? verify::hash_of(again) == report_.output_hash : forward_bits(again) == forward_bits(results);
-    if (!same) report_.checks.push_back(verify::failed_check("repeat", "the same step again gave other bits"));
-    if (bitwise) return;
-    for (Check& check : verify::check_gradients(case_, expected, view_, again)) {
-      if (check.ok) continue;
-      check.tensor = "repeated " + check.tensor;
-      report_.checks.push_back(std::move(check));
     }
   }
 
@@ -279,7 +256,7 @@ class CaseRun {
 
   void add(std::vector<Check> checks) { std::ranges::move(checks, std::back_inserter(report_.checks)); }
 
-  // Runs and times a phase, and reports its start to the caller.
+  // Runs and times a phase, or more of it, and reports its start to the caller.
   template <typename Body>
   void timed(const char* name, Body&& body) {
     using std::chrono::steady_clock;
@@ -287,7 +264,7 @@ class CaseRun {
     const auto start = steady_clock::now();
     body();
     groups_.cp->synchronize(name);  // errors and hangs of the device are reported here
-    report_.timings_ms[name] = std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+    report_.timings_ms[name] += std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
   }
 
   Implementation& implementation_;

@@ -72,6 +72,7 @@ class Adapter:
     bound_factor: float
     survives_abort: bool
     repeats_bits: bool
+    odd: bool
     max_ranks: int | None
     probe_heads: int | None
     sums_replicated: bool
@@ -124,6 +125,7 @@ class Adapter:
             "bound_factor": self.bound_factor,
             "survives_abort": self.survives_abort,
             "repeats_bits": self.repeats_bits,
+            "odd": self.odd,
             "max_ranks": self.max_ranks,
             "preload": list(self.preload),
             "fork": self.fork,
@@ -215,6 +217,7 @@ def adapter(
     bound_factor: float = 1.0,
     survives_abort: bool = False,
     repeats_bits: bool = True,
+    odd: bool = True,
     max_ranks: int | None = None,
     probe_heads: int | None = None,
     sums_replicated: bool | None = None,
@@ -241,6 +244,7 @@ def adapter(
     bound_factor: float = 1.0,
     survives_abort: bool = False,
     repeats_bits: bool = True,
+    odd: bool = True,
     max_ranks: int | None = None,
     probe_heads: int | None = None,
     sums_replicated: bool | None = None,
@@ -294,6 +298,7 @@ def adapter(
             bound_factor=float(bound_factor),
             survives_abort=survives_abort,
             repeats_bits=repeats_bits,
+            odd=odd,
             max_ranks=max_ranks,
             probe_heads=probe_heads,
             sums_replicated=not is_function if sums_replicated is None else sums_replicated,

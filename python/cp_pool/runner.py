@@ -299,6 +299,9 @@ class Runner:
     def repeats_bits(self) -> bool:
         return self.adapter.repeats_bits
 
+    def odd(self) -> bool:
+        return self.adapter.odd
+
     def probe_heads(self) -> int:
         """0: as many as the communication type needs."""
         return self.adapter.probe_heads or 0

@@ -92,6 +92,7 @@ PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& break
   declared_.needs_lse = false;
   declared_.bound_factor = runner_.attr("bound_factor")().cast<double>();
   repeats_bits_ = runner_.attr("repeats_bits")().cast<bool>();
+  odd_ = runner_.attr("odd")().cast<bool>();
   probe_heads_ = runner_.attr("probe_heads")().cast<std::int64_t>();
 }
 

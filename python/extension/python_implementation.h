@@ -23,6 +23,7 @@ class PythonImplementation final : public Implementation {
   std::string backend(const Case& c, const at::Device& device) override;
   verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override;
   bool repeats_bits(const Case& c, const at::Device& device) override;
+  bool is_odd() override { return odd_; }
   std::int64_t probe_heads(const Case& c) override;
   std::string why_not_alone() override;
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
@@ -41,6 +42,7 @@ class PythonImplementation final : public Implementation {
   bool without_padding_ = false;
   verify::Sharding declared_;
   bool repeats_bits_ = true;
+  bool odd_ = true;
   std::int64_t probe_heads_ = 0;
 
   std::optional<std::pair<Case, std::string>> last_skip_;

@@ -48,6 +48,9 @@ SOON = [
         "rank 0: out of surviving has no gradient: was it detached, or computed under torch.no_grad()?",
     ),
     Fault("wrong.1", "fail", "error beyond the bound"),
+    Fault("old_dk.1", "fail", "rank 1: repeat: state of an earlier step: "),
+    Fault("sign.1", "fail", "rank 1: repeat: depends on the sign: "),
+    Fault("second_dq.1", "fail", "rank 1: repeat: does not repeat: the same step again gave other bits: dq in "),
     Fault("skip", "skip", "this case is not for me"),
     Fault("skip.1", "skip", "rank 1: this case is not for me"),
     Fault("strided", "pass", ""),
@@ -81,6 +84,18 @@ NOT_SURVIVED = [
     Fault("sleep.0", "timeout", "rank 0: at 90 % of the case's time still in sleeps (faults.py:", replaced=True),
     Fault("skip", "skip", "this case is not for me"),
     Fault("dtype.1", "fail", "rank 1: out: dtype Double instead of Float"),
+]
+
+
+# For an adapter that declares repeats_bits=False.
+RESTLESS = [
+    Fault("old_dk", "fail", "repeated dk: state of an earlier step: error beyond the bound"),
+    Fault("second_dq.1", "fail", "rank 1: repeated dq: does not repeat: the same step again gave other bits: error"),
+]
+# For an adapter that declares odd=False.
+UNEVEN = [
+    Fault("sign.1", "pass", ""),
+    Fault("second_dq.1", "fail", "rank 1: repeat: does not repeat: the same step again gave other bits: dq in "),
 ]
 
 
@@ -155,6 +170,16 @@ def faulty() -> Table:
     return Table("faulty", NOT_SURVIVED)
 
 
+@pytest.fixture(scope="module")
+def restless() -> Table:
+    return Table("restless", RESTLESS, timeout_ms=LONG_TIMEOUT_MS)
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Table:
+    return Table("uneven", UNEVEN, timeout_ms=LONG_TIMEOUT_MS)
+
+
 def check(fault: Fault, table: Table) -> None:
     table = table.again_if_late(fault)
     broken, clean = table.of(fault)
@@ -170,6 +195,16 @@ def check(fault: Fault, table: Table) -> None:
 def test_a_fault_ends_its_case_alone(fault: Fault, soon: Table) -> None:
     check(fault, soon)
     assert soon.of(fault)[0].event["duration_ms"] < 0.8 * LONG_TIMEOUT_MS
+
+
+@pytest.mark.parametrize("fault", RESTLESS, ids=lambda fault: fault.model)
+def test_gradients_that_need_not_repeat_keep_their_bounds(fault: Fault, restless: Table) -> None:
+    check(fault, restless)
+
+
+@pytest.mark.parametrize("fault", UNEVEN, ids=lambda fault: fault.model)
+def test_a_step_whose_rounding_is_not_odd_is_repeated_as_it_is(fault: Fault, uneven: Table) -> None:
+    check(fault, uneven)
 
 
 @pytest.mark.long
@@ -188,6 +223,13 @@ def check_cause(model: str, cause: str, table: Table) -> None:
 @pytest.mark.parametrize("model", CAUSES_SOON)
 def test_a_fault_in_the_diagnosis_is_its_answer(model: str, soon: Table) -> None:
     check_cause(model, CAUSES_SOON[model], soon)
+
+
+@pytest.mark.parametrize(("model", "id"), [("old_dk.1", "stale_buffer"), ("sign.1", "depends_on_sign"),
+                                           ("second_dq.1", "not_repeatable")])  # fmt: skip
+def test_a_fault_of_the_repetition_is_named(model: str, id: str, soon: Table) -> None:
+    broken, _ = soon.of(Fault(model, "fail", ""))
+    assert broken.event["diagnosis"]["id"] == id, broken.event["diagnosis"]
 
 
 @pytest.mark.long

@@ -37,6 +37,36 @@ class _RaisesInBackward(torch.autograd.Function):
         raise ValueError("no gradient today")
 
 
+_old: dict[torch.Size, torch.Tensor] = {}
+_gradients = itertools.count()
+
+
+class _OldGradient(torch.autograd.Function):
+    """The identity. Its gradient is that of the call before, if it had the same shape."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        old = _old.get(gradients[0].shape, gradients[0])
+        _old[gradients[0].shape] = gradients[0]
+        return old
+
+
+class _LargerNowAndThen(torch.autograd.Function):
+    """The identity. Every second gradient is half as large again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0] * (1.5 if next(_gradients) % 2 else 1)
+
+
 def helper_that_throws() -> None:
     raise ValueError("the ring is broken")
 
@@ -110,6 +140,7 @@ def changes_all_state() -> None:
     os.environ["CP_POOL_TEST_LEFT_BEHIND"] = "1"
     os.environ["LANG"] = "changed"
     os.environ.pop("PATH", None)
+    ctypes.CDLL(None).setenv(b"CP_POOL_TEST_SET_IN_C", b"1", 1)  # os.environ does not have it
     os.chdir("/")
     warnings.simplefilter("error")
     sys.setrecursionlimit(12345)
@@ -126,7 +157,9 @@ def state() -> str:
         "math_sdp": torch.backends.cuda.math_sdp_enabled(),  # type: ignore[no-untyped-call]
         "draws": (random.random(), float(np.random.rand()), torch.rand(1).item()),
         "environment": {name: os.environ.get(name) for name in ("CP_POOL_TEST_LEFT_BEHIND", "LANG", "PATH")},
-        "C environment": [ctypes.CDLL(None).getenv(b"CP_POOL_TEST_LEFT_BEHIND")],
+        "C environment": [
+            ctypes.CDLL(None).getenv(name) for name in (b"CP_POOL_TEST_LEFT_BEHIND", b"CP_POOL_TEST_SET_IN_C")
+        ],
         "folder": os.getcwd(),
         "filters": len(warnings.filters),
         "recursion": sys.getrecursionlimit(),
@@ -183,6 +216,7 @@ AFTER: dict[str, Callable[[Results], Any]] = {
     "backward": lambda results: _RaisesInBackward.apply(results["out"]),  # type: ignore[no-untyped-call]
     "buffer": lambda results: {"out": in_the_same_buffer(results["out"]), "lse": in_the_same_buffer(results["lse"])},
     "wrong": lambda results: results["out"] * 1.5,
+    "sign": lambda results: results["out"] * torch.where(results["out"] > 0, 1 + 2**-23, 1),
 }
 
 
@@ -207,6 +241,10 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: 
         return {"out": q * 1}
     if here and fault in BEFORE:
         BEFORE[fault](ctx)
+    if here and fault == "old_dk":
+        k = _OldGradient.apply(k)  # type: ignore[no-untyped-call]
+    if here and fault == "second_dq":
+        q = _LargerNowAndThen.apply(q)  # type: ignore[no-untyped-call]
     with torch.enable_grad() if case.training else torch.no_grad():
         if fault == "change_state":
             torch.set_default_dtype(torch.float32)
@@ -226,6 +264,16 @@ def faulty(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ct
 
 @adapter(shard=shard.dual_chunk, features=list(FEATURES), survives_abort=True)
 def surviving(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return run(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=list(FEATURES), survives_abort=True, repeats_bits=False)
+def restless(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return run(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=list(FEATURES), survives_abort=True, odd=False)
+def uneven(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
     return run(q, k, v, case, ctx)
 
 

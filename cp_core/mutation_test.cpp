@@ -153,7 +153,12 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
   for (const MutantInfo& info : all_mutants()) {
     if (info.where == MutantWhere::gpu) continue;
     // These change the result by far less than the tolerance.
-    if (info.mutant == Mutant::repeat_drifts || info.mutant == Mutant::repeat_drifts_backward) continue;
+    if (info.mutant == Mutant::repeat_drifts || info.mutant == Mutant::repeat_drifts_backward ||
+        info.mutant == Mutant::last_head_inexact || info.mutant == Mutant::unseen_key_gradient) {
+      continue;
+    }
+    // These need two calls of one shape with different inputs.
+    if (info.name.starts_with("kept_")) continue;
     // These need 16-bit dtypes, where backends return results rounded call by call. trial/mutants_test.cpp has them,
     // and the mutants excluded below.
     if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated ||

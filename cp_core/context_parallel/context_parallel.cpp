@@ -1,8 +1,13 @@
 #include "cp_core/context_parallel/context_parallel.h"
 
 #include <cmath>
+#include <initializer_list>
+#include <map>
+#include <mutex>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 
@@ -38,6 +43,20 @@ SequenceLengths rounded_down(SequenceLengths lengths, int ranks) {
     for (std::int64_t& length : *valid) length = length / ranks * ranks;
   }
   return lengths;
+}
+
+// Replaces the results that a mutant keeps by those of this rank's last call with the same shape and dtype.
+void keep_results(int rank, std::initializer_list<std::pair<Mutant, at::Tensor*>> results) {
+  using Key = std::tuple<Mutant, int, std::vector<std::int64_t>, at::ScalarType>;
+  static std::mutex mutex;
+  static auto& kept = *new std::map<Key, at::Tensor>;  // never destroyed: CUDA ends before static objects do
+  const std::lock_guard lock(mutex);
+  for (const auto& [mutant, result] : results) {
+    if (!mutant_is_on(mutant) || !result->defined()) continue;
+    at::Tensor& last = kept[{mutant, rank, result->sizes().vec(), result->scalar_type()}];
+    at::Tensor given = last.defined() ? last : result->clone();
+    last = std::exchange(*result, std::move(given));
+  }
 }
 #endif
 
@@ -102,11 +121,18 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
   const Context context(problem, groups, backend);
   PackedForward forward = steps_of(problem.comm, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
-  return {.out = from_packed(forward.out, problem.layout, batch),
-          .lse = forward.lse,
-          .max_logit = forward.max_logit,
-          .saved = std::move(forward.saved),
-          .remarks = backend.remarks()};
+  AttentionForward results{.out = from_packed(forward.out, problem.layout, batch),
+                           .lse = forward.lse,
+                           .max_logit = forward.max_logit,
+                           .saved = std::move(forward.saved),
+                           .remarks = backend.remarks()};
+#ifdef CP_POOL_MUTANTS
+  if (mutant_is_on(Mutant::last_head_inexact)) results.out.select(-2, results.out.size(-2) - 1).mul_(1 + 0x1p-15);
+  keep_results(groups.cp->rank(), {{Mutant::kept_out, &results.out},
+                                   {Mutant::kept_lse, &results.lse},
+                                   {Mutant::kept_max_logit, &results.max_logit}});
+#endif
+  return results;
 }
 
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
@@ -130,12 +156,22 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
   const PackedGradients gradients =
       steps_of(problem.comm, groups.cp->size()).backward(context, packed, own, *forward.saved);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
-  return {.dq = from_packed(gradients.dq, problem.layout, batch),
-          .dk = from_packed(gradients.dk, problem.layout, batch),
-          .dv = from_packed(gradients.dv, problem.layout, batch),
-          .dbias = finish_dbias(context, inputs.bias, gradients.dbias),
-          .dsink = reduce_dsink(context, packed.sink, own),
-          .remarks = backend.remarks()};
+  AttentionGradients results{.dq = from_packed(gradients.dq, problem.layout, batch),
+                             .dk = from_packed(gradients.dk, problem.layout, batch),
+                             .dv = from_packed(gradients.dv, problem.layout, batch),
+                             .dbias = finish_dbias(context, inputs.bias, gradients.dbias),
+                             .dsink = reduce_dsink(context, packed.sink, own),
+                             .remarks = backend.remarks()};
+#ifdef CP_POOL_MUTANTS
+  const bool has_padding = problem.layout == Layout::thd;  // which has to stay 0
+  if (mutant_is_on(Mutant::unseen_key_gradient) && !has_padding) results.dk.masked_fill_(results.dk.eq(0), 1e-30);
+  keep_results(groups.cp->rank(), {{Mutant::kept_dq, &results.dq},
+                                   {Mutant::kept_dk, &results.dk},
+                                   {Mutant::kept_dv, &results.dv},
+                                   {Mutant::kept_dbias, &results.dbias},
+                                   {Mutant::kept_dsink, &results.dsink}});
+#endif
+  return results;
 }
 
 }  // namespace cp_pool

@@ -203,7 +203,12 @@ std::vector<Case> rare_cases() {
   Case one_key = test::one_key_case();
   one_key.cp_size = kRanks;
   one_key.seqlen_q = one_key.seqlen_kv = start.seqlen_q;
-  return {right_window, fewer_keys, one_key};
+  std::vector<Case> cases{right_window, fewer_keys, one_key};
+  for (Case& twin : test::twin_cases()) {
+    twin.cp_size = kRanks;
+    cases.push_back(std::move(twin));
+  }
+  return cases;
 }
 
 std::vector<Case> witness_cases(const at::Device& device, int ranks) {

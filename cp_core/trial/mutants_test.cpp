@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -47,6 +48,28 @@ TEST(Verification, CatchesEveryMutant) {
     EXPECT_TRUE(killed) << info.name << " survived " << cases.size() << " cases: " << info.description;
     RecordProperty(std::string(info.name),
                    killed ? fmt::format("{} {}: {}", killed->after, killed->check, killed->message) : "survived");
+  }
+}
+
+// What a step keeps from an earlier one shows in the repetition, whose inputs are negated; what does not change sign
+// with them shows in the next case of the same shape.
+TEST(Verification, SeesStateOfAnEarlierCall) {
+  std::vector<Case> twins = test::twin_cases();
+  for (Case& twin : twins) twin.heads = twin.kv_heads = 11;  // as no other case of this process has
+  for (const auto& [mutant, check, after] : {std::tuple{Mutant::kept_out, "repeat", 1U},
+                                             {Mutant::kept_dq, "repeat", 1U},
+                                             {Mutant::kept_dk, "repeat", 1U},
+                                             {Mutant::kept_dv, "repeat", 1U},
+                                             {Mutant::kept_lse, "lse", 2U},
+                                             {Mutant::kept_max_logit, "max_logit", 2U},
+                                             {Mutant::kept_dbias, "dbias", 2U},
+                                             {Mutant::kept_dsink, "dsink", 2U}}) {
+    const ScopedMutant on(mutant);
+    const auto killed = kill(twins);
+    ASSERT_TRUE(killed) << check;
+    EXPECT_EQ(killed->check, check);
+    EXPECT_EQ(killed->after, after) << check << ": " << killed->message;
+    EXPECT_EQ(killed->message.starts_with("state of an earlier step: "), after == 1) << killed->message;
   }
 }
 

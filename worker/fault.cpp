@@ -34,8 +34,8 @@ constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases{{
     {"diagnosis", Phase::diagnosis},
 }};
 // The tensors that `wrong` can change, by their names in checks.
-constexpr std::array<std::string_view, 9> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
-                                                   "dv",  "dbias", "dsink",     kRepeatedStep};
+constexpr std::array<std::string_view, 10> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
+                                                    "dv",  "dbias", "dsink",     kRepeatedOut, kRepeatedDq};
 
 std::string_view name_of(const std::string_view& name) {
   return name;

@@ -54,8 +54,9 @@ struct Fault {
   std::string case_glob = "*";
 };
 
-// A special TENSOR of `wrong`: the result `out` is changed in the repetition of the step only.
-inline constexpr std::string_view kRepeatedStep = "repeat";
+// Special TENSORs of `wrong`: the result `out` or `dq` is changed in the repetition of the step only.
+inline constexpr std::string_view kRepeatedOut = "repeat";
+inline constexpr std::string_view kRepeatedDq = "repeat_dq";
 
 class FaultSyntaxError : public std::runtime_error {
  public:

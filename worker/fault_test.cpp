@@ -42,7 +42,8 @@ TEST(ParseFault, ErrorsSayWhatIsKnown) {
 TEST(ParseFault, ReadsWhatAWrongAFlakyAndASlowOneTake) {
   EXPECT_EQ(parse_fault("wrong=dk@1:inside:a/*").tensor, "dk");
   EXPECT_EQ(parse_fault("wrong@1:inside").tensor, "out");
-  EXPECT_EQ(parse_fault("wrong=repeat@1:inside").tensor, kRepeatedStep);
+  EXPECT_EQ(parse_fault("wrong=repeat@1:inside").tensor, kRepeatedOut);
+  EXPECT_EQ(parse_fault("wrong=repeat_dq@1:inside").tensor, kRepeatedDq);
   EXPECT_EQ(parse_fault("flaky=0.25@1:before").probability, 0.25);
   EXPECT_EQ(parse_fault("flaky=0.25@1:before").seed, 0U);
   EXPECT_EQ(parse_fault("flaky=1,18446744073709551615@1:idle").seed, 18446744073709551615U);

@@ -10,12 +10,6 @@
 
 namespace cp_pool {
 
-namespace {
-
-constexpr std::string_view kTensorOfRepeatedStep = "out";  // every case has this result
-
-}  // namespace
-
 at::Tensor wrong_values(const at::Tensor& right) {
   if (right.numel() == 0) return right;
   constexpr double kFactor = 16;
@@ -39,7 +33,10 @@ void WrongResults::change(std::string_view name, at::Tensor& result) {
 
 void WrongResults::operator()(std::string_view tensor, bool repeated, at::Tensor& result) {
   if (asked_for(tensor)) change(tensor, result);
-  if (repeated && tensor == kTensorOfRepeatedStep && asked_for(kRepeatedStep)) change(kRepeatedStep, result);
+  if (!repeated) return;
+  for (const auto& [name, of] : {std::pair{kRepeatedOut, "out"}, std::pair{kRepeatedDq, "dq"}}) {
+    if (tensor == of && asked_for(name)) change(name, result);
+  }
 }
 
 void WrongResults::name_missing() const {

@@ -20,7 +20,7 @@ class WrongResults {
 
   [[nodiscard]] bool any() const { return !tensors_.empty(); }
   // Changes the result if a fault asks for it, and writes the fault to stderr. A step and its repetition are changed
-  // alike, so that their bits stay equal; only kRepeatedStep makes them differ.
+  // alike, so that their bits stay equal; only kRepeatedOut and kRepeatedDq make them differ.
   void operator()(std::string_view tensor, bool repeated, at::Tensor& result);
   // Called after the case: writes to stderr which tensors the case does not have. Their faults have no effect.
   void name_missing() const;

@@ -27,14 +27,20 @@ using ::testing::StartsWith;
 
 using TensorOfRank = std::pair<std::string, int>;
 
-constexpr const char* kRepeat = "repeat";
+constexpr const char* kRepeat = "repeat";  // the check of the repeated step
 constexpr int kMostRanks = 4;
 
-const std::vector<std::string> kTensors{"out", "lse", "max_logit", "dq", "dk", "dv", "dbias", "dsink", kRepeat};
+const std::vector<std::string> kTensors{"out", "lse",   "max_logit", "dq",    "dk",
+                                        "dv",  "dbias", "dsink",     kRepeat, "repeat_dq"};
 const std::set<std::string> kProbed{"mask out", "mask lse", "mask dv"};
 
 std::string model_of(const std::string& tensor, int rank) {
   return fmt::format("{}-{}", tensor, rank);
+}
+
+// The check that fails if the fault `wrong=TENSOR` is injected.
+std::string check_of(const std::string& tensor) {
+  return tensor.starts_with(kRepeat) ? kRepeat : tensor;
 }
 
 // A matrix with the model "clean" and a model for each pair of tensor and rank. Every case has every result. Each model
@@ -96,7 +102,8 @@ void expect_ranks(const json& finished, const TensorOfRank& broken) {
 }
 
 // Expects a check of every result of every rank once, and only the broken result beyond its bound.
-void expect_checks(const json& finished, const TensorOfRank& broken) {
+void expect_checks(const json& finished, TensorOfRank broken) {
+  broken.first = check_of(broken.first);
   std::multiset<TensorOfRank> seen;
   for (const json& check : finished.at("checks")) {
     const TensorOfRank where{check.at("tensor"), check.at("rank")};
@@ -112,7 +119,7 @@ void expect_checks(const json& finished, const TensorOfRank& broken) {
   std::multiset<TensorOfRank> wanted;
   for (int rank = 0; rank < ranks_of(finished); ++rank) {
     for (const std::string& tensor : kTensors) {
-      if (tensor != kRepeat) wanted.emplace(tensor, rank);
+      if (check_of(tensor) != kRepeat) wanted.emplace(tensor, rank);
     }
     for (const std::string& tensor : kProbed) wanted.emplace(tensor, rank);
   }
@@ -131,7 +138,7 @@ void expect_verdict(const json& finished) {
   expect_checks(finished, broken);
   if (clean) return;
   EXPECT_THAT(finished.at("reason").get<std::string>(),
-              StartsWith(fmt::format("rank {}: {}: ", broken.second, broken.first)));
+              StartsWith(fmt::format("rank {}: {}: ", broken.second, check_of(broken.first))));
   EXPECT_EQ(finished.at("ranks").at(0).at("rank"), broken.second) << "the rank to blame comes first";
   for (const json& tail : finished.at("stderr")) {
     if (tail.at("rank") != broken.second) continue;
@@ -156,7 +163,7 @@ void expect_junit(const std::filesystem::path& file, const std::vector<json>& fi
     if (!failure) continue;
     EXPECT_STREQ(failure.attribute("type").as_string(), "fail");
     EXPECT_THAT(failure.attribute("message").as_string(), HasSubstr(event.at("reason").get<std::string>()));
-    EXPECT_THAT(failure.text().as_string(), HasSubstr(broken.first));
+    EXPECT_THAT(failure.text().as_string(), HasSubstr(check_of(broken.first)));
   }
 }
 

@@ -119,6 +119,22 @@ class ContextParallel : public testing::TestWithParam<Axis> {
  protected:
   static AttentionProblem problem() { return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks); }
 
+  // Sequences with more keys than queries, or with fewer.
+  static AttentionProblem unequal_problem(const Mask& mask, bool longer_keys) {
+    AttentionProblem unequal = problem();
+    unequal.mask = mask;
+    SequenceLengths& lengths = unequal.lengths;
+    const std::int64_t length = divisible(112, GetParam().ranks);
+    lengths.valid_kv = unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21}
+                                                     : std::vector<std::int64_t>{length, length};
+    lengths.padded_kv = padded(lengths.valid_kv, GetParam().ranks);
+    if (!longer_keys) {
+      std::swap(lengths.valid_q, lengths.valid_kv);
+      std::swap(lengths.padded_q, lengths.padded_kv);
+    }
+    return unequal;
+  }
+
   static void expect_dense_results(const AttentionProblem& problem, at::ScalarType dtype = at::kFloat,
                                    double tolerance = 2e-5) {
     expect_dense_results_on(GetParam().ranks, problem, dtype, tolerance);
@@ -187,19 +203,21 @@ TEST_P(ContextParallel, AlignsUnequalLengthsAtTheBottomRight) {
          {Mask{}, Mask{.right = 0}, Mask{.left = 7, .right = 3}, Mask{.left = 7, .right = 0, .chunk = 9}}) {
       SCOPED_TRACE(
           fmt::format("longer {} window {},{} chunk {}", longer_keys ? "kv" : "q", mask.left, mask.right, mask.chunk));
-      AttentionProblem unequal = problem();
-      unequal.mask = mask;
-      SequenceLengths& lengths = unequal.lengths;
-      const std::int64_t length = divisible(112, GetParam().ranks);
-      lengths.valid_kv = unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21}
-                                                       : std::vector<std::int64_t>{length, length};
-      lengths.padded_kv = padded(lengths.valid_kv, GetParam().ranks);
-      if (!longer_keys) {
-        std::swap(lengths.valid_q, lengths.valid_kv);
-        std::swap(lengths.padded_q, lengths.padded_kv);
-      }
-      expect_dense_results(unequal);
+      expect_dense_results(unequal_problem(mask, longer_keys));
     }
+  }
+}
+
+// The rows of the queries belong to the sink and the bias, and these are not as many as those of the keys.
+TEST_P(ContextParallel, JoinsASinkAndABiasToUnequalLengths) {
+  for (const bool longer_keys : {true, false}) {
+    SCOPED_TRACE(longer_keys);
+    AttentionProblem with_sink = unequal_problem({.right = 0}, longer_keys);
+    with_sink.softmax = SoftmaxType::learnable;
+    expect_dense_results(with_sink);
+    AttentionProblem biased = unequal_problem({.right = 0}, longer_keys);
+    biased.bias = BiasShape::shape_bhss;
+    expect_dense_results(biased);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -93,6 +94,37 @@ TEST(RunCase, TakesNoHarmIfOnlySomeRanksHaveTheReferenceCached) {
   EXPECT_EQ(fault_of(run_on_threads(c)), "");
 }
 
+// Twins pose the same problem but for the seed, or for the gradients that only one of them asks for.
+TEST(RunCase, CachesTheReferenceOfEachTwinByItself) {
+  Case c = small_case();
+  c.cp_size = 1;
+  c.seed = 4712;
+  for (const bool training : {false, true, false}) {
+    for (const std::uint64_t seed : {4712U, 4713U}) {
+      c.training = training;
+      c.seed = seed;
+      EXPECT_EQ(fault_of(run_on_threads(c)), "") << "training " << training << ", seed " << seed;
+    }
+  }
+}
+
+TEST(RunCase, AppliesTheDeterministicModeOfTheCase) {
+  Case c = small_case();
+  c.cp_size = 1;
+  for (const bool deterministic : {true, false}) {
+    c.deterministic = deterministic;
+    int steps = 0;
+    RunOptions options;
+    options.on_phase = [&](std::string_view phase) {
+      if (phase != "forward" && phase != "backward" && phase != "repeat" && phase != "probe") return;
+      EXPECT_EQ(at::globalContext().deterministicAlgorithms(), deterministic) << phase;
+      ++steps;
+    };
+    run_ranks(1, [&](const CpGroups& groups, int) { (void)run_case(c, groups, options); });
+    EXPECT_EQ(steps, 4);
+  }
+}
+
 TEST(RunCase, IsRehearsedWithoutTouchingTheModeOfTheCaseThatRuns) {
   Case c = small_case();
   c.cp_size = 1;
@@ -131,6 +163,21 @@ TEST(NumericState, IsTheSameAfterEveryReset) {
   at::randn({100});
   reset_numeric_state();
   EXPECT_EQ(at::randn({1}).item<float>(), first);
+}
+
+// Uninitialised memory may hold the right results of an earlier case.
+TEST(NumericState, FillsUninitialisedMemoryInDeterministicMode) {
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  reset_numeric_state();
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  EXPECT_TRUE(at::empty({1000}).isnan().all().item<bool>());
+  reset_numeric_state();
+}
+
+TEST(NumericState, HasTheDefaultDtypeAgain) {
+  c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  reset_numeric_state();
+  EXPECT_EQ(at::empty({1}).scalar_type(), at::kFloat);
 }
 
 // dk of this case is 3 % beyond a fixed tolerance for fp16, but only a tenth of its bound.

@@ -68,6 +68,18 @@ TEST(Check, RefusesARowBeyondItsBound) {
   EXPECT_THAT(check.worst_index, ElementsAre(0, 1, 2));
 }
 
+TEST(Check, HoldsEachRowToItsOwnBound) {
+  ExpectedTensor expected = ones();
+  expected.bound[0][0].fill_(10.0);  // a hundred times that of the other rows
+  at::Tensor actual = right_answer();
+  actual[0][0].add_(1.0);
+  EXPECT_TRUE(check_tensor(expected, padded_rows(), actual).ok);
+  actual[1][2].add_(1.0);
+  const Check check = check_tensor(expected, padded_rows(), actual);
+  EXPECT_THAT(check.message, HasSubstr("error beyond the bound in 1 of 6 rows"));
+  EXPECT_THAT(check.worst_index, ElementsAre(0, 1, 2));
+}
+
 TEST(Check, MeasuresARowByTheRootMeanSquareOfItsElements) {
   at::Tensor actual = right_answer();
   actual[0][0][1].add_(0.14);  // 0.14 / sqrt(2) = 0.099

@@ -21,7 +21,8 @@ std::vector<Case> rare_cases() {
   // The lse of the parts of a row differ by about 10, so that the smaller part still shows in the merged lse.
   Case uneven = steep_case();
   uneven.input_scale = 3;
-  std::vector<Case> cases{right_window, fewer_keys, one_key_case(), steep_case(), uneven, high_sink_case(), low_case(), lowest_case()};
+  std::vector<Case> cases{right_window, fewer_keys,       one_key_case(), steep_case(),
+                          uneven,       high_sink_case(), low_case(),     lowest_case()};
   std::ranges::move(twin_cases(), std::back_inserter(cases));
   return cases;
 }

@@ -1,10 +1,13 @@
 #include "driver/failure_kind.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "driver/stack_lines.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -34,14 +37,15 @@ std::string without_numbers(std::string_view text) {
   return out.substr(begin, kMostBytes);
 }
 
-// The first tensor that a check of any rank found wrong. Each rank lists its tensors in the same order.
-std::string first_wrong_tensor(const CaseFinished& event) {
+// Returns the first failed check of the first tensor that is wrong on any rank; null if there is none. Each rank lists
+// its tensors in the same order.
+const Check* first_wrong_check(const CaseFinished& event) {
   for (const Check& check : event.checks) {
-    const bool wrong = std::ranges::any_of(
+    const auto wrong = std::ranges::find_if(
         event.checks, [&](const Check& other) { return other.tensor == check.tensor && !other.ok; });
-    if (wrong) return check.tensor;
+    if (wrong != event.checks.end()) return &*wrong;
   }
-  return {};
+  return nullptr;
 }
 
 // The part of the reason that follows the deadline, such as "the last phase was forward"; empty if there is none.
@@ -63,19 +67,60 @@ std::string place_of_crash(std::string_view reason) {
   return without_numbers(first) + in_phase;
 }
 
-}  // namespace
+// Returns the last lines that the ranks wrote, each once and without the ranks' numbers.
+std::string last_words(const CaseFinished& event) {
+  std::set<std::string> lines;
+  for (const StderrTail& tail : event.stderr_tails) lines.insert(without_numbers(protocol::last_line(tail.text)));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
 
-std::string failure_kind(const CaseFinished& event) {
-  if (!is_failure(event.outcome)) return {};
+std::string how_it_failed(const CaseFinished& event) {
+  if (!is_failure(event.outcome)) {
+    return is_failure(event) ? fmt::format("pass, expected to fail: {}", event.expected->reason) : "";
+  }
   const std::string_view line = protocol::first_line(event.reason);
   const std::string_view outcome = to_string(event.outcome);
   if (event.outcome == CaseOutcome::fail) {
-    if (const std::string tensor = first_wrong_tensor(event); !tensor.empty()) return "fail of " + tensor;
+    if (const Check* const wrong = first_wrong_check(event)) return "fail of " + wrong->tensor;
   }
   std::string how = without_numbers(line);
   if (event.outcome == CaseOutcome::crash) how = place_of_crash(line);
   if (event.outcome == CaseOutcome::timeout && line.starts_with("no result within ")) how = place_of_timeout(line);
   return how.empty() ? std::string(outcome) : fmt::format("{}: {}", outcome, how);
+}
+
+std::string origin_of(const CaseFinished& event) {
+  if (event.diagnosis && event.diagnosis->certainty != Certainty::unknown) return event.diagnosis->id;
+  switch (event.outcome) {
+    case CaseOutcome::fail: {
+      const Check* const wrong = first_wrong_check(event);
+      return wrong == nullptr ? "" : without_numbers(wrong->message);
+    }
+    case CaseOutcome::error: {
+      const auto thrown = std::ranges::find_if(
+          event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
+      return thrown == event.ranks.end() ? "" : throw_site(thrown->error);
+    }
+    case CaseOutcome::crash:
+    case CaseOutcome::timeout:
+      return last_words(event);
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+FailureSignature failure_signature(const CaseFinished& event) {
+  std::string how = how_it_failed(event);
+  return how.empty() ? FailureSignature{} : FailureSignature{.how = std::move(how), .origin = origin_of(event)};
+}
+
+std::size_t FailureKinds::add(const CaseFinished& event) {
+  FailureSignature kind = failure_signature(event);
+  const auto [of_case, first_of_case] = of_cases_.try_emplace({event.id, kind.how}, known_.size());
+  if (first_of_case) of_case->second = known_.try_emplace(std::move(kind), known_.size()).first->second;
+  return of_case->second;
 }
 
 }  // namespace cp_pool

@@ -35,7 +35,6 @@ add_library(cp_reporters STATIC
   reporters/pictures/timeline.cpp
   reporters/pictures/timeline_bars.cpp
   reporters/pictures/timeline_svg.cpp
-  reporters/stack_lines.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
@@ -79,7 +78,6 @@ cp_pool_test(reporters_test LABEL unit
     reporters/pictures/timeline_svg_test.cpp
     reporters/pictures/timeline_test.cpp
     reporters/shared_gpus_test.cpp
-    reporters/stack_lines_test.cpp
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp

@@ -23,7 +23,8 @@ FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentC
   FailureToTriage out;
   out.failure.end = {.outcome = event.outcome, .reason = reason_line(event.reason), .machine = machine_sign(event)};
   for (const SentCase& before : sent.first(failure.place)) out.failure.history.push_back(before.named.id);
-  out.kind = failure_kind(event);
+  FailureSignature kind = failure_signature(event);
+  out.kind = fmt::format("{}\n{}", kind.how, kind.origin);
   out.ms = event.duration_ms;
   if (event.other_bits && !event.other_bits->empty()) {
     out.unfit =

@@ -5,26 +5,13 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/case_runs.h"
-#include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
+#include "driver/stack_lines.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
-
-// Replaces "0x7faa" by "0x".
-std::string without_addresses(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t at = text.find("0x");
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) break;
-    out += "0x";
-    text.remove_prefix(std::min(text.find_first_not_of("0123456789abcdef", at + 2), text.size()));
-  }
-  return out;
-}
 
 // Returns the error text of a rank without a part that repeats the reason or a failed check.
 std::string rank_details(const protocol::RankResult& rank, const CaseFinished& event) {
@@ -126,25 +113,6 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
     if (!rank.ok) out += rank_details(rank, event);
   }
   return out;
-}
-
-std::string failure_signature(const CaseFinished& event) {
-  std::string out = fmt::format("{}: {}\n", to_string(event.outcome), event.reason);
-  if (is_to_fail(event.expected)) out += expected_text(event) + '\n';
-  for (const Check& check : event.checks) {
-    if (!check.ok) out += check_text(check) + '\n';
-  }
-  const auto thrown = std::ranges::find_if(
-      event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
-  if (thrown != event.ranks.end()) out += throw_site(thrown->error) + '\n';
-  if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
-    for (const StderrTail& tail : event.stderr_tails) {
-      out += fmt::format("{}: {}\n", tail.of.empty() ? std::to_string(tail.rank) : tail.of,
-                         protocol::last_line(tail.text));
-    }
-  }
-  if (event.diagnosis) out += cause_line(*event.diagnosis) + '\n';
-  return without_addresses(out);
 }
 
 std::string stderr_details(const CaseFinished& event) {

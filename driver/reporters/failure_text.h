@@ -24,13 +24,8 @@ const std::string& why_it_failed(const CaseFinished& event);
 
 // Returns, as lines that each end with a newline: the diagnosis if it names a cause, the reason, the failed checks by
 // rank and tensor, a diagnosis that names no cause, and the error text of every rank that failed, with a readable stack
-// (reporters/stack_lines.h). A text that several of them share is shown once.
+// (driver/stack_lines.h). A text that several of them share is shown once.
 std::string failure_details(const CaseFinished& event, DrawMask draw = DrawMask::never);
-
-// Returns a text that is equal for failures with the same cause. It consists of the outcome, the reason, the failed
-// checks, the diagnosis, the place where a rank threw and, for a timeout or crash, the last line of each stderr tail.
-// Addresses are left out.
-std::string failure_signature(const CaseFinished& event);
 
 // Returns every rank's stderr tail under a line that names the rank; empty if there is none. Of consecutive lines that
 // differ only in digits the first is shown, with the number of the others.

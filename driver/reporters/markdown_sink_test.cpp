@@ -76,6 +76,7 @@ TEST(MarkdownSummary, FitsWhatGithubTakesAndSaysWhatIsLeftOut) {
   for (std::size_t i = 0; i < 1000; ++i) {
     CaseFinished failed = failed_case(i, "case-" + std::to_string(i) + std::string(200, 'x'));
     failed.reason = std::to_string(i) + std::string(40000, '|');
+    failed.checks.back().tensor = "tensor " + std::to_string(i);  // each failure is of another kind
     failed.stderr_tails = {{.rank = 0, .text = std::string(4096, '`'), .fenced = true}};
     events.emplace_back(failed);
   }

@@ -66,6 +66,20 @@ static std::string short_reason(const CaseFinished& event) {
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
 
+// Returns the lines of the failures of one kind, of which at most `most` are listed.
+std::string Summary::kind_text(const std::vector<Failed>& kind, std::size_t most) {
+  const Failed& first = kind.front();
+  const std::string head = fmt::format("  {:<7}  ", first.word);
+  const std::string reason = first.reason.empty() ? "" : ": " + first.reason;
+  if (kind.size() == 1) return fmt::format("{}{}{}\n", head, first.name, reason);
+  const bool equal = std::ranges::all_of(kind, [&](const Failed& one) { return one.reason == first.reason; });
+  std::string out = fmt::format("{}{}{}{}\n", head, count_of(kind.size(), "case"), equal ? "" : ", the first", reason);
+  const std::string indent(head.size(), ' ');
+  for (std::size_t i = 0; i < std::min(kind.size(), most); ++i) out += fmt::format("{}{}\n", indent, kind[i].name);
+  if (kind.size() > most) out += fmt::format("{}and {} more\n", indent, kind.size() - most);
+  return out;
+}
+
 void Summary::add(const CaseFinished& event) {
   runs_.add(event);
   tries_.add(event);
@@ -109,13 +123,12 @@ std::string Summary::repeats_text() const {
 }
 
 void Summary::add_failure(const CaseFinished& event) {
-  std::string reason = short_reason(event);
-  const auto same = std::ranges::find_if(
-      failures_, [&](const SameReason& group) { return group.outcome == event.outcome && group.reason == reason; });
-  SameReason& group = same != failures_.end()
-                          ? *same
-                          : failures_.emplace_back(event.outcome, std::string(outcome_word(event)), std::move(reason));
-  group.ids.push_back(case_name(event));
+  const std::size_t kind = kinds_.add(event);
+  if (kind == failures_.size()) failures_.emplace_back();
+  failures_[kind].push_back({.index = event.index,
+                             .name = case_name(event),
+                             .word = std::string(outcome_word(event)),
+                             .reason = short_reason(event)});
 }
 
 std::string Summary::expectations_text() const {
@@ -162,26 +175,22 @@ std::string Summary::verdicts_text() const {
 }
 
 std::string Summary::failures(const std::optional<std::string>& rerun, std::size_t least) const {
+  std::vector<std::vector<Failed>> kinds = failures_;
   std::size_t count = 0;
-  for (const SameReason& group : failures_) count += group.ids.size();
-  if (count < least) return "";
-  std::string out = fmt::format("{} failed:\n", count);
-  std::size_t left = kMostFailures;
-  for (const SameReason& group : failures_) {
-    if (left == 0) break;
-    const std::string head = fmt::format("  {:<7}  ", group.word);
-    const std::string reason = group.reason.empty() ? "" : ": " + group.reason;
-    if (group.ids.size() == 1) {
-      out += fmt::format("{}{}{}\n", head, group.ids.front(), reason);
-      --left;
-      continue;
-    }
-    out += fmt::format("{}{}{}\n", head, count_of(group.ids.size(), "case"), reason);
-    for (std::size_t i = 0; i < group.ids.size() && left > 0; ++i, --left) {
-      out += fmt::format("{:{}}{}\n", "", head.size(), group.ids[i]);
-    }
+  for (std::vector<Failed>& kind : kinds) {
+    std::ranges::stable_sort(kind, {}, &Failed::index);
+    count += kind.size();
   }
-  if (count > kMostFailures) out += fmt::format("  and {} more\n", count - kMostFailures);
+  if (count < least) return "";
+  std::ranges::stable_sort(kinds, {}, [](const std::vector<Failed>& kind) { return kind.front().index; });
+  std::string out = fmt::format("{} failed:\n", count);
+  const std::size_t shown_kinds = std::min(kinds.size(), kMostFailures);
+  std::size_t left_out = 0;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (k < shown_kinds) out += kind_text(kinds[k], kMostFailures / shown_kinds);
+    if (k >= shown_kinds) left_out += kinds[k].size();
+  }
+  if (left_out > 0) out += fmt::format("  and {} more of other kinds\n", left_out);
   if (rerun) out += fmt::format("rerun them: {}\n", *rerun);
   return out;
 }

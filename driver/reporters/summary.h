@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/failure_kind.h"
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/case_tries.h"
 
@@ -33,20 +34,29 @@ class Summary {
   // Returns lines, each ended by a newline, without the ledger. They are, in this order: durations of the cases that
   // ran; whether repeated runs of a case gave the same bits and outcomes; outcomes of reruns; cases that passed on a
   // later try; expected failures and unexpected passes; passes without figures; the number of cases whose ranks shared
-  // GPUs, and of cases judged with other bounds; notes of backends; why cases did not run (outcome, count, reason; the
-  // most frequent first); and the verdicts on failures.
+  // GPUs, and of cases judged with other bounds; notes of backends; why
+  // cases did not run (outcome, count, reason; the most frequent first); and the verdicts on failures.
   [[nodiscard]] std::string text() const;
 
-  // Returns all failures together, one on a line, although many lines may have been printed between them. Failures with
-  // the same reason stand under it, and a long reason is cut in its middle. If there are many failures, it has the
-  // first ones and the number of the others. The command that reruns all of them follows, if there is one. Empty for
-  // fewer than `least` failures, since a single failure is easily found.
+  // Returns all failures together, although many lines may have been printed between them. Failures of one kind
+  // (FailureKinds) stand under the reason of the first, which is cut in its middle if it is long. Kinds and their cases
+  // are in the order of the list of cases. If there are many failures, it has the first ones of each kind and the
+  // number of the others. The command that reruns all of them follows, if there is one. Empty for fewer than `least`
+  // failures, since a single failure is easily found.
   [[nodiscard]] std::string failures(const std::optional<std::string>& rerun, std::size_t least = 2) const;
 
  private:
+  struct Failed {
+    std::size_t index = 0;  // of the case
+    std::string name;       // case_name
+    std::string word;       // outcome_word
+    std::string reason;     // its first line, shortened
+  };
+
   [[nodiscard]] std::string repeats_text() const;
   [[nodiscard]] std::string expectations_text() const;
   void add_failure(const CaseFinished& event);
+  static std::string kind_text(const std::vector<Failed>& kind, std::size_t most);
   [[nodiscard]] std::string reruns_text() const;
   [[nodiscard]] std::string verdicts_text() const;
 
@@ -55,17 +65,12 @@ class Summary {
   std::set<std::string> differing_unpromised_;  // IDs of those whose bits differ and were not promised
   std::map<std::string, std::size_t> backend_notes_;
   std::map<std::string, std::size_t> expected_failures_;  // counts by the reason of the expectation
-  std::vector<std::string> passed_unexpectedly_;      // those that are no failures: "ID: why it was expected to fail"
-  std::size_t unverified_ = 0;                        // number of passes that no figures verify
-  std::size_t sharing_ = 0;                           // number of cases whose ranks shared GPUs
+  std::vector<std::string> passed_unexpectedly_;  // those that are no failures: "ID: why it was expected to fail"
+  std::size_t unverified_ = 0;                    // number of passes that no figures verify
+  std::size_t sharing_ = 0;                       // number of cases whose ranks shared GPUs
   std::map<std::string, std::size_t> bound_factors_;  // counts by "bounds x 3"
-  struct SameReason {
-    CaseOutcome outcome = CaseOutcome::error;
-    std::string word;    // outcome_word
-    std::string reason;  // its first line, shortened
-    std::vector<std::string> ids;
-  };
-  std::vector<SameReason> failures_;  // in the order of their first cases
+  FailureKinds kinds_;
+  std::vector<std::vector<Failed>> failures_;  // by kind
   CaseRuns runs_;
   CaseTries tries_;
   std::map<VerdictKind, std::vector<std::string>> verdicts_;  // one line for each

@@ -2,8 +2,6 @@
 
 #include <string_view>
 
-#include "driver/reporters/failure_text.h"
-
 namespace cp_pool {
 
 namespace {
@@ -22,14 +20,10 @@ std::string essence(std::string_view detail) {
 
 std::string ToldFailures::first_like(const CaseFinished& event) {
   if (event.pool) reasons_[to_string(*event.pool)] = event.reason;
-  const auto [first, is_new] = cases_.emplace(failure_signature(event), event.id);
-  if (is_new && event.diagnosis) {
-    // If a case runs several times (--repeat), only its first failure is diagnosed.
-    CaseFinished undiagnosed = event;
-    undiagnosed.diagnosis.reset();
-    cases_.emplace(failure_signature(undiagnosed), event.id);
-  }
-  return is_new ? "" : first->second;
+  const std::size_t kind = kinds_.add(event);
+  if (kind < firsts_.size()) return firsts_[kind];
+  firsts_.push_back(event.id);
+  return {};
 }
 
 std::string ToldFailures::first_like(const PoolRetired& event) {

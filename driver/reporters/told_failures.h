@@ -3,15 +3,17 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "driver/events.h"
+#include "driver/failure_kind.h"
 
 namespace cp_pool {
 
 class ToldFailures {
  public:
-  // Counts the event as shown. Returns the ID of the first case that failed in the same way (failure_signature); empty
-  // if this is the first.
+  // Counts the event as shown. Returns the ID of the first case that failed in the same way (FailureKinds); empty if
+  // this is the first.
   std::string first_like(const CaseFinished& event);
 
   // Counts the event as shown. Returns the first pool that did not start for the same reason, such as "cpu/2 #1"; empty
@@ -25,7 +27,8 @@ class ToldFailures {
   [[nodiscard]] std::string untold_part(const std::string& reason) const;
 
  private:
-  std::map<std::string, std::string> cases_;    // signature -> ID
+  FailureKinds kinds_;
+  std::vector<std::string> firsts_;             // for each kind the ID of its first case
   std::map<std::string, std::string> starts_;   // essence of the reason -> pool
   std::map<std::string, std::string> reasons_;  // pool -> reason of the last case that failed on it
 };

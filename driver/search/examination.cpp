@@ -8,7 +8,7 @@ namespace cp_pool {
 
 Examination::Examination(CaseFinished first, search::Allowed allowed, std::chrono::milliseconds limit)
     : first_(std::move(first)),
-      kind_(failure_kind(first_)),
+      how_(failure_signature(first_).how),
       shrinker_(first_.c, std::move(allowed)),
       limit_(limit),
       begin_(Clock::now()),
@@ -40,7 +40,7 @@ std::optional<Examination::Try> Examination::next() {
 
 void Examination::count_it(const CaseFinished& finished) {
   ++asked_;
-  if (failure_kind(finished) != kind_) return;
+  if (failure_signature(finished).how != how_) return;
   ++failed_;
   smallest_id_ = finished.id;
 }
@@ -48,7 +48,7 @@ void Examination::count_it(const CaseFinished& finished) {
 void Examination::tell(const CaseFinished& finished) {
   if (stage_ == Stage::smaller) {
     ++tries_;
-    const bool fails = failure_kind(finished) == kind_;
+    const bool fails = failure_signature(finished).how == how_;
     shrinker_.tell(fails);
     if (fails) smallest_id_ = finished.id;
     return;
@@ -67,7 +67,7 @@ void Examination::tell(const CaseFinished& finished) {
 SearchFound Examination::result() const {
   SearchFound out;
   out.id = first_.id;
-  out.how = kind_;
+  out.how = how_;
   out.outcome = first_.outcome;
   out.kept = first_.search == SearchStep::kept;
   out.smallest = smallest_id_;

@@ -138,7 +138,7 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
   if (finished.outcome == CaseOutcome::pass) kept_passing_.push_back(finished.id);
   if (!is_failure(finished.outcome)) return;
   report({.id = finished.id,
-          .how = failure_kind(finished),
+          .how = failure_signature(finished).how,
           .outcome = finished.outcome,
           .kept = true,
           .smallest = finished.id,
@@ -150,13 +150,13 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
          events);
 }
 
-// Whether the failure is known: a failure of the same kind was found in a smallest case, and this case has all special
+// Whether the failure is known: a smallest case that failed in the same way was found, and this case has all special
 // traits of that one.
 bool Search::is_known(const CaseFinished& finished) const {
-  const std::string kind = failure_kind(finished);
+  const std::string how = failure_signature(finished).how;
   const std::vector<std::string> traits = search::traits_of(finished.c);
   return std::ranges::any_of(found_, [&](const Found& found) {
-    return found.event.how == kind && std::ranges::includes(traits, found.traits);
+    return found.event.how == how && std::ranges::includes(traits, found.traits);
   });
 }
 

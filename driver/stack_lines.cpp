@@ -1,4 +1,4 @@
-#include "driver/reporters/stack_lines.h"
+#include "driver/stack_lines.h"
 
 #include <algorithm>
 #include <array>

@@ -54,11 +54,25 @@ std::string cut_middle(std::string_view text, std::size_t count) {
   constexpr std::string_view kGap = "..";
   const std::size_t columns = width_of(text);
   if (columns <= count) return std::string{text};
-  if (count <= kGap.size()) return clip(text, count);
-  const std::size_t shown = count - kGap.size();
-  const std::size_t head = shown * 2 / 5;
-  const std::string without_tail = clip(text, columns - (shown - head));
-  return fmt::format("{}{}{}", clip(text, head), kGap, text.substr(without_tail.size()));
+  const std::size_t gap = text.find(' ') == std::string_view::npos ? kGap.size() : kGap.size() + 2;
+  if (count <= gap) return clip(text, count);
+  const std::size_t shown = count - gap;
+  const std::size_t begin = clip(text, shown * 2 / 5).size();
+  const std::size_t end = clip(text, columns - (shown - shown * 2 / 5)).size();
+  // A blank beside a piece also ends the piece, so that a word which just fits stays.
+  std::string head{text.substr(0, begin + 1)};
+  std::string tail{text.substr(end - 1)};
+  if (const std::size_t blank = head.find_last_of(' '); blank != std::string::npos) {
+    head.resize(blank + 1);
+  } else {
+    head = text.substr(0, begin);
+  }
+  if (const std::size_t blank = tail.find(' '); blank != std::string::npos) {
+    tail.erase(0, blank);
+  } else {
+    tail = text.substr(end);
+  }
+  return head + std::string{kGap} + tail;
 }
 
 std::string clip(std::string_view text, std::size_t count) {

@@ -29,7 +29,8 @@ std::size_t width_of(std::string_view text);
 // Returns the first `count` code points of valid UTF-8.
 std::string clip(std::string_view text, std::size_t count);
 
-// Returns at most `count` code points of valid UTF-8. Of a longer text it keeps the beginning, "..", and the end. The
+// Returns at most `count` code points of valid UTF-8. Of a longer text it keeps the beginning, "..", and the end, and
+// cuts between words: "error beyond .. of 512 rows". A word that alone is too long, such as an ID, is cut inside. The
 // end is the larger part, because the point of a message and the differences between IDs are there.
 std::string cut_middle(std::string_view text, std::size_t count);
 

@@ -46,6 +46,26 @@ TEST(CutMiddle, KeepsBeginningAndEndAndCountsColumnsNotBytes) {
   EXPECT_EQ(cut_middle("abcdef", 0), "");
 }
 
+TEST(CutMiddle, CutsBetweenWords) {
+  const std::string text = "out: error beyond the bound in 5 of 512 rows";
+  EXPECT_EQ(cut_middle(text, 40), "out: error .. bound in 5 of 512 rows");
+  for (std::size_t count = 20; count < text.size(); ++count) {
+    const std::string cut = cut_middle(text, count);
+    EXPECT_LE(cut.size(), count);
+    const std::size_t gap = cut.find("..");
+    ASSERT_NE(gap, std::string::npos);
+    const std::string head = cut.substr(0, gap);
+    const std::string tail = cut.substr(gap + 2);
+    EXPECT_TRUE(text.starts_with(head) && head.ends_with(' ')) << cut;
+    EXPECT_TRUE(text.ends_with(tail) && tail.starts_with(' ')) << cut;
+  }
+}
+
+TEST(CutMiddle, CutsAWordThatAloneIsTooLongInside) {
+  EXPECT_EQ(cut_middle("te-flash/cp_2_2/p2p/cp2/thd/bf16/pad failed", 20), "te-fla.. failed");
+  EXPECT_EQ(cut_middle("failed: te-flash/cp_2_2/p2p/cp2/thd/bf16/pad", 24), "failed: ..thd/bf16/pad");
+}
+
 TEST(FormatIndex, IsAListInBrackets) {
   EXPECT_EQ(format_index({0, 17, 3}), "[0, 17, 3]");
   EXPECT_EQ(format_index({}), "[]");

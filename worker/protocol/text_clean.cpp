@@ -108,6 +108,9 @@ std::string cut_text(std::string_view text, std::size_t max_bytes) {
   const std::string mark = fmt::format("\n[cut: {} bytes in all]", text.size());
   std::size_t keep = max_bytes - std::min(max_bytes, mark.size());
   while (keep > 0 && !starts_code_point(text[keep])) --keep;
+  constexpr std::size_t kLongestWord = 64;
+  const std::size_t blank = text.find_last_of(" \t\n", keep);
+  if (blank != std::string_view::npos && blank > 0 && keep - blank <= kLongestWord) keep = blank;
   return std::string{text.substr(0, keep)} + mark.substr(0, max_bytes - keep);
 }
 

@@ -24,8 +24,8 @@ std::string to_valid_utf8(std::string_view text);
 // unchanged.
 std::string clean_text(std::string_view text);
 
-// Returns at most max_bytes of text. If text is longer, it is cut between two code points, and a note of the cut ends
-// the result (within max_bytes).
+// Returns at most max_bytes of text. If text is longer, it is cut between two words, or between two code points of a
+// very long word, and a note of the cut ends the result (within max_bytes).
 std::string cut_text(std::string_view text, std::size_t max_bytes);
 
 // Returns the text up to the first newline.

@@ -62,6 +62,16 @@ TEST(CutText, SaysThatItCutAndStaysWithinTheLimit) {
   EXPECT_TRUE(cut.ends_with("\n[cut: 1000 bytes in all]"));
 }
 
+TEST(CutText, CutsBetweenWords) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "seven7 ";
+  for (std::size_t limit = 60; limit < 70; ++limit) {
+    const std::string cut = cut_text(text, limit);
+    EXPECT_LE(cut.size(), limit);
+    EXPECT_TRUE(cut.ends_with("seven7\n[cut: 700 bytes in all]")) << cut;
+  }
+}
+
 TEST(CutText, CutsBetweenCodePoints) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "\xe2\x82\xac";

@@ -79,6 +79,10 @@ struct MaskPicture {
   std::vector<std::int64_t> kv_borders;  // as q_borders, for columns
   std::vector<int> q_ranks;              // for each row of cells the rank that owns its first query; -1 if none does
   std::vector<int> kv_ranks;             // for each column of cells, in the same way
+  // For each row and each column of cells all ranks that own its queries or keys, in ascending order. Empty if each has
+  // one owner at most, which q_ranks and kv_ranks name.
+  std::vector<std::vector<int>> q_owners = {};
+  std::vector<std::vector<int>> kv_owners = {};
 
   static constexpr auto fields() {
     return FieldList{field("q_per_cell", &MaskPicture::q_per_cell),
@@ -87,9 +91,21 @@ struct MaskPicture {
                      field("q_borders", &MaskPicture::q_borders),
                      field("kv_borders", &MaskPicture::kv_borders),
                      field("q_ranks", &MaskPicture::q_ranks),
-                     field("kv_ranks", &MaskPicture::kv_ranks)};
+                     field("kv_ranks", &MaskPicture::kv_ranks),
+                     field("q_owners", &MaskPicture::q_owners, Presence::sparse),
+                     field("kv_owners", &MaskPicture::kv_owners, Presence::sparse)};
   }
 };
+
+// Returns for each row (or column) of cells of a picture all ranks that own something of it, in ascending order, from
+// its q_ranks and q_owners (or kv_ranks and kv_owners).
+inline std::vector<std::vector<int>> owners_of(const std::vector<int>& ranks,
+                                               const std::vector<std::vector<int>>& owners) {
+  if (!owners.empty()) return owners;
+  std::vector<std::vector<int>> out;
+  for (const int rank : ranks) out.push_back(rank < 0 ? std::vector<int>{} : std::vector{rank});
+  return out;
+}
 
 // Where a tensor of a rank is wrong: the largest error / bound of each cell of rows (in packed order) and of each head.
 // At 1 the error equals the bound. A wrong row without a bound (padding, NaN) counts as kOffTheScale.

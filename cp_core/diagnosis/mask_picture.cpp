@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <string>
 
 namespace cp_pool::diagnosis {
@@ -11,11 +12,16 @@ namespace {
 // How an axis is cut into cells.
 struct Cells {
   std::int64_t rows_per_cell = 1;
-  std::vector<std::int64_t> first;    // the first row of each cell, then the number of rows
-  std::vector<std::int64_t> borders;  // the cells that begin another sequence
-  std::vector<int> ranks;             // the rank that owns the first row of each cell
+  std::vector<std::int64_t> first;       // the first row of each cell, then the number of rows
+  std::vector<std::int64_t> borders;     // the cells that begin another sequence
+  std::vector<int> ranks;                // the rank that owns the first row of each cell
+  std::vector<std::vector<int>> owners;  // the ranks that own rows of each cell
 
-  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(ranks.size()); }
+  // Empty if no cell has several owners.
+  [[nodiscard]] std::vector<std::vector<int>> owners_if_several() const {
+    const bool several = std::ranges::any_of(owners, [](const auto& of_cell) { return of_cell.size() > 1; });
+    return several ? owners : std::vector<std::vector<int>>{};
+  }
 };
 
 std::int64_t cells_of(std::int64_t rows, std::int64_t rows_per_cell) {
@@ -40,6 +46,11 @@ Cells cut_into_cells(const GridAxis& axis) {
     for (std::int64_t row = start; row < start + length; row += cells.rows_per_cell) {
       cells.first.push_back(row);
       cells.ranks.push_back(axis.row(row).rank);
+      std::set<int> owners;
+      for (std::int64_t i = row; i < std::min(row + cells.rows_per_cell, start + length); ++i) {
+        owners.insert(axis.row(i).rank);
+      }
+      cells.owners.emplace_back(owners.begin(), owners.end());
     }
     start += length;
   }
@@ -115,7 +126,9 @@ MaskPicture draw_mask(const ProbeGrid& grid, const at::Tensor& times, const at::
                       .q_borders = q.borders,
                       .kv_borders = kv.borders,
                       .q_ranks = q.ranks,
-                      .kv_ranks = kv.ranks};
+                      .kv_ranks = kv.ranks,
+                      .q_owners = q.owners_if_several(),
+                      .kv_owners = kv.owners_if_several()};
   for (std::size_t i = 0; i + 1 < q.first.size(); ++i) {
     std::string row;
     for (std::size_t j = 0; j + 1 < kv.first.size(); ++j) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -62,6 +63,18 @@ std::vector<int> coarser(const std::vector<int>& ranks, std::size_t factor) {
   return out;
 }
 
+std::vector<std::vector<int>> coarser(const std::vector<std::vector<int>>& owners, std::size_t factor) {
+  std::vector<std::vector<int>> out;
+  for (std::size_t cell = 0; cell < owners.size(); cell += factor) {
+    std::set<int> ranks;
+    for (std::size_t i = cell; i < std::min(cell + factor, owners.size()); ++i) {
+      ranks.insert(owners[i].begin(), owners[i].end());
+    }
+    out.emplace_back(ranks.begin(), ranks.end());
+  }
+  return out;
+}
+
 // Joins factor x factor cells into one.
 MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
   MaskPicture out{.q_per_cell = picture.q_per_cell * static_cast<std::int64_t>(factor),
@@ -70,7 +83,9 @@ MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
                   .q_borders = coarser(picture.q_borders, factor),
                   .kv_borders = coarser(picture.kv_borders, factor),
                   .q_ranks = coarser(picture.q_ranks, factor),
-                  .kv_ranks = coarser(picture.kv_ranks, factor)};
+                  .kv_ranks = coarser(picture.kv_ranks, factor),
+                  .q_owners = coarser(owners_of(picture.q_ranks, picture.q_owners), factor),
+                  .kv_owners = coarser(owners_of(picture.kv_ranks, picture.kv_owners), factor)};
   for (std::size_t first = 0; first < picture.rows.size(); first += factor) {
     std::string& row = out.rows.emplace_back();
     for (std::size_t column = 0; column < picture.rows.front().size(); column += factor) {

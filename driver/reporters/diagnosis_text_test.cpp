@@ -63,8 +63,8 @@ TEST(DiagnosisText, DrawsALargePictureOfTheMaskMoreCoarsely) {
   const std::string coarse = diagnosis_text(diagnosis, DrawMask::coarse);
   EXPECT_THAT(coarse, HasSubstr("       01 2\n"));
   EXPECT_THAT(coarse,
-              HasSubstr("    0 |.!| |\n    1 |-.|?|\n      +--+-+\n    0 |.!| |\n      +--+-+\n    0 |.!| |\n"));
-  EXPECT_THAT(coarse, HasSubstr("a cell is 128 queries x 128 keys"));
+              HasSubstr("    0 |.!| |\n    * |-.|?|\n      +--+-+\n    0 |.!| |\n      +--+-+\n    0 |.!| |\n"));
+  EXPECT_THAT(coarse, HasSubstr("with their ranks (*: several); a cell is 128 queries x 128 keys"));
   EXPECT_EQ(std::ranges::count(coarse, '\n'), std::ranges::count(diagnosis_text(diagnosis), '\n') + 1 + 2 + 2 + 32 + 2);
   EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::whole), HasSubstr("    0 |. -+| |\n"));
 }

@@ -19,8 +19,13 @@ namespace {
 
 constexpr std::string_view kIndent = "  ";
 
-char rank_sign(const std::vector<int>& ranks, std::size_t cell) {
-  return cell < ranks.size() && ranks[cell] >= 0 ? rank_letter(ranks[cell]) : ' ';
+constexpr char kSeveralRanks = '*';
+
+using Owners = std::vector<std::vector<int>>;
+
+char rank_sign(const Owners& owners, std::size_t cell) {
+  if (cell >= owners.size() || owners[cell].empty()) return ' ';
+  return owners[cell].size() > 1 ? kSeveralRanks : rank_letter(owners[cell].front());
 }
 
 bool is_border(const std::vector<std::int64_t>& borders, std::size_t cell) {
@@ -41,7 +46,8 @@ std::string frame(const MaskPicture& picture, std::size_t columns) {
   return fmt::format("{}  +{}+\n", kIndent, with_borders(picture, std::string(columns, '-'), '+'));
 }
 
-std::string legend(const MaskPicture& picture) {
+// ranks: the signs of the ranks at both sides.
+std::string legend(const MaskPicture& picture, const std::string& ranks) {
   constexpr std::array<std::pair<char, std::string_view>, 5> kMeanings{{{'.', "as it should be"},
                                                                         {'-', "keys not seen"},
                                                                         {'+', "keys seen that should not be, or twice"},
@@ -54,7 +60,9 @@ std::string legend(const MaskPicture& picture) {
   }
   const auto queries = static_cast<std::size_t>(std::max<std::int64_t>(picture.q_per_cell, 0));
   const auto keys = static_cast<std::size_t>(std::max<std::int64_t>(picture.kv_per_cell, 0));
-  return fmt::format("{}queries downwards, keys to the right, with their ranks; a cell is {} x {}\n{}{}\n", kIndent,
+  const bool several = ranks.find(kSeveralRanks) != std::string::npos;
+  return fmt::format("{}queries downwards, keys to the right, with their ranks{}; a cell is {} x {}\n{}{}\n", kIndent,
+                     several ? fmt::format(" ({}: several)", kSeveralRanks) : "",
                      queries == 1 ? "1 query" : fmt::format("{} queries", queries), count_of(keys, "key"), kIndent,
                      fmt::join(meanings, "; "));
 }
@@ -66,16 +74,19 @@ std::string mask_text(const MaskPicture& picture) {
   for (const std::string& row : picture.rows) columns = std::max(columns, row.size());
   if (columns == 0) return {};
   std::string ranks;
-  for (std::size_t cell = 0; cell < columns; ++cell) ranks += rank_sign(picture.kv_ranks, cell);
+  const Owners kv_owners = owners_of(picture.kv_ranks, picture.kv_owners);
+  const Owners q_owners = owners_of(picture.q_ranks, picture.q_owners);
+  for (std::size_t cell = 0; cell < columns; ++cell) ranks += rank_sign(kv_owners, cell);
   std::string text = fmt::format("{}   {}\n", kIndent, with_borders(picture, ranks, ' '));
   text += frame(picture, columns);
   for (std::size_t i = 0; i < picture.rows.size(); ++i) {
     if (i > 0 && is_border(picture.q_borders, i)) text += frame(picture, columns);
     std::string cells = picture.rows[i];
     cells.resize(columns, ' ');
-    text += fmt::format("{}{} |{}|\n", kIndent, rank_sign(picture.q_ranks, i), with_borders(picture, cells, '|'));
+    ranks += rank_sign(q_owners, i);
+    text += fmt::format("{}{} |{}|\n", kIndent, ranks.back(), with_borders(picture, cells, '|'));
   }
-  return text + frame(picture, columns) + legend(picture);
+  return text + frame(picture, columns) + legend(picture, ranks);
 }
 
 }  // namespace cp_pool

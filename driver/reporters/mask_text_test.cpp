@@ -26,6 +26,16 @@ TEST(MaskText, ShowsCellsRanksAndBorders) {
             "  . as it should be; - keys not seen; + keys seen that should not be, or twice\n");
 }
 
+TEST(MaskText, MarksCellsOfSeveralRanks) {
+  MaskPicture picture;
+  picture.rows = {".."};
+  picture.q_ranks = {0};
+  picture.kv_ranks = {0, 1};
+  picture.kv_owners = {{0, 1}, {1}};
+  EXPECT_THAT(mask_text(picture), testing::AllOf(testing::StartsWith("     *1\n"),
+                                                 testing::HasSubstr("with their ranks (*: several); a cell")));
+}
+
 TEST(MaskText, ExplainsOnlyWhatOccurs) {
   MaskPicture picture;
   picture.rows = {"!?"};

@@ -71,6 +71,13 @@ bool are_ranks(const std::vector<int>& ranks, std::size_t cells) {
   return ranks.size() == cells && std::ranges::all_of(ranks, [](int rank) { return rank >= -1; });
 }
 
+bool are_owners(const std::vector<std::vector<int>>& owners, std::size_t cells) {
+  return owners.empty() ||
+         (owners.size() == cells && std::ranges::all_of(owners, [](const std::vector<int>& ranks) {
+            return std::ranges::is_sorted(ranks, std::ranges::less_equal{}) && (ranks.empty() || ranks.front() >= 0);
+          }));
+}
+
 bool is_well_formed(const MaskPicture& picture) {
   const std::size_t rows = picture.rows.size();
   if (rows == 0 || rows > kMaxPictureCells || picture.q_per_cell < 1 || picture.kv_per_cell < 1) return false;
@@ -80,7 +87,8 @@ bool is_well_formed(const MaskPicture& picture) {
     return row.size() == columns && row.find_first_not_of(kCells) == std::string::npos;
   });
   return drawn && are_borders(picture.q_borders, rows) && are_borders(picture.kv_borders, columns) &&
-         are_ranks(picture.q_ranks, rows) && are_ranks(picture.kv_ranks, columns);
+         are_ranks(picture.q_ranks, rows) && are_ranks(picture.kv_ranks, columns) &&
+         are_owners(picture.q_owners, rows) && are_owners(picture.kv_owners, columns);
 }
 
 bool is_well_formed(const ErrorStrip& strip) {

@@ -111,6 +111,10 @@ TEST(Diagnosis, APictureIsDroppedUnlessItsPartsFitTogether) {
   EXPECT_FALSE(changed([](MaskPicture& p) { p.q_borders = {1, 1}; }));
   EXPECT_FALSE(changed([](MaskPicture& p) { p.kv_borders = {2}; }));
   EXPECT_FALSE(changed([](MaskPicture& p) { p.q_ranks.pop_back(); }));
+  EXPECT_TRUE(changed([](MaskPicture& p) { p.q_owners = {{0, 1}, {}}; }));
+  EXPECT_FALSE(changed([](MaskPicture& p) { p.q_owners = {{0, 1}}; })) << "one for each row";
+  EXPECT_FALSE(changed([](MaskPicture& p) { p.q_owners = {{1, 0}, {}}; })) << "ascending";
+  EXPECT_FALSE(changed([](MaskPicture& p) { p.q_owners = {{-1}, {}}; }));
   EXPECT_FALSE(changed([](MaskPicture& p) { p.kv_ranks = {0, -2}; }));
 }
 

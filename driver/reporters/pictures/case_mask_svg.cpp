@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/diagnosis.h"
 #include "driver/reporters/pictures/cell_runs.h"
 #include "driver/reporters/pictures/rank_axes.h"
 #include "driver/reporters/pictures/svg.h"
@@ -111,7 +112,7 @@ void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int til
                                            .title = caption,
                                            .description = drawing_description(drawing)});
   append_rank_axes(svg, {.x = kDrawingMargin, .y = kDrawingMargin, .width = width, .height = height}, block,
-                   drawing.q_ranks, drawing.kv_ranks);
+                   owners_of(drawing.q_ranks, {}), owners_of(drawing.kv_ranks, {}));
   pugi::xml_node plot = svg.append_child("g");
   set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kDrawingMargin, svg_number(block)));
   append_blocks(plot, drawing, block, id);

@@ -170,8 +170,8 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
                           .height = legend + kMaskKeyLine * static_cast<double>(mask_key_lines(picture)),
                           .title = "The mask as it was seen",
                           .description = mask_description(picture)});
-  append_rank_axes(svg, {.x = kMaskMargin, .y = kMaskMargin, .width = width, .height = height}, cell, picture.q_ranks,
-                   picture.kv_ranks);
+  append_rank_axes(svg, {.x = kMaskMargin, .y = kMaskMargin, .width = width, .height = height}, cell,
+                   owners_of(picture.q_ranks, picture.q_owners), owners_of(picture.kv_ranks, picture.kv_owners));
   append_cells(svg, picture, cell, id);
   append_mask_key(svg, picture, legend, id);
 }

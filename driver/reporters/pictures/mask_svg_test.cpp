@@ -68,6 +68,16 @@ TEST(MaskSvg, NamesTheOwnersAlongBothAxes) {
   EXPECT_THAT(page.all("//text[@class='small middle']"), ElementsAre("0", "1", "0", "0", "1", "0"));
 }
 
+TEST(MaskSvg, NamesAllOwnersOfACell) {
+  MaskPicture picture = causal_mask();
+  picture.q_owners = {{0}, {1, 2}, {1, 2}, {0}};
+  picture.kv_owners = {{0, 1, 2, 5}, {0, 1, 2, 5}, {0, 1, 2, 5}, {0, 1, 2, 5}};
+  const ParsedPage page = mask_page(picture);
+  EXPECT_THAT(page.all("//rect[contains(@class, 'bordered')]/title"),
+              ElementsAre("ranks 0-2, 5", "rank 0", "ranks 1, 2", "rank 0"));
+  EXPECT_THAT(page.all("//text[contains(@class, 'small middle')]"), ElementsAre("0-2, 5", "0", "1, 2", "0"));
+}
+
 TEST(MaskSvg, DrawsBordersOfSequences) {
   MaskPicture picture = causal_mask();
   EXPECT_THAT(mask_page(picture).text, Not(HasSubstr("another sequence begins")));

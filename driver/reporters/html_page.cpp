@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,7 +21,8 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kOpenFailures = 5;    // the others show their first line until they are opened
+constexpr std::size_t kOpenKinds = 5;       // whose first failure is open; the others show their head until opened
+constexpr std::size_t kShownEvidence = 5;   // lines; the others are folded away
 constexpr std::size_t kDrawnFailures = 50;  // of the failures that have pictures
 
 void append_section(pugi::xml_node body, const char* title, const std::string& text) {
@@ -36,23 +39,48 @@ bool append_diagnosis(pugi::xml_node parent, const Diagnosis& diagnosis, std::si
   return diagnosis.picture || !diagnosis.strips.empty();
 }
 
+// Removes the first `count` lines of the text and returns them.
+std::string_view take_lines(std::string_view& text, std::size_t count) {
+  std::size_t end = 0;
+  while (count-- > 0 && end < text.size()) end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  const std::string_view lines = text.substr(0, end);
+  text.remove_prefix(end);
+  return lines;
+}
+
+void append_lines(pugi::xml_node parent, std::string_view lines) {
+  if (!lines.empty()) append_text(parent, "pre", std::string(lines));
+}
+
+void append_words(pugi::xml_node parent, std::string_view text) {
+  const std::string_view sentence = take_lines(text, 1);
+  append_text(parent, "p", std::string(sentence.substr(0, sentence.find('\n'))));
+  append_lines(parent, take_lines(text, kShownEvidence));
+  if (text.empty()) return;
+  pugi::xml_node rest = parent.append_child("details");
+  set(rest, "class", "calm");
+  append_text(rest, "summary", count_of(static_cast<std::size_t>(std::ranges::count(text, '\n')), "more line"));
+  append_lines(rest, text);
+}
+
 void append_failures(pugi::xml_node body, const HtmlPage& page) {
   if (page.failures.empty()) return;
   append_text(body, "h2", "Failures");
   if (!page.failed.empty()) append_text(body, "pre", page.failed);
-  std::size_t place = 0;
+  std::set<std::size_t> kinds;
   std::size_t drawn = 0;
   for (const HtmlFailure& failure : page.failures) {
     pugi::xml_node details = body.append_child("details");
-    if (place++ < kOpenFailures) set(details, "open", "open");
+    set(details, "class", "failure");
+    if (kinds.insert(failure.kind).second && kinds.size() <= kOpenKinds) set(details, "open", "open");
     pugi::xml_node head = details.append_child("summary");
     set(append_text(head, "span", failure.word), "class", outcome_class(Urgency::bad));
     head.append_child(pugi::node_pcdata).set_value(" ");
     set(append_text(head, "a", failure.head), "href", "#" + case_anchor(failure.index));
-    append_text(details, "pre", failure.text);
     if (failure.diagnosis && drawn < kDrawnFailures) {
       drawn += append_diagnosis(details, *failure.diagnosis, failure.index) ? 1 : 0;
     }
+    append_words(details, failure.text);
     if (failure.rerun.empty()) continue;
     pugi::xml_node rerun = append_text(details, "p", "rerun: ");
     append_text(rerun, "code", failure.rerun);

@@ -35,9 +35,10 @@ struct HtmlFailure {
   std::size_t index = 0;
   std::string word;  // outcome_word
   std::string head;  // "ID after 12 ms on pool cpu/2 #1"
-  std::string text;  // checks, errors, stderr
+  std::string text;  // why it failed, as a sentence on the first line; then the evidence: checks, errors, stderr
   std::string rerun;
   std::optional<Diagnosis> diagnosis;  // for its pictures; its words are in `text`
+  std::size_t kind = 0;                // number of its kind (FailureKinds)
 };
 
 struct HtmlPool {
@@ -54,11 +55,11 @@ struct HtmlPage {
   std::string run;    // version, when, how long
   bool good = false;
   std::string ledger;
-  std::string summary;  // text, like the next four
-  std::string failed;   // the failures, one line each
-  std::string perf;     // empty if no steps were timed
-  std::string timings;  // empty if no case ran
-  std::vector<HtmlFailure> failures;
+  std::string summary;                // text, like the next four
+  std::string failed;                 // the failures, one line each
+  std::string perf;                   // empty if no steps were timed
+  std::string timings;                // empty if no case ran
+  std::vector<HtmlFailure> failures;  // in the order of `failed`: kind by kind
   std::vector<HtmlPool> pools;
   std::vector<HtmlCase> cases;  // in the order of the list
   FeaturesTable features;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -139,6 +140,7 @@ void HtmlSink::on(const CaseVerdict& event) {
 void HtmlSink::add_failure(const CaseFinished& event) {
   HtmlFailure& failure = page_.failures.emplace_back();
   failure.index = event.index;
+  failure.kind = kinds_.add(event);
   failure.word = outcome_word(event);
   failure.head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
   if (event.pool) failure.head += " on pool " + to_string(*event.pool);
@@ -166,6 +168,9 @@ void HtmlSink::on(const RunFinished& event) {
   page_.timings = timings_.text();
   std::ranges::stable_sort(page_.cases, {}, &HtmlCase::index);
   std::ranges::stable_sort(page_.failures, {}, &HtmlFailure::index);
+  std::map<std::size_t, std::size_t> firsts;  // the place of each kind's first failure
+  for (const HtmlFailure& failure : page_.failures) firsts.try_emplace(failure.kind, firsts.size());
+  std::ranges::stable_sort(page_.failures, {}, [&](const HtmlFailure& failure) { return firsts.at(failure.kind); });
   file_.commit(html_text(page_));
 }
 

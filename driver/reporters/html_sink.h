@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/failure_kind.h"
 #include "driver/reporters/html_page.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/perf_table.h"
@@ -54,6 +55,7 @@ class HtmlSink : public EventSink {
   RunStarted run_;
   HtmlPage page_;
   Summary summary_;
+  FailureKinds kinds_;
   CaseTries tries_;
   TimingsTable timings_;
   PerfTable perf_;

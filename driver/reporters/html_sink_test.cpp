@@ -1,13 +1,17 @@
 #include "driver/reporters/html_sink.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/reporters/diagnosis_text.h"
+#include "driver/reporters/failure_text.h"
 #include "driver/reporters/testing/parsed_page.h"
 #include "driver/reporters/testing/window_diagnosis.h"
 #include "driver/testing/example_events.h"
@@ -125,13 +129,15 @@ TEST(Html, AFailureHasItsTextItsStderrAndItsRerunCommand) {
   const Page page({run_started(3), failed_case(1, "te-flash/b"), failed_case(0, "te-flash/a"),
                    finished(2, "te-flash/c", CaseOutcome::pass), run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(page.one("//p[@class='bad']"), "3 expanded = 1 pass + 2 fail, 41.2 s");
-  EXPECT_THAT(page.all("//details/summary"), ElementsAre("fail te-flash/a after 100 ms on pool cpu/2 #1",
-                                                         "fail te-flash/b after 200 ms on pool cpu/2 #1"));
-  EXPECT_EQ(page.one("//details[1]/summary/a/@href"), "#case-0");
-  EXPECT_THAT(page.one("//details[1]/pre"),
-              AllOf(StartsWith("dq is wrong on rank 1\nrank 1: dq: error 0.031 > bound 0.012"),
-                    HasSubstr("rank 0 error:\n  first line\n"), HasSubstr("rank 1 stderr (unfenced):\n  | one\n")));
-  EXPECT_EQ(page.one("//details[1]/p/code"), "cp-pool run --matrix te-flash --size small --filter te-flash/a");
+  EXPECT_THAT(page.all("//body/details/summary"), ElementsAre("fail te-flash/a after 100 ms on pool cpu/2 #1",
+                                                              "fail te-flash/b after 200 ms on pool cpu/2 #1"));
+  EXPECT_EQ(page.one("//body/details[1]/summary/a/@href"), "#case-0");
+  EXPECT_EQ(page.one("//body/details[1]/p[1]"), "dq is wrong on rank 1");
+  EXPECT_THAT(page.one("//body/details[1]/pre"),
+              AllOf(StartsWith("rank 1: dq: error 0.031 > bound 0.012"), HasSubstr("rank 0 error:\n  first line\n")));
+  EXPECT_EQ(page.one("//body/details[1]/details/pre"),
+            "  | hello from rank 0\nrank 1 stderr (unfenced):\n  | one\n  | two\n");
+  EXPECT_EQ(page.one("//body/details[1]/p/code"), "cp-pool run --matrix te-flash --size small --filter te-flash/a");
   EXPECT_THAT(page.one("//pre[contains(., '2 failed:')]"), HasSubstr("rerun them: cp-pool run --rerun-failed e.jsonl"));
 }
 
@@ -143,10 +149,43 @@ TEST(Html, AFailureThatHasADiagnosisNamesItsCause) {
   EXPECT_THAT(page.text, HasSubstr("rows 64 and later are wrong"));
 }
 
-TEST(Html, OfManyFailuresTheFirstAreOpen) {
+TEST(Html, AFailureHasPicturesThenASentenceThenALittleEvidence) {
+  CaseFinished event = failed_case(0, "te-flash/a");
+  event.diagnosis = test::window_diagnosis();
+  for (int i = 0; i < 9; ++i) event.diagnosis->evidence.push_back(fmt::format("evidence {}", i));
+  const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
+  const std::string failure = "//details[@class='failure']";
+  EXPECT_EQ(page.one(failure + "/figure[1]/following-sibling::p[1]"), cause_line(*event.diagnosis));
+  EXPECT_THAT(page.all(failure + "/p[1]/following-sibling::figure"), ElementsAre()) << "pictures come first";
+  const std::string shown = page.one(failure + "/pre");
+  EXPECT_EQ(std::ranges::count(shown, '\n'), 5);
+  const std::string rest = page.one(failure + "/details[@class='calm']/pre");
+  EXPECT_EQ(cause_line(*event.diagnosis) + '\n' + shown + rest, failure_details(event) + stderr_details(event));
+  EXPECT_EQ(page.one(failure + "/details/summary"), fmt::format("{} more lines", std::ranges::count(rest, '\n')));
+  EXPECT_THAT(page.all(failure + "/details/@open"), ElementsAre());
+}
+
+TEST(Html, FailuresStandInTheOrderOfTheirListAndTheFirstOfEachKindIsOpen) {
+  const auto error = [](std::size_t index, const std::string& id, const std::string& reason) {
+    return finished(index, id, CaseOutcome::error, reason);
+  };
+  const Page page({run_started(5), error(4, "e", "rank 0: boom 7"), error(1, "b", "no memory"),
+                   error(3, "d", "no memory"), error(0, "a", "rank 1: boom 8"), error(2, "c", "rank 1: boom"),
+                   run_finished({0, 0, 0, 5, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(page.one("//pre[contains(., '5 failed:')]"),
+              StartsWith("5 failed:\n  error    3 cases, the first: rank 1: boom 8\n           a\n           c\n"
+                         "           e\n  error    2 cases: no memory\n           b\n           d\n"));
+  EXPECT_THAT(page.all("//details/summary/a/@href"),
+              ElementsAre("#case-0", "#case-2", "#case-4", "#case-1", "#case-3"));
+  EXPECT_THAT(page.all("//details[@open]/summary/a/@href"), ElementsAre("#case-0", "#case-1"));
+}
+
+TEST(Html, OfManyKindsOfFailuresTheFirstAreOpen) {
   std::vector<Event> events{run_started(7)};
-  for (std::size_t i = 0; i < 7; ++i) events.emplace_back(failed_case(i, "id"));
-  events.emplace_back(run_finished({0, 7, 0, 0, 0, 0, 0, 0, 0}));
+  for (std::size_t i = 0; i < 7; ++i) {
+    events.emplace_back(finished(i, "id", CaseOutcome::error, "boom " + std::string(i, 'x')));
+  }
+  events.emplace_back(run_finished({0, 0, 0, 7, 0, 0, 0, 0, 0}));
   const Page page(events);
   EXPECT_EQ(page.all("//details").size(), 7U);
   EXPECT_THAT(page.all("//details[@open]/summary/a/@href"),
@@ -163,10 +202,8 @@ TEST(Html, CasesWithoutAPoolAreToldOfOnceForEachReason) {
   events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 3, 0, 0}));
   const Page page(events);
   EXPECT_EQ(page.all("//p[@class='bad']").size(), 1U);
-  const std::vector<std::string> told = page.all("//details/pre");
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_THAT(told[0], AllOf(HasSubstr("no license"), HasSubstr("license expired")));
-  EXPECT_THAT(told[1], HasSubstr("no GPU"));
+  EXPECT_THAT(page.all("//details/p[1]"), ElementsAre("no license", "no GPU"));
+  EXPECT_THAT(page.all("//details/pre"), ::testing::Each(HasSubstr("license expired")));
 }
 
 TEST(Html, TheOverviewCountsByModelTypeAndLayoutAndLeadsToWhatDidNotPass) {
@@ -215,9 +252,10 @@ TEST(Html, AFailureWithADiagnosisHasItsPictures) {
   CaseFinished event = failed_case(0, "te-flash/a");
   event.diagnosis = test::window_diagnosis();
   const Page page({run_started(2), event, failed_case(1, "te-flash/b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_EQ(page.one("//details[1]//svg[contains(@class, 'mask')]/@id"), "failure-0-mask");
-  EXPECT_EQ(page.all("//details[1]//svg[@class='strip']").size(), 8U) << "4 tensors and ranks, by rows and by heads";
-  EXPECT_THAT(page.all("//details[2]//svg"), ElementsAre());
+  EXPECT_EQ(page.one("//details[@class='failure'][1]//svg[contains(@class, 'mask')]/@id"), "failure-0-mask");
+  EXPECT_EQ(page.all("//body/details[1]//svg[@class='strip']").size(), 8U)
+      << "4 tensors and ranks, by rows and by heads";
+  EXPECT_THAT(page.all("//body/details[2]//svg"), ElementsAre());
 }
 
 TEST(Html, OfManyFailuresTheFirstHavePictures) {
@@ -240,7 +278,8 @@ TEST(Html, PoolsThatSayWhenTheyWereAreATimeline) {
   retired.at_ms = 1000;
   const Page page({run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}, 10}, ready, event, retired,
                    run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(page.one("//svg[@id='timeline']/g[1]/title"), "te-flash/a: pass, 100 ms");
+  EXPECT_THAT(page.all("//svg[@id='timeline']/g/title"), ElementsAre("te-flash/a: pass, 100 ms"))
+      << "the bars of the legend have none";
 }
 
 TEST(Html, ForeignTextIsTextNotMarkup) {
@@ -250,7 +289,7 @@ TEST(Html, ForeignTextIsTextNotMarkup) {
   event.rerun = "cp-pool submit '<&>'";
   const Page page({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]"), "<b>id</b>");
-  EXPECT_EQ(page.one("//details/pre"), "a\\x01 \\x1b[31mred\\x1b[0m \xef\xbf\xbd </pre><script>&\n");
+  EXPECT_EQ(page.one("//details/p[1]"), "a\\x01 \\x1b[31mred\\x1b[0m \xef\xbf\xbd </pre><script>&");
   EXPECT_EQ(page.one("//details/p/code"), "cp-pool submit '<&>'");
   EXPECT_THAT(page.all("//script"), ElementsAre());
 }

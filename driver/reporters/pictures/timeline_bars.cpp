@@ -50,12 +50,12 @@ std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& c
 }
 
 void append_bar(pugi::xml_node parent, const TimelineBar& bar, double left, double top, double height,
-                const std::string& hatch) {
+                const std::string& hatch, const std::string& hint) {
   constexpr double kLeastPart = 4;
   constexpr auto kOther = static_cast<std::size_t>(Urgency::other);
   constexpr auto kBad = static_cast<std::size_t>(Urgency::bad);
   pugi::xml_node group = parent.append_child("g");
-  append_hint(group, bar.hint());
+  if (!hint.empty()) append_hint(group, hint);
   const auto kinds = std::ranges::count_if(bar.by_urgency, [](std::size_t cases) { return cases > 0; });
   const double shared = height - kLeastPart * static_cast<double>(kinds);
   double bottom = top + height;

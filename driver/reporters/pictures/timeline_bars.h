@@ -38,9 +38,9 @@ inline constexpr std::array<std::string_view, 3> kOutcomeFills{"fill-pass", "fil
 
 // Draws the bar from `top` on, `height` units high, shifted to the right by `left`. Passes are at the bottom, other
 // outcomes above them, and bad ones stand out on top under the texture `hatch`. Each part is high enough to be seen. A
-// bar with neither passes nor failures is half as high.
+// bar with neither passes nor failures is half as high. `hint` is its tooltip; an empty one is left out.
 void append_bar(pugi::xml_node parent, const TimelineBar& bar, double left, double top, double height,
-                const std::string& hatch);
+                const std::string& hatch, const std::string& hint);
 inline constexpr double kBarStandsOut = 5;
 
 }  // namespace cp_pool

@@ -181,7 +181,8 @@ void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double
     for (const TimelineCase& c : pool->cases) cases.push_back(&c);
   }
   for (const TimelineBar& bar : timeline_bars(cases, drawing.axis, kLeastBar)) {
-    append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch);
+    append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch,
+               bar.hint());
   }
   if (std::ranges::any_of(group, [](const TimelinePool* pool) { return ended_badly(*pool); })) {
     append_cross(drawing, end, top + kPoolHeight / 2, words);
@@ -218,7 +219,7 @@ void append_timeline_key(const TimelineDrawing& drawing) {
       const TimelineCase c{.name = "", .outcome = outcome, .urgency = urgency_of(outcome)};
       TimelineBar bar;
       bar.add(c, 0, kSwatch);
-      append_bar(drawing.svg, bar, left, top + 2, kSwatch - 2, drawing.hatch);
+      append_bar(drawing.svg, bar, left, top + 2, kSwatch - 2, drawing.hatch, "");
     };
   };
   entry("the pool starts", [&](double left) {

@@ -101,10 +101,14 @@ struct StepTimes : StepMeasurements {
 struct RankMeasurements {
   std::string output_hash = {};                   // hash of the bits of this rank's results; empty if it has none
   std::map<std::string, double> timings_ms = {};  // milliseconds by phase (cases/case_phases.h) that it has completed
+  // How many pairs of a query and a key that it sees the rank computes, summed over its heads: what the sharding makes
+  // of the case. Unset if the worker does not count them.
+  std::optional<std::int64_t> pairs = std::nullopt;
 
   static constexpr auto fields() {
     return FieldList{field("output_hash", &RankMeasurements::output_hash),
-                     field("timings_ms", &RankMeasurements::timings_ms, Presence::sparse)};
+                     field("timings_ms", &RankMeasurements::timings_ms, Presence::sparse),
+                     field("pairs", &RankMeasurements::pairs, Presence::sparse)};
   }
 };
 

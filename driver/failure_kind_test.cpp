@@ -86,8 +86,10 @@ Diagnosis cause(const std::string& id, Certainty certainty = Certainty::certain)
 }
 
 TEST(FailureSignature, IsTheSameWhateverTheFiguresAndTheRankThatSpokeFirst) {
-  const FailureSignature one = failure_signature(wrong("error beyond the bound in 5 of 512 rows; the worst needs 31 x baseline"));
-  EXPECT_EQ(one, failure_signature(wrong("error beyond the bound in 80 of 96 rows; the worst needs 4.5 x baseline", 1)));
+  const FailureSignature one =
+      failure_signature(wrong("error beyond the bound in 5 of 512 rows; the worst needs 31 x baseline"));
+  EXPECT_EQ(one,
+            failure_signature(wrong("error beyond the bound in 80 of 96 rows; the worst needs 4.5 x baseline", 1)));
   EXPECT_NE(one, failure_signature(wrong("NaN in 3 rows")));
 }
 

@@ -22,6 +22,7 @@
 #include "cp_core/file_error.h"
 #include "cp_core/trial/dump.h"
 #include "cp_core/trial/memory_need.h"
+#include "cp_core/trial/rank_pairs.h"
 #include "cp_core/trial/repetition.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected_cache.h"
@@ -125,6 +126,8 @@ class CaseRun {
         lengths_(lengths),
         view_(c, lengths_, sharding, groups.cp->rank(), groups.cp->size(), options.device) {
     report_.bound_factor = sharding.bound_factor;
+    report_.pairs =
+        pairs_by_rank(c, lengths_, sharding, groups.cp->size())[static_cast<std::size_t>(groups.cp->rank())];
   }
 
   // Each part communicates first and judges afterwards, and no rank skips a part because of its own result, so that a
@@ -304,6 +307,11 @@ Plan plan_of(Implementation& implementation, const Case& c, const SequenceLength
 
 std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks) {
   return plan_of(implementation, c, resolve_lengths(c), device, ranks).skip;
+}
+
+std::vector<std::int64_t> expected_pairs(Implementation& implementation, const Case& c) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  return pairs_by_rank(c, lengths, implementation.sharding(c, lengths), c.cp_size);
 }
 
 RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cases/case.h"
 #include "cases/case_outcome.h"
@@ -54,6 +55,10 @@ struct RunOptions {
 // be known before ranks exist. Throws if rows that the implementation lists itself cannot be judged, and whatever the
 // implementation throws.
 std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks);
+
+// Returns the pairs that each rank of a group will compute (RankMeasurements::pairs). The case must not be skipped.
+// Throws whatever the implementation throws.
+std::vector<std::int64_t> expected_pairs(Implementation& implementation, const Case& c);
 
 // Collective over groups.cp. Files that cannot be written are listed in the report. Throws CommError, and whatever a
 // library throws; other ranks may then still be waiting in a collective.

@@ -40,6 +40,14 @@ TEST(RunCase, ChecksEveryTensorOfATrainingStep) {
   }
 }
 
+TEST(RunCase, CountsThePairsThatEachRankComputes) {
+  Case c = small_case();
+  c.causal = true;
+  const auto reports = run_on_threads(c);
+  const std::int64_t all = c.batch * c.heads * c.seqlen_q * (c.seqlen_q + 1) / 2;
+  for (const auto& report : reports) EXPECT_EQ(report.pairs, all / c.cp_size);
+}
+
 // Correct results with unusual rounding. In order: LibTorch multiplies matrices of a few rows with another kernel than
 // the baseline's; the dtype cannot represent a count of so many keys; sums of codes in a row of one element are large
 // by chance; the errors of few elements are large by chance.

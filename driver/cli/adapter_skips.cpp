@@ -1,13 +1,14 @@
 #include "driver/cli/adapter_skips.h"
 
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
-#include "driver/pool/skip_reasons.h"
+#include "driver/pool/adapter_outlook.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
 #include "driver/reporters/output_file.h"
@@ -42,20 +43,30 @@ Filtered ask(const std::vector<std::string>& words, const std::string& input) {
   }
 }
 
-}  // namespace
-
-std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
+std::vector<AdapterOutlook> outlooks_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
   std::string input;
   for (const std::string& line : case_lines) input += line + '\n';
   const Filtered done = ask(command.explain_skips, input);
-  std::vector<std::string> skips = skip_reasons_in(done.out);
-  if (done.exit == ExitStatus{} && skips.size() == case_lines.size()) return skips;
+  std::vector<AdapterOutlook> answers = outlooks_in(done.out);
+  if (done.exit == ExitStatus{} && answers.size() == case_lines.size()) return answers;
   write_all(STDERR_FILENO, protocol::clean_text(done.err), "stderr");
   throw CommandError(
       ExitCode::infra,
       done.exit == ExitStatus{}
-          ? fmt::format("the adapter was asked about {} cases, and answered {}", case_lines.size(), skips.size())
+          ? fmt::format("the adapter was asked about {} cases, and answered {}", case_lines.size(), answers.size())
           : fmt::format("the adapter cannot be asked what it would skip: {}", describe(done.exit)));
+}
+
+}  // namespace
+
+std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
+  std::vector<std::string> skips;
+  for (AdapterOutlook& outlook : outlooks_of(command, case_lines)) skips.push_back(std::move(outlook.skip));
+  return skips;
+}
+
+AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_line) {
+  return outlooks_of(command, {case_line}).front();
 }
 
 std::string trouble_of_loading(const WorkerCommand& command) {

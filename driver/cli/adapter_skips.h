@@ -1,10 +1,11 @@
-// Asks a Python adapter which cases it would skip, without starting ranks.
+// Asks a Python adapter without starting ranks which cases it would skip, and how much each rank would compute.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "driver/cli/worker_command.h"
+#include "driver/pool/adapter_outlook.h"
 
 namespace cp_pool {
 
@@ -12,6 +13,10 @@ namespace cp_pool {
 // adapter would skip it, empty if the case would run. If the adapter cannot be asked, prints its stderr and throws
 // CommandError (infra).
 std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines);
+
+// Returns what the adapter would make of a case, with the pairs that each rank would compute.
+// The case is as for skips_of, with the key "pairs": true. Throws as skips_of does.
+AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_line);
 
 // Loads the adapter without asking about cases. Returns why it cannot be loaded, with its traceback, or an empty string
 // if it can.

@@ -14,12 +14,13 @@
 #include <system_error>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/pool/adapter_outlook.h"
 #include "driver/pool/rank_variables.h"
-#include "driver/pool/skip_reasons.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/spawn.h"
 #include "worker/protocol/environment.h"
@@ -133,7 +134,8 @@ void ForkServer::tell_skips() {
   std::string answers(static_cast<std::size_t>(now.st_size) - answers_begin_, '\0');
   const ssize_t size = ::pread(file.get(), answers.data(), answers.size(), static_cast<off_t>(answers_begin_));
   if (size != static_cast<ssize_t>(answers.size())) return;
-  const std::vector<std::string> reasons = skip_reasons_in(answers);
+  std::vector<std::string> reasons;
+  for (AdapterOutlook& outlook : outlooks_in(answers)) reasons.push_back(std::move(outlook.skip));
   if (reasons.size() == asked_) config_.skips(reasons);
 }
 

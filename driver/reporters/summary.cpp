@@ -99,6 +99,12 @@ void Summary::add(const CaseFinished& event) {
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
+  if (const std::optional<LargestShare> share = uneven_share(event)) {
+    if (++uneven_ == 1 || share->of_mean > most_uneven_.of_mean) {
+      most_uneven_ = *share;
+      most_uneven_id_ = event.id;
+    }
+  }
   if (event.bound_factor) ++bound_factors_[bound_factor_text(event)];
   if (is_of_the_case(event.outcome)) {
     durations_ms_.push_back(event.duration_ms);
@@ -209,6 +215,10 @@ std::string Summary::text() const {
                        unverified_, kUnverifiedByFigures);
   }
   if (sharing_ > 0) out += fmt::format("{} with ranks that shared a GPU\n", count_of(sharing_, "case"));
+  if (uneven_ > 0) {
+    out += fmt::format("{} with right results, and ranks that share the work unevenly: {} in {} (cp-pool explain)\n",
+                       count_of(uneven_, "case"), most_uneven_.text(), most_uneven_id_);
+  }
   for (const auto& [factor, count] : bound_factors_) {
     out += fmt::format("{} judged with {}\n", count_of(count, "case"), factor);
   }

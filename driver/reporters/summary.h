@@ -12,6 +12,7 @@
 #include "driver/failure_kind.h"
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/case_tries.h"
+#include "driver/work_shares.h"
 
 namespace cp_pool {
 
@@ -34,7 +35,7 @@ class Summary {
   // Returns lines, each ended by a newline, without the ledger. They are, in this order: durations of the cases that
   // ran; whether repeated runs of a case gave the same bits and outcomes; outcomes of reruns; cases that passed on a
   // later try; expected failures and unexpected passes; passes without figures; the number of cases whose ranks shared
-  // GPUs, and of cases judged with other bounds; notes of backends; why
+  // GPUs, of cases whose ranks share the work unevenly, and of cases judged with other bounds; notes of backends; why
   // cases did not run (outcome, count, reason; the most frequent first); and the verdicts on failures.
   [[nodiscard]] std::string text() const;
 
@@ -68,6 +69,9 @@ class Summary {
   std::vector<std::string> passed_unexpectedly_;  // those that are no failures: "ID: why it was expected to fail"
   std::size_t unverified_ = 0;                    // number of passes that no figures verify
   std::size_t sharing_ = 0;                       // number of cases whose ranks shared GPUs
+  std::size_t uneven_ = 0;                        // number of cases with an uneven_share
+  LargestShare most_uneven_;                      // the largest of these
+  std::string most_uneven_id_;
   std::map<std::string, std::size_t> bound_factors_;  // counts by "bounds x 3"
   FailureKinds kinds_;
   std::vector<std::vector<Failed>> failures_;  // by kind

@@ -71,6 +71,20 @@ TEST(SummaryText, SaysHowManyCasesWereJudgedWithOtherBounds) {
   EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n2 cases judged with bounds x 3\n"));
 }
 
+TEST(SummaryText, SaysOnceThatRanksShareTheWorkUnevenly) {
+  Summary summary;
+  for (const std::int64_t most : {3, 5, 4, 1}) {
+    CaseFinished event = finished(0, fmt::format("case-{}", most), CaseOutcome::pass);
+    event.c.batch = 2;
+    event.c.seqlen_q = event.c.seqlen_kv = 2048;
+    event.ranks = {{{.pairs = 1}, 0}, {{.pairs = most}, 1}, {{.pairs = 1}, 2}};
+    summary.add(event);
+  }
+  EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n3 cases with right results, and ranks that share the work "
+                                                   "unevenly: rank 1 computes 2.14 x the mean of the ranks in case-5 "
+                                                   "(cp-pool explain)\n"));
+}
+
 TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
   struct Run {
     std::string id;

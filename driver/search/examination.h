@@ -43,7 +43,8 @@ class Examination {
   void count_it(const CaseFinished& finished);
 
   CaseFinished first_;
-  // How the first case failed. The smaller cases are not diagnosed, so the rest of a FailureSignature cannot be compared.
+  // How the first case failed. The smaller cases are not diagnosed, so the rest of a FailureSignature cannot be
+  // compared.
   std::string how_;
   search::Shrinker shrinker_;
   std::chrono::milliseconds limit_;

@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--explain-skips",
         action="store_true",
-        help='read cases, one JSON object a line, and answer {"skip": "why"} to each, empty if it would run; then end',
+        help='read cases, one JSON object a line, and answer {"skip": "why"} to each, empty if it would run; with'
+        ' {"case": {..}, "pairs": true} also how much each rank would compute; then end',
     )
     return parser
 
@@ -172,16 +173,21 @@ def _tell(options: argparse.Namespace, stdout_fd: int) -> int:
 
 
 def explain_skips(adapter: Adapter, lines: Iterable[str]) -> Iterator[str]:
-    """Answers each case, a line of JSON, with {"skip": why}, as --explain-skips does."""
+    """Answers each case, a line of JSON, with {"skip": why} as --explain-skips does; if it asks for "pairs", also with
+    the number of pairs that each rank would compute."""
     from cp_pool.runner import Runner
 
     native = prepare(rehearse=False)
     device = os.environ.get("CP_POOL_DEVICE", "cpu")
-    skips = native.Skips(Runner(adapter, native, INTERRUPT_SIGNAL), INTERRUPT_SIGNAL)
+    outlook = native.Outlook(Runner(adapter, native, INTERRUPT_SIGNAL), INTERRUPT_SIGNAL)
     for line in lines:
         if line.strip():
             fields = json.loads(line)
-            yield json.dumps({"skip": skips.reason(json.dumps(fields.get("case", fields)), device)})
+            case = json.dumps(fields.get("case", fields))
+            answer: dict[str, Any] = {"skip": outlook.why_skipped(case, device)}
+            if fields.get("pairs") and not answer["skip"]:
+                answer["pairs"] = outlook.pairs(case)
+            yield json.dumps(answer)
 
 
 def _end(code: int) -> NoReturn:

@@ -75,21 +75,26 @@ void start_lifeline() {
   }
 }
 
-// Says which cases the adapter would skip, before there are ranks.
-class Skips {
+// Says before there are ranks which cases the adapter would skip, and how much each rank would compute.
+class Outlook {
  public:
-  Skips(const py::object& runner, int interrupt_signal)
+  Outlook(const py::object& runner, int interrupt_signal)
       : breaker_(interrupt_signal), implementation_(runner, breaker_) {}
 
   // Returns why the case would be skipped, as a sentence; empty if it would run. case_json: the keys of a case. device:
   // "cpu" or "cuda".
-  std::string reason(const std::string& case_json, const std::string& device) {
+  std::string why_skipped(const std::string& case_json, const std::string& device) {
     const Case c = parse_case(nlohmann::json::parse(case_json), "case");
     try {
-      return why_skipped(implementation_, c, at::Device(device), c.cp_size);
+      return cp_pool::why_skipped(implementation_, c, at::Device(device), c.cp_size);
     } catch (const RunnerError&) {
       return {};  // the adapter's shard function fails; the case will run and report that
     }
+  }
+
+  // Returns the pairs that each rank would compute, for a case that is not skipped.
+  std::vector<std::int64_t> pairs(const std::string& case_json) {
+    return expected_pairs(implementation_, parse_case(nlohmann::json::parse(case_json), "case"));
   }
 
  private:
@@ -116,9 +121,12 @@ PYBIND11_MODULE(_worker, module) {
              "Connects to the driver if CP_POOL_LIFELINE is set: fd 2 is a connection to it from then on.");
   module.def("tell_ending", &cp_pool::tell_ending, py::arg("exit_code"),
              "Tells the driver, if there is a lifeline, how this process is about to end.");
-  py::class_<cp_pool::Skips>(module, "Skips", "What an adapter would skip")
+  py::class_<cp_pool::Outlook>(module, "Outlook", "What an adapter would skip, and how much each rank would compute")
       .def(py::init<const py::object&, int>(), py::arg("runner"), py::arg("interrupt_signal"))
-      .def("reason", &cp_pool::Skips::reason, py::arg("case_json"), py::arg("device"),
-           "Why it would skip the case, as a sentence; empty if it would run.");
+      .def("why_skipped", &cp_pool::Outlook::why_skipped, py::arg("case_json"), py::arg("device"),
+           "Why it would skip the case, as a sentence; empty if it would run.")
+      .def(
+          "pairs", &cp_pool::Outlook::pairs, py::arg("case_json"),
+          "How many pairs of a query and a key each rank would compute, over its heads; for a case that it would run.");
   module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");
 }

@@ -332,6 +332,25 @@ def undivided(heads: int) -> str:
     return f"a2a splits heads over 2 ranks: {heads} heads and {heads} kv_heads do not both divide by 2"
 
 
+def test_the_worker_tells_how_much_each_rank_would_compute(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from cp_pool import adapter, shard\n"
+        "@adapter(features=['causal'], shard=shard.contiguous)\ndef blocks(q, k, v, case, ctx): ...\n"
+        "def cut(lengths, ranks): return [[0, *range(2, sum(lengths))], [1]]\n"
+        "@adapter(features=['causal'], layouts=['thd'], shard=cut)\ndef listed(q, k, v, case, ctx): ...\n"
+    )
+    one = {"batch": 1, "heads": 2, "kv_heads": 2, "causal": True}
+    plain = view(**one, seqlen_q=16, seqlen_kv=16).fields
+    packed = view(**one, layout="thd", seqlens=[16]).fields
+    lines = "".join(json.dumps({"case": c, "pairs": True}) + "\n" for c in (plain, packed))
+    told = [json.loads(line) for line in worker(f"{path}:blocks", "--explain-skips", stdin=lines).stdout.splitlines()]
+    assert told == [{"skip": "", "pairs": [2 * 36, 2 * 100]}] * 2
+    told = [json.loads(line) for line in worker(f"{path}:listed", "--explain-skips", stdin=lines).stdout.splitlines()]
+    assert told[0].keys() == {"skip"}
+    assert told[1]["pairs"] == [2 * 134, 2 * 2]
+
+
 def test_the_worker_skips_a_case_whose_heads_do_not_divide(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("from cp_pool import adapter\n@adapter(features=['causal'])\ndef any(q, k, v, case, ctx): ...\n")

@@ -155,6 +155,22 @@ TEST_F(AdapterProgram, IsAskedByListWhatItWouldSkip) {
   EXPECT_THAT(broken.err, AllOf(HasSubstr("JSONDecodeError"), HasSubstr("cannot be asked what it would skip: exit 1")));
 }
 
+TEST_F(AdapterProgram, IsAskedByExplainHowMuchEachRankWouldCompute) {
+  const auto explain = [&](const std::string& id, const Words& more) {
+    Words words = {"explain", id, "--matrix", path("demo.json")};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  };
+  const Words with_adapter = {"--adapter", path("mine.py"), "--python", "python3"};
+  const Finished done = explain("demo/pass/p2p/cp1/bshd/fp32", with_adapter);
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("compute: what the rows and heads of " + path("mine.py")),
+                              HasSubstr("  largest share: rank 1 computes 1.50 x the mean of the ranks\n")));
+  EXPECT_THAT(explain("demo/skip/p2p/cp1/bshd/fp32", with_adapter).out, HasSubstr("skips this case: it has no skip\n"));
+  EXPECT_EQ(explain("demo/pass/p2p/cp1/bshd/fp32", {"--python", "python3"}).exit_code, 2) << "it needs --adapter";
+  EXPECT_EQ(explain("demo/pass/p2p/cp1/bshd/fp32", {"--adapter", path("mine.py"), "--html", path("x")}).exit_code, 2);
+}
+
 TEST_F(AdapterProgram, IsExaminedByDoctor) {
   const auto doctor = [&] { return call({"doctor", "--adapter", path("mine.py"), "--python", "python3"}); };
   const Finished good = doctor();

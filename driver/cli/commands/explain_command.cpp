@@ -7,11 +7,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/case_json.h"
+#include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/cli/commands/explanation_page.h"
 #include "driver/cli/config/configuration.h"
+#include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
@@ -26,7 +29,8 @@ constexpr const char* kExplainFooter =
     "Examples:\n"
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad --size full --set comm=a2a\n"
-    "  cp-pool explain case.json --html case.html\n";
+    "  cp-pool explain case.json --html case.html\n"
+    "  cp-pool explain case.json --adapter mine.py     how much each rank computes with the adapter\n";
 
 std::string overrides_text(const std::vector<std::string>& overrides) {
   if (overrides.empty()) return "";
@@ -39,6 +43,7 @@ struct ExplainOptions {
   std::vector<std::string> edits;
   std::optional<std::filesystem::path> html;
   bool force = false;
+  WorkerChoice worker;                  // only an adapter
   std::vector<CaseOverride> overrides;  // from cp-pool.toml
 };
 
@@ -52,14 +57,20 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     add_path(command, "--html", options.html, "FILE", PathUse::output,
              "Write a page with pictures: the mask, which rank has which rows, and the exchanges of a step");
     add_flag(command, "--force", options.force, "Let --html replace a file that cp-pool did not write");
-    leave_to_command_line(command, {"--html", "--force"});
+    add_adapter(command, options.worker);
+    // The page draws who owns what and what is exchanged, which only our own attention tells.
+    exclude(command, "--adapter", "--html");
+    leave_to_command_line(command, {"--html", "--force", "--adapter", "--python"});
   }
 
   void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {
     options.overrides = configuration.overrides();
   }
 
-  void finish(const CLI::App& command) override { check_lookup(command, options.case_argument); }
+  void finish(const CLI::App& command) override {
+    check_lookup(command, options.case_argument);
+    check_worker(command, options.worker);
+  }
 
   int run(const std::string& /*program*/) override {
     const std::vector<InputFile> inputs = case_inputs(options.case_argument, options.selection);
@@ -71,7 +82,7 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     }
     const NamedCase named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
     if (options.html) write_page(named);
-    std::string text = explain_case(named.id, named.c);
+    std::string text = explanation_text(named);
     if (!options.overrides.empty()) {
       const MatrixCase subject = subject_of(named, options.case_argument, options.selection);
       text += overrides_text(overrides_of(options.overrides, subject));
@@ -81,6 +92,13 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
   }
 
  private:
+  [[nodiscard]] std::string explanation_text(const NamedCase& named) const {
+    if (options.worker.adapter.empty()) return explain_case(named.id, named.c);
+    const Json line = {{"case", to_json(named.c)}, {"pairs", true}};
+    return explain_case(named.id, named.c, options.worker.adapter,
+                        outlook_of(worker_command(options.worker), line.dump()));
+  }
+
   void write_page(const NamedCase& named) const {
     try {
       AtomicFile(*options.html).commit(explanation_page(named.id, named.c));

@@ -1,6 +1,7 @@
 #include "driver/cli/commands/explanation.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "driver/case_shape.h"
 #include "driver/rank_names.h"
 #include "driver/reporters/text_format.h"
+#include "driver/work_shares.h"
 
 namespace cp_pool {
 
@@ -99,6 +101,10 @@ std::string intervals_of(int rank, std::int64_t padded, std::int64_t replicated,
   return text;
 }
 
+std::size_t longest_of(const SequenceLengths& lengths) {
+  return static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
+}
+
 std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
   const std::int64_t replicated_q = replicated_tokens(lengths.replicated, lengths.valid_q[sequence]);
   const std::int64_t replicated_kv = replicated_tokens(lengths.replicated, lengths.valid_kv[sequence]);
@@ -119,6 +125,11 @@ bool may_send_less(const Case& c) {
   return c.training && facts_of(c.comm).sums_dkv && facts_of(c.backend).rounds_calls && c.dtype != DType::fp32;
 }
 
+std::string share_line(const std::vector<std::int64_t>& pairs) {
+  const std::optional<LargestShare> share = largest_share(pairs);
+  return share ? fmt::format("  largest share: {}\n", share->text()) : "";
+}
+
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
   std::string text = fmt::format("exchange: {}\n  each rank sends {} forward", facts_of(c.comm).exchange,
@@ -130,6 +141,7 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
     text += "\n  this includes rows that ranks gather to compute whole sequences and to return the replicated tokens";
   }
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
+  std::vector<std::int64_t> pairs;
   for (int rank = 0; rank < c.cp_size; ++rank) {
     const Compute compute = compute_of(c, lengths, rank);
     text += fmt::format("  rank {}: {} full, {} banded, {} empty tiles; {} visible pairs x {} heads: {} forward", rank,
@@ -137,8 +149,23 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
                         flops_words(compute.forward_flops(c)));
     if (c.training) text += fmt::format(", {} backward", flops_words(compute.backward_flops(c)));
     text += '\n';
+    pairs.push_back(compute.pairs * compute.heads);
   }
-  return text;
+  return text + share_line(pairs);
+}
+
+std::string mask(const Case& c, const SequenceLengths& lengths, bool owners) {
+  // The longest sequence shows most of the mask.
+  const std::size_t longest = longest_of(lengths);
+  const CaseDrawing drawing = draw_case(c, lengths, longest, kDrawnBlocks);
+  std::string own;
+  if (owners) own = "; and who owns them";
+  if (owners && c.replicated > 0) own += fmt::format(" ({}: the replicated tokens, as one)", kEveryRank);
+  return fmt::format(
+             "mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + some, . "
+             "none{}\n",
+             longest, drawing.q_per_block, drawing.kv_per_block, own) +
+         draw_mask(c, lengths, longest, owners);
 }
 
 }  // namespace
@@ -159,38 +186,47 @@ std::string flops_words(double count) {
   return fmt::format("{:.1f} kFLOP", count / 1e3);
 }
 
-std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
+std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence, bool owners) {
   const CaseDrawing drawing = draw_case(c, lengths, sequence, kDrawnBlocks);
   if (drawing.rows.empty()) return "  (empty)\n";
-  std::string text = fmt::format("  {:>6} ", "");
-  for (const int rank : drawing.kv_ranks) text += owner_letter(rank);
-  text += '\n';
+  std::string text;
+  if (owners) {
+    text = fmt::format("  {:>6} ", "");
+    for (const int rank : drawing.kv_ranks) text += owner_letter(rank);
+    text += '\n';
+  }
   for (std::size_t i = 0; i < drawing.rows.size(); ++i) {
-    text += fmt::format("  {:>6} {} {}\n", drawing.q_begins[i], drawing.rows[i], owner_letter(drawing.q_ranks[i]));
+    text += fmt::format("  {:>6} {}", drawing.q_begins[i], drawing.rows[i]);
+    if (owners) text += fmt::format(" {}", owner_letter(drawing.q_ranks[i]));
+    text += '\n';
   }
   return text;
 }
 
 Explanation explanation_of(const Case& c) {
   const SequenceLengths lengths = resolve_lengths(c);
-  // The longest sequence shows most of the mask.
-  const auto longest = static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
-  const CaseDrawing drawing = draw_case(c, lengths, longest, kDrawnBlocks);
-  return {
-      .description = description(c),
-      .sequences = sequences(lengths),
-      .mask = fmt::format("mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + "
-                          "some, . none; and who owns them{}\n",
-                          longest, drawing.q_per_block, drawing.kv_per_block,
-                          c.replicated > 0 ? fmt::format(" ({}: the replicated tokens, as one)", kEveryRank) : "") +
-              draw_mask(c, lengths, longest),
-      .ownership = ownership(c, lengths, longest),
-      .work = work(c, lengths)};
+  return {.description = description(c),
+          .sequences = sequences(lengths),
+          .mask = mask(c, lengths, true),
+          .ownership = ownership(c, lengths, longest_of(lengths)),
+          .work = work(c, lengths)};
 }
 
 std::string explain_case(const std::string& id, const Case& c) {
   const Explanation words = explanation_of(c);
   return id + '\n' + words.description + words.sequences + words.mask + words.ownership + words.work;
+}
+
+std::string explain_case(const std::string& id, const Case& c, const std::string& adapter,
+                         const AdapterOutlook& outlook) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  std::string text = id + '\n' + description(c) + sequences(lengths) + mask(c, lengths, false);
+  if (!outlook.skip.empty()) return text + fmt::format("{} skips this case: {}\n", adapter, outlook.skip);
+  text += fmt::format("compute: what the rows and heads of {} give to each rank\n", adapter);
+  for (std::size_t rank = 0; rank < outlook.pairs.size(); ++rank) {
+    text += fmt::format("  rank {}: {} visible pairs over its heads\n", rank, outlook.pairs[rank]);
+  }
+  return text + share_line(outlook.pairs);
 }
 
 }  // namespace cp_pool

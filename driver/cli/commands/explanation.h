@@ -6,14 +6,15 @@
 
 #include "cases/case.h"
 #include "cases/lengths.h"
+#include "driver/cli/adapter_skips.h"
 
 namespace cp_pool {
 
 // Draws the mask of one sequence with a character for each block of queries (down) and keys (across): '#' if all pairs
 // are visible, '+' if some are, '.' if none, ' ' for padding alone. Chunk borders fall between blocks, and the
 // replicated tokens are one block. Behind each row and above each column stands the rank that owns it, or '*' for every
-// rank. Returns lines, each ended by a newline.
-std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence);
+// rank, unless `owners` is false. Returns lines, each ended by a newline.
+std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence, bool owners = true);
 
 // The parts of an explanation, each one or more lines.
 struct Explanation {
@@ -27,6 +28,10 @@ Explanation explanation_of(const Case& c);
 
 // Returns the ID and all parts of the explanation, as lines.
 std::string explain_case(const std::string& id, const Case& c);
+// The same for an adapter, which owns rows and exchanges data in its own way: what each rank computes stands in the
+// place of these parts. adapter: its name for the text.
+std::string explain_case(const std::string& id, const Case& c, const std::string& adapter,
+                         const AdapterOutlook& outlook);
 
 // Format a count with its unit: "64.0 KiB", "1.23 GFLOP".
 std::string bytes_words(std::int64_t count);

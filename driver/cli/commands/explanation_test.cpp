@@ -93,6 +93,24 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
                            "rank 1: 6 full, 4 banded, 6 empty tiles; 8256 visible pairs x 4 heads"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  EXPECT_THAT(text, ::testing::EndsWith("  largest share: rank 0 computes 1.00 x the mean of the ranks\n"));
+}
+
+TEST(ExplainCase, OfAnAdapterSaysHowMuchEachRankComputesAndNothingOfOurOwnCut) {
+  Case c = test::example_case();
+  c.causal = true;
+  const std::string text = explain_case("the/id", c, "mine.py", {.skip = "", .pairs = {10, 30}});
+  EXPECT_THAT(text, ::testing::AllOf(StartsWith("the/id\n"), HasSubstr("mask: causal\n"), HasSubstr("       0 +....")));
+  EXPECT_THAT(text, ::testing::EndsWith("compute: what the rows and heads of mine.py give to each rank\n"
+                                        "  rank 0: 10 visible pairs over its heads\n"
+                                        "  rank 1: 30 visible pairs over its heads\n"
+                                        "  largest share: rank 1 computes 1.50 x the mean of the ranks\n"));
+  for (const char* own : {"who owns", "sends", "tiles", "         0"}) EXPECT_THAT(text, Not(HasSubstr(own)));
+}
+
+TEST(ExplainCase, OfAnAdapterThatSkipsItSaysWhy) {
+  EXPECT_THAT(explain_case("the/id", test::example_case(), "mine.py", {.skip = "no bias", .pairs = {}}),
+              ::testing::EndsWith("mine.py skips this case: no bias\n"));
 }
 
 TEST(ExplainCase, SaysWhatMakesScoresUnusual) {

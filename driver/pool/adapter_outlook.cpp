@@ -1,4 +1,4 @@
-#include "driver/pool/skip_reasons.h"
+#include "driver/pool/adapter_outlook.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,11 +13,12 @@ namespace cp_pool {
 
 namespace {
 
-std::optional<std::string> skip_in(std::string_view line) {
+std::optional<AdapterOutlook> outlook_in(std::string_view line) {
   try {
     const nlohmann::json answer = protocol::parse_foreign_json(line);
     if (!answer.is_object() || !answer.contains("skip") || !answer["skip"].is_string()) return std::nullopt;
-    return answer["skip"].get<std::string>();
+    return AdapterOutlook{.skip = answer["skip"].get<std::string>(),
+                          .pairs = answer.value("pairs", std::vector<std::int64_t>{})};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const protocol::ProtocolError&) {
@@ -27,14 +28,14 @@ std::optional<std::string> skip_in(std::string_view line) {
 
 }  // namespace
 
-std::vector<std::string> skip_reasons_in(std::string_view lines) {
-  std::vector<std::string> reasons;
+std::vector<AdapterOutlook> outlooks_in(std::string_view lines) {
+  std::vector<AdapterOutlook> outlooks;
   while (!lines.empty()) {
     const std::size_t end = std::min(lines.find('\n'), lines.size());
-    if (auto reason = skip_in(lines.substr(0, end))) reasons.push_back(*std::move(reason));
+    if (auto outlook = outlook_in(lines.substr(0, end))) outlooks.push_back(*std::move(outlook));
     lines.remove_prefix(std::min(end + 1, lines.size()));
   }
-  return reasons;
+  return outlooks;
 }
 
 }  // namespace cp_pool

@@ -37,10 +37,14 @@ void write_whole(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
+const std::string& name_of_dumps(const Capsule& capsule, const CaseFinished* result) {
+  return result == nullptr || result->dump_name.empty() ? capsule.id : result->dump_name;
+}
+
 // Copies the dumps of the case. Every group of ranks has a file of its own.
-void copy_dumps(const std::filesystem::path& from, const std::string& id, const std::filesystem::path& to) {
-  const std::string name = case_file_name(id) + '.';
-  const std::string of_groups = case_file_name(id) + ".group";
+void copy_dumps(const std::filesystem::path& from, const std::string& of, const std::filesystem::path& to) {
+  const std::string name = case_file_name(of) + '.';
+  const std::string of_groups = case_file_name(of) + ".group";
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string file = entry.path().filename().string();
     const bool is_dump =
@@ -58,7 +62,7 @@ void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, 
   try {
     std::filesystem::create_directories(folder);
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-    if (files.dump_dir) copy_dumps(*files.dump_dir, capsule.id, folder / "dump");
+    if (files.dump_dir) copy_dumps(*files.dump_dir, name_of_dumps(capsule, files.result), folder / "dump");
   } catch (const std::filesystem::filesystem_error& e) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", folder.string(), e.code().message()));
   }

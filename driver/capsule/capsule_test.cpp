@@ -68,6 +68,11 @@ TEST(Capsule, HoldsTheDumpsOfItsCaseAlone) {
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.group1.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder / "c/dump/te__xy.safetensors"));
+  CaseFinished second = test::failed_case(1, "te/x");
+  second.dump_name = "te/xy";
+  write_capsule(folder / "d", example(), {.requests = "", .result = &second, .dump_dir = folder / "dumps"});
+  EXPECT_TRUE(std::filesystem::exists(folder / "d/dump/te__xy.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "d/dump/te__x.safetensors"));
 }
 
 std::string error_of(const std::string& text) {

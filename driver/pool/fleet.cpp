@@ -58,21 +58,17 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
 
 std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
   const std::size_t number = ++last_job_;
-  if (is_to_be_skipped(named.expected)) {
-    const Job& job =
-        jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
-    ++client.unfinished;
-    skipped_.emplace(number, named.expected->reason);
-    decide_soon();
-    return job.index;
-  }
-  const int key = key_of({launch, world_size(named.c), named.ranks ? named.ranks->slots : 0});
-  const Job& job =
-      jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .key = key, .named = &named})
-          .first->second;
+  Job& job =
+      jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
+  client.run.note_case(job.index, named);
   ++client.unfinished;
-  client.patience.try_emplace(key, client.run.config);
-  scheduler_.case_added(key, {number, group_of(named.c), client.number});
+  if (is_to_be_skipped(named.expected)) {
+    skipped_.push_back(number);
+  } else {
+    job.key = key_of({launch, world_size(named.c), named.ranks ? named.ranks->slots : 0});
+    client.patience.try_emplace(job.key, client.run.config);
+    scheduler_.case_added(job.key, {number, group_of(named.c), client.number});
+  }
   decide_soon();
   return job.index;
 }

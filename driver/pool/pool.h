@@ -173,7 +173,7 @@ class Pool {
 
   // pool_case.cpp
   asio::awaitable<Attempt> run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next);
-  void send_case(const NamedCase& named, const Outstanding& current, const NamedCase* next);
+  void send_case(const NamedCase& named, const Outstanding& current, std::size_t index, const NamedCase* next);
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current, const CaseStarted& started);

@@ -68,7 +68,8 @@ std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attemp
   return Retirement{RetireReason::protocol_break, std::move(why)};
 }
 
-void Pool::send_case(const NamedCase& named, const Outstanding& current, const NamedCase* next) {
+// A worker names the files of a case by the ID in the request, which is therefore dump_name if there is one.
+void Pool::send_case(const NamedCase& named, const Outstanding& current, std::size_t index, const NamedCase* next) {
   protocol::RunRequest request{.seq = current.seq,
                                .id = named.id,
                                .case_json = case_for_worker(named.c, capabilities_),
@@ -78,6 +79,7 @@ void Pool::send_case(const NamedCase& named, const Outstanding& current, const N
                                            .reference_cache = run_->config.reference_cache,
                                            .perf = run_->config.perf,
                                            .bound_factor = run_->config.bound_factor}};
+  if (std::string name = run_->output_names.own_name(index); !name.empty()) request.id = std::move(name);
   if (current.asks_why) request.options.diagnosis_ms = diagnosis_time_of(run_->config).count();
   if (named.replay && request.options.perf) request.options.perf->trace_dir.reset();
   if (run_->config.dump_dir && !named.replay) request.options.dump_dir = run_->config.dump_dir->string();
@@ -122,7 +124,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.status_requests = run_->status_requests;
   idle_ = false;
   const MachineClocks clocks = MachineClocks::now();
-  send_case(named, current, next);
+  send_case(named, current, started.index, next);
 
   co_await wait_for_end(current, started);
   if (current.result && std::exchange(held_, false)) go_on_after_pause();

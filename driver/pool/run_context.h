@@ -12,6 +12,7 @@
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/output_bits.h"
+#include "driver/pool/output_names.h"
 #include "driver/pool/pool_history.h"
 #include "driver/pool/pool_host.h"
 #include "driver/run.h"
@@ -58,6 +59,7 @@ struct RunContext {
   std::uint64_t status_requests = 0;   // the last value of RunConfig::status_requests, which pools have to answer
   OutputBits output_bits;              // outputs of passed cases, if config.compare_runs
   std::set<std::string> lost_outputs;  // options whose loss has been reported
+  OutputNames output_names;            // of the cases, if workers write dumps or traces
   std::set<std::string> diagnosed;     // IDs of cases that run several times and already have a diagnosis
 
   std::optional<PoolHistory> history;  // only if triage or capsules need it
@@ -72,6 +74,10 @@ struct RunContext {
         event);
     if (history && std::holds_alternative<PoolReady>(event)) history->note_ready(std::get<PoolReady>(event));
     sink.on_event(event);
+  }
+  // Called once for each case, with the index of its events.
+  void note_case(std::size_t index, const NamedCase& named) {
+    if (config.dump_dir || (config.perf && config.perf->trace_dir)) output_names.add(index, named);
   }
   // Reports once for each option that its file cannot be written. message: one line that names the file and the cause.
   void lose_output(const std::string& option, std::string message) {

@@ -239,11 +239,7 @@ class Pool:
     def _kept_dump(self, answer: Mapping[str, Any]) -> DumpFile | None:
         if self._dump_folder is None:
             return None
-        path = self._dump_folder / dump_file_name(answer["id"])
-        if self._temporary is not None and path.exists():
-            # Renamed, so that a later case with the same ID does not replace it.
-            path = path.rename(self._dump_folder / f"{self._lines}.safetensors")
-        return DumpFile.at(path)
+        return DumpFile.at(self._dump_folder / dump_file_name(answer.get("dump_name", answer["id"])))
 
 
 def _duration(value: Duration) -> str:

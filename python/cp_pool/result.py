@@ -203,7 +203,7 @@ class Perf:
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file of tensors, with its identity when the case ended, since another case with the same ID may replace it."""
+    """A file of tensors, with its identity when the case ended, since a case of a later run may replace it."""
 
     path: Path
     identity: tuple[int, int, int] | None  # inode, size, time of change; None: there was no file

@@ -56,6 +56,31 @@ TEST_F(CaseStream, CasesThatDifferHaveDifferentIdsAndCasesThatDoNotHaveTheSame) 
   EXPECT_EQ(answers[3]["id"], "mine");
 }
 
+TEST_F(CaseStream, CasesOfOneIdHaveDumpsOfTheirOwn) {
+  const test::ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const auto sent_ids = [&](const Words& more) {
+    write_file(path("requests"), "");
+    EXPECT_EQ(
+        submit(line("pass", "\"id\":\"a\",") + line("pass", "\"id\":\"b\",") + line("pass", "\"id\":\"a\","), more)
+            .exit_code,
+        0);
+    std::vector<std::string> ids;
+    for (const auto& request : json_lines(read_file(path("requests")))) {
+      if (request["op"] == "run") ids.push_back(request["id"]);
+    }
+    return ids;
+  };
+  EXPECT_THAT(sent_ids({"--dump", path("d"), "--junit", path("j")}), ElementsAre("a", "b", "a (#2)"));
+  EXPECT_THAT(read_file(path("j")), HasSubstr("<testcase name=\"a (#2)\""));
+  const auto third =
+      json_lines(
+          submit(line("pass", "\"id\":\"a\",") + line("pass", "\"id\":\"a\","), {"--json", "--dump", path("d")}).out)
+          .at(1);
+  EXPECT_EQ(third["id"], "a");
+  EXPECT_EQ(third["dump_name"], "a (#2)");
+  EXPECT_THAT(sent_ids({}), ElementsAre("a", "b", "a"));
+}
+
 TEST_F(CaseStream, NumberIsTheLineOfTheInputEverywhere) {
   const std::string text = "\n" + line("pass") + "\n\nno json\n" + line("fail") + "{\"heads\":0}\n";
   const Finished done = submit(text, {"--json", "--events", path("e"), "--junit", path("j")});

@@ -1,8 +1,17 @@
 #include "driver/ledger.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace cp_pool {
+
+namespace {
+
+std::size_t sum(const OutcomeCounts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+}  // namespace
 
 std::size_t Ledger::expect() {
   outcomes_.push_back(0);
@@ -40,7 +49,8 @@ RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   out.expected_skips = expected_skips_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
-  out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
+  out.ledger_exact =
+      !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; }) && sum(counts_) == out.expanded;
   out.exit_code = exit_code(out, demands);
   return out;
 }
@@ -61,7 +71,7 @@ int exit_code(const RunFinished& finished, const Demands& demands) {
     return false;
   };
   if (finished.interrupted) return to_int(ExitCode::interrupted);
-  if (!finished.ledger_exact) return to_int(ExitCode::internal_error);
+  if (!finished.ledger_exact || sum(finished.counts) != finished.expanded) return to_int(ExitCode::internal_error);
   std::size_t failures = finished.strict_passes;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
     if (is_failure(static_cast<CaseOutcome>(i))) failures += finished.counts.at(i);
@@ -71,6 +81,7 @@ int exit_code(const RunFinished& finished, const Demands& demands) {
   if (demands.flaky_fails && finished.flaky > 0) return to_int(ExitCode::failed);
   if (demands.no_skip && unexpected_skips(finished) > 0) return to_int(ExitCode::infra);
   if (demands.some_judged && all_skipped(finished)) return to_int(ExitCode::infra);
+  if (!finished.incomplete.empty() && !finished.partial) return to_int(ExitCode::infra);
   if (any([](CaseOutcome o) { return o == CaseOutcome::infra; })) return to_int(ExitCode::infra);
   return to_int(ExitCode::ok);
 }

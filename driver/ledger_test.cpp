@@ -42,6 +42,21 @@ TEST(Ledger, IsInexactWhenAnUnknownCaseFinishes) {
   EXPECT_FALSE(ledger.close(false).ledger_exact);
 }
 
+TEST(ExitCode, IsThatOfAnInternalErrorIfTheCountsDoNotAddUp) {
+  RunFinished finished;
+  finished.expanded = 2;  // one of them, a failure perhaps, was not counted
+  finished.counts[static_cast<std::size_t>(CaseOutcome::pass)] = 1;
+  EXPECT_EQ(exit_code(finished, {}), to_int(ExitCode::internal_error));
+}
+
+TEST(ExitCode, IsThatOfWhatWasNotJudgedForAnIncompleteReport) {
+  RunFinished finished = ledger_of({CaseOutcome::pass}).close(false);
+  finished.incomplete = {"shard 2 of 2 of quick is missing"};
+  EXPECT_EQ(exit_code(finished, {}), to_int(ExitCode::infra));
+  finished.partial = true;
+  EXPECT_EQ(exit_code(finished, {}), 0);
+}
+
 TEST(ExitCode, IsTheFirstThatApplies) {
   EXPECT_EQ(ledger_of({}).close(true).exit_code, to_int(ExitCode::interrupted));
   EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::crash}).close(true).exit_code, to_int(ExitCode::interrupted));

@@ -96,6 +96,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   if (!options.warning.empty()) report_warning(options.warning);
   const WorkerCommand worker = worker_command(options.worker);
   config_.worker_command = worker.words;
+  config_.implementation = worker.implementation;
   if (options.fork != "off") config_.fork_server = worker.fork_server;
   try {
     const auto lock_folder = [this](const std::filesystem::path& folder, const char* option) {
@@ -176,6 +177,13 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   } else if (config_.expect_judged && all_skipped(result.finished)) {
     report_error(
         fmt::format("nothing was judged: {} skipped, all that there were", count_of(result.finished.expanded, "case")));
+  }
+  if (!result.finished.incomplete.empty() && !result.finished.partial) {
+    report_error("the report is incomplete, without --partial");
+  }
+  if (code == to_int(ExitCode::ok) && notices_->case_failed()) {
+    report_error("internal error: a case has failed, but the ledger counts no failure");
+    code = to_int(ExitCode::internal_error);
   }
   const bool lost = views_.failed() || answer_lost_ || notices_->output_lost();
   return lost ? first_that_applies(code, ExitCode::cannot_write) : code;

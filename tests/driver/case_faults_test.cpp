@@ -59,6 +59,7 @@ const std::vector<Fault> kFaults{
     {"sigstop@1", "timeout", "timeout", "no result within", true},
     {"sigstop", "timeout", "timeout", "no result within", true},
     {"progress_then_hang", "timeout", "timeout", "the last phase was backward", true},
+    {"pass_when_late", "timeout", "timeout", "no result within 1000 ms", true},
     {"half_line", "timeout", "timeout", "no result within", true},
     {"half_stderr_line@1", "timeout", "timeout", "no result within", true},
     {"ignore_sigterm", "timeout", "timeout", "no result within", true},

@@ -107,6 +107,21 @@ TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
   EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
 }
 
+TEST(Case, HasItsOwnDeadlineAndNotThatOfTheNext) {
+  for (const auto& [own, next] : {std::pair{1000, 60000}, std::pair{2000, 100}}) {
+    NamedCase hanging = fake_case("hang");
+    hanging.timeout = milliseconds(own);
+    NamedCase after = fake_case("skip");
+    after.timeout = milliseconds(next);
+    Recorder recorder;
+    run({hanging, after}, fake_config(), recorder);
+    EXPECT_EQ(recorder.outcomes().at(0), "timeout");
+    EXPECT_THAT(recorder.finished(0).reason, HasSubstr("no result within " + std::to_string(own) + " ms"));
+    EXPECT_GE(recorder.finished(0).duration_ms, own);
+    EXPECT_LT(recorder.finished(0).duration_ms, own + 50000);
+  }
+}
+
 TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   Recorder recorder;
   run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);

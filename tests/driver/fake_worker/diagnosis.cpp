@@ -19,7 +19,8 @@ void send_raw(const std::string& text) {
   write_all(STDOUT_FILENO, fmt::format("\n{}{}\n", protocol::kResponsePrefix, text));
 }
 
-// Waits for SIGUSR2, by which the driver asks for stacks when it has given up waiting for the diagnosis.
+}  // namespace
+
 void wait_for_sigusr2() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -28,8 +29,6 @@ void wait_for_sigusr2() {
   while (::sigwaitinfo(&signals, nullptr) != SIGUSR2) {
   }
 }
-
-}  // namespace
 
 bool is_diagnosed(const std::string& kind) {
   return kind.starts_with("diag_");

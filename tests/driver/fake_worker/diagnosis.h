@@ -9,6 +9,9 @@
 
 namespace cp_pool::fake {
 
+// Waits for SIGUSR2, by which the driver asks for stacks when it has given up waiting for a result or a diagnosis.
+void wait_for_sigusr2();
+
 // Whether the model begins with "diag_". The result of such a case is a fail.
 bool is_diagnosed(const std::string& kind);
 

@@ -217,6 +217,7 @@ class RankZero {
     if (kind == "until_shutdown") wait_for_shutdown();
     count_in(steps_file_);
     if (kind == "until_sigusr1") wait_for_sigusr1();
+    if (kind == "pass_when_late") wait_for_sigusr2();
     if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
     if (kind == "refuses_to_prepare") refuse_next();
     if (kind == "ignores_shutdown") ignores_shutdown_ = true;

@@ -18,7 +18,8 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
      "is another change that --fail-on names"},
     {ExitCode::infra,
      "a case was not judged: its pool did not start (infra), it was skipped despite --no-skip, or every case was "
-     "skipped with --adapter; doctor: something is missing; conformance: the worker never got ready; diff: a case is "
+     "skipped with --adapter; report: shards are missing; doctor: something is missing; conformance: the worker never "
+     "got ready; diff: a case is "
      "no longer judged"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file; no such run is recorded"},
     {ExitCode::cannot_write,

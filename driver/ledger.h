@@ -14,6 +14,8 @@ struct Demands {
   bool no_skip = false;      // a skip that was not expected counts as a case that nobody judged
   bool some_judged = false;  // at least one case must be judged: a run that skipped every case is unsuccessful
   bool flaky_fails = false;  // a pass on a later try counts as a failure
+  bool whole = false;        // of a report: the shards have to make up the whole selection
+  bool partial = false;      // what they lack is told, but the exit code does not depend on it
 };
 
 class Ledger {
@@ -42,7 +44,8 @@ class Ledger {
 
 // Returns the first that applies: interrupted; internal_error if the books are wrong; failed for an unexpected failure,
 // for an unexpected pass that is strict, for a case that was not run, and for a flaky pass if demands.flaky_fails;
-// infra for a case that was not judged, and for skips as demands.no_skip and demands.some_judged say; ok.
+// infra for a case that was not judged, for skips as demands.no_skip and demands.some_judged say, and for an incomplete
+// report unless it is accepted; ok.
 int exit_code(const RunFinished& finished, const Demands& demands);
 
 // Number of skips that cp-pool.toml does not ask for.

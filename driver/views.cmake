@@ -177,6 +177,7 @@ add_library(cp_cli STATIC
   cli/history/run_diff.cpp
   cli/history/run_recorder.cpp
   cli/history/run_records.cpp
+  cli/history/shard_check.cpp
   cli/select/case_source.cpp
   cli/select/edit.cpp
   cli/select/order.cpp
@@ -257,6 +258,7 @@ cp_pool_test(cli_test LABEL unit
     cli/history/perf_baseline_test.cpp
     cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
+    cli/history/shard_check_test.cpp
     cli/select/case_source_test.cpp
     cli/select/edit_test.cpp
     cli/select/order_test.cpp

@@ -49,7 +49,10 @@ void GithubAnnotations::on_event(const Event& event) {
     on(*finished);
   } else if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
     on(*verdict);
-  } else if (std::holds_alternative<RunFinished>(event)) {
+  } else if (const auto* end = std::get_if<RunFinished>(&event)) {
+    for (const std::string& missing : end->incomplete) {
+      show_(github_command(end->partial ? "notice" : "error", "the report is incomplete", missing));
+    }
     on_end();
   }
 }

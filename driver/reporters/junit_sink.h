@@ -57,6 +57,7 @@ class JunitSink : public EventSink {
  private:
   [[nodiscard]] JunitCase describe(const CaseFinished& event) const;
   void add(const CaseVerdict& event);
+  void add_missing(const RunFinished& event);
   [[nodiscard]] std::string document() const;
 
   AtomicFile file_;

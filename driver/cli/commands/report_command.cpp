@@ -121,7 +121,9 @@ int report_runs(const ReportOptions& options) {
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // of a finished run only failures and summary are shown
   const Demands demands{.no_skip = execution_options.config.no_skip,
-                        .flaky_fails = execution_options.config.flaky_fails};
+                        .flaky_fails = execution_options.config.flaky_fails,
+                        .whole = options.whole,
+                        .partial = options.partial};
   std::vector<Event> events = runs.finish(demands);
   if (!options.id.empty()) events = only_case(events, options.id, demands);
   for (const std::string& title : runs.runs_of_unknown_length()) {
@@ -151,6 +153,9 @@ class ReportCommand : public CommandWith<ReportOptions> {
     add_positionals(command, "FILE", options.files, "What --events wrote");
     add_views(command, options.execution);
     add_flaky(command, options.execution.config);
+    options.whole = true;
+    add_flag(command, "--partial", options.partial,
+             "Accept that shards of the cases are missing; the reports still say which");
   }
   int run(const std::string& /*program*/) override { return report_runs(options); }
 };

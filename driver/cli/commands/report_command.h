@@ -13,6 +13,8 @@ struct ReportOptions {
   std::vector<std::string> files;  // event streams, as --events writes them
   ExecutionOptions execution;      // only its views are used
   std::string id = "";             // the only case to be shown; empty means all
+  bool whole = false;              // the shards among the runs have to make up their whole selection
+  bool partial = false;            // they need not, but what is missing is told
   CaseTrends trends = {};          // added to cases whose events have no trend
 };
 

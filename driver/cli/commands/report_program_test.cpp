@@ -16,6 +16,7 @@ using test::Words;
 using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using ReportProgram = test::CommandLine;
@@ -50,6 +51,45 @@ TEST_F(ReportProgram, AReportOfSeveralRunsIsAsOfOne) {
   EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"));
   EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("shard 1/2; "), HasSubstr("cpu/1 #2")));
   EXPECT_EQ(call({"report", path("1"), path("2"), "--no-skip"}).exit_code, 96);
+}
+
+TEST_F(ReportProgram, AReportOfAnIncompleteSetOfShardsSaysWhichAreMissing) {
+  const auto shard = [&](const std::string& part, const std::string& filter = "model=pass* | model=skip") {
+    EXPECT_EQ(run(filter, {"--shard", part, "--events", path(part.substr(0, 1))}).exit_code, 0);
+  };
+  for (const char* const part : {"1/3", "2/3", "3/3"}) shard(part);
+  const std::string missing = "shards 1, 3 of 3 of " + path("demo.json") + " are missing: there are 1 of 3 cases";
+  const auto report = [&](const Words& files, const Words& more = {}) {
+    Words words = {"report"};
+    for (const std::string& file : files) words.push_back(path(file));
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  };
+  const Finished done = report(
+      {"2"}, {"--junit", path("junit"), "--html", path("html"), "--summary", path("md"), "--annotate", "github"});
+  EXPECT_EQ(done.exit_code, 96) << done.err;
+  EXPECT_THAT(done.last_line(), HasSubstr("(incomplete: " + missing + ")"));
+  EXPECT_THAT(done.err, HasSubstr("::error title=the report is incomplete::" + missing));
+  EXPECT_THAT(done.err, HasSubstr("cp-pool: error: the report is incomplete, without --partial"));
+  for (const char* const page : {"junit", "html", "md"}) EXPECT_THAT(read_file(path(page)), HasSubstr(missing)) << page;
+  EXPECT_THAT(read_file(path("junit")), HasSubstr("<error type=\"infra\" message=\"" + missing));
+
+  const Finished partial = report({"2"}, {"--partial", "--junit", path("junit")});
+  EXPECT_EQ(partial.exit_code, 0) << partial.err;
+  EXPECT_THAT(partial.last_line(), HasSubstr(missing));
+  EXPECT_THAT(read_file(path("junit")), HasSubstr("<skipped type=\"not-run\" message=\"" + missing));
+
+  const Finished all = report({"3", "1", "2"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.last_line(), AllOf(StartsWith("3 expanded = 2 pass"), Not(HasSubstr("incomplete"))));
+  EXPECT_EQ(call({"show"}).exit_code, 0) << "the last run, which is no report of all";
+
+  shard("2/3", "model=pass*");
+  const Finished differ = report({"1", "2", "3"});
+  EXPECT_EQ(differ.exit_code, 96);
+  EXPECT_THAT(differ.last_line(), HasSubstr("shard 2 of 3 of " + path("demo.json") +
+                                            " is missing: there are 2 of 3 "
+                                            "cases (shard 2 is of another selection)"));
 }
 
 TEST_F(ReportProgram, AReportOfWhatIsNoEventsFileIsRefused) {

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_error.h"
+#include "cases/case_json.h"
 #include "cases/filter.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/program_paths.h"
@@ -36,6 +37,20 @@ void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard, const Case
     if (shards[i] == shard.index - 1) kept.push_back(std::move(cases[i]));
   }
   cases = std::move(kept);
+}
+
+ShardOfRun described(const Shard& shard, const std::vector<SelectedCase>& all) {
+  std::vector<std::string> ids;
+  std::vector<std::string> cases;
+  for (const auto& [of_matrix, matrix] : all) {
+    ids.push_back(of_matrix.id);
+    cases.push_back(of_matrix.id + ' ' + to_json(of_matrix.c).dump());
+  }
+  return {.index = shard.index,
+          .count = shard.count,
+          .cases = all.size(),
+          .ids = hash_of_all(std::move(ids)),
+          .hash = hash_of_all(std::move(cases))};
 }
 
 }  // namespace
@@ -70,6 +85,12 @@ Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& 
       if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
     }
     if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
+    if (options.shard.count > 1) {
+      selection.shard = described(options.shard, selection.cases);
+      keep_shard(selection.cases, options.shard, options.times);
+      selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
+      if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);
+    }
     return selection;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());

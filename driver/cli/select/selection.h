@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "cases/matrix.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection_options.h"
+#include "driver/events.h"
 
 namespace cp_pool {
 
@@ -23,6 +24,7 @@ struct Selection {
   std::vector<std::string> idle_filters;  // filters that select no case: "the filter 'x'", "-k 'x'"
   std::set<std::string> unknown_ids;      // members of SelectionOptions::ids that no matrix has
   std::string title;                      // the names of the matrices: "te-flash, te-fused"
+  std::optional<ShardOfRun> shard;        // if the cases are one of several shards
 };
 
 // Selects cases; without filters and IDs, all but the optional ones. Throws CommandError (bad_input) for a bad matrix,

@@ -6,7 +6,11 @@
 #include <numeric>
 #include <string>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "cases/case_groups.h"
+#include "cases/text_hash.h"
 #include "driver/problem_group.h"
 
 namespace cp_pool {
@@ -95,6 +99,11 @@ std::optional<Shard> parse_shard(std::string_view text) {
   const Shard shard{.index = number(text.substr(0, slash)), .count = number(text.substr(slash + 1))};
   if (shard.index < 1 || shard.index > shard.count) return std::nullopt;
   return shard;
+}
+
+std::string hash_of_all(std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  return text_hash(fmt::format("{}", fmt::join(texts, "\n")));
 }
 
 std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards,

@@ -33,4 +33,7 @@ struct CaseTimes {
 std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards,
                                   const CaseTimes& times = {});
 
+// Returns a hash of the texts that does not depend on their order.
+std::string hash_of_all(std::vector<std::string> texts);
+
 }  // namespace cp_pool

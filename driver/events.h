@@ -42,10 +42,32 @@ struct PoolId {
   }
 };
 
+// The shard of the selected cases that a run has (--shard). The selection as a whole is described too, so that a report
+// of all shards can tell whether a case is missing.
+struct ShardOfRun {
+  std::size_t index = 1;  // from 1
+  std::size_t count = 1;  // number of shards
+  std::size_t cases = 0;  // number of cases of all shards, each counted once
+  std::string ids;        // hash of their IDs
+  std::string hash;       // hash of their IDs and fields
+
+  auto operator<=>(const ShardOfRun&) const = default;
+
+  static constexpr auto fields() {
+    return FieldList{
+        field("index", &ShardOfRun::index, Presence::required), field("count", &ShardOfRun::count, Presence::required),
+        field("cases", &ShardOfRun::cases, Presence::required), field("ids", &ShardOfRun::ids, Presence::required),
+        field("hash", &ShardOfRun::hash, Presence::required)};
+  }
+};
+
 struct RunStarted {
   std::string title;  // titles of the matrices
   std::string size;   // full | small
   std::string device;
+  // What computes the cases: "own", "adapter FILE:NAME" or "worker COMMAND". The first one computes every case whose
+  // CaseFinished::implementation is empty. Empty: unknown, as in files of earlier versions.
+  std::vector<std::string> implementations = {};
   int shared_gpus = 0;    // number of this machine's GPUs if ranks of some cases will share them, else 0
   std::size_t cases = 0;  // number of cases expanded and selected; the ledger must add up to it
   std::string version;
@@ -56,13 +78,15 @@ struct RunStarted {
   std::optional<std::string> baseline = std::nullopt;      // file with the times that this run is compared with
   std::optional<std::string> rerun_failed = std::nullopt;  // command that reruns all failures, if there is one
   std::optional<std::uint64_t> seed = std::nullopt;        // seed of a search, whose cases are chosen while it runs
-  std::chrono::system_clock::time_point started;           // set by the run itself; "ts" in the JSONL line
+  std::optional<ShardOfRun> shard = std::nullopt;
+  std::chrono::system_clock::time_point started;  // set by the run itself; "ts" in the JSONL line
 
   static constexpr const char* kName = "run_started";
   static constexpr auto fields() {
     return FieldList{field("title", &RunStarted::title),
                      field("size", &RunStarted::size),
                      field("device", &RunStarted::device),
+                     field("implementations", &RunStarted::implementations, Presence::sparse),
                      field("shared_gpus", &RunStarted::shared_gpus),
                      field("cases", &RunStarted::cases),
                      field("version", &RunStarted::version),
@@ -70,12 +94,16 @@ struct RunStarted {
                      field("earlier_ms", &RunStarted::earlier_ms, Presence::sparse),
                      field("baseline", &RunStarted::baseline, Presence::sparse),
                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
-                     field("seed", &RunStarted::seed, Presence::sparse)};
+                     field("seed", &RunStarted::seed, Presence::sparse),
+                     field("shard", &RunStarted::shard, Presence::sparse)};
   }
 };
-// Returns the header of a run that starts now. Its texts are cleaned, since they hold file names as the user typed
-// them.
-RunStarted started_now(RunStarted header);
+// Returns the header of a run that starts now. `implementation` computes the cases, unless the header names
+// implementations itself. Its other texts are cleaned, since they hold file names as the user typed them.
+RunStarted started_now(RunStarted header, const std::string& implementation);
+
+// Returns the implementations as ", implementation: own"; empty if they are unknown.
+std::string implementation_text(const RunStarted& header);
 
 struct PoolSpawned {
   PoolId pool;
@@ -398,6 +426,9 @@ struct CaseFinished {
   // If one report combines several runs, and the case is taken from a later one: how it ended in the first that had it.
   std::optional<FirstRun> first_run = std::nullopt;
   std::vector<EarlierRun> earlier = {};  // earlier runs of this case, the oldest first, if a report asks for them
+  std::string implementation = {};       // as in RunStarted, if an override names it for this case; else empty
+  // By which its dump and its trace are named, if that is not the ID: with --dump or --trace, for cases of one ID.
+  std::string dump_name = {};
   Case c;
   std::int64_t seq = 0;        // 0 if it was never sent to a pool
   std::optional<PoolId> pool;  // none if it was never sent to a pool
@@ -443,6 +474,8 @@ struct CaseFinished {
                      field("seq", &CaseFinished::seq),
                      field("pool", &CaseFinished::pool),
                      field("attempts", &CaseFinished::attempts),
+                     field("implementation", &CaseFinished::implementation, Presence::sparse),
+                     field("dump_name", &CaseFinished::dump_name, Presence::sparse),
                      field("backend", &CaseFinished::backend),
                      field("shared_gpus", &CaseFinished::shared_gpus),
                      field("backend_note", &CaseFinished::backend_note),
@@ -462,6 +495,12 @@ struct CaseFinished {
                      field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
   }
 };
+
+// Returns the implementation that computes the case; empty if it is unknown.
+inline std::string implementation_of(const RunStarted& header, const CaseFinished& event) {
+  if (!event.implementation.empty() || header.implementations.empty()) return event.implementation;
+  return header.implementations.front();
+}
 
 inline bool is_to_fail(const std::optional<Expected>& expected) {
   return expected && expected->outcome == CaseOutcome::fail;
@@ -675,6 +714,9 @@ struct RunFinished {
   double driver_cpu_ms = 0;  // user and system time of the driver, without the ranks
   bool interrupted = false;
   bool ledger_exact = true;  // expanded == sum of counts
+  // In a report of several runs: sentences about shards that are missing, and about cases that no shard has.
+  std::vector<std::string> incomplete = {};
+  bool partial = false;  // an incomplete report is accepted (--partial)
   int exit_code = 0;
 
   static constexpr const char* kName = "run_finished";
@@ -687,6 +729,8 @@ struct RunFinished {
                      field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
                      field("expected_skips", &RunFinished::expected_skips, Presence::sparse),
                      field("ledger_exact", &RunFinished::ledger_exact),
+                     field("incomplete", &RunFinished::incomplete, Presence::sparse),
+                     field("partial", &RunFinished::partial, Presence::sparse),
                      field("interrupted", &RunFinished::interrupted),
                      field("duration_ms", &RunFinished::duration_ms),
                      field("driver_cpu_ms", &RunFinished::driver_cpu_ms),

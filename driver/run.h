@@ -27,6 +27,7 @@ struct OwnRanks {
   std::vector<std::string> worker_command = {};  // empty: RunConfig::worker_command
   std::vector<std::string> fork_server = {};     // that belongs to this worker_command, as in RunConfig
   bool start_timeout_grows = false;              // for this worker_command, as in RunConfig
+  std::string implementation = {};               // the name of this worker_command, as in CaseFinished
   // "NAME=VALUE", sorted; set in addition to the environment of the run's ranks.
   std::vector<std::string> environment = {};
   int slots = 0;  // number of slots that the pool holds; 0 = one for each rank
@@ -69,6 +70,7 @@ struct HygieneLimits {
 
 struct RunConfig {
   std::vector<std::string> worker_command;  // argv; the program is looked up in PATH as execvp does
+  std::string implementation = {};          // the name of worker_command, as in RunStarted; empty: unknown
   Launcher launcher = {};                   // starts the ranks
   // The hosts of the launcher's allocation, with their slots; empty: there is one host, or the hosts are not known.
   std::vector<HostShare> hosts = {};
@@ -127,6 +129,11 @@ struct RunConfig {
   // called.
   std::function<std::uint64_t()> status_requests = nullptr;
 };
+
+// Returns CaseFinished::implementation of the case.
+inline std::string implementation_of(const NamedCase& named) {
+  return named.ranks ? named.ranks->implementation : "";
+}
 
 // Returns `config` with the values that `ranks` sets for one case in their place.
 RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks);

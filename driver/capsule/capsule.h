@@ -42,6 +42,7 @@ struct Capsule {
   std::string rerun;  // command that reruns the case alone
   std::optional<Verdict> verdict;
   std::vector<std::string> worker;       // argv
+  std::string implementation = {};       // the name of the worker, as in RunStarted; empty: unknown
   std::vector<std::string> fork_server;  // argv; empty: none
   std::string folder;                    // working directory of the ranks
   std::vector<std::string> environment;  // "NAME=VALUE"
@@ -66,6 +67,7 @@ struct Capsule {
                      field("rerun", &Capsule::rerun),
                      field("verdict", &Capsule::verdict, Presence::sparse),
                      field("worker", &Capsule::worker, Presence::required),
+                     field("implementation", &Capsule::implementation, Presence::sparse),
                      field("fork_server", &Capsule::fork_server),
                      field("folder", &Capsule::folder),
                      field("environment", &Capsule::environment),

@@ -10,6 +10,7 @@
 #include "cases/error_reason.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -57,10 +58,20 @@ WorkerCommand adapter_command(const WorkerChoice& choice) {
   const std::string adapter = absolute_adapter(choice.adapter);
   const auto module_call = [&](const char* module) { return std::vector<std::string>{python, "-m", module, adapter}; };
   WorkerCommand command{.words = module_call("cp_pool.worker"),
+                        .implementation = protocol::clean_text("adapter " + adapter),
                         .fork_server = module_call("cp_pool.server"),
                         .explain_skips = module_call("cp_pool.worker")};
   command.explain_skips.emplace_back("--explain-skips");
   return command;
+}
+
+// Names the worker by its words. The path of its program is absolute, so that equal names mean the same program.
+std::string named_by_words(std::vector<std::string> words, bool shipped) {
+  fs::path program = words.front();
+  if (shipped) program = program.filename();
+  if (program.has_parent_path()) program = fs::absolute(program).lexically_normal();
+  words.front() = program.string();
+  return protocol::clean_text("worker " + shell_line(words));
 }
 
 }  // namespace
@@ -68,11 +79,14 @@ WorkerCommand adapter_command(const WorkerChoice& choice) {
 WorkerCommand worker_command(const WorkerChoice& choice) {
   if (!choice.adapter.empty()) return adapter_command(choice);
   const fs::path shipped = default_worker();
-  if (choice.command.empty()) return {.words = {shipped.string()}, .shipped = true};
-  WorkerCommand command{.words = split_words(choice.command).value()};
+  const std::string own = "own";
+  if (choice.command.empty()) return {.words = {shipped.string()}, .implementation = own, .shipped = true};
+  WorkerCommand command{.words = split_words(choice.command).value(), .implementation = {}};
   std::string& program = command.words.front();
   if (program == shipped.filename() && fs::exists(shipped)) program = shipped.string();
   command.shipped = program == shipped.string();
+  command.implementation =
+      command.shipped && command.words.size() == 1 ? own : named_by_words(command.words, command.shipped);
   return command;
 }
 

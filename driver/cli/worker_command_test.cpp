@@ -49,6 +49,22 @@ TEST_F(WorkerCommands, OfAnotherProgramAreTheUsers) {
   EXPECT_FALSE(worker_command({.command = "/elsewhere/cp-pool-worker"}).shipped);
 }
 
+TEST_F(WorkerCommands, HaveAnImplementationThatTheirNamesTellApart) {
+  const std::string here = std::filesystem::current_path().string();
+  const auto implementation = [](const std::string& command) {
+    return worker_command({.command = command}).implementation;
+  };
+  EXPECT_EQ(worker_command({}).implementation, "own");
+  EXPECT_EQ(implementation("cp-pool-worker"), "own");
+  EXPECT_EQ(implementation(default_worker().string()), "own");
+  EXPECT_EQ(implementation("cp-pool-worker --no-rehearsal"), "worker cp-pool-worker --no-rehearsal");
+  EXPECT_EQ(implementation("python3 'my worker.py'"), "worker python3 'my worker.py'");
+  EXPECT_EQ(implementation("./mine --fast"), "worker " + here + "/mine --fast");
+  EXPECT_EQ(implementation("/elsewhere/cp-pool-worker"), "worker /elsewhere/cp-pool-worker");
+  EXPECT_EQ(worker_command({.adapter = "mine.py:ring"}).implementation, "adapter " + here + "/mine.py:ring");
+  EXPECT_EQ(worker_command({.adapter = "package.module:ring"}).implementation, "adapter package.module:ring");
+}
+
 TEST(AdapterCommands, RunTheWorkerOfThePackageInItsInterpreter) {
   const WorkerCommand command = worker_command({.adapter = "package.module:ring", .python = "/venv/bin/python"});
   EXPECT_THAT(command.words, ElementsAre("/venv/bin/python", "-m", "cp_pool.worker", "package.module:ring"));

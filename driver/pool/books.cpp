@@ -19,6 +19,7 @@ CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcom
   out.runs = named.runs;
   out.search = named.search;
   out.expected = named.expected;
+  out.implementation = implementation_of(named);
   out.c = named.c;
   out.outcome = outcome;
   out.reason = std::move(reason);
@@ -46,7 +47,7 @@ void Books::note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, st
   run_.emit(CaseTried{std::move(out)});
 }
 
-CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
+CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const {
   CaseFinished out = begin(job, attempt.outcome, std::move(attempt.reason));
   out.seq = seq;
   out.pool = pool.id();
@@ -74,9 +75,10 @@ void Books::finish_unrun(const Job& job, CaseOutcome outcome, std::string reason
   enter(std::move(out), false);
 }
 
-CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reason) {
+CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reason) const {
   CaseFinished out = finished_case(job.index, *job.named, outcome, std::move(reason));
   out.attempts = job.attempts;
+  out.dump_name = run_.output_names.own_name(job.index);
   return out;
 }
 

@@ -45,8 +45,8 @@ class Books {
   void note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
 
  private:
-  static CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason);
-  [[nodiscard]] static CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
+  [[nodiscard]] CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason) const;
+  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const;
   void judge_bits(CaseFinished& finished);
   // counted: RunContext::count_failure() was already called for it.
   void enter(CaseFinished finished, bool counted);

@@ -63,7 +63,7 @@ std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) 
   client.run.note_case(job.index, named);
   ++client.unfinished;
   if (is_to_be_skipped(named.expected)) {
-    skipped_.push_back(number);
+    skipped_.emplace(number, named.expected->reason);
   } else {
     job.key = key_of({launch, world_size(named.c), named.ranks ? named.ranks->slots : 0});
     client.patience.try_emplace(job.key, client.run.config);

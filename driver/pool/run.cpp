@@ -22,6 +22,7 @@ RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ran
   if (!ranks) return out;
   if (!ranks->worker_command.empty()) {
     out.worker_command = ranks->worker_command;
+    out.implementation = ranks->implementation;
     out.fork_server = ranks->fork_server;
     out.start_timeout_grows = ranks->start_timeout_grows;
   }

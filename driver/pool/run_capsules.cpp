@@ -57,6 +57,7 @@ Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure, const
   out.reason = failure.event.reason;
   out.rerun = failure.event.rerun;
   out.worker = config.worker_command;
+  out.implementation = config.implementation;
   out.fork_server = config.fork_server;
   out.folder = std::filesystem::current_path().string();
   out.environment = environment_of(named.ranks ? named.ranks->environment : std::vector<std::string>{});

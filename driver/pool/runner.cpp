@@ -111,7 +111,7 @@ int Runner::launch_of(const NamedCase& named) {
 RunResult Runner::run(const RunStarted& header) {
   context_.start = Clock::now();
   const double cpu_before = own_cpu_ms();
-  context_.emit(started_now(header));
+  context_.emit(started_now(header, context_.config.implementation));
   watch_signals();
   job_control_.start();
   watch_global_timeout();

@@ -39,7 +39,7 @@ TEST(ForkedHelper, ItsWordsComeOutAndNothingOfThisProcessIsHeldOpen) {
 
 // Launched pools have such threads.
 TEST(ForkedHelper, WorksBesideThreadsThatSendBeats) {
-  constexpr std::size_t kSize = 100000;
+  static constexpr std::size_t kSize = 100000;
   OrderSender one{std::chrono::milliseconds(0)};
   OrderSender other{std::chrono::milliseconds(0)};
   for (int i = 0; i < 100; ++i) {

@@ -37,7 +37,7 @@ void expect_holds(const nlohmann::ordered_json& object, const std::string& expec
 // docs/events.md documents these names, so a change here is a change of the format.
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(test::run_started(3))),
-            (Keys{"type", "title", "size", "device", "shared_gpus", "cases", "version", "ids"}));
+            (Keys{"type", "title", "size", "device", "implementations", "shared_gpus", "cases", "version", "ids"}));
   EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids", "slots"}));
   EXPECT_EQ(keys(event_json(test::pool_ready())),
             (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "shared_gpus",
@@ -237,7 +237,7 @@ std::string described() {
 }
 
 TEST(EventsPage, DescribesEveryFieldOfEveryType) {
-  described<RunStarted>();
+  expect_named<ShardOfRun>(described<RunStarted>());
   described<PoolSpawned>();
   expect_named<protocol::RankInfo>(described<PoolReady>());
   const std::string retired = described<PoolRetired>();

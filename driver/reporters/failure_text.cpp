@@ -103,6 +103,7 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
   }
   std::string out = check_has_reason ? "" : prefix_lines(reason, "");
   if (event.first_run) out += prefix_lines(first_run_text(event), "");
+  if (!event.implementation.empty()) out += fmt::format("implementation: {}\n", event.implementation);
   out += checks;
   if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
   if (event.diagnosis) {

@@ -50,7 +50,8 @@ void HtmlSink::on_event(const Event& event) {
 void HtmlSink::on(const RunStarted& event) {
   run_ = event;
   perf_ = PerfTable{event.baseline};
-  page_.title = fmt::format("{}{} on {}", event.title, event.size.empty() ? "" : " (" + event.size + ")", event.device);
+  page_.title = fmt::format("{}{} on {}{}", event.title, event.size.empty() ? "" : " (" + event.size + ")",
+                            event.device, implementation_text(event));
 }
 
 HtmlPool& HtmlSink::pool_of(const PoolId& id) {

@@ -66,8 +66,8 @@ TEST(Html, SaysWhatRanAndWhatCameOfIt) {
                    finished(1, "te-flash/b", CaseOutcome::skip, "too few heads"),
                    run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
   EXPECT_THAT(page.text, StartsWith("<!DOCTYPE html>"));
-  EXPECT_EQ(page.one("//head/title"), "cp-pool: te-flash (small) on cpu");
-  EXPECT_EQ(page.one("//h1"), "te-flash (small) on cpu");
+  EXPECT_EQ(page.one("//head/title"), "cp-pool: te-flash (small) on cpu, implementation: own");
+  EXPECT_EQ(page.one("//h1"), "te-flash (small) on cpu, implementation: own");
   EXPECT_THAT(page.one("//h1/following-sibling::p[1]"),
               AllOf(StartsWith("cp-pool 0.1.0, 20"), EndsWith(" UTC, 41.2 s")));
   EXPECT_EQ(page.one("//p[@class='pass']"), "2 expanded = 1 pass + 0 fail + 1 skip, 41.2 s");

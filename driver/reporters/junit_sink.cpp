@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pugixml.hpp>
 
 #include "cases/case_groups.h"
@@ -171,6 +173,7 @@ void JunitSink::on_event(const Event& event) {
     add(*verdict);
   } else if (const auto* finished = std::get_if<RunFinished>(&event)) {
     run_seconds_ = finished->duration_ms / 1000;
+    add_missing(*finished);
     file_.commit(document());
   }
 }
@@ -196,6 +199,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) const {
     out.properties.emplace_back("first_outcome", std::string{to_string(event.first_run->outcome)});
     out.properties.emplace_back("first_reason", event.first_run->reason);
   }
+  if (!event.implementation.empty()) out.properties.emplace_back("implementation", event.implementation);
   if (event.flaky) out.properties.emplace_back("flaky", "true");
   for (const CaseFinished& tried : tries_.of(event.index)) {
     out.tries.push_back({.outcome = tried.outcome,
@@ -247,6 +251,19 @@ void JunitSink::add(const CaseVerdict& event) {
   test->details += verdict_text(verdict);
 }
 
+// What a report lacks is an error in a suite of its own, or skipped if it is accepted.
+void JunitSink::add_missing(const RunFinished& event) {
+  for (const std::string& missing : event.incomplete) {
+    JunitCase& test = cases_.emplace_back();
+    test.index = std::numeric_limits<std::size_t>::max();  // last
+    test.suite = test.class_name = "cp-pool report";
+    test.name = "the report is complete";
+    test.outcome = event.partial ? CaseOutcome::not_run : CaseOutcome::infra;
+    test.message = missing;
+    test.details = missing + '\n';
+  }
+}
+
 std::string JunitSink::document() const {
   std::vector<const JunitCase*> ordered;
   ordered.reserve(cases_.size());
@@ -280,9 +297,11 @@ std::string JunitSink::document() const {
     const auto start = std::chrono::system_clock::to_time_t(run_.started);
     set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
     set(suite, "hostname", host_name());
-    append_properties(
-        suite,
-        {{"matrix", run_.title}, {"size", run_.size}, {"device", run_.device}, {"cp_pool_version", run_.version}});
+    append_properties(suite, {{"matrix", run_.title},
+                              {"size", run_.size},
+                              {"device", run_.device},
+                              {"implementation", fmt::format("{}", fmt::join(run_.implementations, "; "))},
+                              {"cp_pool_version", run_.version}});
     for (const JunitCase* test : ordered) {
       if (test->suite != name) continue;
       const int times = ++named[test->class_name + '\n' + test->name];

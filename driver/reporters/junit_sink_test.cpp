@@ -90,7 +90,7 @@ TEST(Junit, EveryCaseHasTheFactsThatReproduceIt) {
   const nlohmann::json report =
       report_of({run_started(1), finished(0, "id", CaseOutcome::pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(report["suites"][0]["properties"].dump(),
-            R"({"cp_pool_version":"0.1.0","device":"cpu","matrix":"te-flash","size":"small"})");
+            R"({"cp_pool_version":"0.1.0","device":"cpu","implementation":"own","matrix":"te-flash","size":"small"})");
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"].dump(),
             R"({"attempts":"1","backend":"math","outcome":"pass","pool":"cpu/2","pool_generation":"1",)"
             R"("rerun":"cp-pool run --matrix te-flash --size small --filter id","seed":"1234","world_size":"2"})");

@@ -216,8 +216,8 @@ std::string MarkdownSink::notices_text() const {
 std::string MarkdownSink::document(const RunFinished& finished) const {
   const std::string size = run_.size.empty() ? "" : fmt::format(" ({})", run_.size);
   const std::string head =
-      fmt::format("{}{}{} on {}\n\n**{}**\n\n{}", kMarkdownStart, line_of(run_.title), size, line_of(run_.device),
-                  markdown_text(ledger_line(finished)),
+      fmt::format("{}{}{} on {}{}\n\n**{}**\n\n{}", kMarkdownStart, line_of(run_.title), size, line_of(run_.device),
+                  line_of(implementation_text(run_)), markdown_text(ledger_line(finished)),
                   finished.interrupted ? "Interrupted: the run was stopped before its end.\n\n" : "") +
       counts_table(finished);
   const std::string rest = section("Search", search_summary_) + slowest_text() + section("Times", perf_.text()) +

@@ -48,7 +48,7 @@ TEST(MarkdownSummary, HasCountsFailuresSlowestReasonsAndNotices) {
       written({run, slow, finished(0, "a", CaseOutcome::pass), diagnosed, other,
                finished(3, "d", CaseOutcome::skip, "no bias yet"), pool_retired(RetireReason::crash, "rank 1 <died>"),
                run_finished({1, 2, 1, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(text, StartsWith("## cp-pool: te-flash (small) on cpu\n\n"
+  EXPECT_THAT(text, StartsWith("## cp-pool: te-flash (small) on cpu, implementation: own\n\n"
                                "**4 expanded = 1 pass + 2 fail + 1 skip, 41.2 s**\n\n"
                                "| pass | fail | skip |\n|---:|---:|---:|\n| 1 | 2 | 1 |\n\n"
                                "### 2 failed\n\n"));

@@ -57,7 +57,7 @@ std::string shown(const std::vector<Event>& events) {
 
 TEST(SharedGpus, AreInTheFirstLineThePoolsLineAndTheSummary) {
   const std::string text = shown(run_on(1));
-  EXPECT_THAT(text, HasSubstr(" on cuda (ranks share 1 GPU)\n"));
+  EXPECT_THAT(text, HasSubstr(" on cuda (ranks share 1 GPU), implementation: own\n"));
   EXPECT_THAT(text, HasSubstr(", 2 ranks that share 1 GPU\n"));
   EXPECT_THAT(text, HasSubstr("1 case with ranks that shared a GPU\n"));
   EXPECT_THAT(shown(run_on(3)), HasSubstr("2 ranks that share 3 GPUs\n"));

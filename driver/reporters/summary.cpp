@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/figures.h"
 #include "driver/output_bits.h"
@@ -48,8 +49,9 @@ std::string ledger_line(const RunFinished& run) {
     expected += fmt::format("{}{} xpass", expected.empty() ? "" : ", ", run.unexpected_passes);
   }
   if (!expected.empty()) terms += fmt::format(" ({})", expected);
-  return fmt::format("{} expanded {} {}, {}{}", run.expanded, exact ? "=" : "!=", terms,
-                     format_duration(run.duration_ms), exact ? "" : " (internal error: the ledger does not add up)");
+  return fmt::format("{} expanded {} {}, {}{}{}", run.expanded, exact ? "=" : "!=", terms,
+                     format_duration(run.duration_ms), exact ? "" : " (internal error: the ledger does not add up)",
+                     run.incomplete.empty() ? "" : fmt::format(" (incomplete: {})", fmt::join(run.incomplete, "; ")));
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -203,6 +205,7 @@ std::string Summary::failures(const std::optional<std::string>& rerun, std::size
 
 std::string Summary::text() const {
   std::string out;
+  if (!implementations_.empty()) out += fmt::format("implementation: {}\n", fmt::join(implementations_, "; "));
   if (!durations_ms_.empty()) {
     out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", durations_ms_.size(),
                        format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),

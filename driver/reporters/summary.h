@@ -20,7 +20,8 @@ namespace cp_pool {
 std::string outcome_counts_text(const OutcomeCounts& counts);
 
 // Returns "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, and always pass and fail.
-// If passes are flaky, it has their number. It says so if the ledger does not add up.
+// If passes are flaky, it has their number. It says so if the ledger does not add up, and what an incomplete report
+// lacks.
 std::string ledger_line(const RunFinished& run);
 
 // Returns the q-quantile (0 < q <= 1) by nearest rank. `values` must not be empty.
@@ -28,15 +29,17 @@ double quantile(std::vector<double> values, double q);
 
 class Summary {
  public:
+  // Only for a view that shows the implementations nowhere else.
+  void add(const RunStarted& event) { implementations_ = event.implementations; }
   void add(const CaseTried& event) { tries_.add(event); }
   void add(const CaseFinished& event);
   void add(const CaseVerdict& event);
 
-  // Returns lines, each ended by a newline, without the ledger. They are, in this order: durations of the cases that
-  // ran; whether repeated runs of a case gave the same bits and outcomes; outcomes of reruns; cases that passed on a
-  // later try; expected failures and unexpected passes; passes without figures; the number of cases whose ranks shared
-  // GPUs, of cases whose ranks share the work unevenly, and of cases judged with other bounds; notes of backends; why
-  // cases did not run (outcome, count, reason; the most frequent first); and the verdicts on failures.
+  // Returns lines, each ended by a newline, without the ledger. They are, in this order: the implementations; durations
+  // of the cases that ran; whether repeated runs of a case gave the same bits and outcomes; outcomes of reruns; cases
+  // that passed on a later try; expected failures and unexpected passes; passes without figures; the number of cases
+  // whose ranks shared GPUs, of cases whose ranks share the work unevenly, and of cases judged with other bounds; notes
+  // of backends; why cases did not run (outcome, count, reason; the most frequent first); and the verdicts on failures.
   [[nodiscard]] std::string text() const;
 
   // Returns all failures together, although many lines may have been printed between them. Failures of one kind
@@ -61,6 +64,7 @@ class Summary {
   [[nodiscard]] std::string reruns_text() const;
   [[nodiscard]] std::string verdicts_text() const;
 
+  std::vector<std::string> implementations_;
   std::set<std::string> repeated_;              // IDs
   std::set<std::string> differing_;             // IDs of those whose bits differ although they were promised
   std::set<std::string> differing_unpromised_;  // IDs of those whose bits differ and were not promised

@@ -118,7 +118,10 @@ void TerminalSink::on(const RunStarted& event) {
     earlier_all_ms_ += static_cast<double>(runs) * *earlier;
     untold_ -= std::min(untold_, runs);
   }
-  if (!style_.progress) return;
+  if (!style_.progress) {
+    summary_.add(event);
+    return;
+  }
   // The number of cases of a stream is unknown.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
@@ -126,7 +129,8 @@ void TerminalSink::on(const RunStarted& event) {
       event.shared_gpus == 0
           ? ""
           : fmt::format(" (ranks share {})", count_of(static_cast<std::size_t>(event.shared_gpus), "GPU"));
-  print(fmt::format("cp-pool {}: {}{}{} on {}{}\n", event.version, cases, event.title, size, event.device, sharing));
+  print(fmt::format("cp-pool {}: {}{}{} on {}{}{}\n", event.version, cases, event.title, size, event.device, sharing,
+                    in_line(implementation_text(event))));
 }
 
 void TerminalSink::on(const PoolSpawned& event) {

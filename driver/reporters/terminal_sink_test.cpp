@@ -83,7 +83,7 @@ TEST(PlainTerminal, MarksAPassWithoutFiguresAndCountsItAtTheEnd) {
 
 TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
   EXPECT_EQ(captured({}, small_run()),
-            "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu\n"
+            "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu, implementation: own\n"
             "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks\n"
             "pass      1/3   100 ms  a\n"
             "fail  b after 200 ms on pool cpu/2 #1\n"
@@ -141,7 +141,7 @@ TEST(PlainTerminal, TheReasonOfAStartFailureStandsOnce) {
   }
   events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 2, 0, 0}));
   EXPECT_EQ(captured({}, events),
-            "cp-pool 0.1.0: 2 cases of te-flash (small) on cpu\n"
+            "cp-pool 0.1.0: 2 cases of te-flash (small) on cpu, implementation: own\n"
             "pool cpu/2 #1 did not start: rank 1 died: exit 1; last words of rank 1: no license\n"
             "pool cpu/2 #2 did not start, as pool cpu/2 #1\n"
             "pool cpu/2 #3 did not start, as pool cpu/2 #1\n"
@@ -161,6 +161,7 @@ TEST(PlainTerminal, APoolIsGivenUpWithoutTheReasonThatItsCaseHasSaid) {
 TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
   const std::string text = captured({.progress = false}, small_run());
   EXPECT_EQ(text.find("fail  b"), 0U);
+  EXPECT_THAT(text, HasSubstr("\nimplementation: own\n"));
   EXPECT_THAT(text, Not(HasSubstr("pass      1/3")));
   EXPECT_THAT(text, HasSubstr("\n3 expanded ="));
 }
@@ -205,7 +206,7 @@ TEST(PlainTerminal, CasesThatAreNotRunAreCountedAtTheEndAndTheirWorkersStderrIsS
   events.emplace_back(finished(3, "b", CaseOutcome::not_run, "interrupted"));
   events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 3, 0, 1}));
   EXPECT_EQ(captured({}, events),
-            "cp-pool 0.1.0: 4 cases of te-flash (small) on cpu\n"
+            "cp-pool 0.1.0: 4 cases of te-flash (small) on cpu, implementation: own\n"
             "infra  the pool cannot start\n"
             "    rank 0 stderr:\n"
             "      | no license\n"
@@ -340,7 +341,7 @@ TEST(LiveTerminal, TheLiveLinesAreRedrawnInPlaceAndLeaveNothingBehind) {
       replay(on_pty({run_started(3), pool_ready(), case_started(0, "a"), case_started(1, "b"),
                      finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
                      finished(2, "c", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
-  EXPECT_THAT(screen.lines, ElementsAre("cp-pool 0.1.0: 3 cases of te-flash (small) on cpu",
+  EXPECT_THAT(screen.lines, ElementsAre("cp-pool 0.1.0: 3 cases of te-flash (small) on cpu, implementation: own",
                                         "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks",
                                         "3 ran: p50 200 ms, p95 300 ms, max 300 ms a case",
                                         "3 expanded = 3 pass + 0 fail, 41.2 s", ""));

@@ -99,6 +99,8 @@ Service::~Service() {
 RunConfig Service::config_of(const Open& open) const {
   RunConfig out;
   out.worker_command = open.worker.empty() ? config_.worker_command : open.worker;
+  // The name of a worker of its own is in the client's own run_started.
+  if (open.worker.empty()) out.implementation = config_.implementation;
   if (out.worker_command.empty()) throw std::invalid_argument("open: worker: it is required");
   out.fork_server = open.fork_server;
   out.device = open.device;

@@ -28,6 +28,7 @@ namespace cp_pool::service {
 
 struct ServiceConfig {
   std::vector<std::string> worker_command;  // worker of a run that names none
+  std::string implementation = {};          // its name, as in RunConfig
   int cpu_slots = 1;                        // number of CPU ranks that may work at once
   int gpu_slots = 0;                        // FleetSettings::slots of the pools on GPUs; 0: this machine has no GPU
   std::vector<std::string> gpus;            // as in Fleet::Config

@@ -34,7 +34,7 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
   header.size = open.size;
   header.device = config_.device;
   header.version = CP_POOL_VERSION;
-  context_.emit(started_now(std::move(header)));
+  context_.emit(started_now(std::move(header), config_.implementation));
   if (config_.global_timeout.count() <= 0) return;
   global_timeout_.expires_after(config_.global_timeout);
   global_timeout_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {

@@ -107,7 +107,7 @@ void ServiceRunner::no_more_cases() {
 RunResult ServiceRunner::run(const RunStarted& header) {
   const auto start = std::chrono::steady_clock::now();
   const double cpu_before = own_cpu_ms();
-  sink_.on_event(started_now(header));
+  sink_.on_event(started_now(header, config_.implementation));
   connection_->start(already_read_);
   watch_signals();
   watch_clock();
@@ -167,7 +167,9 @@ void ServiceRunner::take(Event event) {
 void ServiceRunner::finish(CaseFinished finished) {
   const auto unfinished = cases_.find(finished.index);
   if (unfinished == cases_.end()) return lose(fmt::format("sent two results of case {}", finished.index));
-  finished.search = unfinished->second->search;  // the service does not know it
+  // The service does not know these two.
+  finished.search = unfinished->second->search;
+  finished.implementation = implementation_of(*unfinished->second);
   cases_.erase(unfinished);
   ledger_.record(finished.index, finished.outcome, finished.flaky);
   ledger_.note_expected(finished);

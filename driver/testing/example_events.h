@@ -160,6 +160,7 @@ inline RunStarted run_started(std::size_t cases) {
   return {.title = "te-flash",
           .size = "small",
           .device = "cpu",
+          .implementations = {"own"},
           .cases = cases,
           .version = "0.1.0",
           .ids = {},

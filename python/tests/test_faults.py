@@ -197,6 +197,16 @@ def test_a_fault_ends_its_case_alone(fault: Fault, soon: Table) -> None:
     assert soon.of(fault)[0].event["duration_ms"] < 0.8 * LONG_TIMEOUT_MS
 
 
+@pytest.mark.parametrize("fault", RESTLESS, ids=lambda fault: fault.model)
+def test_gradients_that_need_not_repeat_keep_their_bounds(fault: Fault, restless: Table) -> None:
+    check(fault, restless)
+
+
+@pytest.mark.parametrize("fault", UNEVEN, ids=lambda fault: fault.model)
+def test_a_step_whose_rounding_is_not_odd_is_repeated_as_it_is(fault: Fault, uneven: Table) -> None:
+    check(fault, uneven)
+
+
 def test_ranks_that_disagree_about_a_skip_are_an_error() -> None:
     # Two groups of one rank, so that the rank that runs the case waits for nobody.
     found = run_cases("faults.py:divided", [case("clean", cp_size=1, group=2)])

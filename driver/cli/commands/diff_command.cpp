@@ -2,6 +2,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -98,14 +99,30 @@ std::string line_of(const Change& change) {
 }
 
 std::string run_line(std::string_view which, const NamedRun& named) {
-  return fmt::format("{:<7} {}: {} ({}) on {}: {}{}\n", which, named.name, named.run.header.title,
-                     named.run.header.size, named.run.header.device, outcome_counts_text(named.run.end.counts),
+  return fmt::format("{:<7} {}: {} ({}) on {}{}: {}{}\n", which, named.name, named.run.header.title,
+                     named.run.header.size, named.run.header.device, implementation_text(named.run.header),
+                     outcome_counts_text(named.run.end.counts),
                      named.run.cut ? "; it was cut off or is still going on" : "");
+}
+
+std::string implementations_of(const NamedRun& named) {
+  const std::vector<std::string>& names = named.run.header.implementations;
+  return names.empty() ? "unknown" : fmt::format("{}", fmt::join(names, "; "));
+}
+
+// Says that the runs are not known to be of one implementation; empty if they are.
+std::string other_implementation_text(const RunDiff& diff, const NamedRun& before, const NamedRun& after) {
+  if (diff.not_alike == 0) return "";
+  const std::string cases =
+      diff.not_alike == diff.common ? "" : fmt::format(" in {} of {} cases", diff.not_alike, diff.common);
+  return fmt::format("not one implementation{}: {} earlier, {} later\n", cases, implementations_of(before),
+                     implementations_of(after));
 }
 
 std::string text_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after) {
   constexpr std::size_t kMostLines = 20;  // of each kind of change
-  std::string text = run_line("earlier", before) + run_line("later", after);
+  std::string text =
+      other_implementation_text(diff, before, after) + run_line("earlier", before) + run_line("later", after);
   for (const auto& [kind, name] : kNames<ChangeKind>) {
     const std::size_t count = diff.count(kind);
     if (count == 0) continue;
@@ -131,6 +148,7 @@ nlohmann::ordered_json json_of(const NamedRun& named) {
           {"title", header.title},
           {"size", header.size},
           {"device", header.device},
+          {"implementations", header.implementations},
           {"version", header.version},
           {"cut", named.run.cut},
           {"cases", named.run.cases.size()}};
@@ -143,13 +161,10 @@ nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, cons
   for (const Change& change : diff.changes) {
     changes.push_back(protocol::object_json<nlohmann::ordered_json>(change));
   }
-  nlohmann::ordered_json json = {{"before", json_of(before)},
-                                 {"after", json_of(after)},
-                                 {"common", diff.common},
-                                 {"counts", counts},
-                                 {"changes", changes},
-                                 {"times", nullptr},
-                                 {"why_no_figures", diff.why_no_figures},
+  nlohmann::ordered_json json = {{"before", json_of(before)}, {"after", json_of(after)},
+                                 {"common", diff.common},     {"not_alike", diff.not_alike},
+                                 {"counts", counts},          {"changes", changes},
+                                 {"times", nullptr},          {"why_no_figures", diff.why_no_figures},
                                  {"exit_code", code}};
   if (diff.drift) json["times"] = protocol::object_json<nlohmann::ordered_json>(*diff.drift);
   return json;
@@ -158,7 +173,8 @@ nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, cons
 class DiffCommand : public CommandWith<DiffOptions> {
  public:
   explicit DiffCommand(CLI::App& command) {
-    add_positional(command, "RUN", options.before, Needed::no, "The earlier run; without it, the run before the last");
+    add_positional(command, "RUN", options.before, Needed::no,
+                   "The earlier run; without it, the run of the same implementation before the last");
     add_positional(command, "LATER", options.after, Needed::no,
                    "The run that is compared with it; without it, the last run");
     add_list(command,
@@ -178,7 +194,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
   }
 
   int run(const std::string& /*program*/) override {
-    const NamedRun before = read(options.before.empty() ? "-2" : options.before);
+    const NamedRun before = read(options.before.empty() ? run_before_the_last() : options.before);
     const NamedRun after = read(options.after.empty() ? "last" : options.after);
     if (before.name == after.name) {
       throw CommandError(ExitCode::bad_input,
@@ -202,6 +218,21 @@ class DiffCommand : public CommandWith<DiffOptions> {
   }
 
  private:
+  // Returns the newest run before the last one that is of the same implementations. Throws CommandError (bad_input).
+  [[nodiscard]] std::string run_before_the_last() const {
+    const std::vector<RunRecord> records = kept_runs(options.folder);
+    find_record(records, "-2");  // there is one
+    const auto last = read_record_header(records.back());
+    for (const RunRecord& record : records | std::views::reverse | std::views::drop(1)) {
+      const auto header = read_record_header(record);
+      if (header && last && header->implementations == last->implementations) return record.id;
+    }
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("no run before {} is of its implementation{}; cp-pool diff RUN compares it with any",
+                    records.back().id, last ? fmt::format(" ({})", fmt::join(last->implementations, "; ")) : ""));
+  }
+
   // Throws CommandError (bad_input).
   [[nodiscard]] NamedRun read(const std::string& text) const {
     const std::filesystem::path events = events_of_run(text, options.folder);

@@ -154,6 +154,7 @@ int replay(ReplayOptions& options) {
     RunConfig config = shared;
     if (!options.own_worker) {
       config.worker_command = capsule.worker;
+      config.implementation = capsule.implementation;
       config.fork_server = capsule.fork_server;
     }
     LastEnd last(sink, cases.size());

@@ -69,10 +69,10 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
 }
 
 // Reads earlier runs for the reports. Records that cannot be read are warned of; the run goes on without trends.
-CaseTrends trends_for_reports(const RunCommandOptions& options) {
+CaseTrends trends_for_reports(const RunCommandOptions& options, const RunStarted& run) {
   if (!options.execution.html && !options.execution.summary) return {};
   try {
-    return trends_of(options);
+    return trends_of(options, run);
   } catch (const CommandError& e) {
     report_warning(e.what());
     return {};
@@ -97,7 +97,7 @@ int run_selected(RunCommandOptions options, const std::string& program) {
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   RunRecorder record{options.record, options.record_command,
                      [&](const std::string& text) { execution.show_warning(text); }};
-  CaseTrends trends = trends_for_reports(options);  // read before this run becomes a record itself
+  CaseTrends trends = trends_for_reports(options, prepared.header);  // read before this run becomes a record itself
   const int code = execution([&](const RunConfig& config, EventSink& views) {
     RunRecorder::Sink recorded{record, views};
     TrendSink sink{std::move(trends), recorded};

@@ -20,6 +20,7 @@
 #include "driver/cli/retry_options.h"
 #include "driver/cli/select/order.h"
 #include "driver/cli/select/rerun.h"
+#include "driver/cli/worker_command.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -67,16 +68,31 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCas
   if (!unjudged.empty()) report_warning(unjudged);
 }
 
-// Returns the history that --order history uses, empty for any other order.
-CaseHistory history_of(const Order& order, const RunCommandOptions& options) {
+// Returns the history that --order history uses, empty for any other order. `implementation` is that of the run.
+CaseHistory history_of(const Order& order, const std::vector<NamedCase>& cases, const RunStarted& run,
+                       const std::string& implementation, const RunCommandOptions& options) {
   if (order.kind != Order::Kind::history) return {};
   if (!order.events.empty()) return read_case_history(order.events);
-  CaseHistory history = case_history(trends_of(options));
+  CaseHistory history = case_history(trends_of(options, run), cases, implementation);
   if (history.duration_ms.empty()) {
-    report_warning(fmt::format("--order history: no run of size {} on {} is recorded", options.selection.size,
-                               options.execution.config.device));
+    report_warning(fmt::format("--order history: no run of size {} on {}{} is recorded", run.size, run.device,
+                               implementation_text(run)));
   }
   return history;
+}
+
+// Returns RunStarted::implementations: `of_run`, if it computes a case, then those that overrides name.
+std::vector<std::string> implementations_of(const std::vector<NamedCase>& cases, const std::string& of_run) {
+  std::vector<std::string> out;
+  const auto add = [&out](const std::string& name) {
+    if (std::ranges::find(out, name) == out.end()) out.push_back(name);
+  };
+  const auto is_plain = [](const NamedCase& named) { return implementation_of(named).empty(); };
+  if (std::ranges::any_of(cases, is_plain)) add(of_run);
+  for (const NamedCase& named : cases) {
+    if (!is_plain(named)) add(implementation_of(named));
+  }
+  return out;
 }
 
 // Returns how long each case took in the history; nothing if the history is empty.
@@ -135,9 +151,9 @@ void fill_run_options(const CLI::App& command, RunCommandOptions& options) {
   }
 }
 
-CaseTrends trends_of(const RunCommandOptions& options) {
+CaseTrends trends_of(const RunCommandOptions& options, const RunStarted& run) {
   if (!records_folder(options.record.folder)) return {};
-  return read_case_trends(kept_runs(options.record.folder), options.selection.size, options.execution.config.device);
+  return read_case_trends(kept_runs(options.record.folder), run);
 }
 
 void read_shard_times(SelectionOptions& options) {
@@ -182,24 +198,26 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
   check_number(cases.size(), options.repeat);
   int most_ranks = 0;
   for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
-  const CaseHistory history = history_of(order, options);
-  std::vector<std::optional<double>> earlier_ms = earlier_times(ids, history);
-  const std::vector<std::size_t> indices =
-      order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
-  cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
+  const std::string implementation = worker_command(options.execution.worker).implementation;
   RunStarted header{.title = order.kind == Order::Kind::listed
                                  ? selection.title
                                  : fmt::format("{}, --order {}", selection.title, order_text),
                     .size = options.selection.size,
                     .device = options.execution.config.device,
+                    .implementations = implementations_of(cases, implementation),
                     .shared_gpus = gpus_to_share(options.execution.config, most_ranks),
-                    .cases = cases.size(),
                     .version = CP_POOL_VERSION,
                     .ids = std::move(ids),
-                    .earlier_ms = std::move(earlier_ms),
                     .baseline = options.execution.baseline,
                     .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
+                    .shard = selection.shard,
                     .started = {}};
+  const CaseHistory history = history_of(order, cases, header, implementation, options);
+  header.earlier_ms = earlier_times(header.ids, history);
+  const std::vector<std::size_t> indices =
+      order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
+  cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
+  header.cases = cases.size();
   return {.cases = std::move(cases), .header = std::move(header)};
 }
 

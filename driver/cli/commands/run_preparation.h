@@ -20,8 +20,8 @@ void fill_run_options(const CLI::App& command, RunCommandOptions& options);
 // Reads the times of --shard-times. Throws CommandError (bad_input).
 void read_shard_times(SelectionOptions& options);
 
-// Returns the trends of the recorded runs of this size on this device. Throws CommandError (bad_input).
-CaseTrends trends_of(const RunCommandOptions& options);
+// Returns the trends of recorded runs like `run` (read_case_trends). Throws CommandError (bad_input).
+CaseTrends trends_of(const RunCommandOptions& options, const RunStarted& run);
 
 // Returns the input files that the options name. No output may replace them.
 std::vector<InputFile> inputs_of(const RunCommandOptions& options);

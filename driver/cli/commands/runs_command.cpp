@@ -37,9 +37,10 @@ std::string state_text(const RecordFacts& facts) {
 
 std::string line_of(const RunRecord& record, const RecordFacts& facts) {
   const std::string counts = outcome_counts_text(facts.counts);
-  return fmt::format("{:<14} {}  {:>9}  {:<13} {} ({}) on {}: {}\n", record.id, facts.file.started.substr(0, 16),
+  return fmt::format("{:<14} {}  {:>9}  {:<13} {} ({}) on {}{}: {}\n", record.id, facts.file.started.substr(0, 16),
                      format_duration(facts.duration_ms), state_text(facts), facts.header.title, facts.header.size,
-                     facts.header.device, counts.empty() ? "no case has ended" : counts);
+                     facts.header.device, implementation_text(facts.header),
+                     counts.empty() ? "no case has ended" : counts);
 }
 
 nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts) {
@@ -56,6 +57,7 @@ nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts
                                  {"title", facts.header.title},
                                  {"size", facts.header.size},
                                  {"device", facts.header.device},
+                                 {"implementations", facts.header.implementations},
                                  {"cases", facts.header.cases},
                                  {"counts", counts},
                                  {"exit_code", nullptr},

@@ -75,7 +75,7 @@ TEST_F(SearchProgram, ThatFindsNothingIsASuccess) {
   const Finished done = search({}, {"--cases", "40"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out,
-              AllOf(StartsWith("cp-pool "), HasSubstr("cases from a search (seed 7) on cpu\n"),
+              AllOf(StartsWith("cp-pool "), HasSubstr("cases from a search (seed 7) on cpu, implementation: worker "),
                     HasSubstr("\nsearched 40 cases judged in "), HasSubstr(": 40 cases were judged (--cases)\n"),
                     HasSubstr("\n  comm: "), HasSubstr("\n  edges: "), HasSubstr("\nfound nothing\n")));
   EXPECT_THAT(done.last_line(), StartsWith("40 expanded = 40 pass + 0 fail, "));

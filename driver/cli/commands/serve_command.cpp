@@ -107,7 +107,9 @@ class ServeCommand : public CommandWith<ServeOptions> {
   int run(const std::string& /*program*/) override {
     choose_gpus(options);
     options.config.cpu_slots = options.slots > 0 ? options.slots : protocol::usable_cores();
-    options.config.worker_command = worker_command({}).words;
+    const WorkerCommand worker = worker_command({});
+    options.config.worker_command = worker.words;
+    options.config.implementation = worker.implementation;
     return options.stdio ? serve_stdio(options) : serve_socket(options);
   }
 };

@@ -52,7 +52,7 @@ class ShowCommand : public CommandWith<ShowOptions> {
     CaseTrends trends;
     if (const auto header = read_record_header(record);
         header && (options.execution.html || options.execution.summary)) {
-      trends = read_case_trends(records, header->size, header->device, record.id);
+      trends = read_case_trends(records, *header, record.id);
     }
     return report_runs({.files = {record.events().string()},
                         .execution = options.execution,

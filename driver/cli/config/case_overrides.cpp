@@ -117,6 +117,7 @@ void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
     sum->worker_command = ranks.worker_command;
     sum->fork_server = ranks.fork_server;
     sum->start_timeout_grows = ranks.start_timeout_grows;
+    sum->implementation = ranks.implementation;
   }
   for (const std::string& entry : ranks.environment) {
     const std::string name = entry.substr(0, entry.find('=') + 1);
@@ -182,6 +183,7 @@ void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& 
     each.ranks.worker_command = command.words;
     if (options.fork != "off") each.ranks.fork_server = command.fork_server;
     each.ranks.start_timeout_grows = command.adapter();
+    each.ranks.implementation = command.implementation;
   }
 }
 

@@ -261,11 +261,19 @@ TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("2 expanded = 1 pass + 0 fail + 1 skip"));
   std::map<std::string, std::string> pools;
+  std::map<std::string, nlohmann::json> implementations;
   bool forks = false;
   for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
     if (event["type"] == "fork_server") forks = event["ready"];
-    if (event["type"] == "case_finished") pools[event["case"]["model"]] = event["pool"].dump();
+    if (event["type"] == "run_started") implementations["run"] = event["implementations"];
+    if (event["type"] != "case_finished") continue;
+    pools[event["case"]["model"]] = event["pool"].dump();
+    implementations[event["case"]["model"]] = event.value("implementation", "");
   }
+  const std::string adapter = "adapter " + std::filesystem::canonical(folder / "mine.py").string();
+  EXPECT_EQ(implementations["run"], nlohmann::json({"worker " + test::kWorker, adapter}));
+  EXPECT_EQ(implementations["pass"], "");
+  EXPECT_EQ(implementations["skip"], adapter);
   EXPECT_TRUE(forks) << "ranks of an adapter are forked";
   EXPECT_NE(pools["pass"], pools["skip"]);
   std::string said;

@@ -41,11 +41,15 @@ CaseHistory read_case_history(const std::filesystem::path& events_file) {
   return history;
 }
 
-CaseHistory case_history(const CaseTrends& trends) {
+CaseHistory case_history(const CaseTrends& trends, std::span<const NamedCase> cases,
+                         const std::string& implementation) {
   CaseHistory history;
-  for (const auto& [id, earlier] : trends) {
-    if (!went_well(earlier.back().outcome)) history.failed.insert(id);
-    history.duration_ms[id] = earlier.back().duration_ms;
+  for (const NamedCase& named : cases) {
+    const std::string own = implementation_of(named);
+    const auto earlier = trends.find({named.id, own.empty() ? implementation : own});
+    if (earlier == trends.end()) continue;
+    if (!went_well(earlier->second.back().outcome)) history.failed.insert(named.id);
+    history.duration_ms[named.id] = earlier->second.back().duration_ms;
   }
   return history;
 }

@@ -23,8 +23,9 @@ struct CaseHistory {
 // Reads the events file of the earlier run. Throws CommandError (bad_input) if the file cannot be read, is no events
 // file, or holds no run.
 CaseHistory read_case_history(const std::filesystem::path& events_file);
-// Takes the last run of each case.
-CaseHistory case_history(const CaseTrends& trends);
+// Takes the last run of each of these cases by the same implementation. `implementation` is that of cases which name
+// none themselves.
+CaseHistory case_history(const CaseTrends& trends, std::span<const NamedCase> cases, const std::string& implementation);
 
 // Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,
 // then the others, longest first. Cases that share expected results (driver/problem_group.h) stay together, at the

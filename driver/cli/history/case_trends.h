@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/cli/history/run_records.h"
@@ -14,13 +15,13 @@ namespace cp_pool {
 
 inline constexpr std::size_t kTrendRuns = 10;
 
-// The earlier runs of each case, by ID, oldest first.
-using CaseTrends = std::map<std::string, std::vector<EarlierRun>>;
+// The earlier runs of each case, oldest first, by its ID and the implementation that computed it, which is known.
+using CaseTrends = std::map<std::pair<std::string, std::string>, std::vector<EarlierRun>>;
 
-// Reads the newest kTrendRuns records of runs of this size on this device that are not going on. If `before` is not
-// empty, the run with this ID and all later ones are left out. Records that cannot be read are left out, too.
-CaseTrends read_case_trends(const std::vector<RunRecord>& records, const std::string& size, const std::string& device,
-                            std::string_view before = "");
+// Reads the newest kTrendRuns records of runs like `run`: they have its size, its device and one of its
+// implementations, and are not going on. If `before` is not empty, the run with this ID and all later ones are left
+// out. Records that cannot be read are left out, too.
+CaseTrends read_case_trends(const std::vector<RunRecord>& records, const RunStarted& run, std::string_view before = "");
 
 // Passes all events on. Adds its trend to every case that has ended, unless the event has one.
 class TrendSink : public EventSink {
@@ -32,6 +33,7 @@ class TrendSink : public EventSink {
  private:
   CaseTrends trends_;
   EventSink& next_;
+  RunStarted run_;
 };
 
 }  // namespace cp_pool

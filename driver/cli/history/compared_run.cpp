@@ -60,7 +60,11 @@ ComparedRun compared_run(const std::vector<Event>& events) {
   run.header = std::get<RunStarted>(events.front());
   run.end = std::get<RunFinished>(events.back());
   for (const Event& event : events) {
-    if (const auto* finished = std::get_if<CaseFinished>(&event)) add(*finished, run.cases[finished->id]);
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      ComparedCase& of_case = run.cases[finished->id];
+      add(*finished, of_case);
+      of_case.implementation = implementation_of(run.header, *finished);
+    }
     if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
       run.cases[verdict->id].verdict = name_of(verdict->verdict.kind);
     }

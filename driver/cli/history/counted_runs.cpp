@@ -6,7 +6,7 @@
 namespace cp_pool {
 
 void CountedRuns::add(const CaseKey& key, std::size_t run, bool ran) {
-  const Names names{key.id, key.size, key.device};
+  const Names names = names_of(key);
   if (key.case_text.empty()) {
     unknown_.push_back({.names = names, .run = run, .ran = ran});
   } else {
@@ -24,7 +24,7 @@ void CountedRuns::close() {
 }
 
 const CountedRuns::Runs& CountedRuns::runs_of(const CaseKey& key) const {
-  const std::map<std::string, Runs>& known = runs_.at({key.id, key.size, key.device});
+  const std::map<std::string, Runs>& known = runs_.at(names_of(key));
   return key.case_text.empty() ? known.begin()->second : known.at(key.case_text);
 }
 

@@ -15,6 +15,7 @@ struct CaseKey {
   std::string id;
   std::string size;
   std::string device;
+  std::string implementation;
   std::string case_text;  // empty if unknown; then it matches the case of another run with the same names
 
   auto operator<=>(const CaseKey&) const = default;
@@ -32,7 +33,7 @@ class CountedRuns {
 
  private:
   using Runs = std::map<std::size_t, bool>;  // by number of the run: whether it ran the case
-  using Names = std::tuple<std::string, std::string, std::string>;
+  using Names = std::tuple<std::string, std::string, std::string, std::string>;
 
   struct Unknown {
     Names names;
@@ -40,6 +41,7 @@ class CountedRuns {
     bool ran;
   };
 
+  static Names names_of(const CaseKey& key) { return {key.id, key.size, key.device, key.implementation}; }
   [[nodiscard]] const Runs& runs_of(const CaseKey& key) const;
 
   std::map<Names, std::map<std::string, Runs>> runs_;  // by names, then case_text

@@ -36,7 +36,8 @@ class FailureReader {
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
       any_ = true;
       pending_.finish(finished->id);
-      add(finished->id, finished->c, !went_well(*finished), was_reached(finished->outcome));
+      add(finished->id, finished->c, implementation_of(header_, *finished), !went_well(*finished),
+          was_reached(finished->outcome));
     }
     if (std::holds_alternative<RunFinished>(event)) knows_rest_ = true;
   }
@@ -62,13 +63,18 @@ class FailureReader {
     ++run_;
     failed_.title = header.title;
     failed_.size = header.size;
-    device_ = header.device;
+    header_ = header;
     knows_rest_ = !header.ids.empty();
     pending_.begin(header.ids, std::max(header.cases, header.ids.size()));
   }
 
-  void add(const std::string& id, const std::optional<Case>& c, bool failed, bool ran) {
-    CaseKey key{.id = id, .size = failed_.size, .device = device_, .case_text = c ? to_json(*c).dump() : ""};
+  void add(const std::string& id, const std::optional<Case>& c, const std::string& implementation, bool failed,
+           bool ran) {
+    CaseKey key{.id = id,
+                .size = header_.size,
+                .device = header_.device,
+                .implementation = implementation,
+                .case_text = c ? to_json(*c).dump() : ""};
     counted_.add(key, run_, ran);
     if (failed) failures_.push_back({.key = std::move(key), .run = run_, .c = c});
   }
@@ -78,7 +84,7 @@ class FailureReader {
     failed_.unknown_rest |= !knows_rest_;
     for (const auto& [id, times] : pending_.times()) {
       const auto running = running_.find(id);
-      add(id, running == running_.end() ? std::nullopt : running->second, true, false);
+      add(id, running == running_.end() ? std::nullopt : running->second, implementation_of(header_, {}), true, false);
     }
     pending_.begin({}, 0);
     running_.clear();
@@ -89,7 +95,7 @@ class FailureReader {
   CountedRuns counted_;
   PendingCases pending_;                                // the cases left of the run that is being read
   std::map<std::string, std::optional<Case>> running_;  // the cases of that run that have started, as far as known
-  std::string device_;
+  RunStarted header_;                                   // of the run that is being read
   std::size_t run_ = 0;
   bool any_ = false;
   bool knows_rest_ = true;

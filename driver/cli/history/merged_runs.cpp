@@ -11,6 +11,7 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
+#include "driver/cli/history/shard_check.h"
 
 namespace cp_pool {
 
@@ -61,6 +62,18 @@ std::optional<std::string> baseline_of(const std::vector<RunStarted>& headers, b
   return compared ? std::optional<std::string>("the baseline of the run") : std::nullopt;
 }
 
+// Returns the implementations of all runs; none if those of a run are unknown.
+std::vector<std::string> all_implementations(const std::vector<ReadRun>& runs) {
+  std::vector<std::string> all;
+  for (const ReadRun& run : runs) {
+    if (run.header.implementations.empty()) return {};
+    for (const std::string& name : run.header.implementations) {
+      if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+    }
+  }
+  return all;
+}
+
 std::string why_unfinished(const ReadRun& run, bool running) {
   if (run.writer) {
     return fmt::format("its run goes on ({}): this case {}", *run.writer,
@@ -84,6 +97,7 @@ CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
   return {.id = event.id,
           .size = run.header.size,
           .device = run.header.device,
+          .implementation = implementation_of(run.header, event),
           .case_text = run.of_id_alone.contains(event.index) ? "" : to_json(event.c).dump()};
 }
 
@@ -111,6 +125,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     ++run.finished;
     run.indices = std::max(run.indices, finished->index + 1);
     compared_ |= finished->perf && finished->perf->baseline_ms;
+    if (!finished->implementation.empty()) overridden_[finished->id] = finished->implementation;
   }
   if (const auto* end = std::get_if<RunFinished>(&event)) {
     run.end = *end;
@@ -145,6 +160,10 @@ void MergedRuns::end_run(ReadRun& run) {
       const bool known = running != run.running.end() && running->second;
       event.c = known ? *running->second : case_of_id(id);
       if (!known) run.of_id_alone.insert(event.index);
+      const auto by = overridden_.find(id);
+      if (by != overridden_.end() && std::ranges::count(run.header.implementations, by->second) > 0) {
+        event.implementation = by->second;
+      }
       event.reason = why_unfinished(run, i == 0 && running != run.running.end());
       run.events.emplace_back(std::move(event));
     }
@@ -177,6 +196,10 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
     int& last = generations_[pool.key];
     last = std::max(last, pool.generation);
   };
+  const auto name_implementation = [&](CaseFinished& event) {
+    std::string name = implementation_of(run.header, event);
+    if (implementations_.empty() || name != implementations_.front()) event.implementation = std::move(name);
+  };
   std::set<std::size_t> elsewhere;  // indices of cases that another run counts for
   std::size_t left = 0;             // cases that the run did not start
   std::size_t left_to_others = 0;   // of these, the cases that another run ran
@@ -204,6 +227,7 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
     if (auto* tried = std::get_if<CaseTried>(&event)) {
       if (tried->pool) count_on(*tried->pool);
       if (elsewhere.contains(tried->index)) continue;
+      name_implementation(*tried);
       tried->index += first_index_;
     }
     if (auto* replayed = std::get_if<CaseReplayed>(&event)) {
@@ -222,6 +246,7 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
       const bool is_rerun = counted_.first(key) != number;
       key.case_text.clear();
       if (is_rerun) finished->first_run = first_runs_.at(key);
+      name_implementation(*finished);
       finished->index += first_index_;
       ledger_.record(ledger_.expect(), finished->outcome, finished->flaky);
       ledger_.note_expected(*finished);
@@ -243,6 +268,7 @@ std::vector<Event> MergedRuns::finish(const Demands& demands) {
   }
   counted_.close();
   note_first_runs();
+  implementations_ = all_implementations(runs_);
 
   std::vector<RunStarted> headers;
   std::vector<Event> out(1);  // the first is replaced by run_started
@@ -257,15 +283,19 @@ std::vector<Event> MergedRuns::finish(const Demands& demands) {
   header.size = each_once(headers, &RunStarted::size);
   header.device = each_once(headers, &RunStarted::device);
   header.version = each_once(headers, &RunStarted::version);
+  header.implementations = implementations_;
   header.baseline = baseline_of(headers, compared_);
   if (headers.size() > 1) {  // these belong to one of the runs only
     header.rerun_failed.reset();
     header.earlier_ms.clear();
+    header.shard.reset();
   }
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
   RunFinished end = ledger_.close(interrupted_, demands);
   end.ledger_exact &= exact_;
+  if (demands.whole) end.incomplete = missing_of_shards(headers);
+  end.partial = demands.partial && !end.incomplete.empty();
   end.exit_code = exit_code(end, demands);
   end.driver_cpu_ms = driver_cpu_ms;
   const bool one = runs_.size() == 1 && runs_.front().end;

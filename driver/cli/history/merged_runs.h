@@ -61,10 +61,12 @@ class MergedRuns {
   std::vector<ReadRun> runs_;
   std::vector<std::pair<std::string, std::string>> going_on_;
   std::vector<std::string> unknown_length_;
+  std::map<std::string, std::string> overridden_;  // by ID: implementations that overrides named for cases
   CountedRuns counted_;
-  std::map<CaseKey, FirstRun> first_runs_;  // the first runs of cases whose outcome comes from another run
-  std::map<std::string, int> generations_;  // the last generation of each pool key
-  std::size_t first_index_ = 0;             // the index of the first case of the run that is being appended
+  std::map<CaseKey, FirstRun> first_runs_;    // the first runs of cases whose outcome comes from another run
+  std::map<std::string, int> generations_;    // the last generation of each pool key
+  std::vector<std::string> implementations_;  // as in the header of all runs
+  std::size_t first_index_ = 0;               // the index of the first case of the run that is being appended
   Ledger ledger_;
   bool exact_ = true;
   bool interrupted_ = false;

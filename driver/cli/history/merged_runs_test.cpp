@@ -199,6 +199,44 @@ std::vector<Event> merged_runs(const std::vector<std::vector<Event>>& all_runs) 
   return merged(events);
 }
 
+TEST(MergedRuns, OfTwoImplementationsAreNoRerunsOfEachOther) {
+  const auto own = run_at(0, {finished(0, "a", CaseOutcome::fail)});
+  auto adapter = run_at(100, {finished(0, "a", CaseOutcome::pass)});
+  std::get<RunStarted>(adapter.front()).implementations = {"adapter mine.py:ring"};
+  const auto events = merged_runs({own, adapter});
+  const auto cases = all<CaseFinished>(events);
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[0].outcome, CaseOutcome::fail);
+  EXPECT_EQ(cases[0].implementation, "");
+  EXPECT_EQ(cases[1].outcome, CaseOutcome::pass);
+  EXPECT_EQ(cases[1].implementation, "adapter mine.py:ring");
+  EXPECT_FALSE(cases[1].first_run);
+  EXPECT_THAT(std::get<RunStarted>(events.front()).implementations, ElementsAre("own", "adapter mine.py:ring"));
+  EXPECT_EQ(std::get<RunFinished>(events.back()).exit_code, 100);
+  // The same, if one run does not say what it tested.
+  std::get<RunStarted>(adapter.front()).implementations = {};
+  const auto unknown = merged_runs({own, adapter});
+  EXPECT_EQ(all<CaseFinished>(unknown).size(), 2U);
+  EXPECT_EQ(all<CaseFinished>(unknown)[0].implementation, "own");
+  EXPECT_THAT(std::get<RunStarted>(unknown.front()).implementations, ElementsAre());
+}
+
+TEST(MergedRuns, KnowTheImplementationOfACaseThatAKilledRunHadNotStarted) {
+  auto killed = run_at(0, {finished(0, "a", CaseOutcome::pass)});
+  killed.pop_back();
+  auto& header = std::get<RunStarted>(killed.front());
+  header.implementations = {"own", "adapter mine.py:ring"};
+  header.ids = {"a", "b"};
+  header.cases = 2;
+  CaseFinished b = finished(0, "b", CaseOutcome::pass);
+  b.implementation = "adapter mine.py:ring";
+  auto rerun = run_at(100, {b});
+  std::get<RunStarted>(rerun.front()).implementations = header.implementations;
+  const auto events = merged_runs({killed, rerun});
+  EXPECT_EQ(all<CaseFinished>(events).size(), 2U);
+  EXPECT_EQ(std::get<RunFinished>(events.back()).exit_code, 0);
+}
+
 TEST(MergedRuns, CountACaseThatWasRerunByItsLastRunAndKeepTheFirst) {
   const auto first =
       run_at(0, {finished(0, "a", CaseOutcome::fail, "dq is wrong"), finished(1, "b", CaseOutcome::pass)});

@@ -79,7 +79,11 @@ class Differ {
 
   void compare_outcomes(const std::string& id, const ComparedCase* earlier, const ComparedCase& now) {
     const bool failed = earlier != nullptr && earlier->fails();
-    if (earlier != nullptr) ++diff_.common;
+    if (earlier != nullptr) {
+      ++diff_.common;
+      const bool alike = !now.implementation.empty() && now.implementation == earlier->implementation;
+      diff_.not_alike += alike ? 0 : 1;
+    }
     if (now.fails()) add(failed ? ChangeKind::still_failing : ChangeKind::new_failure, id, earlier, &now);
     if (now.flaky) add(ChangeKind::flaky, id, earlier, &now);
     if (earlier == nullptr) {

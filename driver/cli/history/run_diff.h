@@ -84,6 +84,7 @@ struct TimeDrift {
 struct RunDiff {
   std::vector<Change> changes;     // by kind, then by ID
   std::size_t common = 0;          // cases in both
+  std::size_t not_alike = 0;       // of these, cases that are not known to be of the same implementation in both
   std::optional<TimeDrift> drift;  // nullopt if no times are compared
   std::string why_no_figures;      // why neither times nor errors are compared; empty if they are
 

@@ -25,6 +25,7 @@ using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -140,6 +141,68 @@ TEST_F(RecordsOfRuns, AreTheTrendOfEachCaseInReportsAndAnOrder) {
   EXPECT_THAT(read_file(path("html")), HasSubstr("earlier runs"));
   ASSERT_EQ(call({"show", "-2", "--html", path("shown")}).exit_code, 100);
   EXPECT_THAT(read_file(path("shown")), HasSubstr("earlier runs: 1 pass (the oldest first)"));
+}
+
+// A worker of another name that fails where the scripted one passes.
+TEST_F(RecordsOfRuns, OfTwoImplementationsAreToldApart) {
+  const std::string other = "env CP_POOL_TEST_LEAK=1 " + test::kWorker;
+  const auto run_of_other = [&](const Words& more = {}) {
+    Words words = run_words("model=pass*", more);
+    *std::ranges::find(words, test::kWorker) = other;
+    return call(words);
+  };
+  const Finished own = run("model=pass*");
+  ASSERT_EQ(own.exit_code, 0);
+  EXPECT_THAT(own.out, StartsWith("cp-pool " CP_POOL_VERSION ": 2 cases of "));
+  EXPECT_THAT(own.out.substr(0, own.out.find('\n')), HasSubstr(" on cpu, implementation: worker python3 "));
+  ASSERT_EQ(run("model=pass*").exit_code, 0);
+  const Finished failing =
+      run_of_other({"--order", "history", "--html", path("html"), "--junit", path("junit"), "--summary", path("md")});
+  ASSERT_EQ(failing.exit_code, 100) << failing.err;
+  EXPECT_THAT(failing.err, HasSubstr("warning: --order history: no run of size small on cpu, implementation: worker "
+                                     "env CP_POOL_TEST_LEAK=1 python3 "));
+  for (const char* const page : {"html", "junit", "md"}) {
+    EXPECT_THAT(read_file(path(page)), HasSubstr("worker env CP")) << page;
+    EXPECT_THAT(read_file(path(page)), Not(HasSubstr("earlier runs"))) << page;
+  }
+
+  const Finished refused = call({"diff"});
+  EXPECT_EQ(refused.exit_code, 94);
+  EXPECT_THAT(refused.err, is_one_error("is of its implementation (worker env CP_POOL_TEST_LEAK=1 python3 "));
+  const Finished told = call({"diff", "-2"});
+  EXPECT_EQ(told.exit_code, 100) << told.err;
+  EXPECT_THAT(told.out, StartsWith("not one implementation: worker python3 "));
+  EXPECT_THAT(told.out, HasSubstr("1 new failure"));
+  EXPECT_EQ(nlohmann::json::parse(call({"diff", "-2", "--json"}).out)["not_alike"], 2);
+
+  ASSERT_EQ(run_of_other({"--html", path("html")}).exit_code, 100);
+  EXPECT_THAT(read_file(path("html")), HasSubstr("earlier runs: 1 fail (the oldest first)"));
+  const Finished alike = call({"diff"});
+  EXPECT_EQ(alike.exit_code, 0) << alike.err;
+  EXPECT_THAT(alike.out, AllOf(StartsWith("earlier "), HasSubstr("failed before, and still do")));
+  ASSERT_EQ(run("model=pass*").exit_code, 0);
+  EXPECT_EQ(call({"diff"}).exit_code, 0) << "two runs of the other are between them";
+
+  const nlohmann::json all = runs();
+  EXPECT_EQ(all[1]["implementations"][0], "worker " + test::kWorker);
+  EXPECT_THAT(std::string(all[2]["implementations"][0]), StartsWith("worker env CP_POOL_TEST_LEAK=1 python3 "));
+  EXPECT_THAT(call({"runs"}).out, HasSubstr(" on cpu, implementation: worker env CP_POOL_TEST_LEAK=1 "));
+  EXPECT_THAT(call({"show", "-2"}).out, HasSubstr("implementation: worker env CP_POOL_TEST_LEAK=1 "));
+}
+
+TEST_F(RecordsOfRuns, OfAVersionThatDidNotNameTheImplementationAreOfNone) {
+  ASSERT_EQ(run("model=pass").exit_code, 0);
+  const std::string file = runs()[0]["events"];
+  std::string events = read_file(file);
+  const std::size_t begin = events.find("\"implementations\":[");
+  ASSERT_NE(begin, std::string::npos);
+  events.erase(begin, events.find(']', begin) + 2 - begin);
+  test::write_file(file, events);
+  ASSERT_EQ(run("model=pass").exit_code, 0);
+  EXPECT_THAT(call({"diff"}).err, is_one_error("is of its implementation"));
+  const Finished told = call({"diff", "-2"});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_THAT(told.out, StartsWith("not one implementation: unknown earlier, worker python3 "));
 }
 
 TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {

@@ -85,12 +85,6 @@ Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& 
       if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
     }
     if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
-    if (options.shard.count > 1) {
-      selection.shard = described(options.shard, selection.cases);
-      keep_shard(selection.cases, options.shard, options.times);
-      selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
-      if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);
-    }
     return selection;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
@@ -101,6 +95,7 @@ Selection select_cases(const SelectionOptions& options) {
   std::vector<SelectedCase> cases;
   Selection selection = select_cases(options, [&](SelectedCase&& selected) { cases.push_back(std::move(selected)); });
   if (options.shard.count > 1) {
+    selection.shard = described(options.shard, cases);
     keep_shard(cases, options.shard, options.times);
     selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
     if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);

@@ -5,7 +5,7 @@
 namespace cp_pool {
 namespace {
 
-const CaseKey kA{.id = "a", .size = "small", .device = "cpu", .case_text = "{}"};
+const CaseKey kA{.id = "a", .size = "small", .device = "cpu", .implementation = "own", .case_text = "{}"};
 
 TEST(CountedRuns, TheLastRunOfACaseCounts) {
   CountedRuns runs;

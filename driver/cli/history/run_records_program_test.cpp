@@ -184,7 +184,7 @@ TEST_F(RecordsOfRuns, OfTwoImplementationsAreToldApart) {
   EXPECT_EQ(call({"diff"}).exit_code, 0) << "two runs of the other are between them";
 
   const nlohmann::json all = runs();
-  EXPECT_EQ(all[1]["implementations"][0], "worker " + test::kWorker);
+  EXPECT_EQ(all[1]["implementations"][0], "worker python3 " CP_POOL_SCRIPTED_WORKER);
   EXPECT_THAT(std::string(all[2]["implementations"][0]), StartsWith("worker env CP_POOL_TEST_LEAK=1 python3 "));
   EXPECT_THAT(call({"runs"}).out, HasSubstr(" on cpu, implementation: worker env CP_POOL_TEST_LEAK=1 "));
   EXPECT_THAT(call({"show", "-2"}).out, HasSubstr("implementation: worker env CP_POOL_TEST_LEAK=1 "));

@@ -160,6 +160,14 @@ TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {
   expect_pass(run_next());
 }
 
+TEST_F(WorkerRefusal, OnWhichTheRanksDisagreeIsAnError) {
+  const auto result = run_refused("skipped_on_1");
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, CaseOutcome::error);
+  EXPECT_EQ(result->reason, "the ranks disagree: rank 0 ran the case, but rank 1 skipped it: not on this rank");
+  expect_pass(run_next());
+}
+
 TEST_F(WorkerRefusal, OnEveryRankIsASkipToo) {
   const auto result = run_refused("refused");
   ASSERT_TRUE(result.has_value());

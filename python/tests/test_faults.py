@@ -207,13 +207,6 @@ def test_a_step_whose_rounding_is_not_odd_is_repeated_as_it_is(fault: Fault, une
     check(fault, uneven)
 
 
-def test_ranks_that_disagree_about_a_skip_are_an_error() -> None:
-    # Two groups of one rank, so that the rank that runs the case waits for nobody.
-    found = run_cases("faults.py:divided", [case("clean", cp_size=1, group=2)])
-    assert found.outcomes() == ["error"], found.output
-    assert "the ranks disagree: rank 0 ran the case, but rank 1 skipped it" in found.cases[0].reason
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("fault", LATE, ids=lambda fault: fault.model)
 def test_a_deadline_or_a_crash_ends_its_case_alone(fault: Fault, late: Table) -> None:

@@ -5,6 +5,7 @@
 //   endless         preparing for it never ends
 //   refused_on_1    the library refuses it on rank 1, while the others wait in a collective
 //   refused         the library refuses it on every rank
+//   skipped_on_1    rank 1 skips it, and the others run it
 //   remarked        passes with a remark
 // Each preparation writes "prepared MODEL" to stderr. The rehearsal writes "rehearsed" and then fails. The option
 // --no-rehearsal is that of cp-pool-worker.
@@ -30,7 +31,9 @@ namespace {
 class ScriptedRunner final : public CaseRunner {
  public:
   void reset(const at::Device& /*device*/) override {}
-  std::string skip_reason(const Case& /*c*/, const at::Device& /*device*/) override { return {}; }
+  std::string skip_reason(const Case& c, const at::Device& /*device*/) override {
+    return c.model == "skipped_on_1" && protocol::read_environment().rank == 1 ? "not on this rank" : "";
+  }
   std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "scripted"; }
   bool prepares(const at::Device& /*device*/) override { return true; }
 

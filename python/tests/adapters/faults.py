@@ -286,9 +286,3 @@ class Null:
 
     def backward(self, dout: torch.Tensor, saved: Results, case: CaseView, ctx: Ctx) -> Results:
         return {"dq": dout, "dk": dout, "dv": dout}
-
-
-# Each rank declares something else, and the ranks decide by their declarations whether to run a case.
-@adapter(shard=shard.dual_chunk, features=list(FEATURES) if os.environ.get("RANK", "0") == "0" else [])
-def divided(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
-    return run(q, k, v, case, ctx)

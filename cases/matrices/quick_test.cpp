@@ -97,6 +97,16 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.comm == CommType::p2p && c.input_scale == 3; }));
 }
 
+TEST(Quick, MeetsEveryCommWithScoresFarBelowZero) {
+  for (const CommType comm : kValues<CommType>) {
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) {
+      return c.comm == comm && c.score_offset == -100 && c.training;
+    })) << to_string(comm);
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.comm == comm && c.score_offset == -65536; }))
+        << to_string(comm);
+  }
+}
+
 // Tensors other than q, k and v that have rows for replicated tokens, and sequences that are shorter than `replicated`.
 TEST(Quick, ReplicatesTokensOfEveryKindOfTensor) {
   const auto replicated = [](const std::function<bool(const Case&)>& predicate) {

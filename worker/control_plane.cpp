@@ -69,6 +69,19 @@ Bytes bytes_of(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
+// Returns the socket for rank 0's store; nullopt if torchrun serves a store for its ranks at the master's port, which
+// they then use.
+std::optional<int> socket_of_store(const protocol::RankEnvironment& environment) {
+  if (environment.master_fd) return environment.master_fd;
+  try {
+    return listen_at(environment.master_addr, environment.master_port, environment.on_one_host);
+  } catch (const std::system_error& error) {
+    const bool of_torchrun = protocol::process_variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    if (of_torchrun && error.code() == std::errc::address_in_use) return std::nullopt;
+    throw;
+  }
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment) {
@@ -175,10 +188,9 @@ struct MailServer::Server {
       : Server(environment, environment.token.empty() ? protocol::random_token() : environment.token) {}
   Server(const protocol::RankEnvironment& environment, const std::string& token)
       : world_size(environment.world_size),
-        listening(environment.master_fd
-                      ? *environment.master_fd
-                      : listen_at(environment.master_addr, environment.master_port, environment.on_one_host)),
-        hub(listening, token),
+        listening(socket_of_store(environment)),
+        hub(listening ? listen_beside(*listening) : listen_at(environment.master_addr, 0, environment.on_one_host),
+            token),
         store(open_store(environment, listening)) {
     if (environment.token.empty()) store->set(kTokenKey, bytes_of(token));
     store->set(kPortKey, bytes_of(std::to_string(hub.port())));
@@ -188,7 +200,7 @@ struct MailServer::Server {
   }
 
   int world_size;
-  int listening;  // the store's socket, which the store owns
+  std::optional<int> listening;  // the store's socket, which the store owns
   MailHub hub;
   c10::intrusive_ptr<c10d::TCPStore> store;
 };

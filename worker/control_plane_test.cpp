@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <optional>
 #include <span>
@@ -150,6 +151,24 @@ TEST(ControlPlaneToken, IsMadeByRank0IfTheEnvironmentHasNone) {
   const MailServer other(of_another_pool);
   EXPECT_EQ(first.size(), 32U);
   EXPECT_NE(connect_store(of_another_pool)->get("cp-pool/token"), first);
+}
+
+TEST(ControlPlaneStore, IsTorchrunsIfItServesOneAtTheMastersPort) {
+  const protocol::RankEnvironment of_torchrun = listening_environment(2);
+  const MailServer torchrun(of_torchrun);  // its store stands for that of torchrun's agent
+  protocol::RankEnvironment environment;
+  environment.master_addr = "127.0.0.1";
+  environment.master_port = of_torchrun.master_port;
+  environment.world_size = 2;
+  EXPECT_THROW(MailServer{environment}, ControlPlaneError) << "the port is taken";
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  {
+    MailServer server(environment);
+    Mail rank(environment);
+    server.to_compute(RebuildCommand{5});
+    EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 5);
+  }
+  unsetenv("TORCHELASTIC_USE_AGENT_STORE");
 }
 
 // All of 127.0.0.0/8 are addresses of this host.

@@ -22,8 +22,8 @@ namespace {
 }
 
 // Returns -1, with the cause in errno, if it cannot listen.
-int try_to_listen(const sockaddr* address, socklen_t size, int flags) {
-  const int fd = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+int try_to_listen(const sockaddr* address, socklen_t size) {
+  const int fd = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
   const int on = 1;
   const int off = 0;
@@ -42,12 +42,12 @@ int listen_anywhere(std::uint16_t port) {
   six.sin6_family = AF_INET6;
   six.sin6_addr = in6addr_any;
   six.sin6_port = htons(port);
-  int fd = try_to_listen(reinterpret_cast<const sockaddr*>(&six), sizeof six, 0);
+  int fd = try_to_listen(reinterpret_cast<const sockaddr*>(&six), sizeof six);
   if (fd >= 0) return fd;
   sockaddr_in four{};
   four.sin_family = AF_INET;
   four.sin_port = htons(port);
-  fd = try_to_listen(reinterpret_cast<const sockaddr*>(&four), sizeof four, 0);
+  fd = try_to_listen(reinterpret_cast<const sockaddr*>(&four), sizeof four);
   if (fd < 0) fail(errno, fmt::format("listening at port {}", port));
   return fd;
 }
@@ -83,7 +83,7 @@ int listen_at(const std::string& host, std::uint16_t port, bool all_here) {
   const bool is_the_same_elsewhere = all_here || host == "localhost" || is_numeric(host);
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     if (is_loopback(*each->ai_addr) && !is_the_same_elsewhere) continue;
-    const int fd = try_to_listen(each->ai_addr, each->ai_addrlen, 0);
+    const int fd = try_to_listen(each->ai_addr, each->ai_addrlen);
     if (fd >= 0) return fd;
     if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
       fail(errno, fmt::format("listening at {} port {}", host, port));
@@ -98,7 +98,7 @@ int listen_beside(int listening) {
   if (::getsockname(listening, generic, &size) != 0) fail(errno, "getsockname");
   if (address.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = 0;
   if (address.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
-  const int fd = try_to_listen(generic, size, SOCK_NONBLOCK);
+  const int fd = try_to_listen(generic, size);
   if (fd < 0) fail(errno, "listening");
   return fd;
 }

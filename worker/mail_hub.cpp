@@ -77,7 +77,7 @@ class MailHub::Hub {
   Hub(int listening, const std::string& token, milliseconds patience)
       : patience_(patience),
         hello_(encode_mail(MailKind::hello, {}, {reinterpret_cast<const std::uint8_t*>(token.data()), token.size()})),
-        listener_(listen_beside(listening)),
+        listener_(listening),
         epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
         stop_(checked(::eventfd(0, EFD_CLOEXEC), "eventfd")) {
     watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);

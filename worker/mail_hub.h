@@ -14,9 +14,9 @@ namespace cp_pool {
 
 class MailHub {
  public:
-  // Listens at the address of the socket `listening`, at a port that the kernel chooses. A connection has to begin with
-  // a hello that has the token (mail_frames.h). Until it has, nothing else of it is read; one that sends anything else,
-  // or no hello within `patience`, is closed. The first such connection is named on stderr. Throws std::system_error.
+  // listening: a listening, non-blocking socket, which the hub takes over. A connection has to begin with a hello that
+  // has the token (mail_frames.h). Until it has, nothing else of it is read; one that sends anything else, or no hello
+  // within `patience`, is closed. The first such connection is named on stderr. Throws std::system_error.
   MailHub(int listening, const std::string& token, std::chrono::milliseconds patience = std::chrono::seconds(10));
   MailHub(const MailHub&) = delete;
   MailHub& operator=(const MailHub&) = delete;

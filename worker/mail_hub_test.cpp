@@ -80,18 +80,6 @@ class Peer {
   MailReader reader_;
 };
 
-class Listener {
- public:
-  Listener() : fd_(listen_at("127.0.0.1", 0, true)) {}
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-  ~Listener() { close(fd_); }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 // A hub that closes a silent connection soon. It has to be longer than a rank of this process needs for its hello.
 constexpr milliseconds kPatience{1000};
 constexpr Box kBoxOfRank1{Box::Of::compute, 1};
@@ -130,8 +118,7 @@ class Strangers : public testing::Test {
     EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
   }
 
-  Listener listener;
-  MailHub hub{listener.get(), kToken, kPatience};
+  MailHub hub{listen_at("127.0.0.1", 0, true), kToken, kPatience};
 
  private:
   std::mutex mutex_;
@@ -227,8 +214,7 @@ TEST_F(Strangers, ARankMaySayItsHelloByteByByteAndWaitAfterwards) {
 
 // Lets a rank connect while this process may open no further file descriptor.
 [[noreturn]] void accept_without_descriptors() {
-  const Listener listener;
-  const MailHub hub(listener.get(), kToken);
+  const MailHub hub(listen_at("127.0.0.1", 0, true), kToken);
   const int rank = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const rlimit none{static_cast<rlim_t>(rank) + 1, static_cast<rlim_t>(rank) + 1};
   sockaddr_in address{};

@@ -18,7 +18,7 @@ struct WorkerChoice {
 struct WorkerCommand {
   std::vector<std::string> words;
   std::string implementation = {};  // as in RunStarted::implementations, cleaned
-  bool shipped = false;        // cp-pool-worker beside this program, with or without options
+  bool shipped = false;             // cp-pool-worker beside this program, with or without options
   // For a Python adapter, which cp_pool.worker serves; empty for other workers.
   std::vector<std::string> fork_server = {};    // starts the process from which ranks are forked
   std::vector<std::string> explain_skips = {};  // reads cases and prints which the adapter would skip

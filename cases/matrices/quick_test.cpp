@@ -99,9 +99,8 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
 
 TEST(Quick, MeetsEveryCommWithScoresFarBelowZero) {
   for (const CommType comm : kValues<CommType>) {
-    EXPECT_TRUE(holds_for_one([comm](const Case& c) {
-      return c.comm == comm && c.score_offset == -100 && c.training;
-    })) << to_string(comm);
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.comm == comm && c.score_offset == -100 && c.training; }))
+        << to_string(comm);
     EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.comm == comm && c.score_offset == -65536; }))
         << to_string(comm);
   }

@@ -34,7 +34,7 @@ def _age() -> float:
 
 
 class StartLimit:
-    """The time that the start of this process may take, by CP_POOL_START_TIMEOUT_MS; without that variable, any time."""
+    """How long the start of this process may take, by CP_POOL_START_TIMEOUT_MS; without that variable, any time."""
 
     def __init__(self) -> None:
         timeout_ms = os.environ.get(START_TIMEOUT_MS, "")

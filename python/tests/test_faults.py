@@ -49,7 +49,7 @@ SOON = [
     ),
     Fault("wrong.1", "fail", "error beyond the bound"),
     Fault("old_dk.1", "fail", "rank 1: repeat: state of an earlier step: "),
-    Fault("sign.1", "fail", "rank 1: repeat: depends on the sign: "),
+    Fault("sign.1", "fail", "repeat: depends on the sign: "),
     Fault("second_dq.1", "fail", "rank 1: repeat: does not repeat: the same step again gave other bits: dq in "),
     Fault("skip", "skip", "this case is not for me"),
     Fault("skip.1", "skip", "rank 1: this case is not for me"),
@@ -89,7 +89,7 @@ NOT_SURVIVED = [
 
 # For an adapter that declares repeats_bits=False.
 RESTLESS = [
-    Fault("old_dk", "fail", "repeated dk: state of an earlier step: error beyond the bound"),
+    Fault("old_dk", "fail", "repeated dk: state of an earlier step: with q, k, v and dout negated, rows are"),
     Fault("second_dq.1", "fail", "rank 1: repeated dq: does not repeat: the same step again gave other bits: error"),
 ]
 # For an adapter that declares odd=False.

@@ -30,7 +30,7 @@ constexpr const char* kExplainFooter =
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad --size full --set comm=a2a\n"
     "  cp-pool explain case.json --html case.html\n"
-    "  cp-pool explain case.json --adapter mine.py     how much each rank computes with the adapter\n";
+    "  cp-pool explain case.json --adapter package.module:ring     how much each rank computes with the adapter\n";
 
 std::string overrides_text(const std::vector<std::string>& overrides) {
   if (overrides.empty()) return "";

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cp_core/diagnosis/rank_parts.h"
@@ -54,6 +55,24 @@ TEST(HypothesesTest, TheBackwardTakesPartsAsTheForwardDoes) {
 // The mask probe has no scores that overflow, so nothing is wrong in it.
 TEST(HypothesesTest, ScoresThatOverflowAreNamedThoughTheMaskProbeIsRight) {
   EXPECT_EQ(named(verify::test::steep_case(), Mutant::softmax_max_not_subtracted), "max_not_subtracted");
+}
+
+// Nothing is left of any row, whether its exponentials ignore the maximum or are relative to one that starts too high.
+TEST(HypothesesTest, AMaximumThatStartsTooHighIsNamedWhereAllScoresAreLow) {
+  for (const Mutant mutant :
+       {Mutant::softmax_max_from_0, Mutant::softmax_max_from_minus_1e4, Mutant::softmax_max_from_minus_5e4}) {
+    const ScopedMutant on(mutant);
+    const Diagnosis diagnosis = test::diagnosed(verify::test::lowest_case()).diagnosis;
+    EXPECT_EQ(diagnosis.certainty, Certainty::likely) << test::text_of(diagnosis);
+    std::vector<std::string> ids = diagnosis.others;
+    ids.push_back(diagnosis.id);
+    EXPECT_THAT(ids, testing::UnorderedElementsAre("max_starts_too_high", "max_not_subtracted"));
+  }
+}
+
+TEST(HypothesesTest, GradientsOfLowScoresAreSimulatedInEveryDimension) {
+  EXPECT_EQ(named(verify::test::low_case(), Mutant::dk_scale_missing), "gradient_scale_missing");
+  EXPECT_EQ(named(verify::test::low_case(), Mutant::own_dkv_dropped), "gradient_share_missing");
 }
 
 // The row after the only key is padding, which holds NaN.

@@ -59,6 +59,7 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "deterministic=true",
                                        "seed=7",
                                        "input_scale=4",
+                                       "score_offset=-100",
                                        "strided=true",
                                        "replicated=2",
                                        "group=2"};

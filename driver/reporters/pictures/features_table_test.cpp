@@ -71,7 +71,7 @@ TEST(FeaturesTable, KnowsTheFeaturesOfACase) {
 }
 
 TEST(FeaturesTable, CountsScoresFarFrom0AsLarge) {
-  EXPECT_THAT(features_of([](Case& c) { c.score_offset = -100; }), testing::Contains("large scores"));
+  EXPECT_THAT(features_of([](Case& c) { c.score_offset = -100; }), ::testing::Contains("large scores"));
 }
 
 TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {

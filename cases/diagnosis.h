@@ -103,6 +103,7 @@ inline std::vector<std::vector<int>> owners_of(const std::vector<int>& ranks,
                                                const std::vector<std::vector<int>>& owners) {
   if (!owners.empty()) return owners;
   std::vector<std::vector<int>> out;
+  out.reserve(ranks.size());
   for (const int rank : ranks) out.push_back(rank < 0 ? std::vector<int>{} : std::vector{rank});
   return out;
 }

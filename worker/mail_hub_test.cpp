@@ -9,6 +9,7 @@
 #include <mutex>
 #include <netinet/in.h>
 #include <optional>
+#include <poll.h>
 #include <span>
 #include <string>
 #include <sys/resource.h>
@@ -60,10 +61,12 @@ class Peer {
   ~Peer() { close(fd_); }
 
   void say(const Bytes& bytes) const { EXPECT_TRUE(send_all(fd_, std::as_bytes(std::span{bytes}))); }
-  // Waits until the hub closes the connection. Returns whether it does so without having sent anything.
+  // Waits until the hub closes the connection. Returns whether it does so, without having sent anything.
   [[nodiscard]] bool is_closed() const {
+    constexpr int kLimitMs = 20'000;
+    pollfd end{.fd = fd_, .events = POLLIN, .revents = 0};
     std::uint8_t byte = 0;
-    return recv(fd_, &byte, 1, 0) <= 0;
+    return poll(&end, 1, kLimitMs) == 1 && recv(fd_, &byte, 1, 0) <= 0;
   }
   // Returns the body of the next frame; nullopt at the end of the connection.
   std::optional<std::string> next() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -102,9 +103,10 @@ struct MaskPicture {
 inline std::vector<std::vector<int>> owners_of(const std::vector<int>& ranks,
                                                const std::vector<std::vector<int>>& owners) {
   if (!owners.empty()) return owners;
-  std::vector<std::vector<int>> out;
-  out.reserve(ranks.size());
-  for (const int rank : ranks) out.push_back(rank < 0 ? std::vector<int>{} : std::vector{rank});
+  std::vector<std::vector<int>> out(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] >= 0) out[i] = {ranks[i]};
+  }
   return out;
 }
 

@@ -158,13 +158,13 @@ at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted,
   return ratio.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0);
 }
 
-bool Fits::plausible(const Given& given, const at::Tensor& whole_rows) const {
-  const at::Tensor predicted = verify::row_part(whole_rows, given.part);
+bool Fits::plausible(const Given& given, const at::Tensor& predicted) const {
+  const at::Tensor part = verify::row_part(predicted, given.part);
   const at::Tensor judged = given.judged.unsqueeze(1);
   const auto total = [&judged](const at::Tensor& errors) {
     return errors.masked_fill(judged.logical_not(), 0.0).square().clamp_max_(1e60).sum().item<double>();
   };
-  const double left = total(distance(given.value, predicted));
+  const double left = total(distance(given.value, part));
   const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor).mul_(bound_factor_);
   const double allowed = total(bound.mul(kNearBounds));
   if (left <= allowed) return true;

@@ -360,7 +360,9 @@ TEST(LiveTerminal, FailuresStandAboveTheLiveLines) {
 
 TEST(LiveTerminal, ALongIdNeverMakesALineWiderThanTheTerminal) {
   const CaseStarted started = case_started(0, std::string(500, 'x'));
-  const Screen screen = replay(on_pty({run_started(2), started, started}));
+  RunStarted header = run_started(2);
+  header.implementations.clear();  // the first line of the run wraps as any text does, and is short without them
+  const Screen screen = replay(on_pty({header, started, started}));
   EXPECT_FALSE(screen.overflowed);
   EXPECT_THAT(screen.frames.back().front(), SizeIs(kColumns - 1));
 }

@@ -98,7 +98,8 @@ Problem check_score_offset(const Case& c) {
   if (size == 0) return std::nullopt;
   const bool takes_more = c.dtype == DType::fp32 && !c.training;
   const double most = takes_more ? kMostScoreOffsetOfForward : kMostScoreOffset;
-  if (!(size >= kLeastScoreOffset && size <= most)) {
+  const bool is_within = size >= kLeastScoreOffset && size <= most;  // false for NaN
+  if (!is_within) {
     return problem("score_offset",
                    fmt::format("{} is neither 0 nor {}..{} above or below it{}", c.score_offset, kLeastScoreOffset,
                                most, takes_more ? "" : ", the limit for 16 bits and for training"));

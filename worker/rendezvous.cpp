@@ -33,7 +33,7 @@ std::string own_master_address(const Lifeline& lifeline, bool on_one_host) {
     if (interface.empty()) continue;
     if (const auto addresses = protocol::own_addresses(interface); !addresses.empty()) return addresses.front();
   }
-  const std::string towards_driver = lifeline.local_address();
+  std::string towards_driver = lifeline.local_address();
   if (!towards_driver.empty() && !is_loopback(towards_driver)) return towards_driver;
   const std::vector<std::string> addresses = protocol::own_addresses();
   return addresses.empty() ? "127.0.0.1" : addresses.front();

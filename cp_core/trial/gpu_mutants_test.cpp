@@ -203,7 +203,9 @@ std::vector<Case> rare_cases() {
   Case one_key = test::one_key_case();
   one_key.cp_size = kRanks;
   one_key.seqlen_q = one_key.seqlen_kv = start.seqlen_q;
-  std::vector<Case> cases{right_window, fewer_keys, one_key};
+  Case lowest = test::lowest_case();
+  lowest.cp_size = kRanks;
+  std::vector<Case> cases{right_window, fewer_keys, one_key, lowest};
   for (Case& twin : test::twin_cases()) {
     twin.cp_size = kRanks;
     cases.push_back(std::move(twin));

@@ -112,7 +112,7 @@ TEST(ScoreOffset, MakesTheLastDimensionATensorOfItsOwn) {
 }
 
 TEST(ScoreOffset, HasNoTensorOfItsOwnWithoutAnOffsetOrABackward) {
-  const auto names = [](CanonicalProblem problem) {
+  const auto names = [](const CanonicalProblem& problem) {
     std::vector<std::string> all;
     for (const ExpectedTensor& of : compute_expected(problem, make_inputs(problem)).tensors) all.emplace_back(of.name);
     return all;

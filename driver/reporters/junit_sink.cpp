@@ -1,11 +1,9 @@
 #include "driver/reporters/junit_sink.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <sstream>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -130,11 +128,6 @@ std::string message_of(const CaseFinished& event) {
   return fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : protocol::first_line(why));
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 struct Counts {
   std::size_t tests = 0;
   std::size_t failures = 0;
@@ -159,7 +152,7 @@ void set_counts(pugi::xml_node node, const Counts& counts) {
 
 }  // namespace
 
-JunitSink::JunitSink(std::filesystem::path path) : file_{std::move(path)} {}
+JunitSink::JunitSink(std::filesystem::path path, std::string host) : file_{std::move(path)}, host_{std::move(host)} {}
 
 void JunitSink::on_event(const Event& event) {
   if (const auto* started = std::get_if<RunStarted>(&event)) {
@@ -296,7 +289,7 @@ std::string JunitSink::document() const {
     set(suite, "time", seconds(counts.seconds));
     const auto start = std::chrono::system_clock::to_time_t(run_.started);
     set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
-    set(suite, "hostname", host_name());
+    set(suite, "hostname", host_);
     append_properties(suite, {{"matrix", run_.title},
                               {"size", run_.size},
                               {"device", run_.device},

@@ -13,6 +13,7 @@
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/case_tries.h"
 #include "driver/reporters/output_file.h"
+#include "worker/protocol/own_addresses.h"
 
 namespace cp_pool {
 
@@ -48,8 +49,8 @@ struct JunitCase {
 
 class JunitSink : public EventSink {
  public:
-  // Checks that the file can be written. Throws OutputError.
-  explicit JunitSink(std::filesystem::path path);
+  // Checks that the file can be written. `host` is the host that the report names. Throws OutputError.
+  explicit JunitSink(std::filesystem::path path, std::string host = protocol::host_name());
 
   // Writes the file on run_finished, interrupted or not. Throws OutputError.
   void on_event(const Event& event) override;
@@ -61,6 +62,7 @@ class JunitSink : public EventSink {
   [[nodiscard]] std::string document() const;
 
   AtomicFile file_;
+  std::string host_;
   RunStarted run_;
   double run_seconds_ = 0;
   std::vector<JunitCase> cases_;

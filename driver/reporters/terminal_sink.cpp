@@ -134,7 +134,7 @@ void TerminalSink::on(const RunStarted& event) {
 }
 
 void TerminalSink::on(const PoolSpawned& event) {
-  starting_[name(event.pool)] = {fmt::format("{} starts", name(event.pool)), Clock::now(), ""};
+  starting_[name(event.pool)] = {fmt::format("{} starts", name(event.pool)), style_.now(), ""};
   draw_live();
 }
 
@@ -191,7 +191,7 @@ std::string TerminalSink::retired_line(const PoolRetired& event) {
 }
 
 void TerminalSink::on(const CaseStarted& event) {
-  const auto now = Clock::now();
+  const auto now = style_.now();
   if (first_case_ == Clock::time_point{}) first_case_ = now;
   running_[event.index] = {event.id, now, ""};
   draw_live();
@@ -368,7 +368,7 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
 
 // Returns the running cases and then the starting pools, the oldest first.
 std::vector<LiveItem> TerminalSink::live_items() const {
-  const auto now = Clock::now();
+  const auto now = style_.now();
   std::vector<LiveItem> items;
   const auto add = [&](const auto& running) {
     std::vector<const Running*> sorted;
@@ -389,7 +389,7 @@ std::vector<LiveItem> TerminalSink::live_items() const {
 // Estimates the remaining time from earlier runs, scaled by how long the finished cases have taken in this run.
 void TerminalSink::note_time() {
   if (first_case_ == Clock::time_point{}) return;
-  state_.elapsed_s = std::chrono::duration<double>(Clock::now() - first_case_).count();
+  state_.elapsed_s = std::chrono::duration<double>(style_.now() - first_case_).count();
   const std::size_t done = cases_done(state_.counts);
   if (done == 0 || earlier_done_ms_ <= 0) return;
   const double left_ms = std::max(0.0, earlier_all_ms_ - earlier_done_ms_);
@@ -434,13 +434,13 @@ std::string TerminalSink::frame() {
   }
   out += kClearBelow;
   out += kWrap;
-  last_frame_ = Clock::now();
+  last_frame_ = style_.now();
   return out;
 }
 
 void TerminalSink::draw_live() {
   if (!is_live()) return;
-  if (!shown_.empty() && Clock::now() - last_frame_ < style_.frame_interval) return;  // the next tick draws the frame
+  if (!shown_.empty() && style_.now() - last_frame_ < style_.frame_interval) return;  // the next tick draws the frame
   write_all(fd_, frame(), "stdout");
 }
 

@@ -58,6 +58,7 @@ struct TerminalStyle {
   ShowOutput show_output = ShowOutput::failed;
   bool reflows = true;                            // the terminal rewraps visible lines when it becomes narrower
   std::chrono::milliseconds frame_interval{100};  // least time between two frames, unless a line is printed
+  Clock::time_point (*now)() = Clock::now;        // the clock of the live lines
 };
 
 // Returns a style for the descriptor. Live lines and colour need a terminal whose TERM is not dumb; colour also needs

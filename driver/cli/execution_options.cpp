@@ -1,8 +1,12 @@
 #include "driver/cli/execution_options.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,10 +71,26 @@ void apply_shorthand(const CLI::App& command, const std::string& name, const std
   if (given || (is_configured(command, name) && !count_given)) target = 1;
 }
 
+// Returns why `text` is not SEED[:MAX_MS], for the user; empty if it is.
+std::string wrong_with_delays(const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  std::int64_t seed = 0;
+  double longest = 1;
+  const char* const end = text.data() + text.size();
+  const auto read_seed = std::from_chars(text.data(), text.data() + colon, seed);
+  bool good = read_seed.ec == std::errc{} && read_seed.ptr == text.data() + colon;
+  if (good && colon < text.size()) {
+    const auto read_longest = std::from_chars(text.data() + colon + 1, end, longest);
+    good = read_longest.ec == std::errc{} && read_longest.ptr == end && longest > 0 && longest <= 1000;
+  }
+  return good ? "" : fmt::format("'{}' is not SEED[:MAX_MS], two numbers of which the second is at most 1000", text);
+}
+
 // To be called after check_worker.
 void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
   const bool adapter = !options.worker.adapter.empty();
   if (was_given(command, "--fork") && options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
+  if (was_given(command, "--delays") && !adapter) refuse(command, "--delays needs --adapter");
   options.config.expect_judged = adapter;
   options.config.start_timeout_grows = adapter && !is_set(command, "--start-timeout");
   if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
@@ -187,6 +207,7 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   add("--python", options.worker.python);
   add("--launcher", options.launcher);
   add("--fork", options.fork);
+  add("--delays", options.worker.delays);
   if (options.bound_factor) add("--bound-factor", fmt::format("{}", *options.bound_factor));
   add("--timeout", duration_text(options.config.timeout));
   add("--start-timeout", duration_text(options.config.start_timeout));
@@ -304,6 +325,13 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       [&options](const std::string& text) { options.launcher = text; });
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
              "Whether ranks are forked from one process that has imported torch: auto does this with --adapter");
+  add_text(command,
+           {.name = "--delays",
+            .type = "SEED[:MAX_MS]",
+            .help = "Delay the adapter's work at random places, by at most MAX_MS each (default 2): a result that "
+                    "depends on timing then becomes wrong (docs/adapters.md)",
+            .check = wrong_with_delays},
+           [&options](const std::string& text) { options.worker.delays = text; });
   add_ratio(command, "--bound-factor", options.bound_factor,
             "Multiply every bound by this; reports show the factor. The worker has to support it");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");

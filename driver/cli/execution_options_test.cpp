@@ -152,6 +152,10 @@ TEST(Adapters, ThatContradictOtherOptionsAreRefused) {
   EXPECT_THAT(usage_error({"conformance", "--adapter", "a:b", "--worker", "w"}), HasSubstr("contradict each other"));
   EXPECT_THAT(usage_error({"list", "--python", "p"}), HasSubstr("--python needs --adapter"));
   EXPECT_THAT(usage_error({"run", "--fork", "on"}), HasSubstr("--fork on needs --adapter"));
+  EXPECT_THAT(usage_error({"run", "--delays", "1"}), HasSubstr("--delays needs --adapter"));
+  for (const char* const bad : {"", "x", "1:", "1:0", "1:-2", "1:1001", "1:2:3", "1.5"}) {
+    EXPECT_THAT(usage_error({"run", "--adapter", "a:b", "--delays", bad}), HasSubstr("is not SEED[:MAX_MS]"));
+  }
   EXPECT_THAT(usage_error({"run", "--adapter", "no_such_file.py"}), HasSubstr("there is no file no_such_file.py"));
   for (const char* const bad : {"0", "-1", "nan", "inf"}) {
     EXPECT_THAT(usage_error({"run", "--bound-factor", bad}), HasSubstr("is not a number above 0"));

@@ -62,6 +62,7 @@ WorkerCommand adapter_command(const WorkerChoice& choice) {
                         .fork_server = module_call("cp_pool.server"),
                         .explain_skips = module_call("cp_pool.worker")};
   command.explain_skips.emplace_back("--explain-skips");
+  if (!choice.delays.empty()) command.words.insert(command.words.end(), {"--delays", choice.delays});
   return command;
 }
 

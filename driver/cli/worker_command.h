@@ -13,6 +13,7 @@ struct WorkerChoice {
   std::string command = {};  // --worker, a command line; empty means cp-pool-worker beside this program
   std::string adapter = {};  // --adapter, as given; empty means none
   std::string python = {};   // --python, the adapter's interpreter; empty means default_python()
+  std::string delays = {};   // --delays, SEED[:MAX_MS] of the adapter's delays; empty means none
 };
 
 struct WorkerCommand {

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from cp_pool.adapter import Adapter, Skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
+from cp_pool.delays import Delays
 from cp_pool.errors import (
     chain_of,
     escaped,
@@ -111,7 +112,7 @@ class Step:
         runner = self._runner
         target = runner.adapter.target
         function = target if runner.adapter.is_function else target.forward
-        with torch.set_grad_enabled(self._trains):
+        with torch.set_grad_enabled(self._trains), runner.delays("forward"):
             given = runner.call(function, self._q, self._k, self._v, self._case, self._ctx)
         name = runner.adapter.name
         if given is None:
@@ -131,7 +132,8 @@ class Step:
     def backward(self) -> tuple[Any, Any, Any, Any, Any]:
         """Runs the backward. Returns dq, dk, dv, dbias and dsink; the last two are None if the case does not have
         them."""
-        gradients = self._autograd() if self._leaves else self._own_backward()
+        with self._runner.delays("backward"):
+            gradients = self._autograd() if self._leaves else self._own_backward()
         if not self._runner.adapter.sums_replicated:
             self._runner.call(self._sum_replicated, gradients)
         return (
@@ -246,9 +248,12 @@ class Step:
 class Runner:
     """One rank of an adapter."""
 
-    def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int) -> None:
+    def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int, delays: str = "") -> None:
+        """delays: SEED[:MAX_MS] of --delays; empty: nothing is delayed."""
         self.adapter = adapter
         self._native = native
+        self._wanted_delays = delays
+        self._delays: Delays | None = None
         self._world: Connection | None = None  # the group of all ranks
         self._connection: Connection | None = None  # the group that runs the case
         self._strided: dict[int, Connection] = {}  # this rank's group, by the number of groups at once
@@ -364,6 +369,8 @@ class Runner:
         self._strided = {}
         if self.adapter.setup is not None:
             self.call(self.adapter.setup, Ctx(self._world))
+        if self._wanted_delays and self._delays is None:
+            self._delays = Delays(self._wanted_delays, rank, self._world.device)
         if self._state is None:
             self._state = State(self.adapter.reset_dynamo)
 
@@ -443,6 +450,12 @@ class Runner:
             self._case = CaseView.from_json(text, self._case_id)
             self._case_text = text
         return self._case
+
+    def delays(self, part: str) -> contextlib.AbstractContextManager[Any]:
+        """Delays the adapter's work in this part of the step, if that is wanted."""
+        if self._delays is None:
+            return contextlib.nullcontext()
+        return self._delays.begin(self._case_id, self._step_number, part)
 
     # --- Calling the adapter ------------------------------------------------------------------------------------------
 

@@ -55,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
         "--inject", metavar="FAULT", action="append", default=[], help="break a rank on purpose (docs/protocol.md)"
     )
     parser.add_argument(
+        "--delays", metavar="SEED[:MAX_MS]", default="", help="delay the adapter's work at random places"
+    )
+    parser.add_argument(
         "--no-rehearsal", action="store_true", help="let the first case wait for what it is the first to import"
     )
     parser.add_argument("--declare", action="store_true", help="print what the adapter declares, as JSON, and end")
@@ -103,7 +106,7 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
 
     faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=False, chain=False)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in cp-pool-worker, so that an idle rank prints no traceback
-    runner = Runner(adapter, native, INTERRUPT_SIGNAL)
+    runner = Runner(adapter, native, INTERRUPT_SIGNAL, options.delays)
     os.dup2(stdin, 0, inheritable=False)
     os.close(stdin)
     return int(native.serve(runner, options.inject, not options.no_rehearsal, out, STACK_SIGNAL, INTERRUPT_SIGNAL))

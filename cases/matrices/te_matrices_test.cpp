@@ -30,6 +30,7 @@ struct Model {
   std::string_view bias = "none";
   SoftmaxType softmax = SoftmaxType::vanilla;
   bool max_logit = false;
+  int seqlen = 4096;
 };
 
 constexpr bool kCausal = true;
@@ -62,6 +63,7 @@ const std::vector<Model> kFused{
     {"cp_1_3", 12, 12, 128, 128, kNoMask, -1, -1, false, "1hss"},
     {"cp_1_4", 12, 12, 128, 128, kNoMask, -1, -1, false, "bhss"},
     {"cp_1_5", 12, 12, 128, 128, kCausal, 512, 512, false},
+    {"cp_1_6", 12, 12, 128, 128, kNoMask, -1, -1, false},
     {"cp_2_0", 32, 4, 128, 128, kCausal, -1, -1, kEssential},
     {"cp_2_1", 32, 32, 128, 128, kCausal, 128, 0, kEssential},
     {"cp_2_2", 12, 2, 128, 128, kCausal, -1, -1, kEssential, "1hss"},
@@ -78,6 +80,8 @@ const std::vector<Model> kFused{
     {"cp_4_1", 64, 8, 64, 64, kCausal, -1, -1, false, "none", kOffByOne},
     {"cp_4_2", 64, 8, 64, 64, kCausal, -1, -1, kEssential, "none", kLearnable},
     {"cp_4_3", 64, 64, 64, 64, kCausal, 128, 0, kEssential, "none", kLearnable},
+    {"cp_5_0", 16, 16, 256, 256, kCausal, -1, -1, kEssential, "none", kVanilla, false, 1024},
+    {"cp_5_1", 16, 16, 256, 256, kCausal, 128, 0, kEssential, "none", kVanilla, false, 1024},
 };
 
 std::optional<BiasShape> bias_shape(std::string_view name) {
@@ -90,14 +94,14 @@ std::optional<BiasShape> bias_shape(std::string_view name) {
 }
 
 void shrink(Case& c) {
-  c.seqlen_q = c.seqlen_kv = 128;
+  c.seqlen_q = c.seqlen_kv = c.seqlen_q / 32;
   for (std::int64_t& side : c.window) {
     if (side == 512) side = 16;
     if (side == 128) side = 4;
   }
   const std::map<std::pair<std::int64_t, std::int64_t>, std::pair<int, int>> heads{
-      {{12, 12}, {4, 4}}, {{12, 2}, {4, 2}},  {{32, 4}, {8, 2}},   {{32, 32}, {8, 8}},
-      {{64, 8}, {8, 2}},  {{64, 64}, {8, 8}}, {{128, 128}, {8, 8}}};
+      {{12, 12}, {4, 4}}, {{12, 2}, {4, 2}},  {{32, 4}, {8, 2}},    {{32, 32}, {8, 8}},
+      {{64, 8}, {8, 2}},  {{64, 64}, {8, 8}}, {{128, 128}, {8, 8}}, {{16, 16}, {4, 4}}};
   std::tie(c.heads, c.kv_heads) = heads.at({c.heads, c.kv_heads});
 }
 
@@ -113,7 +117,7 @@ Case base_case(const Model& model) {
   Case c;
   c.model = model.name;
   c.batch = 2;
-  c.seqlen_q = c.seqlen_kv = 4096;
+  c.seqlen_q = c.seqlen_kv = model.seqlen;
   c.heads = model.heads;
   c.kv_heads = model.kv_heads;
   c.head_dim_qk = model.head_dim_qk;
@@ -232,18 +236,18 @@ TEST(TeFlash, HasItsCounts) {
 
 TEST(TeFused, HasItsCounts) {
   const auto full = load("te-fused", "full");
-  EXPECT_THAT(full, SizeIs(528));
+  EXPECT_THAT(full, SizeIs(600));
   const auto small = load("te-fused", "small");
-  EXPECT_EQ(count(small, "!tag=cp4"), 792U);
-  EXPECT_EQ(count(small, "tag=cp4 & comm=p2p"), 198U);
-  EXPECT_EQ(count(small, "tag=cp4 & comm=all_gather"), 198U);
-  EXPECT_THAT(small, SizeIs(792 + 396));
-  EXPECT_EQ(count(full, "tag=essential"), 80U);  // 10 models, sbhd and thd, 4 comm types
+  EXPECT_EQ(count(small, "!tag=cp4"), 900U);
+  EXPECT_EQ(count(small, "tag=cp4 & comm=p2p"), 225U);
+  EXPECT_EQ(count(small, "tag=cp4 & comm=all_gather"), 225U);
+  EXPECT_THAT(small, SizeIs(900 + 450));
+  EXPECT_EQ(count(full, "tag=essential"), 96U);  // 12 models, sbhd and thd, 4 comm types
   for (const char* comm : {"p2p", "all_gather", "a2a", "a2a+p2p"}) {
-    EXPECT_EQ(count(full, std::string("comm=") + comm), 132U) << comm;
+    EXPECT_EQ(count(full, std::string("comm=") + comm), 150U) << comm;
   }
   for (const char* layout : {"bshd", "sbhd", "thd"}) {
-    EXPECT_EQ(count(full, std::string("layout=") + layout), 176U) << layout;
+    EXPECT_EQ(count(full, std::string("layout=") + layout), 200U) << layout;
   }
   EXPECT_EQ(count(full, "layout=thd & pad_between_seqs=false"), 0U);
   EXPECT_EQ(count(full, "training=false"), 24U);

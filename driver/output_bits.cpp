@@ -1,11 +1,16 @@
 #include "driver/output_bits.h"
 
 #include "cases/backend_facts.h"
+#include "cases/case_names.h"
 
 namespace cp_pool {
 
 bool promises_bits(const CaseFinished& event) {
-  return promises_bits(event.c, event.pool && event.pool->key.starts_with("cuda/"));
+  const bool on_gpu = event.pool && event.pool->key.starts_with("cuda/");
+  // Of code that is not cp-pool's own only the forward is expected to repeat its bits on GPUs, as the worker does.
+  const bool foreign = !event.backend.empty() && !parse_name<Backend>(event.backend);
+  if (on_gpu && foreign) return event.c.deterministic || !event.c.training;
+  return promises_bits(event.c, on_gpu);
 }
 
 std::optional<std::vector<int>> OutputBits::other_ranks(const CaseFinished& event) {

@@ -61,6 +61,17 @@ TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
   EXPECT_TRUE(with([](CaseFinished& e) { e.c.backend = Backend::math; }));
   EXPECT_TRUE(with([](CaseFinished& e) { e.c.training = false; }));
   EXPECT_TRUE(with([](CaseFinished& e) { e.pool->key = "cpu/2"; }));
+  const auto by_an_adapter = [&](auto change) {
+    return with([&](CaseFinished& e) {
+      e.backend = "ring";
+      e.c.backend = Backend::math;
+      change(e);
+    });
+  };
+  EXPECT_FALSE(by_an_adapter([](CaseFinished&) {}));
+  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.c.deterministic = true; }));
+  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.c.training = false; }));
+  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.pool->key = "cpu/2"; }));
 }
 
 }  // namespace

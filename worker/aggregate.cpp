@@ -72,6 +72,18 @@ std::string describe_ranks_that_left(const CaseSummary& summary, const RankOutco
                      cause.failure->collective);
 }
 
+// Names the ranks that ran the case if the cause is that one declined it alone. Empty if there are none.
+std::string describe_ranks_that_ran(const CaseSummary& summary, const RankOutcome& cause) {
+  if (!cause.declined) return {};
+  std::vector<int> ran = missing_ranks(summary);
+  for (const RankOutcome& outcome : summary.outcomes) {
+    if (!outcome.declined) ran.push_back(outcome.rank);
+  }
+  if (ran.empty()) return {};
+  std::ranges::sort(ran);
+  return fmt::format("; {} {} did not refuse the case", ran.size() == 1 ? "rank" : "ranks", fmt::join(ran, ", "));
+}
+
 void decide(const CaseSummary& summary, ResultEvent& result) {
   if (summary.cancelled) return set_outcome(result, CaseOutcome::cancelled, "cancelled on request");
   if (const RankOutcome* const fail = find_verdict(summary.outcomes, CaseOutcome::fail)) {
@@ -80,7 +92,8 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
-  std::string reason = name_rank(*cause, cause->failure->summary) + describe_ranks_that_left(summary, *cause);
+  std::string reason = name_rank(*cause, cause->failure->summary) + describe_ranks_that_left(summary, *cause) +
+                       describe_ranks_that_ran(summary, *cause);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
   if (waited && !summary.absent.empty()) {
     reason += fmt::format(": {} {} had not reached it", summary.absent.size() == 1 ? "rank" : "ranks",
@@ -161,7 +174,8 @@ std::string name_rank(const RankOutcome& outcome, const std::string& text) {
 
 const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
   const RankOutcome* cause = nullptr;
-  const auto order = [](const RankOutcome& o) { return std::pair{o.failure->kind, o.failure->phase}; };
+  // A rank that has declined the case explains less than one that failed.
+  const auto order = [](const RankOutcome& o) { return std::tuple{o.failure->kind, o.declined, o.failure->phase}; };
   for (const RankOutcome& outcome : outcomes) {
     if (!outcome.failure) continue;
     if (cause == nullptr || order(outcome) < order(*cause)) cause = &outcome;

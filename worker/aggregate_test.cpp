@@ -69,6 +69,17 @@ TEST(Aggregate, SkipsIfALibraryRefusesOnEveryRank) {
   for (const auto& rank : result.ranks) EXPECT_FALSE(rank.aborted) << rank.rank;
 }
 
+TEST(Aggregate, NamesTheRanksThatDidNotDeclineWhatAnotherDeclined) {
+  RankOutcome declined = with_failure(1, FailureKind::exception, "ValueError: no backend");
+  declined.declined = true;
+  const RankOutcome freed = with_failure(0, FailureKind::aborted, "freed in all_reduce");
+  const ResultEvent result = result_of({freed, declined}, 4);
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
+  EXPECT_EQ(result.reason, "rank 1: ValueError: no backend; ranks 0, 2, 3 did not refuse the case");
+  const RankOutcome thrown = with_failure(0, FailureKind::exception, "ValueError: no backend, after an operation");
+  EXPECT_EQ(result_of({declined, thrown}).reason, "rank 0: ValueError: no backend, after an operation");
+}
+
 TEST(Aggregate, ARefusalHidesNeitherAnExceptionNorAWrongAnswer) {
   const RankOutcome refused = with_failure(0, FailureKind::unsupported, "cuDNN refuses this");
   EXPECT_EQ(result_of({refused, with_failure(1, FailureKind::exception, "boom")}).outcome, CaseOutcome::error);

@@ -16,6 +16,10 @@ std::vector<int> Arrivals::absent(int world_size) const {
   return out;
 }
 
+bool Arrivals::any_declined() const {
+  return std::ranges::any_of(arrived_, [](const CaseArrived& arrived) { return !arrived.declined.empty(); });
+}
+
 std::string Arrivals::difference() const {
   struct Seen {
     int rank = 0;
@@ -26,7 +30,14 @@ std::string Arrivals::difference() const {
   for (const CaseArrived& arrived : arrived_) by_rank.push_back(&arrived);
   std::ranges::sort(by_rank, {}, &CaseArrived::rank);
   std::map<std::pair<std::string, int>, Seen> first;  // keyed by the group's words and first rank
+  const auto place = [](const CaseArrived& arrived) {
+    return arrived.declined.empty() ? "ran the case" : "declined the case in " + arrived.declined;
+  };
   for (const CaseArrived* arrived : by_rank) {
+    if (arrived->declined != by_rank.front()->declined) {
+      return fmt::format("rank {} {}, rank {} {}", arrived->rank, place(*arrived), by_rank.front()->rank,
+                         place(*by_rank.front()));
+    }
     for (const BegunInGroup& begun : arrived->begun) {
       const Seen own{arrived->rank, begun.operations};
       const Seen& seen = first.try_emplace({begun.group, begun.first_rank}, own).first->second;

@@ -49,5 +49,25 @@ TEST(Arrivals, CompareInnerGroupsEachForItself) {
   EXPECT_EQ(other.difference(), "rank 3 has begun 1 operations of its inner group, rank 2 has begun 0");
 }
 
+TEST(Arrivals, NameARankThatHasDeclinedTheCaseWhileAnotherHasNotOrDidElsewhere) {
+  const auto declined = [](int rank, std::string place) {
+    return CaseArrived{.rank = rank, .seq = 1, .begun = {}, .declined = std::move(place)};
+  };
+  Arrivals together;
+  together.add(declined(1, "step 1"));
+  EXPECT_TRUE(together.any_declined());
+  together.add(declined(0, "step 1"));
+  EXPECT_EQ(together.difference(), "");
+  Arrivals apart;
+  apart.add(declined(1, "step 2"));
+  apart.add(declined(0, "step 1"));
+  EXPECT_EQ(apart.difference(), "rank 1 declined the case in step 2, rank 0 declined the case in step 1");
+  Arrivals alone;
+  alone.add(arrived(0, {}));
+  EXPECT_FALSE(alone.any_declined());
+  alone.add(declined(1, "step 1"));
+  EXPECT_EQ(alone.difference(), "rank 1 declined the case in step 1, rank 0 ran the case");
+}
+
 }  // namespace
 }  // namespace cp_pool

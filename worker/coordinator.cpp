@@ -142,9 +142,17 @@ void Coordinator::handle(const CasePhase& phase) {
 }
 
 void Coordinator::handle(const CaseArrived& arrived) {
-  if ((state_ != State::running && state_ != State::diagnosing) || !is_current(arrived.seq)) return;
+  if (!is_current(arrived.seq)) return;
+  // The rank had not seen the abort.
+  if (state_ == State::freeing) return ports_.command(LeaveCommand{arrived.seq, false, ""});
+  if (state_ != State::running && state_ != State::diagnosing) return;
   arrivals_.add(arrived);
-  if (arrivals_.all_of(world_size_)) ports_.command(LeaveCommand{arrived.seq, true, arrivals_.difference()});
+  if (arrivals_.all_of(world_size_)) {
+    deadline_.reset();
+    return ports_.command(LeaveCommand{arrived.seq, true, arrivals_.difference()});
+  }
+  // Other ranks may wait in the code under test for one that has declined the case.
+  if (!deadline_ && arrivals_.any_declined()) deadline_ = ports_.now() + limits_.decline;
 }
 
 void Coordinator::handle(const CaseFailing& failing) {
@@ -274,6 +282,9 @@ void Coordinator::on_time() {
   if (!deadline_ || now < *deadline_) return;
   deadline_.reset();
   switch (state_) {
+    case State::running:
+    case State::diagnosing:
+      return abort_case();
     case State::freeing:
       return finish(false, "not every rank came back from the abort");
     case State::rebuilding:

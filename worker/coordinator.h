@@ -35,10 +35,11 @@ class Coordinator {
   };
 
   struct Limits {
-    std::chrono::milliseconds free{900};     // from an abort until every rank is free
-    std::chrono::milliseconds rebuild{950};  // from then until every rank has new communicators
-    std::chrono::milliseconds probe{1000};   // from a ping of all ranks to its pong
-    std::chrono::milliseconds exit{500};     // from a shutdown to every rank's goodbye
+    std::chrono::milliseconds decline{3000};  // from the first rank that declines a case until every rank has
+    std::chrono::milliseconds free{900};      // from an abort until every rank is free
+    std::chrono::milliseconds rebuild{950};   // from then until every rank has new communicators
+    std::chrono::milliseconds probe{1000};    // from a ping of all ranks to its pong
+    std::chrono::milliseconds exit{500};      // from a shutdown to every rank's goodbye
   };
 
   // `ready` holds the fields that are known without the ranks. The ranks and startup_ms are added from their hellos.
@@ -103,7 +104,8 @@ class Coordinator {
   Limits limits_;
   int world_size_;
   State state_ = State::starting;
-  std::optional<Clock::time_point> deadline_;  // deadline of the states freeing, rebuilding and stopping
+  // Of the states freeing, rebuilding and stopping, and of a case that some ranks have declined.
+  std::optional<Clock::time_point> deadline_;
   CaseSummary case_;
   bool result_is_out_ = false;            // case_'s result has been sent, but not its diagnosis
   std::vector<DiagnosisDone> diagnoses_;  // in order of arrival

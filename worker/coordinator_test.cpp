@@ -246,14 +246,58 @@ TEST_F(CoordinatorTest, AnAbortFreesTheRanksThatWaitAtTheEndAndNamesThoseThatHad
   coordinator.on_rank_message(CaseFailing{0, 1});
   ASSERT_TRUE(was_commanded<LeaveCommand>());
   EXPECT_FALSE(std::get<LeaveCommand>(ports.commands.back()).go);
-  const std::size_t commands = ports.commands.size();
-  coordinator.on_rank_message(CaseArrived{1, 1, {}});
-  EXPECT_EQ(ports.commands.size(), commands) << "the case has ended";
   done(0, 1, FailureKind::timeout, FailurePhase::barrier);
   pass_time(milliseconds(900));
   ASSERT_TRUE(last_event<ResultEvent>());
   EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::timeout);
   EXPECT_THAT(last_event<ResultEvent>()->reason, testing::StartsWith("rank 0: what: rank 1 had not reached it"));
+}
+
+TEST_F(CoordinatorTest, FreesARankThatComesToTheEndAfterAnAbort) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseFailing{0, 1});
+  EXPECT_FALSE(was_commanded<LeaveCommand>());
+  coordinator.on_rank_message(CaseArrived{1, 1, {}});
+  ASSERT_TRUE(was_commanded<LeaveCommand>());
+  EXPECT_FALSE(std::get<LeaveCommand>(ports.commands.back()).go);
+}
+
+TEST_F(CoordinatorTest, ACaseThatEveryRankDeclinesCostsNoAbort) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseArrived{0, 1, {}, "step 1"});
+  ASSERT_TRUE(coordinator.next_deadline().has_value());
+  pass_time(milliseconds(2900));
+  coordinator.on_rank_message(CaseArrived{1, 1, {}, "step 1"});
+  EXPECT_FALSE(coordinator.next_deadline().has_value());
+  ASSERT_TRUE(was_commanded<LeaveCommand>());
+  EXPECT_TRUE(std::get<LeaveCommand>(ports.commands.back()).go);
+  for (int rank = 0; rank < kRanks; ++rank) done(rank, 1);
+  EXPECT_FALSE(was_told<AbortCommand>());
+  EXPECT_FALSE(was_commanded<RebuildCommand>());
+}
+
+TEST_F(CoordinatorTest, FreesTheRanksThatHaveNotDeclinedWhatAnotherDeclined) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseArrived{1, 1, {}, "step 1"});
+  pass_time(milliseconds(2900));
+  EXPECT_FALSE(was_told<AbortCommand>());
+  pass_time(milliseconds(100));
+  EXPECT_TRUE(was_told<AbortCommand>());
+  ASSERT_TRUE(was_commanded<LeaveCommand>());
+  EXPECT_FALSE(std::get<LeaveCommand>(ports.commands.back()).go);
+  done(0, 1, FailureKind::aborted);
+  done(1, 1, FailureKind::exception);
+  EXPECT_TRUE(was_commanded<RebuildCommand>());
+}
+
+TEST_F(CoordinatorTest, ARankThatHasRunTheCaseMayWaitForTheOthersUntilItsDeadline) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseArrived{1, 1, {}});
+  EXPECT_FALSE(coordinator.next_deadline().has_value());
 }
 
 TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {

@@ -26,6 +26,7 @@
 #include "worker/pending_operation.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/rank_outcome.h"
+#include "worker/runner_error.h"
 #include "worker/wrong_results.h"
 
 namespace cp_pool {
@@ -67,6 +68,14 @@ class PhaseTimer {
   const char* phase_;
   Clock::time_point start_ = Clock::now();
 };
+
+// The failure of a rank that has declined the case, while others have not or did so elsewhere. met: why the ranks did
+// not meet.
+Failure failure_alone(const Declined& declined, const Failure& met) {
+  Failure alone = declined.alone();
+  if (met.kind == FailureKind::communication) alone.summary += fmt::format(" ({})", met.summary);
+  return alone;
+}
 
 }  // namespace
 
@@ -124,10 +133,15 @@ void RankCompute::handle(const RunCommand& command) {
   judges_ = false;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
+  std::optional<Declined> declined;
   try {
     run_case(request, outcome);
   } catch (const ControlPlaneError&) {
     throw;
+  } catch (const Declined& reason) {
+    declined = reason;
+    outcome.verdict = CaseOutcome::skip;
+    outcome.reason = reason.what();
   } catch (...) {
     outcome.failure = report_failure(request.seq, judges_ ? FailurePhase::judge : FailurePhase::run);
   }
@@ -135,9 +149,14 @@ void RankCompute::handle(const RunCommand& command) {
     set_current_phase(case_phase::kBarrier);
     const PhaseTimer timer(outcome, case_phase::kBarrier);
     try {
-      meet_others(request.seq, request.seq);
+      meet_others(request.seq, request.seq, declined ? declined->place() : "");
     } catch (...) {
       outcome.failure = report_failure(request.seq, FailurePhase::barrier);
+      outcome.declined = declined.has_value();
+    }
+    if (outcome.declined) {
+      outcome.verdict.reset();
+      outcome.failure = failure_alone(*declined, *outcome.failure);
     }
   }
   set_current_phase(case_phase::kReport);
@@ -234,14 +253,24 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   done.outcome.rank = parts_.environment.rank;
   set_current_phase(case_phase::kDiagnosis);
   auto phase = FailurePhase::run;
+  std::optional<Declined> declined;
   try {
-    done.diagnosis = diagnose(command);
+    try {
+      done.diagnosis = diagnose(command);
+    } catch (const Declined& reason) {
+      declined = reason;
+      if (done.outcome.rank == 0) {
+        done.diagnosis.emplace().cause =
+            fmt::format("the code under test refused a question of the diagnosis: {}", reason.what());
+      }
+    }
     phase = FailurePhase::barrier;
-    meet_others(command.seq, kDiagnosisTag);
+    meet_others(command.seq, kDiagnosisTag, declined ? declined->place() : "");
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
     done.outcome.failure = report_failure(command.seq, phase);
+    if (declined) done.outcome.failure = failure_alone(*declined, *done.outcome.failure);
   }
   judged_.reset();
   write_fence(command.seq);
@@ -275,20 +304,22 @@ void RankCompute::set_deadline() const {
   for (const auto& communicator : communicators()) communicator->set_deadline(deadline_);
 }
 
-void RankCompute::meet_others(std::int64_t seq, std::int64_t tag) {
-  std::vector<BegunInGroup> begun = parts_.groups.get().cp->begun();
+void RankCompute::meet_others(std::int64_t seq, std::int64_t tag, const std::string& declined) {
+  const CaseArrived arrived{parts_.environment.rank, seq, parts_.groups.get().cp->begun(), declined};
   // A message to rank 0 and its answer cost less than a barrier of the communicators, which wakes one of their threads.
-  if (!begun.empty()) return wait_for_leave(seq, std::move(begun));
+  // Ranks that have declined the case may use no communicator, since others may not have.
+  if (!arrived.begun.empty() || !declined.empty()) return wait_for_leave(arrived);
   for (const auto& communicator : communicators()) communicator->checked_barrier(tag, time_left());
 }
 
-void RankCompute::wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> begun) {
-  const int rank = parts_.environment.rank;
+void RankCompute::wait_for_leave(const CaseArrived& arrived) {
+  const int rank = arrived.rank;
+  const std::int64_t seq = arrived.seq;
   parts_.faults.reach(Fault::Phase::inside);
   const PendingOperationGuard guard("barrier of all ranks after the case");
   const milliseconds limit = time_left();
   const Clock::time_point deadline = Clock::now() + limit;
-  mail_.to_rank0(CaseArrived{rank, seq, std::move(begun)});
+  mail_.to_rank0(arrived);
   for (;;) {
     const std::optional<ComputeCommand> command = mail_.receive_compute_until(rank, deadline);
     if (!command) {

@@ -59,10 +59,11 @@ class RankCompute {
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
   // Sets deadline_ in the communicators that the case in progress uses.
   void set_deadline() const;
-  // Returns when every rank has reached the end of the case or of its diagnosis. Throws CommError if a rank does not
-  // come in time, the ranks are at different places, or the case has been ended.
-  void meet_others(std::int64_t seq, std::int64_t tag);
-  void wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> begun);
+  // Returns when every rank has reached the end of the case or of its diagnosis. declined: where this rank has declined
+  // it, else empty. Throws CommError if a rank does not come in time, the ranks are at different places, or the case
+  // has been ended.
+  void meet_others(std::int64_t seq, std::int64_t tag, const std::string& declined = {});
+  void wait_for_leave(const CaseArrived& arrived);
   // Returns the communicators that the case in progress uses: those of its groups if several run at once, then those of
   // all ranks.
   [[nodiscard]] std::vector<std::shared_ptr<Communicator>> communicators() const;

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/control_plane.h"
+#include "worker/runner_error.h"
 #include "worker/testing/listening_environment.h"
 
 namespace cp_pool {
@@ -25,8 +26,10 @@ class CountingRunner final : public CaseRunner {
   std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "counting"; }
   RankReport run(const Case& /*c*/, const CpGroups& /*groups*/, const RunOptions& /*options*/) override {
     ++runs;
+    if (declines) throw Declined("not this case", "step 1", {.summary = "ValueError: not this case", .text = "why"});
     return {};
   }
+  bool declines = false;
   int runs = 0;  // used by the computing thread; to be read when the case has ended
 };
 
@@ -118,6 +121,42 @@ TEST_F(ComputingRank, DoesNotEndACaseWhenAnEarlierOneIsEnded) {
   EXPECT_FALSE(outcome.failure) << outcome.failure->text;
   EXPECT_EQ(outcome.verdict, CaseOutcome::pass);
   EXPECT_EQ(runner.runs, 1);
+}
+
+TEST_F(ComputingRank, SkipsACaseThatEveryRankDeclines) {
+  runner.declines = true;
+  start(1);
+  send(BeginCommand{1, true});
+  send(LeaveCommand{1, true, ""});
+  const RankOutcome outcome = outcome_of(1);
+  EXPECT_FALSE(outcome.failure) << outcome.failure->text;
+  EXPECT_EQ(outcome.verdict, CaseOutcome::skip);
+  EXPECT_EQ(outcome.reason, "not this case");
+}
+
+TEST_F(ComputingRank, FailsIfItDeclinesACaseAlone) {
+  runner.declines = true;
+  start(1);
+  send(BeginCommand{1, true});
+  send(LeaveCommand{1, /*go=*/false, ""});
+  const RankOutcome outcome = outcome_of(1);
+  ASSERT_TRUE(outcome.failure);
+  EXPECT_EQ(outcome.failure->kind, FailureKind::exception);
+  EXPECT_EQ(outcome.failure->summary, "ValueError: not this case");
+  EXPECT_EQ(outcome.failure->text, "why");
+  EXPECT_FALSE(outcome.verdict);
+  EXPECT_TRUE(outcome.declined);
+}
+
+TEST_F(ComputingRank, SaysThatAnotherRankHasNotDeclinedTheCase) {
+  runner.declines = true;
+  start(1);
+  send(BeginCommand{1, true});
+  send(LeaveCommand{1, true, "rank 1 ran the case"});
+  const RankOutcome outcome = outcome_of(1);
+  ASSERT_TRUE(outcome.failure);
+  EXPECT_EQ(outcome.failure->summary,
+            "ValueError: not this case (rank 0: barrier after the case: rank 1 ran the case)");
 }
 
 }  // namespace

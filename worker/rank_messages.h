@@ -110,10 +110,11 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
   int rank = 0;
   std::int64_t seq = 0;
   std::vector<BegunInGroup> begun;  // Communicator::begun
+  std::string declined = {};        // Declined::place if the rank has declined the case; empty if it has run it
 
   static constexpr auto fields() {
     return FieldList{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),
-                     field("begun", &CaseArrived::begun)};
+                     field("begun", &CaseArrived::begun), field("declined", &CaseArrived::declined, Presence::sparse)};
   }
 };
 
@@ -164,6 +165,7 @@ struct RankOutcome : CaseReport {
   protocol::Hygiene hygiene;
   std::string backend;
   bool can_diagnose = false;  // the rank has kept the data that a diagnosis needs
+  bool declined = false;      // the rank has declined the case, and the failure is that others have not
 
   static constexpr auto fields() {
     return FieldList{field("rank", &RankOutcome::rank),
@@ -171,7 +173,8 @@ struct RankOutcome : CaseReport {
                      field("failure", &RankOutcome::failure, Presence::sparse),
                      field("hygiene", &RankOutcome::hygiene),
                      field("backend", &RankOutcome::backend, Presence::sparse),
-                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)} +
+                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse),
+                     field("declined", &RankOutcome::declined, Presence::sparse)} +
            CaseReport::fields();
   }
 };

@@ -26,4 +26,20 @@ class RunnerError : public std::runtime_error {
   std::string collective_;
 };
 
+// This rank does not run the case, or answer a question of its diagnosis, and has begun nothing that a peer waits for.
+// If every rank throws it at the same place, nobody has to be freed: the case is a skip. Else it is the failure of this
+// rank that `alone` describes.
+class Declined : public std::runtime_error {
+ public:
+  // place: compared between the ranks; never empty.
+  Declined(const std::string& reason, std::string place, Failure alone)
+      : std::runtime_error(reason), place_(std::move(place)), alone_(std::move(alone)) {}
+  [[nodiscard]] const std::string& place() const { return place_; }
+  [[nodiscard]] const Failure& alone() const { return alone_; }
+
+ private:
+  std::string place_;
+  Failure alone_;
+};
+
 }  // namespace cp_pool

@@ -39,6 +39,7 @@ class PlainAttention final : public Implementation {
   std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "plain"; }
   verify::Sharding sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) override { return sharding_; }
   bool repeats_bits(const Case& /*c*/, const at::Device& /*device*/) override { return promise_.bits; }
+  bool remarks_other_bits() override { return promise_.remarks_other_bits; }
   bool is_odd() override { return promise_.odd; }
   std::int64_t probe_heads(const Case& c) override { return c.kv_heads; }
   std::string why_not_alone() override { return "it is not run on one rank"; }

@@ -65,6 +65,8 @@ class Implementation {
   // Whether the same step gives the same bits again. If not, only a repeated forward must have the same bits, and
   // repeated gradients are compared with the reference within their bounds.
   virtual bool repeats_bits(const Case& c, const at::Device& device) = 0;
+  // Whether the report remarks on it if a step whose bits need not repeat gives gradients with other bits.
+  virtual bool remarks_other_bits() { return false; }
   // Whether negated q, k, v and dout give exactly the negated out, dq, dk and dv (verify/negation.h). If so, a step is
   // repeated with negated inputs, which shows state that was kept from the first.
   virtual bool is_odd() { return true; }

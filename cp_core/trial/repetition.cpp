@@ -56,6 +56,7 @@ Repetition::Comparison Repetition::comparison(const verify::Results& first, cons
   }
   for (const verify::Difference& difference : verify::differences(view_, first, again)) {
     const bool by_bounds = !promise_.bits && is_gradient(difference.tensor);
+    found.other_bits = found.other_bits || by_bounds;
     if (by_bounds && std::ranges::find(found.beyond, difference.tensor, &Check::tensor) == found.beyond.end()) continue;
     found.earlier = found.earlier || (promise_.odd && difference.earlier > 0);
     if (!by_bounds) found.text += (found.text.empty() ? "" : ", ") + difference.text;
@@ -89,6 +90,11 @@ void Repetition::explain(Communicator& cp, const at::Device& device) {
   if (fault_ != RepeatFault::other_bits || !promise_.odd) return;
   const bool repeats = depends_on_the_sign();
   if (!anywhere(!repeats, cp, device, "comparison with further steps")) fault_ = RepeatFault::sign;
+}
+
+std::string Repetition::remark() const {
+  if (!promise_.remarks_other_bits || !found_.other_bits || !found_.equal()) return {};
+  return "the repeated step gave gradients with other bits, within their bounds";
 }
 
 std::vector<Check> Repetition::failed_checks() const {

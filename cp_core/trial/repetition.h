@@ -18,6 +18,7 @@ namespace cp_pool {
 struct RepeatPromise {
   bool bits = true;  // Implementation::repeats_bits
   bool odd = true;   // Implementation::is_odd
+  bool remarks_other_bits = false;
 };
 
 // The ranks take each step together, so every rank calls the methods in the order of their declaration. All that is
@@ -48,6 +49,8 @@ class Repetition {
 
   // What is wrong; the same on every rank.
   [[nodiscard]] RepeatFault fault() const { return fault_; }
+  // A sentence for the report if gradients need not repeat their bits and have not, within their bounds; else empty.
+  [[nodiscard]] std::string remark() const;
   // The checks that failed on this rank.
   [[nodiscard]] std::vector<Check> failed_checks() const;
 
@@ -57,6 +60,7 @@ class Repetition {
     std::string text;           // the results that differ though they are promised to be equal
     std::vector<Check> beyond;  // the gradients beyond their bounds, where only these are promised
     bool earlier = false;       // whether a row is that of the first step
+    bool other_bits = false;    // gradients differ of which only the bounds are promised
 
     [[nodiscard]] bool equal() const { return text.empty() && beyond.empty(); }
   };

@@ -133,6 +133,19 @@ TEST(Repetition, ComparesGradientsWithTheirBoundsIfTheirBitsNeedNotRepeat) {
   }
 }
 
+TEST(Repetition, IsRemarkedOnIfOnlyBitsOfGradientsDiffer) {
+  const auto remarks_of = [](const RepeatPromise& promise, const OnResult& on_result_of_rank_1) {
+    return run_tried({.promise = promise, .on_result_of_rank_1 = on_result_of_rank_1}).at(1).remarks;
+  };
+  const RepeatPromise promise{.bits = false, .remarks_other_bits = true};
+  const OnResult other_bits = changed_when_repeated("dq", 1 + 0x1p-22);
+  EXPECT_THAT(remarks_of(promise, other_bits),
+              testing::ElementsAre("the repeated step gave gradients with other bits, within their bounds"));
+  EXPECT_THAT(remarks_of(promise, changed_when_repeated("dq", 1.5)), IsEmpty());
+  EXPECT_THAT(remarks_of(promise, {}), IsEmpty());
+  EXPECT_THAT(remarks_of({.bits = false}, other_bits), IsEmpty());
+}
+
 TEST(Repetition, LeavesTheHashAndTheJudgedResultsOfTheFirstStep) {
   const auto odd = run_tried({});
   const auto plain = run_tried({.promise = {.odd = false}});

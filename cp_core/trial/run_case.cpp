@@ -172,7 +172,9 @@ class CaseRun {
     show_results(results, /*repeated=*/false);
     Repetition repetition(
         case_, view_, shards,
-        {.bits = implementation_.repeats_bits(case_, options_.device), .odd = implementation_.is_odd()},
+        {.bits = implementation_.repeats_bits(case_, options_.device),
+         .odd = implementation_.is_odd(),
+         .remarks_other_bits = implementation_.remarks_other_bits()},
         [&] { return verify::in_defined_heads(case_, step(case_, shards), view_); },
         [&](Results& again) { show_results(again, /*repeated=*/true); });
     timed(case_phase::kRepeat, [&] { repetition.run(); });
@@ -188,6 +190,7 @@ class CaseRun {
     });
     if (!repeats) timed(case_phase::kRepeat, [&] { repetition.explain(*groups_.cp, options_.device); });
     add(repetition.failed_checks());
+    if (std::string remark = repetition.remark(); !remark.empty()) report_.remarks.insert(std::move(remark));
     if (options_.keep_judged) {
       judged_ = std::make_shared<JudgedCase>(JudgedCase{.c = case_,
                                                         .lengths = lengths_,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cp_pool import shard as conventions
 from cp_pool.built_for import comm_types
+from cp_pool.errors import text_of
 
 if TYPE_CHECKING:
     from cp_pool.context import CaseView
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "Adapter", "DeclarationError", "Skip", "adapter"]
 
 Target = TypeVar("Target")
+
+#: An exception type, or a tuple of them, and a text or a regular expression that is searched in the message.
+Refusal = tuple[type[Exception] | tuple[type[Exception], ...], str | re.Pattern[str]]
 
 LAYOUTS = ("bshd", "sbhd", "thd")
 DTYPES = ("fp32", "bf16", "fp16")
@@ -71,7 +76,7 @@ class Adapter:
     devices: tuple[str, ...]
     bound_factor: float
     survives_abort: bool
-    repeats_bits: bool
+    repeats_bits: bool | None
     odd: bool
     max_ranks: int | None
     probe_heads: int | None
@@ -79,6 +84,7 @@ class Adapter:
     reset_dynamo: bool
     preload: tuple[str, ...]
     fork: bool
+    refuses: tuple[Refusal, ...]
     setup: Callable[..., Any] | None
 
     @property
@@ -106,6 +112,20 @@ class Adapter:
             return f"the case trains, and the adapter {self.name} has no backward"
         return ""
 
+    def promises_bits(self, device: str) -> bool:
+        """Whether a step of a case without `deterministic` gives the same bits again on this kind of device, gradients
+        included. Without a declaration this is taken for granted on CPUs only: kernels on GPUs add up gradients in any
+        order."""
+        return device != "cuda" if self.repeats_bits is None else self.repeats_bits
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether the exception is one with which the code under test refuses a case."""
+        text = text_of(error)
+        return any(
+            isinstance(error, kinds) and (words in text if isinstance(words, str) else words.search(text) is not None)
+            for kinds, words in self.refuses
+        )
+
     def declaration(self) -> dict[str, Any]:
         """The declaration in a form that can be written as JSON."""
         return {
@@ -129,6 +149,13 @@ class Adapter:
             "max_ranks": self.max_ranks,
             "preload": list(self.preload),
             "fork": self.fork,
+            "refuses": [
+                [
+                    ", ".join(name_of(kind) for kind in (kinds if isinstance(kinds, tuple) else (kinds,))),
+                    words if isinstance(words, str) else words.pattern,
+                ]
+                for kinds, words in self.refuses
+            ],
         }
 
 
@@ -154,6 +181,36 @@ def _one_of(what: str, value: str, known: Iterable[str]) -> str:
     if value not in known:
         raise DeclarationError(f"{what}={value!r} is none of {', '.join(known)}")
     return value
+
+
+def _refusals(refuses: Any) -> tuple[Refusal, ...]:
+    """The entries as a tuple. Raises DeclarationError for one that is none, or that any message matches."""
+    example = 'refuses=[(ValueError, "no backend")]'
+    if isinstance(refuses, (str, bytes)) or not isinstance(refuses, Iterable):
+        raise DeclarationError(f"refuses={refuses!r} is no list of pairs, as {example}")
+    entries = []
+    for entry in refuses:
+        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+            raise DeclarationError(f"refuses has {entry!r}, and each entry is an exception type and a text: {example}")
+        kinds, words = entry
+        listed = kinds if isinstance(kinds, tuple) else (kinds,)
+        for kind in listed:
+            if not inspect.isclass(kind) or not issubclass(kind, Exception):
+                raise DeclarationError(f"refuses has {kind!r}, which is no type of exceptions: {example}")
+        if not listed:
+            raise DeclarationError(f"refuses has an empty tuple of exception types: {example}")
+        if not isinstance(words, (str, re.Pattern)) or (
+            isinstance(words, re.Pattern) and not isinstance(words.pattern, str)
+        ):
+            raise DeclarationError(
+                f"refuses has {words!r}, which is neither a text nor a regular expression of re.compile: {example}"
+            )
+        if not words if isinstance(words, str) else words.search("") is not None:
+            raise DeclarationError(
+                f"refuses has {words!r}, which every message matches, so that any {name_of(listed[0])} would be a skip"
+            )
+        entries.append((kinds, words))
+    return tuple(entries)
 
 
 def _target_of(thing: Any) -> Any:
@@ -216,7 +273,7 @@ def adapter(
     devices: Iterable[str] = DEVICES,
     bound_factor: float = 1.0,
     survives_abort: bool = False,
-    repeats_bits: bool = True,
+    repeats_bits: bool | None = None,
     odd: bool = True,
     max_ranks: int | None = None,
     probe_heads: int | None = None,
@@ -224,6 +281,7 @@ def adapter(
     reset_dynamo: bool = False,
     preload: Iterable[str] = (),
     fork: bool = True,
+    refuses: Iterable[Refusal] = (),
     setup: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Callable[[Target], Target]: ...
@@ -243,7 +301,7 @@ def adapter(
     devices: Iterable[str] = DEVICES,
     bound_factor: float = 1.0,
     survives_abort: bool = False,
-    repeats_bits: bool = True,
+    repeats_bits: bool | None = None,
     odd: bool = True,
     max_ranks: int | None = None,
     probe_heads: int | None = None,
@@ -251,6 +309,7 @@ def adapter(
     reset_dynamo: bool = False,
     preload: Iterable[str] = (),
     fork: bool = True,
+    refuses: Iterable[Refusal] = (),
     setup: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
@@ -305,6 +364,7 @@ def adapter(
             reset_dynamo=reset_dynamo,
             preload=tuple(preload),
             fork=fork,
+            refuses=_refusals(refuses),
             setup=setup,
         )
         try:

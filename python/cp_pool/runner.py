@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from cp_pool.adapter import Adapter, Skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
@@ -43,7 +43,6 @@ __all__ = ["Failure", "Native", "Runner", "rehearse"]
 
 # The extension ends waits at the case's deadline, and a group's own timeout must not come before that.
 _NO_LIMIT = timedelta(days=7)
-_VOTE_LIMIT = timedelta(seconds=1)
 
 
 class Native(Protocol):
@@ -52,20 +51,31 @@ class Native(Protocol):
     def freed(self) -> int:
         """Why waits of this case are being ended: 0 they are not, 1 another rank has failed, 2 the time is over."""
 
+    def watch_group_operations(self) -> None:
+        """Watches from now on whether an operation on a group of torch.distributed begins."""
+
+    def first_group_operation(self) -> str:
+        """The first operation that has begun since; empty if none has."""
+
 
 _NOT_FREED, _ABORTED, _TIMED_OUT = 0, 1, 2
 
 
-# The names of FailureKind (worker/rank_messages.h). "skip": all ranks skip together.
-Kind = Literal["exception", "unsupported", "timeout", "communication", "aborted", "skip"]
+# The names of FailureKind (worker/rank_messages.h).
+Kind = Literal["exception", "unsupported", "timeout", "communication", "aborted"]
 
 
 class Failure(Exception):
     """The failure of a case, for the extension to report. collective: the function of torch.distributed in which the
-    adapter waited for other ranks."""
+    adapter waited for other ranks. declined_in: if every rank fails with the same text here, the case is a skip, and
+    `reason` says why; else empty."""
 
-    def __init__(self, kind: Kind, summary: str, text: str = "", collective: str = "") -> None:
+    def __init__(
+        self, kind: Kind, summary: str, text: str = "", collective: str = "", declined_in: str = "", reason: str = ""
+    ) -> None:
         super().__init__(summary)
+        self.declined_in = declined_in
+        self.reason = escaped(reason)
         self.kind = kind
         self.collective = collective
         self.summary = escaped(summary)
@@ -257,12 +267,12 @@ class Runner:
         self._world: Connection | None = None  # the group of all ranks
         self._connection: Connection | None = None  # the group that runs the case
         self._strided: dict[int, Connection] = {}  # this rank's group, by the number of groups at once
-        self._store: Store | None = None
         self._state: State | None = None
         self._pid = os.getpid()
         self._in_user_code = False
         self._place_when_freed = ""
-        self._case_number = 0
+        self._in_case = False
+        self._diagnoses = False
         self._step_number = 0
         self._case_text = ""
         self._case_id = ""
@@ -301,8 +311,12 @@ class Runner:
     def survives_abort(self) -> bool:
         return self.adapter.survives_abort
 
-    def repeats_bits(self) -> bool:
-        return self.adapter.repeats_bits
+    def promises_bits(self, device: str) -> bool:
+        return self.adapter.promises_bits(device)
+
+    def remarks_other_bits(self) -> bool:
+        """Whether it is remarked on if a step that need not repeat its bits does not: unless the adapter says so."""
+        return self.adapter.repeats_bits is None
 
     def odd(self) -> bool:
         return self.adapter.odd
@@ -351,16 +365,17 @@ class Runner:
         limit_ms: int,
     ) -> None:
         """Makes the group of all ranks, for the first time or after an abort, and calls the adapter's setup."""
+        self._in_case = False
         if dist.is_initialized():
             dist.destroy_process_group()
         limit = timedelta(milliseconds=limit_ms)
         _use_loopback(master_addr)
-        self._store = PrefixStore(
+        store = PrefixStore(
             f"{prefix}py/{generation}",
             TCPStore(master_addr, master_port, is_master=False, timeout=limit, wait_for_workers=False),
         )
         backend = "nccl" if device.startswith("cuda") and ranks_on_gpu == 1 else "gloo"
-        dist.init_process_group(backend, store=self._store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)
         group = dist.group.WORLD
         assert group is not None
         ranks = list(range(world_size))
@@ -382,7 +397,7 @@ class Runner:
         self._state.put_back()
         if signal.getsignal(self._interrupt_signal) != self._on_interrupt:
             signal.signal(self._interrupt_signal, self._on_interrupt)
-        self._case_number += 1
+        self._in_case = self._diagnoses = False
         self._step_number = 0
         self._place_when_freed = ""
 
@@ -394,6 +409,7 @@ class Runner:
         of the inner and outer groups within these groups, if only some ranks split the heads; else empty.
         """
         self._case_id = case_id
+        self._in_case = True
         self._connection = self._world
         if groups:
             if len(groups) not in self._strided:
@@ -403,6 +419,11 @@ class Runner:
         assert connection is not None
         if inner and connection.inner_group is None:
             self.call(self._connect_pairs, connection, inner, outer)
+        if self.adapter.refuses:
+            self._native.watch_group_operations()
+
+    def begin_diagnosis(self) -> None:
+        self._diagnoses = True
 
     def _connect_groups(self, groups: list[list[int]]) -> Connection:
         world = self._world
@@ -433,6 +454,8 @@ class Runner:
     ) -> Step:
         assert self._connection is not None
         self._step_number += 1
+        if self._diagnoses and self.adapter.refuses:
+            self._native.watch_group_operations()
         valid_q, padded_q, valid_kv, padded_kv = lengths
         if self.adapter.padding == "absent":
             padded_q, padded_kv = valid_q, valid_kv
@@ -493,7 +516,7 @@ class Runner:
             raise error
         if isinstance(error, Skip):
             reason = text_of(error).strip() or f"the adapter {self.adapter.name} skips it"
-            raise Failure("skip" if self._all_skip() else "unsupported", reason) from None
+            raise Failure("unsupported", reason, declined_in=self._place(), reason=reason) from None
         freed = self._native.freed()
         held_up = isinstance(error, _Freed) or says_peer_is_gone(error)
         if held_up and freed != _NOT_FREED:
@@ -508,22 +531,23 @@ class Runner:
         if held_up:
             raise Failure("communication", one_line(error), text) from None
         summary = one_line(error)
+        place = reason = ""
+        if self._in_case and freed == _NOT_FREED and self.adapter.is_refusal(error):
+            begun = self._native.first_group_operation()
+            if begun:
+                summary += f" (no refusal, because this rank had begun an operation on a process group before: {begun})"
+            else:
+                place, reason = self._place(), text_of(error).strip().partition("\n")[0]
         if isinstance(error, SystemExit):
             summary = f"the adapter called sys.exit: {summary}"
-        raise Failure("exception", summary, f"{summary}\n{text}") from None
+        raise Failure("exception", summary, f"{summary}\n{text}", declined_in=place, reason=reason) from None
 
-    def _all_skip(self) -> bool:
-        """Whether every rank skips this step. Then no rank waits for another, and nothing has to be aborted."""
-        if self._store is None or self._world is None:
-            return False
-        key = f"skip/{self._case_number}/{self._step_number}"
-        try:
-            if self._store.add(key, 1) == self._world.world_size:
-                self._store.set(f"{key}/all", "")
-            self._store.wait([f"{key}/all"], _VOTE_LIMIT)
-        except Exception:  # a rank did not vote in time, or the store's connection was closed to end this rank's wait
-            return False
-        return True
+    def _place(self) -> str:
+        """Where this rank declines the case: the same text on all ranks that are equally far. A rank that has made a
+        process group which others have not made yet is not as far as they are. Empty outside of a case."""
+        if not self._in_case:
+            return ""
+        return f"step {self._step_number}, with {dist.distributed_c10d._world.group_count} process groups made"
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:

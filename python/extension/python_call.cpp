@@ -15,12 +15,15 @@ void throw_python_error(pybind11::error_already_set& error) {
   }
   const auto kind = value.attr("kind").cast<std::string>();
   const auto summary = value.attr("summary").cast<std::string>();
-  if (kind == "skip") throw SkippedByAll(summary);
   const auto text = value.attr("text").cast<std::string>();
   const auto known = parse_name<FailureKind>(kind);
   if (!known) {
     const std::string wrong = fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", kind);
     throw RunnerError(FailureKind::exception, fmt::format("cp_pool: {}: {}", wrong, summary), wrong + '\n' + text);
+  }
+  if (const auto place = value.attr("declined_in").cast<std::string>(); !place.empty()) {
+    throw Declined(value.attr("reason").cast<std::string>(), place,
+                   Failure{.kind = *known, .phase = FailurePhase::run, .summary = summary, .text = text});
   }
   throw RunnerError(*known, summary, text, value.attr("collective").cast<std::string>());
 }

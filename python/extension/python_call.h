@@ -1,8 +1,6 @@
 // Calls from C++ into runner.py.
 #pragma once
 
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -11,14 +9,8 @@
 
 namespace cp_pool {
 
-// Thrown if every rank skips the case at the same step, so that no rank waits for another.
-class SkippedByAll : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Translates a Python exception. A Failure of runner.py becomes a RunnerError or SkippedByAll; any other exception
-// becomes a RunnerError with the traceback. Needs the GIL.
+// Translates a Python exception. A Failure of runner.py becomes a RunnerError or Declined; any other exception becomes
+// a RunnerError with the traceback. Needs the GIL.
 [[noreturn]] void throw_python_error(pybind11::error_already_set& error);
 
 // Calls `function`, which calls Python, with the GIL held. The result must not be a Python object.

@@ -91,7 +91,9 @@ PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& break
   declared_.heads = text("head_order") == "interleaved" ? verify::HeadOrder::interleaved : verify::HeadOrder::blocked;
   declared_.needs_lse = false;
   declared_.bound_factor = runner_.attr("bound_factor")().cast<double>();
-  repeats_bits_ = runner_.attr("repeats_bits")().cast<bool>();
+  promises_bits_on_cpu_ = runner_.attr("promises_bits")("cpu").cast<bool>();
+  promises_bits_on_cuda_ = runner_.attr("promises_bits")("cuda").cast<bool>();
+  remarks_other_bits_ = runner_.attr("remarks_other_bits")().cast<bool>();
   odd_ = runner_.attr("odd")().cast<bool>();
   probe_heads_ = runner_.attr("probe_heads")().cast<std::int64_t>();
 }
@@ -162,8 +164,8 @@ verify::RowsByRank PythonImplementation::rows(const Case& c, const std::vector<s
   return out;
 }
 
-bool PythonImplementation::repeats_bits(const Case& c, const at::Device& /*device*/) {
-  return repeats_bits_ || c.deterministic;
+bool PythonImplementation::repeats_bits(const Case& c, const at::Device& device) {
+  return c.deterministic || (device.is_cuda() ? promises_bits_on_cuda_ : promises_bits_on_cpu_);
 }
 
 std::int64_t PythonImplementation::probe_heads(const Case& c) {

@@ -23,6 +23,7 @@ class PythonImplementation final : public Implementation {
   std::string backend(const Case& c, const at::Device& device) override;
   verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override;
   bool repeats_bits(const Case& c, const at::Device& device) override;
+  bool remarks_other_bits() override { return remarks_other_bits_; }
   bool is_odd() override { return odd_; }
   std::int64_t probe_heads(const Case& c) override;
   std::string why_not_alone() override;
@@ -41,7 +42,9 @@ class PythonImplementation final : public Implementation {
   std::optional<verify::Convention> convention_;  // nullopt: the adapter's function lists the rows
   bool without_padding_ = false;
   verify::Sharding declared_;
-  bool repeats_bits_ = true;
+  bool promises_bits_on_cpu_ = true;
+  bool promises_bits_on_cuda_ = true;
+  bool remarks_other_bits_ = false;
   bool odd_ = true;
   std::int64_t probe_heads_ = 0;
 

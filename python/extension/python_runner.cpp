@@ -72,27 +72,15 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
     runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp, c.group > 1), ranks_of(&GroupRanks::inner, pairs),
                           ranks_of(&GroupRanks::outer, pairs));
   });
-  try {
-    return run_case(implementation_, c, groups, options);
-  } catch (const SkippedByAll& skip) {
-    RankReport report;
-    report.outcome = CaseOutcome::skip;
-    report.reason = skip.what();
-    return report;
-  }
+  return run_case(implementation_, c, groups, options);
 }
 
 Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
                                  std::chrono::steady_clock::time_point waits_end) {
   breaker_.begin_case(waits_end);
   const AtEnd end([this] { breaker_.end_case(); });
-  try {
-    return diagnosis::diagnose(implementation_, judged, groups, settings);
-  } catch (const SkippedByAll& skip) {
-    Diagnosis unknown;
-    unknown.cause = fmt::format("the adapter skipped a question of the diagnosis: {}", skip.what());
-    return unknown;
-  }
+  with_python(breaker_, [&] { runner_.attr("begin_diagnosis")(); });
+  return diagnosis::diagnose(implementation_, judged, groups, settings);
 }
 
 void PythonRunner::connect(const Connection& connection) {

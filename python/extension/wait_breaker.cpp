@@ -42,6 +42,7 @@ void WaitBreaker::begin_case(Clock::time_point deadline) {
 void WaitBreaker::end_case() {
   const std::lock_guard lock(mutex_);
   in_case_ = false;
+  reason_ = Reason::none;  // the adapter's setup, which may follow, is not to be freed
   deadline_ = Clock::time_point::max();
 }
 

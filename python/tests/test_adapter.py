@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import signal
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def test_a_decorated_function_stays_what_it_was() -> None:
         ({"head_order": "mixed"}, "head_order='mixed' is none of"),
         ({"shard": "dual_chunk"}, "shard='dual_chunk' is neither a convention of cp_pool.shard"),
         ({"bound_factor": 0.5}, "bound_factor=0.5 would narrow the bounds"),
+        ({"refuses": "no backend"}, "refuses='no backend' is no list of pairs, as refuses=[(ValueError,"),
+        ({"refuses": (ValueError, "no backend")}, "refuses has <class 'ValueError'>, and each entry is an exception"),
+        ({"refuses": [("ValueError", "no")]}, "refuses has 'ValueError', which is no type of exceptions"),
+        ({"refuses": [((ValueError, KeyboardInterrupt), "no")]}, "KeyboardInterrupt'>, which is no type of exceptions"),
+        ({"refuses": [((), "no")]}, "refuses has an empty tuple of exception types"),
+        ({"refuses": [(ValueError, 3)]}, "refuses has 3, which is neither a text nor a regular expression"),
+        ({"refuses": [(ValueError, re.compile(b"no"))]}, "which is neither a text nor a regular expression"),
+        ({"refuses": [(ValueError, "")]}, "which every message matches, so that any ValueError would be a skip"),
+        ({"refuses": [(ValueError, re.compile("x*"))]}, "which every message matches"),
     ],
 )
 def test_a_declaration_of_what_does_not_exist_is_refused(arguments: dict[str, Any], text: str) -> None:
@@ -130,6 +140,30 @@ def test_what_is_not_declared_is_a_skip() -> None:
     assert "max_ranks=2" in declared(max_ranks=2, **every).skip_reason(view(cp_size=4), "cpu")
     assert "has no backward" in declared(Object, **every).skip_reason(view(), "cpu")
     assert declared(Object, **every).skip_reason(view(training=False), "cpu") == ""
+
+
+def test_a_refusal_is_an_exception_of_a_declared_type_with_declared_words() -> None:
+    made = declared(refuses=[(ValueError, "no backend (at all)"), ((KeyError, OSError), re.compile(r"head_dim \d+"))])
+    assert made.is_refusal(ValueError("there is no backend (at all) for it"))
+    assert made.is_refusal(UnicodeError("no backend (at all)"))  # a ValueError
+    assert made.is_refusal(KeyError("head_dim 96"))
+    assert not made.is_refusal(ValueError("no backend"))
+    assert not made.is_refusal(ValueError("head_dim 96"))
+    assert not made.is_refusal(TypeError("no backend (at all)"))
+    assert made.declaration()["refuses"] == [
+        ["ValueError", "no backend (at all)"],
+        ["KeyError, OSError", r"head_dim \d+"],
+    ]
+    assert not declared().is_refusal(ValueError("no backend"))
+
+
+def test_bits_are_promised_on_cpus_unless_the_adapter_says_otherwise() -> None:
+    promised = {
+        said: [declared(repeats_bits=said).promises_bits(on) for on in ("cpu", "cuda")] for said in (True, False)
+    }
+    assert promised == {True: [True, True], False: [False, False]}
+    assert [declared().promises_bits(on) for on in ("cpu", "cuda")] == [True, False]
+    assert declared().declaration()["repeats_bits"] is None
 
 
 def test_conventions_are_values() -> None:
@@ -263,6 +297,12 @@ def test_a_signal_that_comes_while_the_stack_is_taken_leaves_it_alone(monkeypatc
     class TimedOut:
         def freed(self) -> int:
             return 2
+
+        def watch_group_operations(self) -> None:
+            pass
+
+        def first_group_operation(self) -> str:
+            return ""
 
     before = signal.getsignal(signal.SIGUSR1)
     runner = Runner(declared(), TimedOut(), signal.SIGUSR1)

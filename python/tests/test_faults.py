@@ -102,7 +102,7 @@ UNEVEN = [
 # The cause that the diagnosis reports if the fault happens in its own steps. The outcome is that of the case.
 CAUSES_SOON = {
     "then_throw.1": "the diagnosis failed: rank 1: ValueError: the ring is broken",
-    "then_skip": "the adapter skipped a question of the diagnosis: ",
+    "then_skip": "the code under test refused a question of the diagnosis: this case is not for me",
 }
 CAUSES_LATE = {
     "then_sleep.1": "still in sleeps (faults.py:",

@@ -104,7 +104,11 @@ std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, C
     }
     if (posted || taken) continue;
     if (check) check();
-    throw_if_left(operation);
+    if (const std::optional<std::string> why = end_of_a_missing_peer(operation, left, heard)) {
+      // The peer may have posted its last notes and left since they were looked for.
+      if (take_some(operation, heard)) continue;
+      throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", operation.step, *why));
+    }
     if (Clock::now() >= deadline) {
       const auto silent = std::ranges::find_if(heard, [](const Heard& of_peer) { return !of_peer.complete(); });
       throw CommError(CommError::Kind::timeout,
@@ -195,15 +199,24 @@ bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
   return taken;
 }
 
-void PeerLink::throw_if_left(const Operation& operation) const {
-  const auto check = [&](int peer) {
-    if (const auto reason = board_.left(peer)) {
-      throw CommError(CommError::Kind::aborted,
-                      fmt::format("{}: aborted (rank {}: {})", operation.step, peer, *reason));
-    }
+// Returns which peer left, and why, before this rank had posted all its notes to it and had taken all of its; nullopt
+// if none did. A peer that has everything and has said everything may leave: it has passed the operation.
+std::optional<std::string> PeerLink::end_of_a_missing_peer(const Operation& operation,
+                                                           const std::vector<std::span<const Note>>& left,
+                                                           const std::vector<Heard>& heard) const {
+  const auto end_of = [&](int peer) -> std::optional<std::string> {
+    const auto reason = board_.left(peer);
+    return reason ? std::optional(fmt::format("rank {}: {}", peer, *reason)) : std::nullopt;
   };
-  for (const Incoming& incoming : operation.incoming) check(incoming.rank);
-  for (const Outgoing& outgoing : operation.outgoing) check(outgoing.rank);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i].empty()) continue;
+    if (auto end = end_of(operation.incoming[i].rank)) return end;
+  }
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    if (heard[i].complete()) continue;
+    if (auto end = end_of(operation.outgoing[i].rank)) return end;
+  }
+  return std::nullopt;
 }
 
 }  // namespace cp_pool

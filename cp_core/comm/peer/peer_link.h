@@ -129,7 +129,9 @@ class PeerLink {
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
   bool take_some(Operation& operation, std::vector<Heard>& heard);
-  void throw_if_left(const Operation& operation) const;
+  [[nodiscard]] std::optional<std::string> end_of_a_missing_peer(const Operation& operation,
+                                                                 const std::vector<std::span<const Note>>& left,
+                                                                 const std::vector<Heard>& heard) const;
   [[nodiscard]] std::vector<BlockCopy> resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
                                                 const Operation& operation);
   [[nodiscard]] void* flag(PeerBoard::Flag flag, int group, int from, int to) const;

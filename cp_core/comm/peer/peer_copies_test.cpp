@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cuda_runtime_api.h>
 #include <thread>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -12,11 +13,13 @@
 #include <ATen/ops/randn.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cp_core/comm/nccl/gpu_groups.h"
+#include "cp_core/comm/peer/peer_link.h"
 #include "cp_core/testing/gpu_communicators.h"
 
 namespace cp_pool {
@@ -250,6 +253,37 @@ TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
     rank.tell("heard");
     EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
     expect_error(error, CommError::Kind::aborted, HasSubstr("aborted (rank 1: abort was called)"));
+  });
+}
+
+// Rank 1 begins the operation after rank 0 has looked for its notes, and leaves before rank 0 looks again.
+TEST_F(NcclPair, APeerMayLeaveAsSoonAsItHasSaidEverything) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const auto link = PeerLink::connect(rank.store, "link/", rank.rank, 2, rank.shares, Clock::now() + kLongEnough);
+    ASSERT_TRUE(link.link) << link.why_not;
+    const int peer = 1 - rank.rank;
+    bool looked = false;
+    const auto let_the_peer_leave = [&] {
+      if (rank.rank == 1 || std::exchange(looked, true)) return;
+      rank.tell("rank 0 has looked");
+      rank.await("rank 1 has left");
+    };
+    if (rank.rank == 1) rank.await("rank 0 has looked");
+    PeerLink::Operation meeting;
+    meeting.number = 1;
+    meeting.name = meeting.step = "meeting";
+    meeting.incoming.push_back({.rank = peer, .windows = {}});
+    meeting.outgoing.push_back({.rank = peer, .blocks = {}});
+    EXPECT_NO_THROW(
+        link.link->enqueue(meeting, c10::cuda::getCurrentCUDAStream(), Clock::now() + kLongEnough, let_the_peer_leave));
+    if (rank.rank == 1) {
+      link.link->leave("it has passed");
+      rank.tell("rank 1 has left");
+      rank.await("rank 0 has passed");
+    } else {
+      EXPECT_TRUE(looked);
+      rank.tell("rank 0 has passed");
+    }
   });
 }
 

@@ -1,9 +1,33 @@
 """Transformer Engine's DotProductAttention under context parallelism."""
 
+import functools
+import os
+
 import torch
 from transformer_engine.pytorch import DotProductAttention
+from transformer_engine.pytorch.attention.dot_product_attention.context_parallel import CPLoadBalancingStrategy
 
 from cp_pool import Skip, adapter, shard
+
+DECLARED = dict(
+    dtypes=["bf16", "fp16"], devices=["cuda"], padding="zeros", padding_results=True, sums_replicated=True,
+    refuses=[
+        (ValueError, "No dot product attention backend is available"),
+        (AssertionError, "Context parallelism|context parallelism|hierarchical CP|No-load-balance"),
+    ],
+)  # fmt: skip
+BALANCED = dict(
+    shard=shard.dual_chunk,
+    features=[
+        "causal", "window", "gqa", "mla", "unequal", "bias", "off_by_one", "learnable", "max_logit", "deterministic",
+    ],
+)  # fmt: skip
+
+
+@functools.cache
+def side_stream(device):
+    """One stream for all cases, as a model has: a new one for each case would never be given back."""
+    return torch.cuda.Stream(device)
 
 
 def mask_of(case):
@@ -13,28 +37,56 @@ def mask_of(case):
     return f"{name}_bottom_right" if case.causal and case.unequal else name
 
 
-@adapter(
-    dtypes=["bf16", "fp16"], shard=shard.dual_chunk, devices=["cuda"], padding="zeros", padding_results=True,
-    features=["causal", "window", "gqa", "mla", "unequal", "off_by_one"],
-)  # fmt: skip
-def dot_product_attention(q, k, v, case, ctx):
+def attend(q, k, v, case, ctx, balancing):
     left, right = case.window
     if case.causal:
         right = 0
-    elif right > 0:
-        raise Skip("Transformer Engine has no window to the right under context parallelism")
+    # Transformer Engine takes the backend from the environment; its own tests set one of the two.
+    fused = case.backend != "flash"
+    os.environ.update(
+        NVTE_FUSED_ATTN=str(int(fused)), NVTE_FLASH_ATTN=str(int(not fused)), NVTE_UNFUSED_ATTN="0",
+        NVTE_ALLOW_NONDETERMINISTIC_ALGO=str(int(not case.deterministic)),
+    )  # fmt: skip
     attention = DotProductAttention(
         case.heads, (case.head_dim_qk, case.head_dim_v), num_gqa_groups=case.kv_heads, qkv_format=case.layout,
         attn_mask_type=mask_of(case), window_size=(left, right), softmax_scale=case.scale,
         softmax_type=case.softmax.replace("_", "-"), attention_type="cross" if case.unequal else "self",
+        return_max_logit=case.max_logit,
     ).to(ctx.device)  # fmt: skip
+    attention.train(case.training)
+    if ctx.sink is not None:
+        del attention.softmax_offset
+        attention.softmax_offset = ctx.sink
     group = [ctx.inner_group, ctx.outer_group] if case.comm == "a2a+p2p" else ctx.group
-    attention.set_context_parallel_group(group, ctx.ranks, torch.cuda.Stream(), case.comm)
-    packed = {}
+    attention.set_context_parallel_group(group, ctx.ranks, side_stream(ctx.device), case.comm, balancing)
+    more = {}
     if case.layout == "thd":
-        packed = dict(
+        more = dict(
             cu_seqlens_q=ctx.cu_seqlens_q, cu_seqlens_kv=ctx.cu_seqlens_kv,
             cu_seqlens_q_padded=ctx.cu_seqlens_q_padded, cu_seqlens_kv_padded=ctx.cu_seqlens_kv_padded,
+            pad_between_seqs=case.pad_between_seqs,
         )  # fmt: skip
-    out = attention(q, k, v, **packed)
-    return out.view(*q.shape[:-1], case.head_dim_v)
+        if not case.unequal:  # without load balancing, it asks for the same tensors
+            more.update(cu_seqlens_kv=more["cu_seqlens_q"], cu_seqlens_kv_padded=more["cu_seqlens_q_padded"])
+    if ctx.bias is not None:
+        more.update(core_attention_bias_type="post_scale_bias", core_attention_bias=ctx.bias)
+    out = attention(q, k, v, **more)
+    out, max_logit = out if case.max_logit else (out, None)
+    results = dict(out=out.view(*q.shape[:-1], case.head_dim_v))
+    if max_logit is not None:
+        results.update(max_logit=max_logit)
+    return results
+
+
+@adapter(**DECLARED, **BALANCED)
+def dot_product_attention(q, k, v, case, ctx):
+    return attend(q, k, v, case, ctx, CPLoadBalancingStrategy.DUAL_CHUNK_SWAP)
+
+
+@adapter(
+    **DECLARED, comm=["all_gather"], layouts=["thd"], shard=shard.contiguous_pack, features=["causal", "gqa", "mla"],
+)  # fmt: skip
+def no_load_balance(q, k, v, case, ctx):
+    if not case.causal:
+        raise Skip("Transformer Engine has no contiguous parts without a causal mask")
+    return attend(q, k, v, case, ctx, CPLoadBalancingStrategy.NO_LOAD_BALANCE)

@@ -226,7 +226,7 @@ std::string Summary::text() const {
     out += fmt::format("{} judged with {}\n", count_of(count, "case"), factor);
   }
   for (const auto& [note, count] : backend_notes_) {
-    out += fmt::format("{} not all by the backend that the case names: {}\n", count, note);
+    out += fmt::format("{} with a remark: {}\n", count_of(count, "case"), note);
   }
   std::vector<std::pair<std::pair<CaseOutcome, std::string>, std::size_t>> groups(reasons_.begin(), reasons_.end());
   std::ranges::stable_sort(groups, [](const auto& a, const auto& b) {

@@ -57,7 +57,7 @@ TEST(SummaryText, SaysWhatOtherBackendsComputed) {
   CaseFinished event = finished(0, "a", CaseOutcome::pass);
   event.backend_note = "the backward of tiles ran as math: refused";
   for (int i = 0; i < 2; ++i) summary.add(event);
-  EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n2 not all by the backend that the case names: the backward of "
+  EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n2 cases with a remark: the backward of "
                                                    "tiles ran as math: refused\n"));
 }
 

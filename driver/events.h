@@ -584,8 +584,7 @@ struct CaseVerdict {
 // The driver was stopped for a while (Ctrl-Z) and goes on. No duration or deadline of the run includes that time.
 struct RunPaused {
   double paused_ms = 0;
-  // The ranks were stopped with it; false after SIGSTOP and the like, which the driver cannot catch.
-  bool ranks_stopped = false;
+  bool ranks_stopped = false;  // always false; earlier versions stopped ranks at Ctrl-Z
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "run_paused";

@@ -148,7 +148,7 @@ void keep_alive(int fd) {
   const int on = 1;
   const int idle_s = 5;
   const int probes = 3;
-  // Keep-alive probes detect, even while the driver pauses, that the driver's host is gone.
+  // Keep-alive probes detect that the driver's host is gone.
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
@@ -253,7 +253,7 @@ void Lifeline::serve() {
       take_bytes({buffer.data(), static_cast<std::size_t>(got)});
     } else if (error != EAGAIN && error != EINTR) {
       end_without_driver(fmt::format("its connection to cp-pool is lost ({})", std::strerror(error)));
-    } else if (!paused_ && Clock::now() - last_heard_ >= kWithoutDriver) {
+    } else if (Clock::now() - last_heard_ >= kWithoutDriver) {
       end_without_driver(fmt::format("cp-pool has been silent for {} s", kWithoutDriver.count()));
     }
   }
@@ -261,7 +261,7 @@ void Lifeline::serve() {
 
 void Lifeline::heard() {
   last_heard_ = Clock::now();
-  set_last_resort(last_resort_, paused_ ? seconds{0} : kLastResort);
+  set_last_resort(last_resort_, kLastResort);
 }
 
 void Lifeline::take_bytes(std::string_view bytes) {
@@ -288,8 +288,6 @@ void Lifeline::take_line(std::string_view line) {
   if (!order) return;
   if (std::holds_alternative<lifeline::End>(*order)) _exit(protocol::kExitWithoutDriver);
   if (std::holds_alternative<lifeline::ShowStack>(*order) && shows_stacks()) ::kill(getpid(), SIGUSR2);
-  if (std::holds_alternative<lifeline::Pause>(*order)) paused_ = true;
-  if (std::holds_alternative<lifeline::Resume>(*order)) paused_ = false;
   heard();
   if (const auto* where = std::get_if<lifeline::Rendezvous>(&*order)) {
     {
@@ -301,7 +299,6 @@ void Lifeline::take_line(std::string_view line) {
 }
 
 void Lifeline::beat() {
-  if (paused_) return;  // a paused driver does not read
   const std::lock_guard lock(write_mutex_);
   write_now(unwritten_.empty() ? kBeatEvent : "");
 }

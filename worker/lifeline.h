@@ -1,8 +1,8 @@
 // A rank's end of its lifeline to the driver (worker/protocol/lifeline_messages.h). A rank that a launcher started on
 // any host has one: CP_POOL_LIFELINE is set. A thread of the lifeline sends a beat every second and reads the driver's
 // messages. It takes no lock of the Python interpreter and does not wait for the rank's work. It ends the process with
-// kExitWithoutDriver when the driver is gone: when the connection ends, or when the driver has been silent for 5 s
-// without having announced a pause. Times are those of the monotonic clock, so that clocks of hosts may differ.
+// kExitWithoutDriver when the driver is gone: when the connection ends, or when the driver has been silent for 5 s.
+// Times are those of the monotonic clock, so that clocks of hosts may differ.
 #pragma once
 
 #include <condition_variable>
@@ -62,7 +62,6 @@ class Lifeline {
   std::string host_;
   std::optional<timer_t> last_resort_;
   Clock::time_point last_heard_;
-  bool paused_ = false;
   std::string line_;  // beginning of a line from the driver that is not complete yet
 
   std::mutex write_mutex_;

@@ -392,12 +392,4 @@ void LifelineServer::end_all() {
   implementation_->send_all(lifeline::End{});
 }
 
-void LifelineServer::pause() {
-  implementation_->send_all(lifeline::Pause{});
-}
-
-void LifelineServer::resume() {
-  implementation_->send_all(lifeline::Resume{});
-}
-
 }  // namespace cp_pool

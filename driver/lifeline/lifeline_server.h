@@ -84,9 +84,6 @@ class LifelineServer {
   // Orders to connected ranks. They do not wait for the effect.
   void show_stack(int rank);
   void end_all();
-  // pause() before this process stops, resume() when it goes on: ranks ignore its silence in between.
-  void pause();
-  void resume();
 
  private:
   struct Implementation;

@@ -144,6 +144,7 @@ void Fleet::decide_soon() {
 
 void Fleet::decide() {
   will_decide_ = false;
+  if (host_.pausing()) return;
   end_what_cannot_run();
   outdate_pools();
   for (const Decision& decision : scheduler_.decide(fleet_now())) {

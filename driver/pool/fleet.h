@@ -81,7 +81,8 @@ class Fleet {
   void retire_idle_pools();
   // Forgets a launch. It must have no unfinished cases and no pools, and get no more cases.
   void forget_launch(int launch);
-  // Called when RunContext::stop of a run has changed: waiting cases of a stopped run end as not run.
+  // Called when RunContext::stop of a run has changed, so that waiting cases of a stopped run end as not run; and after
+  // PoolHost::pause, during which nothing is decided.
   void look_at_stop() { decide_soon(); }
 
   // Name and place of a pool that the fleet does not manage. For use when done().

@@ -44,11 +44,12 @@ bool stop_this_process() {
 
 }  // namespace
 
-JobControl::JobControl(asio::io_context& io, Functions functions)
-    : functions_(std::move(functions)),
+JobControl::JobControl(PoolHost& host, OnContinued on_continued)
+    : host_(host),
+      on_continued_(std::move(on_continued)),
       signals_(signals_to_take()),
-      signal_fd_(io),
-      beat_(io),
+      signal_fd_(host.io),
+      beat_(host.io),
       told_(Clock::left_out()) {
   const int fd = ::signalfd(-1, &signals_, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
@@ -83,25 +84,22 @@ void JobControl::take_signals() {
   signalfd_siginfo info{};
   while (signal_fd_.is_open() && ::read(signal_fd_.native_handle(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGTSTP) {
-      stop();
-    } else {
-      tell_if_stopped(false);
+      host_.pause([this] { stop(); });
+    } else if (const Clock::duration paused = untold_pause(); paused > Clock::duration::zero()) {
+      on_continued_(paused);
     }
   }
 }
 
 void JobControl::stop() {
-  functions_.stop_ranks();
   (void)Clock::now();
-  if (!stop_this_process()) return functions_.let_ranks_go_on();
-  Clock::leave_out_since_last_now();
-  tell_if_stopped(true);
+  if (stop_this_process()) Clock::leave_out_since_last_now();
+  on_continued_(untold_pause());
 }
 
-void JobControl::tell_if_stopped(bool ranks_stopped) {
+Clock::duration JobControl::untold_pause() {
   (void)Clock::now();
-  const Clock::duration paused = Clock::left_out() - std::exchange(told_, Clock::left_out());
-  if (paused > Clock::duration::zero()) functions_.on_continued(paused, ranks_stopped);
+  return Clock::left_out() - std::exchange(told_, Clock::left_out());
 }
 
 // Reads the clock often enough to know when a stop began (Clock::kNoticed).

@@ -1,32 +1,27 @@
-// Stops a run as a whole at Ctrl-Z (SIGTSTP): first the ranks, then the driver itself. The ranks are in process groups
-// of their own, which the terminal's signal does not reach. Stops that the driver cannot catch (SIGSTOP, SIGTTIN,
-// SIGTTOU) leave the ranks running; the driver notices them when it goes on.
+// Stops a process with pools as a whole at Ctrl-Z (SIGTSTP): it ends the ranks, then stops itself. The ranks are in
+// process groups of their own, which the terminal's signal does not reach. Stops that the driver cannot catch (SIGSTOP,
+// SIGTTIN, SIGTTOU) leave the ranks running; the driver notices them when it goes on.
 #pragma once
 
 #include <functional>
 #include <signal.h>
 
-#include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 
 #include "driver/clock.h"
+#include "driver/pool/pool_host.h"
 #include "driver/pool/wakeup.h"
 
 namespace cp_pool {
 
 class JobControl {
  public:
-  struct Functions {
-    std::function<void()> stop_ranks;
-    std::function<void()> let_ranks_go_on;  // called when the driver was not stopped after all
-    // Called when the driver goes on after a stop of `paused`. ranks_stopped: it had stopped the ranks, and they still
-    // are.
-    std::function<void(Clock::duration paused, bool ranks_stopped)> on_continued;
-  };
+  // Called when the process goes on after a stop. paused: 0 if the ranks were ended, but the process was not stopped.
+  using OnContinued = std::function<void(Clock::duration paused)>;
 
   // Blocks SIGTSTP (unless it is ignored) and SIGCONT in this thread as long as the object lives. Throws
   // std::system_error.
-  JobControl(asio::io_context& io, Functions functions);
+  JobControl(PoolHost& host, OnContinued on_continued);
   JobControl(const JobControl&) = delete;
   JobControl& operator=(const JobControl&) = delete;
   ~JobControl();
@@ -38,10 +33,11 @@ class JobControl {
   void wait_for_signal();
   void take_signals();
   void stop();
-  void tell_if_stopped(bool ranks_stopped);
+  [[nodiscard]] Clock::duration untold_pause();
   void beat();
 
-  Functions functions_;
+  PoolHost& host_;
+  OnContinued on_continued_;
   sigset_t signals_{};
   sigset_t blocked_before_{};
   asio::posix::stream_descriptor signal_fd_;

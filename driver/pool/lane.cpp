@@ -50,7 +50,7 @@ asio::awaitable<Retirement> Lane::live() {
   }
   functions_.ready();
   while (!retired_) {
-    if (auto lost = co_await lost_while_idle()) {
+    if (auto lost = co_await pool_.check_idle()) {
       if (job_ != nullptr) functions_.case_returned();
       co_return *std::move(lost);
     }
@@ -63,13 +63,6 @@ asio::awaitable<Retirement> Lane::live() {
   Retirement retirement;
   if (home_.stop.abandon_running()) retirement.reason = RetireReason::interrupted;
   co_return retirement;
-}
-
-asio::awaitable<std::optional<Retirement>> Lane::lost_while_idle() {
-  std::optional<Retirement> lost;
-  if (pool_.unproven()) lost = co_await pool_.prove();
-  if (!lost) lost = co_await pool_.check_idle();
-  co_return lost;
 }
 
 // Runs the current case. Returns why the pool cannot be used any more; nullopt if it can.

@@ -51,7 +51,6 @@ class Lane {
 
  private:
   asio::awaitable<Retirement> live();
-  asio::awaitable<std::optional<Retirement>> lost_while_idle();
   asio::awaitable<std::optional<Retirement>> run_job();
   [[nodiscard]] static bool is_run_again(const Job& job, const Attempt& attempt);
   [[nodiscard]] std::optional<Retirement> retirement_by_age() const;

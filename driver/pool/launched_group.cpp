@@ -375,14 +375,6 @@ void LaunchedGroup::ask_for_stacks() {
   }
 }
 
-void LaunchedGroup::stop() {
-  if (lifelines_) lifelines_->pause();
-}
-
-void LaunchedGroup::go_on() {
-  if (lifelines_) lifelines_->resume();
-}
-
 void LaunchedGroup::terminate() {
   signal_launcher(SIGTERM);
   signal_launcher(SIGCONT);

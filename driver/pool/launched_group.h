@@ -52,9 +52,6 @@ class LaunchedGroup : public WorkerGroup {
   std::string last_words(const End& end) override;
 
   void ask_for_stacks() override;
-  // Does not stop the ranks. It tells them to ignore the driver's silence.
-  void stop() override;
-  void go_on() override;
   void terminate() override;
   void kill() override;
   void reap() override;

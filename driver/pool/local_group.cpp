@@ -179,14 +179,6 @@ void LocalGroup::ask_for_stacks() {
   }
 }
 
-void LocalGroup::stop() {
-  signal_groups(SIGSTOP);
-}
-
-void LocalGroup::go_on() {
-  signal_groups(SIGCONT);
-}
-
 void LocalGroup::terminate() {
   signal_groups(SIGTERM);
   signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only when it is continued

@@ -47,8 +47,6 @@ class LocalGroup : public WorkerGroup {
   [[nodiscard]] bool drained() const override;
 
   void ask_for_stacks() override;
-  void stop() override;
-  void go_on() override;
   void terminate() override;
   void kill() override;
   void reap() override;

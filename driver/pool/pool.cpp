@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -34,7 +33,6 @@ std::string why_not_started(int error, const char* what) {
   return code == std::errc::too_many_files_open ? error_reason(code) : what;
 }
 
-constexpr milliseconds kPong{2000};       // a worker answers within 1 s, naming the ranks that have answered
 constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last output
 constexpr milliseconds kDeathOfPipes{200};
 constexpr std::size_t kMostLastWords = 400;
@@ -65,7 +63,7 @@ Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPla
       processes_(tag_),
       spawned_(Clock::now()),
       oom_kills_before_(oom_kills()) {
-  host_.pools.insert(this);
+  host_.add(*this);
 }
 
 void Pool::spawn(bool forks) {
@@ -137,13 +135,12 @@ asio::awaitable<bool> Pool::await_fork_server() {
 // meanwhile, all ranks are started anew, one by one.
 asio::awaitable<std::optional<StartFailure>> Pool::await_forks() {
   while (group_->forking()) {
-    if (held_ || start_is_given_up()) group_->stop_forking();
+    if (start_is_given_up()) group_->stop_forking();
     co_await wakeup_.wait();  // ends at the latest when the server is given up
   }
   if (!group_->fork_failed()) co_return std::nullopt;
   co_await kill();
   forget_group();
-  if (held_) co_return start_failure(RetireReason::paused, "its ranks were not all started");
   if (start_is_given_up()) co_return given_up_start();
   co_return try_spawn(false);
 }
@@ -167,9 +164,10 @@ StartFailure Pool::refused_start() const {
 }
 
 StartFailure Pool::given_up_start() const {
-  return run_->stop.abandon_running()
-             ? start_failure(RetireReason::interrupted, "the run was stopped before it was ready")
-             : start_failure(RetireReason::finished, "no case was left for it before it was ready");
+  if (run_->stop.abandon_running())
+    return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
+  if (host_.pausing()) return start_failure(RetireReason::paused, "the run was paused before it was ready");
+  return start_failure(RetireReason::finished, "no case was left for it before it was ready");
 }
 
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
@@ -180,7 +178,6 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
         PoolSpawned{.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus});
     co_return refused ? refused_start() : given_up_start();
   }
-  const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);
   if (forks && !failure) failure = co_await await_forks();
   if (group_) {  // none if the start was given up while the ranks were being forked
@@ -195,7 +192,6 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const auto deadline = Clock::now() + patience;
   std::string said;  // the worker's reason why it cannot start
   for (;;) {
-    if (held_) co_return start_failure(RetireReason::paused, "the run was paused while it started");
     while (const auto incoming = group_->take()) {
       if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) co_return co_await failed_start(bad->detail);
       const auto& event = std::get<protocol::Event>(*incoming);
@@ -313,46 +309,10 @@ asio::awaitable<std::optional<Retirement>> Pool::check_idle() {
     out = {RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
   } else if (const std::string silent = group_->silent_ranks(); !silent.empty()) {
     out = {RetireReason::crash, "idle, " + silent};
+  } else if (host_.pausing()) {
+    out = {RetireReason::paused, "the run was paused"};
   }
   co_return out;
-}
-
-void Pool::stop_ranks() {
-  if (group_) group_->stop();
-}
-
-void Pool::let_ranks_go_on() {
-  if (group_ && !held_) group_->go_on();
-}
-
-void Pool::go_on_after_pause() {
-  if (!group_) return;  // it still waits for the fork server
-  held_ = held_ || has_own_deadlines_;
-  unproven_ = !held_;
-  let_ranks_go_on();
-}
-
-asio::awaitable<std::optional<Retirement>> Pool::prove() {
-  Outstanding none;
-  do {
-    unproven_ = false;
-    none.ping = ++host_.last_seq;
-    none.pong.reset();
-    group_->send(protocol::PingRequest{none.ping, true});
-    const auto limit = Clock::now() + kPong;
-    while (!none.pong && !run_->stop.abandon_running() && Clock::now() < limit) {
-      take_messages(none);
-      if (none.protocol_break) co_return Retirement{RetireReason::protocol_break, *none.protocol_break};
-      if (none.pong || lost()) break;  // check_idle says why it was lost
-      co_await wakeup_.wait_until(limit);
-    }
-  } while (unproven_);
-  const bool all = none.pong && std::ranges::is_permutation(none.pong->ranks, std::views::iota(0, world_size_));
-  if (all || lost() || run_->stop.abandon_running()) co_return std::nullopt;
-  co_return Retirement{
-      RetireReason::paused,
-      none.pong ? fmt::format("after the pause only ranks {} answered a ping", fmt::join(none.pong->ranks, ", "))
-                : fmt::format("after the pause no answer to a ping within {} ms", kPong.count())};
 }
 
 // "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.

@@ -95,18 +95,6 @@ class Pool {
   // Called between cases. Returns why the pool cannot be used any more; nullopt if it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
 
-  // Stop and continue the ranks when the run is paused as a whole (job_control.h).
-  void stop_ranks();
-  void let_ranks_go_on();
-  // Called after a pause. Ranks that were starting or running a case stay stopped, and start or run_case gives them up:
-  // the deadlines of their own went on during the pause. Other ranks go on, and have to answer a ping before they are
-  // used again.
-  void go_on_after_pause();
-  [[nodiscard]] bool unproven() const { return unproven_; }
-  // Pings every rank. Returns nullopt if all answered, if the pool was lost (check_idle says why), or if the run was
-  // stopped meanwhile.
-  asio::awaitable<std::optional<Retirement>> prove();
-
   // Ends every process of the pool and emits pool_retired. If the reason is not the worker's fault, the worker is asked
   // to shut down first.
   asio::awaitable<void> retire(Retirement retirement);
@@ -142,22 +130,10 @@ class Pool {
     [[nodiscard]] Clock::time_point next() const { return std::min(progress.next(), pong_limit); }
   };
 
-  // Sets the flag for as long as the object lives.
-  class OwnDeadlines {
-   public:
-    explicit OwnDeadlines(bool& flag) : flag_(flag) { flag_ = true; }
-    OwnDeadlines(const OwnDeadlines&) = delete;
-    OwnDeadlines& operator=(const OwnDeadlines&) = delete;
-    ~OwnDeadlines() { flag_ = false; }
-
-   private:
-    bool& flag_;
-  };
-
   // pool.cpp: start and idle
   void spawn(bool forks);
   std::optional<StartFailure> try_spawn(bool forks);
-  [[nodiscard]] bool start_is_given_up() const { return unneeded_ || run_->stop.abandon_running(); }
+  [[nodiscard]] bool start_is_given_up() const { return unneeded_ || host_.pausing() || run_->stop.abandon_running(); }
   [[nodiscard]] StartFailure given_up_start() const;
   [[nodiscard]] StartFailure refused_start() const;
   asio::awaitable<bool> await_fork_server();
@@ -180,7 +156,6 @@ class Pool {
   void tell_progress(Outstanding& current, const CaseStarted& started);
   void tell_where_ranks_stand(Outstanding& current, const CaseStarted& started);
   [[nodiscard]] CaseProgress progress_of(const Outstanding& current, const CaseStarted& started) const;
-  asio::awaitable<void> take_what_was_said(Outstanding& current);
   asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
@@ -232,11 +207,8 @@ class Pool {
   std::unique_ptr<WorkerGroup> group_;
   nlohmann::json capabilities_;
   int shared_gpus_ = 0;
-  bool unneeded_ = false;           // see give_up_start
-  bool idle_ = false;               // it is ready, and no case is outstanding
-  bool has_own_deadlines_ = false;  // the ranks start or run a case, so deadlines of their own are running
-  bool held_ = false;      // the ranks are still stopped after a pause, and start() or run_case() has to give them up
-  bool unproven_ = false;  // the ranks were stopped in a pause, go on, and have answered no ping since
+  bool unneeded_ = false;  // see give_up_start
+  bool idle_ = false;      // it is ready, and no case is outstanding
   Clock::time_point spawned_;
   std::optional<std::int64_t> oom_kills_before_;  // oom_kills() when the pool was created
   Clock::time_point last_result_;

@@ -127,8 +127,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   send_case(named, current, started.index, next);
 
   co_await wait_for_end(current, started);
-  if (current.result && std::exchange(held_, false)) go_on_after_pause();
-  if (!ended(current) && !held_ && run_->stop.abandon_running()) co_await cancel(current);
+  if (!ended(current) && run_->stop.abandon_running()) co_await cancel(current);
   const double duration_ms = ms_since(current.sent);
   Attempt attempt;
   if (current.result) {
@@ -136,10 +135,9 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
     attempt = co_await conclude_with_result(current, started);
   } else if (!current.cancelled && (current.protocol_break || lost())) {
     attempt = conclude_lost(current);
-  } else if (held_ && !run_->stop.abandon_running()) {
+  } else if (host_.pausing() && !run_->stop.abandon_running()) {
     attempt = conclude_paused(current);
   } else {
-    if (std::exchange(held_, false)) go_on_after_pause();
     attempt = co_await conclude_unfinished(current);
   }
   co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
@@ -169,23 +167,13 @@ bool Pool::ended(const Outstanding& current) const {
 }
 
 asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted& started) {
-  const OwnDeadlines own_deadlines(has_own_deadlines_);
   for (;;) {
     take_messages(current);
     if (current.result || current.protocol_break) co_return;
     if (lost()) co_return co_await drain(current);
-    if (held_) co_return co_await take_what_was_said(current);
-    if (run_->stop.abandon_running() || Clock::now() >= current.deadline) co_return;
+    if (run_->stop.abandon_running() || host_.pausing() || Clock::now() >= current.deadline) co_return;
     tell_progress(current, started);
     co_await wakeup_.wait_until(std::min(current.deadline, current.next()));
-  }
-}
-
-// The ranks stay stopped, but the result may be in the pipe already.
-asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
-  for (const auto limit = Clock::now() + kAnswer; Clock::now() < limit && !ended(current);) {
-    take_messages(current);
-    if (!ended(current)) co_await wakeup_.wait_until(limit);
   }
 }
 
@@ -337,8 +325,6 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const 
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   const bool diagnosing = current.asks_why && current.result->diagnosing && out.outcome == CaseOutcome::fail;
   if (needs_tail) {
-    std::optional<OwnDeadlines> own_deadlines;
-    if (diagnosing) own_deadlines.emplace(has_own_deadlines_);
     co_await wait_for_fences();
     out.stderr_tails = group_->tails();
   }
@@ -411,8 +397,7 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
   return out;
 }
 
-// The attempt of a case that was interrupted by a pause. Nobody can say how long it would have taken, or whether its
-// ranks still wait for each other, so it is run again.
+// The attempt of a case that was running when the run was paused. It is run again.
 Attempt Pool::conclude_paused(const Outstanding& current) {
   Attempt out;
   out.charged = false;

@@ -15,10 +15,6 @@ namespace cp_pool {
 
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr milliseconds kSaidInTime{50};  // for a message that was sent before a pause and is still in the pipe
-
 // Why no worker can diagnose a failure of the case, as a sentence; empty if it can.
 std::string why_undiagnosed(const Case& c) {
   if (c.replicated > 0) return "cases with replicated tokens are not diagnosed, because such a row has several owners";
@@ -66,7 +62,6 @@ asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, 
   group_->reopen_tails();  // the stderr tail then includes the last words of a rank that dies during the diagnosis
   current.progress.reach(case_phase::kDiagnosis);
   co_await wait_for_diagnosis(current, started);
-  if (current.diagnosis && std::exchange(held_, false)) go_on_after_pause();
   std::optional<Retirement> retirement = take_diagnosis(current, started, attempt);
   if (retirement && retirement->reason == RetireReason::timeout) co_await ask_for_stacks();
   if (!current.diagnosis) attempt.stderr_tails = group_->tails();
@@ -74,14 +69,14 @@ asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, 
 }
 
 asio::awaitable<void> Pool::wait_for_diagnosis(Outstanding& current, const CaseStarted& started) {
-  const OwnDeadlines own_deadlines(has_own_deadlines_);
-  const auto over = [&] { return current.diagnosis || current.protocol_break || run_->stop.abandon_running(); };
-  auto limit = Clock::now() + diagnosis_time_of(run_->config) + run_->config.diagnosis_grace;
-  for (bool paused = false; Clock::now() < limit;) {
+  const auto over = [&] {
+    return current.diagnosis || current.protocol_break || run_->stop.abandon_running() || host_.pausing();
+  };
+  const auto limit = Clock::now() + diagnosis_time_of(run_->config) + run_->config.diagnosis_grace;
+  while (Clock::now() < limit) {
     take_messages(current);
     if (over()) co_return;
     if (lost()) co_return co_await drain(current);
-    if (held_ && !std::exchange(paused, true)) limit = std::min(limit, Clock::now() + kSaidInTime);
     tell_progress(current, started);
     co_await wakeup_.wait_until(std::min(limit, current.next()));
   }
@@ -103,11 +98,11 @@ std::optional<Retirement> Pool::take_diagnosis(const Outstanding& current, const
     why = fmt::format("the diagnosis failed: {}", *current.protocol_break);
   } else if (lost()) {
     why = fmt::format("the diagnosis failed: rank 0 closed its {}", group_->stdin_broken() ? "stdin" : "stdout");
-  } else if (held_) {
-    why = "the run was paused during the diagnosis";
-    retirement = Retirement{RetireReason::paused, why};
   } else if (run_->stop.abandon_running()) {
     why = "the run was stopped before the diagnosis had ended";
+  } else if (host_.pausing()) {
+    why = "the run was paused during the diagnosis";
+    retirement = Retirement{RetireReason::paused, why};
   } else {
     why = fmt::format("the diagnosis ran out of its {:g} s",
                       std::chrono::duration<double>(diagnosis_time_of(run_->config)).count());

@@ -1,6 +1,9 @@
 #include "driver/pool/pool_host.h"
 
 #include <algorithm>
+#include <utility>
+
+#include <asio/post.hpp>
 
 #include "driver/pool/fork_server.h"
 #include "driver/process/process_tree.h"
@@ -10,6 +13,22 @@ namespace cp_pool {
 void PoolHost::reap_strangers() const {
   if (std::ranges::any_of(fork_servers, [](const ForkServer* server) { return server->busy(); })) return;
   reap_adopted([this](pid_t pid) { return ranks.contains(pid); });
+}
+
+void PoolHost::remove(const Pool& pool) {
+  pools_.erase(&pool);
+  if (pausing() && pools_.empty()) asio::post(io, [this] { stand_still(); });
+}
+
+void PoolHost::pause(std::function<void()> then) {
+  if (pausing()) return;
+  pausing_ = std::move(then);
+  notify_all();
+  if (pools_.empty()) asio::post(io, [this] { stand_still(); });
+}
+
+void PoolHost::stand_still() {
+  if (pausing()) std::exchange(pausing_, nullptr)();
 }
 
 }  // namespace cp_pool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <sys/types.h>
 #include <vector>
@@ -22,7 +23,6 @@ struct PoolHost {
   std::vector<Wakeup*> wakeups;        // of all coroutines that must notice when a run is stopped
   std::int64_t last_seq = 0;           // a seq is never used twice
   std::set<pid_t> ranks;               // processes of living pools, which only their pool may reap
-  std::set<Pool*> pools;               // pools that exist
   std::set<ForkServer*> fork_servers;  // servers that fork ranks
 
   // Reaps exited children that no pool waits for.
@@ -30,6 +30,18 @@ struct PoolHost {
   void notify_all() {
     for (Wakeup* wakeup : wakeups) wakeup->notify();
   }
+
+  void add(const Pool& pool) { pools_.insert(&pool); }
+  void remove(const Pool& pool);
+  // Ends every pool, then calls `then` from the event loop. Until then no pool may start.
+  void pause(std::function<void()> then);
+  [[nodiscard]] bool pausing() const { return static_cast<bool>(pausing_); }
+
+ private:
+  void stand_still();
+
+  std::set<const Pool*> pools_;    // pools that exist
+  std::function<void()> pausing_;  // the argument of pause() that has not been called yet
 };
 
 }  // namespace cp_pool

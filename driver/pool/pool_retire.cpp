@@ -25,16 +25,17 @@ bool is_graceful(RetireReason reason) {
          reason == RetireReason::interrupted;
 }
 
-// Whether ranks are killed without SIGTERM before: after the loss of a rank the others only wait for it.
+// Whether ranks are killed without SIGTERM before: after the loss of a rank the others only wait for it, and whoever
+// pauses the run waits for their end.
 bool kill_at_once(RetireReason reason) {
-  return reason == RetireReason::crash || reason == RetireReason::died_after_result;
+  return reason == RetireReason::crash || reason == RetireReason::died_after_result || reason == RetireReason::paused;
 }
 
 }  // namespace
 
 // Kills ranks only if an exception ends the run: then there is no time for grace, and nobody to report to.
 Pool::~Pool() {
-  host_.pools.erase(this);
+  host_.remove(*this);
   if (!group_) return;
   processes_.find();
   group_->kill();

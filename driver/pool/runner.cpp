@@ -34,16 +34,7 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
               .gpus = config.gpus,
               .hosts = config.hosts}),
       signals_(io_, SIGINT, SIGTERM),
-      job_control_(
-          io_, {.stop_ranks =
-                    [this] {
-                      for (Pool* pool : host_.pools) pool->stop_ranks();
-                    },
-                .let_ranks_go_on =
-                    [this] {
-                      for (Pool* pool : host_.pools) pool->let_ranks_go_on();
-                    },
-                .on_continued = [this](Clock::duration paused, bool ranks_stopped) { go_on(paused, ranks_stopped); }}),
+      job_control_(host_, [this](Clock::duration paused) { go_on(paused); }),
       global_timeout_(io_),
       files_(io_),
       clock_(io_) {
@@ -143,12 +134,10 @@ void Runner::fail(const std::exception_ptr& error) {
   abandon();
 }
 
-void Runner::go_on(Clock::duration paused, bool ranks_stopped) {
-  if (ranks_stopped) {
-    for (Pool* pool : host_.pools) pool->go_on_after_pause();
-  }
-  context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count(), ranks_stopped});
+void Runner::go_on(Clock::duration paused) {
   host_.notify_all();
+  fleet_.look_at_stop();
+  if (paused.count() > 0) context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});
 }
 
 void Runner::abandon() {

@@ -61,7 +61,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }
   bool begin_triage();
   void stop_watching_if_done();
-  void go_on(Clock::duration paused, bool ranks_stopped);
+  void go_on(Clock::duration paused);
   void watch_signals();
   void tell_stopping(RunStopping::Reason reason);
   void watch_global_timeout();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "cases/case_groups.h"
@@ -68,7 +69,12 @@ std::chrono::milliseconds TriageRun::spent() const {
 asio::awaitable<void> TriageRun::serve() {
   while (const auto replay_of = plan_.next(spent())) {
     emit_verdicts();
-    CaseReplayed replayed = co_await replay(*replay_of);
+    std::optional<CaseReplayed> ended = co_await replay(*replay_of);
+    while (!ended) {
+      while (run_.host.pausing()) co_await asio::post(run_.host.io, asio::use_awaitable);
+      ended = co_await replay(*replay_of);
+    }
+    CaseReplayed& replayed = *ended;
     if (run_.stop.abandon_running()) {
       plan_.stop("the run was stopped");
       break;
@@ -85,7 +91,7 @@ asio::awaitable<void> TriageRun::serve() {
   emit_verdicts();
 }
 
-asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay) {
+asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan::Replay& replay) {
   const HistoryOfFailure& failure = run_.history->failures().at(replay.failure);
   const std::span<const SentCase> sent = run_.history->until(failure);
   std::vector<const SentCase*> sequence;
@@ -117,15 +123,17 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
     out.outcome = CaseOutcome::infra;
     out.reason = fmt::format("the pool of the replay did not start: {}", not_started->retirement.detail);
     co_await pool.retire(not_started->retirement);
+    if (not_started->retirement.reason == RetireReason::paused) co_return std::nullopt;
     co_return out;
   }
-  co_await send(pool, sequence, out);
+  if (!co_await send(pool, sequence, out)) co_return std::nullopt;
   co_return out;
 }
 
 // Sends the cases to the pool, puts the end of the last one into `out`, and retires the pool.
-asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out) {
+asio::awaitable<bool> TriageRun::send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out) {
   Retirement end;
+  bool paused = false;
   for (std::size_t i = 0; i < sequence.size(); ++i) {
     const bool last = i + 1 == sequence.size();
     NamedCase named = sequence[i]->named;
@@ -141,6 +149,7 @@ asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* cons
     Attempt attempt = co_await pool.run_case(run_, named, started, next);
     run_.host.reap_strangers();
     if (attempt.retirement) end = *attempt.retirement;
+    paused = attempt.paused || (!last && run_.host.pausing());
     if (last) {
       CaseFinished seen;
       seen.outcome = attempt.outcome;
@@ -157,10 +166,12 @@ asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* cons
           fmt::format("the pool ended at case {} of the {} cases that the replay runs before this case, {}: {}", i + 1,
                       sequence.size() - 1, named.id, attempt.retirement->detail);
     }
-    if (attempt.retirement || run_.stop.abandon_running()) break;
+    if (attempt.retirement || paused || run_.stop.abandon_running()) break;
   }
   if (run_.stop.abandon_running()) end.reason = RetireReason::interrupted;
+  if (paused) end.reason = RetireReason::paused;
   co_await pool.retire(std::move(end));
+  co_return !paused;
 }
 
 void TriageRun::emit_verdicts() {

@@ -40,8 +40,10 @@ class TriageRun {
   [[nodiscard]] const Verdicts& verdicts() const { return verdicts_; }
 
  private:
-  asio::awaitable<CaseReplayed> replay(const TriagePlan::Replay& replay);
-  asio::awaitable<void> send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out);
+  // Returns nullopt if the run was paused meanwhile.
+  asio::awaitable<std::optional<CaseReplayed>> replay(const TriagePlan::Replay& replay);
+  // Returns false if the run was paused meanwhile.
+  asio::awaitable<bool> send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out);
   void emit_verdicts();
   [[nodiscard]] std::chrono::milliseconds spent() const;
 

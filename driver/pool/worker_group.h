@@ -141,9 +141,6 @@ class WorkerGroup {
 
   // Asks every rank to write to stderr where it stands.
   virtual void ask_for_stacks() = 0;
-  // Stop and continue the ranks, as far as the kind of group can.
-  virtual void stop() = 0;
-  virtual void go_on() = 0;
   // Whether the ranks end when kill() has ended the driver's own processes. If not, terminate() must come first.
   [[nodiscard]] virtual bool dies_with_its_processes() const { return true; }
   // Two steps that end ranks which do not end by themselves: terminate() asks them to end, kill() ends them.

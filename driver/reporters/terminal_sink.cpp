@@ -273,8 +273,7 @@ void TerminalSink::on(const CaseVerdict& event) {
 
 void TerminalSink::on(const RunPaused& event) {
   if (!style_.progress) return;
-  print(fmt::format("paused for {}{}\n", format_duration(event.paused_ms),
-                    event.ranks_stopped ? "" : ": only cp-pool was stopped, its ranks kept running"));
+  print(fmt::format("paused for {}\n", format_duration(event.paused_ms)));
 }
 
 void TerminalSink::on(const SearchFound& event) {

@@ -79,7 +79,12 @@ void Service::Devices::kill_at_once() {
 // --- Runs ---
 
 Service::Service(ServiceConfig config)
-    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM), idle_exit_(io_), memory_(io_), accept_again_(io_) {
+    : config_(std::move(config)),
+      signals_(io_, SIGINT, SIGTERM),
+      job_control_(host_, [this](Clock::duration paused) { go_on(paused); }),
+      idle_exit_(io_),
+      memory_(io_),
+      accept_again_(io_) {
   watch_for_hangup(signals_);
   FleetSettings cpu{
       .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
@@ -273,6 +278,7 @@ void Service::forget(Session& session) {
 
 void Service::run() {
   watch_signals();
+  job_control_.start();
   watch_idleness();
   watch_memory();
   for (const auto& [kind, devices] : devices_) {
@@ -300,6 +306,7 @@ void Service::end_if_done() {
   if (!done) return;
   for (const auto& [number, launch] : launches_) launch->close();
   signals_.cancel();
+  job_control_.close();
   idle_exit_.cancel();
   memory_.cancel();
   accept_again_.cancel();
@@ -307,6 +314,14 @@ void Service::end_if_done() {
   if (sessions_.empty()) return io_.stop();
   idle_exit_.expires_after(std::chrono::milliseconds(200));
   idle_exit_.async_wait([this](asio::error_code) { io_.stop(); });
+}
+
+void Service::go_on(Clock::duration paused) {
+  host_.notify_all();
+  for (const auto& [kind, devices] : devices_) devices->fleet.look_at_stop();
+  if (paused.count() <= 0) return;
+  for (const auto& [number, run] : runs_)
+    run->emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});
 }
 
 void Service::watch_signals() {

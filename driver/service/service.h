@@ -15,6 +15,7 @@
 #include <asio/signal_set.hpp>
 
 #include "driver/pool/fleet.h"
+#include "driver/pool/job_control.h"
 #include "driver/pool/pool_host.h"
 #include "driver/pool/wakeup.h"
 #include "driver/process/process_settings.h"
@@ -94,6 +95,7 @@ class Service : private SessionOwner {
   void let_in(UniqueFd connection);
   void begin_to_stop(const std::string& why);
   void end_if_done();
+  void go_on(Clock::duration paused);
   void watch_signals();
   void watch_idleness();
   void watch_memory();
@@ -112,6 +114,7 @@ class Service : private SessionOwner {
   std::map<Session*, std::unique_ptr<Session>> sessions_;
   std::optional<asio::posix::stream_descriptor> listening_;
   asio::signal_set signals_;
+  JobControl job_control_;
   Timer idle_exit_;
   Timer memory_;
   Timer accept_again_;

@@ -1,7 +1,6 @@
 // A driver in a process of its own, for tests that kill or stop it: driver_process MODEL [options of the fake worker].
 // Runs one fake case on four ranks and prints a line on stdout for each event: "pid N" for every rank, "spawned",
-// "started" when the case has been sent, "in PHASE", "paused" or "paused alone" (the ranks were not stopped), "retired
-// REASON", "finished OUTCOME, N attempts".
+// "started" when the case has been sent, "in PHASE", "paused", "retired REASON", "finished OUTCOME, N attempts".
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -18,9 +17,7 @@ int main(int argc, char** argv) {
     }
     if (std::holds_alternative<CaseStarted>(event)) std::puts("started");
     if (const auto* progress = std::get_if<CaseProgress>(&event)) std::printf("in %s\n", progress->phase.c_str());
-    if (const auto* paused = std::get_if<RunPaused>(&event)) {
-      std::puts(paused->ranks_stopped ? "paused" : "paused alone");
-    }
+    if (std::holds_alternative<RunPaused>(event)) std::puts("paused");
     if (const auto* retired = std::get_if<PoolRetired>(&event)) {
       std::printf("retired %s\n", std::string{to_string(retired->reason)}.c_str());
     }

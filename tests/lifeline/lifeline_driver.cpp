@@ -1,13 +1,11 @@
 // A driver that only serves lifelines: `lifeline_driver [RANKS]`. It writes the variables that the ranks need, then a
-// line for each event, and whatever the ranks write to stderr. A line on stdin is an order: pause or resume.
+// line for each event, and whatever the ranks write to stderr.
 #include <cstdio>
 #include <iostream>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include <asio/io_context.hpp>
-#include <asio/post.hpp>
 
 #include "driver/lifeline/lifeline_server.h"
 
@@ -27,14 +25,5 @@ int main(int argc, char** argv) {
        .on_stderr = [](int, std::string_view bytes) { std::cout << bytes << std::flush; },
        .on_rendezvous = [&](const cp_pool::lifeline::Rendezvous& where) { say("rank 0 is on " + where.host); }});
   for (const auto& [name, value] : server.variables()) say(name + "=" + value);
-  std::thread([&] {
-    for (std::string line; std::getline(std::cin, line);) {
-      asio::post(io, [&, line] {
-        if (line == "pause") server.pause();
-        if (line == "resume") server.resume();
-        say("did " + line);
-      });
-    }
-  }).detach();
   io.run();
 }

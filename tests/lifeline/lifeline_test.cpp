@@ -1,4 +1,4 @@
-// Lifelines between processes: what each side notices when a rank or a driver dies, is stopped, pauses or computes.
+// Lifelines between processes: what each side notices when a rank or a driver dies, is stopped or computes.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -244,31 +244,6 @@ TEST_F(ALongWaitForADriver, ThatIsSilentIsTakenForGone) {
   EXPECT_LT(took, 20s);
   EXPECT_EQ(ended, "exit 75");
   EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has been silent for 5 s"));
-}
-
-TEST_F(ALongWaitForADriver, ThatPausesIsWaitedFor) {
-  driver->say("pause");
-  ASSERT_EQ(driver->line(), "did pause");
-  driver->stop();
-  ::poll(nullptr, 0, 11000);  // it is the time that is under test
-  EXPECT_FALSE(rank->poll_end());
-  driver->kill(SIGCONT);
-  driver->say("resume");
-  ASSERT_EQ(driver->line(), "did resume");
-  ::poll(nullptr, 0, 2000);
-  EXPECT_FALSE(rank->poll_end());
-  driver->stop();
-  time_to_end();
-  EXPECT_EQ(ended, "exit 75") << "the pause is over";
-}
-
-TEST_F(ADriver, ThatIsKilledInAPauseIsNotOutlived) {
-  driver->say("pause");
-  ASSERT_EQ(driver->line(), "did pause");
-  driver->kill(SIGKILL);
-  time_to_end();
-  EXPECT_EQ(ended, "exit 75");
-  EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has ended"));
 }
 
 }  // namespace

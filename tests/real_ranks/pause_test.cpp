@@ -31,7 +31,7 @@ bool is_end_of_case(const json& event) {
   return event.at("type") == "case_finished";
 }
 
-TEST(Pause, AnIdlePoolIsPingedAndKept) {
+TEST(Pause, AnIdlePoolIsReplaced) {
   const std::string tiny =
       R"({"suite":"adhoc","model":"m","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"fp32","seqlen_q":16,)"
       R"("seqlen_kv":16,"heads":2,"kv_heads":2,"head_dim_qk":8,"head_dim_v":8})";
@@ -40,13 +40,14 @@ TEST(Pause, AnIdlePoolIsPingedAndKept) {
   run.wait_for(is_end_of_case);
   ASSERT_TRUE(stop_and_continue(run.pid())) << run.output();
   const json paused = run.wait_for(is_pause);
-  EXPECT_TRUE(paused.at("ranks_stopped").get<bool>());
+  EXPECT_FALSE(paused.at("ranks_stopped").get<bool>());
   EXPECT_GT(paused.at("paused_ms").get<double>(), 0);
   run.write_line(tiny);
   run.close_stdin();
   EXPECT_EQ(run.wait(), 0) << run.output();
   const std::vector<json> events = run.events();
-  EXPECT_EQ(of_type(events, "pool_spawned").size(), 1U) << run.output();
+  EXPECT_EQ(of_type(events, "pool_spawned").size(), 2U) << run.output();
+  EXPECT_EQ(of_type(events, "pool_retired").front().at("reason"), "paused");
   for (const json& finished : of_type(events, "case_finished")) {
     EXPECT_EQ(finished.at("outcome"), "pass");
     EXPECT_EQ(finished.at("attempts"), 1);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -233,6 +234,48 @@ TEST_F(Life, ASecondSignalDoesNotWait) {
   EXPECT_NE(::kill(busy.rank, 0), 0);
 }
 
+// A pidfd of each living rank of these pools.
+std::vector<UniqueFd> ranks_of(const json& pools) {
+  std::vector<UniqueFd> out;
+  for (const json& pool : pools) {
+    for (const json& pid : pool["pids"]) {
+      const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid.get<int>(), 0));
+      if (fd >= 0) out.emplace_back(fd);  // otherwise the rank has ended
+    }
+  }
+  return out;
+}
+
+// Ctrl-Z and fg.
+TEST_F(Life, APauseEndsThePoolsOfAllClientsAndTheirCasesRunAgain) {
+  const StartedService service({"--slots", "2"});
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 2; ++i) {
+    RawClient& client = clients.emplace_back(RawClient::greeted());
+    client.open("run");
+    client.submit("run", "until_sigusr1");
+    client.event("case_started");
+  }
+  const json before = clients.front().status()["pools"];
+  service.signal(SIGTSTP);
+  siginfo_t stopped{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(service.pid()), &stopped, WSTOPPED | WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(stopped.si_code, CLD_STOPPED);
+  EXPECT_THAT(ranks_of(before), IsEmpty());
+  service.signal(SIGCONT);
+  for (RawClient& client : clients) {
+    EXPECT_EQ(client.event("pool_retired")["reason"], "paused");
+    client.event("run_paused");
+    EXPECT_EQ(client.event("case_started")["attempt"], 2);
+  }
+  const json after = clients.front().status()["pools"];
+  for (const json& pool : after) ::kill(pool["pids"][0].get<int>(), SIGUSR1);
+  for (RawClient& client : clients) {
+    client.close_run("run");
+    EXPECT_THAT(client.outcomes_of("run"), ElementsAre("until_sigusr1: pass"));
+  }
+}
+
 TEST_F(Life, EndsWhenNobodyWasConnectedForLong) {
   UniqueFd first;
   StartedService service({"--idle-exit", "200ms"}, "default", &first);
@@ -244,18 +287,6 @@ TEST_F(Life, EndsWhenNobodyWasConnectedForLong) {
   client.vanish();
   EXPECT_EQ(service.wait().exit_code, 0);
   EXPECT_FALSE(fs::exists(path("cp-pool/default.sock")));
-}
-
-// A pidfd of each living rank of these pools.
-std::vector<UniqueFd> ranks_of(const json& pools) {
-  std::vector<UniqueFd> out;
-  for (const json& pool : pools) {
-    for (const json& pid : pool["pids"]) {
-      const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid.get<int>(), 0));
-      if (fd >= 0) out.emplace_back(fd);  // otherwise the rank has ended
-    }
-  }
-  return out;
 }
 
 // The time from the call until all of these processes have ended. A process that does not end in 20 s never will.

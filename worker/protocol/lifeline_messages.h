@@ -82,15 +82,6 @@ using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 
 // --- The driver to a rank: "order" -----------------------------------------------------------------------------------
 
-// Announces that the driver pauses. Without it, a rank that hears nothing for 5 s ends itself.
-struct Pause {
-  static constexpr const char* kName = "pause";
-  static constexpr auto fields() { return FieldList{}; }
-};
-struct Resume {
-  static constexpr const char* kName = "resume";
-  static constexpr auto fields() { return FieldList{}; }
-};
 struct ShowStack {  // the rank writes its stack to stderr
   static constexpr const char* kName = "show_stack";
   static constexpr auto fields() { return FieldList{}; }
@@ -99,7 +90,7 @@ struct End {  // the rank ends at once
   static constexpr const char* kName = "end";
   static constexpr auto fields() { return FieldList{}; }
 };
-using Order = std::variant<Beat, Rendezvous, Pause, Resume, ShowStack, End>;
+using Order = std::variant<Beat, Rendezvous, ShowStack, End>;
 
 void expect_valid(const Rendezvous& rendezvous);  // throws protocol::ProtocolError
 

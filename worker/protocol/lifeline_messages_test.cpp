@@ -46,7 +46,7 @@ TEST(LifelineMessages, AreReadAsTheyWereWritten) {
   ASSERT_TRUE(told.has_value());
   EXPECT_THAT(std::get<Rendezvous>(*told).addresses, ElementsAre("10.0.0.1", "fe::1"));
   EXPECT_EQ(std::get<Rendezvous>(*told).port, 4711);
-  for (const Order& order : {Order{Beat{}}, Order{Pause{}}, Order{Resume{}}, Order{ShowStack{}}, Order{End{}}}) {
+  for (const Order& order : {Order{Beat{}}, Order{ShowStack{}}, Order{End{}}}) {
     const auto got = read_order(line_of(order));
     ASSERT_TRUE(got.has_value());
     EXPECT_EQ(got->index(), order.index());

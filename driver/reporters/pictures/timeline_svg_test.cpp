@@ -114,7 +114,7 @@ TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
   Timeline timeline;
   add_pool(timeline, {"cpu/2", 1}, 0, 2000);
   add_pool(timeline, {"cpu/2", 2}, 7'202'000, 7'204'000);
-  timeline.add(RunPaused{.paused_ms = 12'000, .ranks_stopped = true, .at_ms = 1000});
+  timeline.add(RunPaused{.paused_ms = 12'000, .at_ms = 1000});
   CaseFinished unsent = test::finished(0, "id", CaseOutcome::not_run);
   unsent.pool.reset();
   unsent.at_ms = 10;

@@ -34,7 +34,7 @@ TEST(Timeline, KeepsWhenPoolsAndCasesWere) {
   timeline.add(CaseStarted{.index = 0, .id = "id", .pool = {"cpu/2", 1}, .at_ms = 1050});
   timeline.add(case_at(1500, 400, {"cpu/2", 1}));
   timeline.add(case_at(1550, 40, {"cpu/2", 1}));
-  RunPaused paused{.paused_ms = 5000, .ranks_stopped = true, .at_ms = 1600};
+  RunPaused paused{.paused_ms = 5000, .at_ms = 1600};
   timeline.add(paused);
   PoolRetired retired = test::pool_retired(RetireReason::crash, "rank 1 died");
   retired.at_ms = 2000;

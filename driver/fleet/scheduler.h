@@ -120,6 +120,8 @@ class Scheduler {
   std::vector<std::size_t> drop_cases_of(int client, int key);
   // Holds the client's cases, later ones included, until it is called with false.
   void hold(int client, bool held);
+  // While a key is held, no pool starts for it.
+  void hold_key(int key, bool held) { keys_.at(static_cast<std::size_t>(key)).held = held; }
 
   // The pool gets no more cases: it is retired as soon as it is idle, or at once if it is starting. Another pool takes
   // its place if cases wait.
@@ -153,6 +155,7 @@ class Scheduler {
   struct Key {
     int slots = 1;  // number of slots that a pool of the key holds
     CaseQueue queue;
+    bool held = false;  // see hold_key
     Mean case_time;
     Mean start_time;
     std::optional<Seconds> waits_since;  // since when the key has waited for others; none: it does not

@@ -101,7 +101,7 @@ std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seco
 // pay.
 std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
   const Key& key = keys_[static_cast<std::size_t>(number)];
-  if (key.queue.empty()) return std::nullopt;
+  if (key.queue.empty() || key.held) return std::nullopt;
   const int pools = pools_for_cases(number);
   if (pools == 0) return Seconds{std::numeric_limits<double>::infinity()};
   // Until some pool has become ready, a key gets one pool only, so that a worker that cannot start fails once.

@@ -24,7 +24,7 @@ std::vector<int> Scheduler::overdue_keys(Seconds now) const {
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
     const Key& key = keys_[static_cast<std::size_t>(number)];
     if (!key.waits_since || now <= *key.waits_since || now < *key.waits_since + settings_.turn) continue;
-    if (!key.queue.empty() && others_compete(number, false)) waiting.emplace_back(*key.waits_since, number);
+    if (!key.queue.empty() && !key.held && others_compete(number, false)) waiting.emplace_back(*key.waits_since, number);
   }
   std::ranges::sort(waiting);
   std::vector<int> out;

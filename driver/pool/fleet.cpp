@@ -101,6 +101,18 @@ void Fleet::skip(const std::map<std::size_t, std::string>& reasons) {
   decide_soon();
 }
 
+void Fleet::hold_launch(int launch, bool held) {
+  if (held) {
+    held_launches_.insert(launch);
+  } else {
+    held_launches_.erase(launch);
+  }
+  for (const auto& [number, key] : by_number_) {
+    if (key.launch == launch) scheduler_.hold_key(number, held);
+  }
+  decide_soon();
+}
+
 void Fleet::hold(const FleetClient& client, bool held) {
   scheduler_.hold(client.number, held);
   decide_soon();
@@ -122,6 +134,7 @@ int Fleet::key_of(const Key& key) {
   if (is_new) {
     place->second = scheduler_.add_key(key.slots > 0 ? key.slots : key.world_size);
     by_number_[place->second] = key;
+    scheduler_.hold_key(place->second, held_launches_.contains(key.launch));
   }
   return place->second;
 }

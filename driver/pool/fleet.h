@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,8 @@ class Fleet {
   [[nodiscard]] std::vector<std::pair<std::size_t, const NamedCase*>> cases_of(int launch, std::size_t most) const;
   // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.
   void skip(const std::map<std::size_t, std::string>& reasons);
+  // While a launch is held, no pool starts for it.
+  void hold_launch(int launch, bool held);
   // Holds the client's waiting cases while nobody takes its events, until it is called with false.
   void hold(const FleetClient& client, bool held);
   // After this call every pool ends when no case is left for it.
@@ -148,10 +151,11 @@ class Fleet {
   std::vector<HostShare> hosts_;
   std::optional<int> slots_;
   Scheduler scheduler_;
-  std::map<int, FleetClient*> clients_;         // by number
-  std::map<Key, int> keys_;                     // key -> the scheduler's number
-  std::map<int, Key> by_number_;                // the scheduler's number -> key
-  std::map<std::string, int> generations_;      // number of pools started, by name of the key
+  std::map<int, FleetClient*> clients_;     // by number
+  std::map<Key, int> keys_;                 // key -> the scheduler's number
+  std::map<int, Key> by_number_;            // the scheduler's number -> key
+  std::map<std::string, int> generations_;  // number of pools started, by name of the key
+  std::set<int> held_launches_;
   std::map<std::size_t, std::string> skipped_;  // why jobs are skipped without a pool, by number
   std::map<std::size_t, Job> jobs_;             // jobs without an outcome, by number
   std::map<int, LivingPool> pools_;             // by the scheduler's number of the pool

@@ -106,6 +106,8 @@ void ForkServer::start() {
   try {
     spawn();
     listen();
+    limit_answer(config_.start_timeout, fmt::format("the fork server was not ready within {} ms (--start-timeout)",
+                                                    config_.start_timeout.count()));
   } catch (const SpawnError&) {
     state_ = State::useless;  // the ranks are started with the same interpreter and report the error
   } catch (const std::system_error& error) {
@@ -196,11 +198,16 @@ void ForkServer::take(const std::string& text) {
     const std::string event = message.at("event").get<std::string>();
     if (event == "forked") return take_pid(message);
     if (event == "broken") return refuse_ranks(message.at("reason").get<std::string>());
+    if (event == "importing") return limit_answer(config_.start_timeout, "");
     tell_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
+    if (state_ == State::starting) answer_timer_.cancel();
     state_ = State::ready;
     const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
-    config_.tell({.ready = true, .pid = pid_, .start_ms = took.count(), .reason = ""});
+    config_.tell({.ready = true,
+                  .pid = pid_,
+                  .start_ms = took.count(),
+                  .reason = protocol::cut_text(message.value("reason", ""), kMostWords)});
     config_.on_change();
     send_next();
   } catch (const std::exception& error) {  // bad JSON or a missing field
@@ -236,10 +243,17 @@ void ForkServer::send_next() {
   }
   order = Order{};  // the server has the descriptors now
   sent_ = true;
-  answer_timer_.expires_after(config_.patience);
-  answer_timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
-    if (error || alive.expired() || !sent_) return;
-    become_useless(fmt::format("the fork server gave no answer within {} ms", config_.patience.count()));
+  limit_answer(config_.patience, "");
+}
+
+// Gives the server up if its next answer takes longer. no_rank_starts: why no rank can start then, forked or not; empty
+// if ranks can be started one by one.
+void ForkServer::limit_answer(std::chrono::milliseconds limit, const std::string& no_rank_starts) {
+  answer_timer_.expires_after(limit);
+  answer_timer_.async_wait([this, limit, no_rank_starts, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
+    if (error || alive.expired()) return;
+    if (!no_rank_starts.empty()) return give_up(no_rank_starts);
+    become_useless(fmt::format("the fork server gave no answer within {} ms", limit.count()));
   });
 }
 

@@ -1,11 +1,12 @@
-// The process that an adapter's ranks are forked from. It has already imported Python, torch and the other modules that
-// ranks need, so a rank starts in milliseconds instead of seconds. python/cp_pool/server.py is the other side.
+// The process that an adapter's ranks are forked from. It has already imported Python, torch and the adapter, so a rank
+// starts in milliseconds instead of seconds. python/cp_pool/server.py is the other side.
 //
-// Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready, why
-// ranks have to be started one by one instead, or why no rank can start at all. Its stdin is a file of cases, below
-// which it has then written which of them the adapter would skip. It then answers each order with the pid of a rank. By
-// then the rank is a child of this process, because the server forks twice and this process is a child subreaper. Only
-// one order is sent at a time.
+// Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready (and
+// why each rank will import the adapter by itself, if so), why ranks have to be started one by one instead, or why no
+// rank can start at all. Its stdin is a file of cases, below which it has then written which of them the adapter would
+// skip. It then answers each order with the pid of a rank. By then the rank is a child of this process, because the
+// server forks twice and this process is a child subreaper. Only one order is sent at a time. If the adapter's files
+// have changed, the server first says that it imports them anew.
 #pragma once
 
 #include <deque>
@@ -56,6 +57,7 @@ class ForkServer {
 
   // Starts the server at the first call. To be called on the main thread.
   void start();
+  [[nodiscard]] bool unused() const { return state_ == State::unused; }
   [[nodiscard]] bool starting() const { return state_ == State::starting; }
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
   // Kills the server, which is starting: no rank can start.
@@ -96,6 +98,7 @@ class ForkServer {
   void take(const std::string& text);
   void take_pid(const nlohmann::json& message);
   void send_next();
+  void limit_answer(std::chrono::milliseconds limit, const std::string& no_rank_starts);
   void become_useless(const std::string& reason);
   void refuse_ranks(const std::string& reason);
   void write_cases();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <asio/co_spawn.hpp>
+#include <asio/post.hpp>
 
 #include "cases/case_json.h"
 #include "driver/launcher/placing.h"
@@ -62,9 +63,35 @@ int Runner::add_launch(RunConfig config) {
   server.start_timeout = launch.config.start_timeout;
   server.cases = [this, number] { return cases_to_ask_about(number); };
   server.skips = [this, number](const std::vector<std::string>& reasons) { skip(number, reasons); };
-  server.on_change = [this] { host_.notify_all(); };
+  server.on_change = [this, number] {
+    fleet_.hold_launch(number, false);
+    host_.notify_all();
+  };
+  // No pool starts before it is known whether the adapter would skip the cases.
+  fleet_.hold_launch(number, true);
   launch.fork_server.emplace(host_, std::move(server));
   return number;
+}
+
+std::size_t Runner::add(const NamedCase& named) {
+  const int number = launch_of(named);
+  Launch& launch = *launches_.at(static_cast<std::size_t>(number));
+  launch.is_needed = true;
+  // Posted, so that the server gets all cases that are added at once.
+  if (launch.fork_server && launch.fork_server->unused() && !std::exchange(will_start_fork_servers_, true)) {
+    asio::post(io_, [this] { start_fork_servers(); });
+  }
+  return fleet_.add(client_, named, number);
+}
+
+void Runner::start_fork_servers() {
+  will_start_fork_servers_ = false;
+  for (std::size_t number = 0; number < launches_.size(); ++number) {
+    Launch& launch = *launches_[number];
+    if (!launch.fork_server || !launch.is_needed || !launch.fork_server->unused()) continue;
+    launch.fork_server->start();
+    if (!launch.fork_server->starting()) fleet_.hold_launch(static_cast<int>(number), false);
+  }
 }
 
 std::vector<std::string> Runner::cases_to_ask_about(int launch) {

@@ -32,7 +32,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   // slots: FleetSettings::slots.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
-  std::size_t add(const NamedCase& named) override { return fleet_.add(client_, named, launch_of(named)); }
+  std::size_t add(const NamedCase& named) override;
   void no_more_cases() override { fleet_.no_more_cases(); }
   RunResult run(const RunStarted& header) override;
   [[nodiscard]] asio::io_context& io() override { return io_; }
@@ -44,6 +44,7 @@ class Runner : public CaseExecutor, private PoolOwner {
     RunConfig config;
     std::optional<ForkServer> fork_server;
     std::vector<std::size_t> asked;  // the jobs about which the adapter was asked
+    bool is_needed = false;          // it has got a case
 
     RankStart start() { return {&config, fork_server ? &*fork_server : nullptr}; }
   };
@@ -54,6 +55,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   }
   int add_launch(RunConfig config);
   int launch_of(const NamedCase& named);
+  void start_fork_servers();
   std::vector<std::string> cases_to_ask_about(int launch);
   void skip(int launch, const std::vector<std::string>& reasons);
   void fail(const std::exception_ptr& error);
@@ -83,6 +85,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   asio::steady_timer clock_;
   std::chrono::steady_clock::time_point first_signal_;
   std::exception_ptr error_;  // the first error
+  bool will_start_fork_servers_ = false;
   std::optional<TriageRun> triage_;
   bool triaging_ = false;
 };

@@ -75,10 +75,12 @@ void Notices::on(const OutputLost& event) {
 }
 
 void Notices::on(const ForkServerTold& event) {
-  if (event.ready) return;
+  if (event.reason.empty()) return;
   std::string reason = event.reason;
   std::ranges::replace(reason, '\n', ' ');
-  show_("warning", fmt::format("ranks are started one by one: {}", reason));
+  show_("warning",
+        fmt::format("{}: {}", event.ready ? "each rank imports the adapter by itself" : "ranks are started one by one",
+                    reason));
 }
 
 void Notices::on(const RunStopping& event) {

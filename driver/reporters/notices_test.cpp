@@ -89,6 +89,8 @@ TEST(Notices, SayOnceWhyCasesWereNotJudgedUnlessTheTerminalDoes) {
 
 TEST(Notices, SayWhyRanksAreNotForked) {
   EXPECT_THAT(notices_of({ForkServerTold{.ready = true, .reason = ""}}, true), IsEmpty());
+  EXPECT_THAT(notices_of({ForkServerTold{.ready = true, .pid = 1, .start_ms = 0, .reason = "a thread"}}, true),
+              ElementsAre("warning: each rank imports the adapter by itself: a thread"));
   EXPECT_THAT(notices_of({ForkServerTold{.ready = false, .pid = 1, .start_ms = 0, .reason = "why"}}, true),
               ElementsAre("warning: ranks are started one by one: why"));
 }

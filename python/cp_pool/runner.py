@@ -37,6 +37,7 @@ from cp_pool.errors import (
 )
 from cp_pool.replicated import bias_rows, in_turns, key_rows, places, query_rows
 from cp_pool.shard import Convention
+from cp_pool.shared_import import own_files
 from cp_pool.state import State
 
 __all__ = ["Failure", "Native", "Runner", "rehearse"]
@@ -284,7 +285,7 @@ class Runner:
 
     def capabilities(self) -> str:
         adapter = self.adapter
-        known: dict[str, Any] = {"adapter": adapter.declaration(), "files": _own_files()}
+        known: dict[str, Any] = {"adapter": adapter.declaration(), "files": own_files()}
         for key, values in (("comm", adapter.comm), ("layouts", adapter.layouts), ("dtypes", adapter.dtypes)):
             if values is not None:
                 known[key] = list(values)
@@ -564,15 +565,6 @@ def _gradients(out: torch.Tensor, leaves: list[torch.Tensor], dout: torch.Tensor
     return torch.autograd.grad(out, leaves, dout, allow_unused=True)
 
 
-def _own_files() -> list[str]:
-    """The files of imported modules outside the interpreter's environment, which are those that an author edits."""
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
-    environment = tuple(os.path.realpath(prefix) + os.sep for prefix in prefixes)
-    named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    files = {os.path.realpath(name) for name in named if name}
-    return sorted(name for name in files if not name.startswith(environment))
-
-
 def _described(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
@@ -614,12 +606,14 @@ class _Double(torch.autograd.Function):
         return gradients[0] * 2
 
 
-def rehearse() -> float:
+def rehearse(backward: bool) -> float:
     """Does in advance what the first case would have to wait for, such as the imports of the first autograd.Function.
-    Returns how many seconds it took. It starts no thread and uses no device."""
+    Returns how many seconds it took. It starts no thread and, without the backward, uses no device."""
     start = time.monotonic()
     with contextlib.suppress(ImportError):  # numpy is optional for torch
         import numpy.random  # noqa: F401  # else it is imported when State first seeds it
+    if not backward:
+        return time.monotonic() - start
     with torch.enable_grad():
         x = torch.ones(2, requires_grad=True)
         torch.autograd.grad(_Double.apply(x), [x], torch.ones(2))  # type: ignore[no-untyped-call]

@@ -1,7 +1,9 @@
 """``python -m cp_pool.server ADAPTER``: the process from which an adapter's ranks are forked.
 
-It imports once what every rank needs, then forks a rank for each order of cp-pool (driver/pool/fork_server.h). A forked
-rank should not differ from one that was executed: it has the same descriptors, environment, process group and parent.
+It imports torch. A child of it imports the adapter once and then forks a rank for each order of cp-pool
+(driver/pool/fork_server.h). If ranks cannot be forked after the adapter's import, the first process forks them, and
+each imports the adapter by itself; so it does if the import fails, and the ranks then report why. A forked rank should
+not differ from one that was executed: it has the same descriptors, environment, process group and parent.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -20,14 +23,15 @@ import stat
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
+from cp_pool.shared_import import SharedImport, import_shared, stamps_of, why_not_safe
 from cp_pool.start_limit import Hang, StartLimit
 
-__all__ = ["CannotStart", "Order", "serve"]
+__all__ = ["CannotStart", "Order", "Ranks", "serve"]
 
 TAG = b"CP_POOL_TAG"
 MASTER_FD = b"CP_POOL_MASTER_FD"
@@ -37,6 +41,7 @@ MAX_DESCRIPTORS = 8
 MAX_STACK = 3000  # characters of a stack that are told
 GRACE_S = 2.0  # from the limit until a child that has said nothing counts as hanging
 MAX_WAIT_S = 1e6
+OUTDATED = 75  # exit code of a process that has imported files which have changed since
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -72,69 +77,59 @@ class CannotStart(Exception):
         self.details = details
 
 
-def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], run: Callable[[list[str]], int]) -> int:
+class Ranks:
+    """What the ranks of a fork server run, and what it does for them before they are forked."""
+
+    def __init__(self) -> None:
+        self.remark = ""  # once prepared: why each rank still imports the adapter by itself, in sentences
+        self.ready_was_said = False
+        # Variables of the environment that the imports have set, or removed (None).
+        self.variables: dict[bytes, bytes | None] = {}
+
+    def prepare(self) -> str:
+        """Imports what ranks need. Returns why ranks cannot be forked afterwards, as a sentence; empty if they can.
+        May raise CannotStart, and may return in a child process, which then serves."""
+        raise NotImplementedError
+
+    def look_again(self) -> str:
+        """Called before each order, like prepare."""
+        return ""
+
+    def run(self, argv: list[str]) -> int:
+        """Is called in a rank with the rank's command line, and returns its exit code."""
+        raise NotImplementedError
+
+
+def serve(connection: socket.socket, driver: int, ranks: Ranks) -> int:
     """Carries out orders until cp-pool closes the connection. Returns the exit code of the server.
 
-    driver: the pid of cp-pool. prepare: imports what ranks need, and returns why ranks cannot be forked afterwards, as
-    a sentence; empty if they can. It may raise CannotStart. run: is called in a rank with the rank's command line, and
-    returns its exit code.
+    driver: the pid of cp-pool.
     """
     environment = dict(os.environb)  # copied before an import may change it
     tag = _TagPlace.find()
     try:
-        unsafe = prepare() if tag else "the environment of the fork server cannot be found in its memory"
+        unsafe = ranks.prepare() if tag else "the environment of the fork server cannot be found in its memory"
+        if unsafe:
+            return _tell_unsafe(connection, unsafe)
+        assert tag is not None
+        if ranks.remark or not ranks.ready_was_said:
+            _say(connection, {"event": "ready", "reason": ranks.remark})
+        while connection.recv(1, socket.MSG_PEEK):
+            if unsafe := ranks.look_again():
+                return _tell_unsafe(connection, unsafe)
+            text, descriptors, _, _ = socket.recv_fds(
+                connection, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+            order = Order.parse(text, descriptors)
+            pid = _fork_orphan(partial(_be_rank, order, driver, tag, environment, connection, ranks))
+            order.close()
+            _say(connection, {"event": "forked", "pid": pid})
     except CannotStart as error:
         return _tell_broken(connection, error)
-    unsafe = unsafe or why_not_safe()
-    if unsafe:
-        _say(connection, {"event": "unsafe", "reason": unsafe})
-        return 0
-    assert tag is not None
-    _flush()
-    # Ranks share the pages of imported modules as long as the garbage collector does not write to them.
-    gc.collect()
-    gc.freeze()
-    _say(connection, {"event": "ready"})
-    while True:
-        text, descriptors, _, _ = socket.recv_fds(
-            connection, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-        )
-        if not text:
-            return 0
-        order = Order.parse(text, descriptors)
-        try:
-            pid = _fork_orphan(partial(_be_rank, order, driver, tag, environment, connection, run))
-        except (OSError, ForkError) as error:
-            _say(connection, {"event": "failed", "reason": f"the fork server cannot fork a rank: {error}"})
-            return 1
-        order.close()
-        _say(connection, {"event": "forked", "pid": pid})
-
-
-def why_not_safe() -> str:
-    """Why this process cannot be forked into ranks, as a sentence; empty if it can."""
-    # OpenBLAS ends its threads before a fork and starts them again when needed. After this fork, only the threads that
-    # a rank would lack are left.
-    _wait_for(_fork_silent(lambda: 0))
-    threads = sorted(_name_of_thread(int(tid)) for tid in os.listdir("/proc/self/task") if int(tid) != os.getpid())
-    if threads:
-        return f"threads exist after the imports, which a forked rank would lack: {', '.join(threads)}"
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:  # the descriptor of the list itself
-            continue
-        if target.startswith("/dev/nvidia-uvm"):
-            return "CUDA was initialised by the imports, and cannot be used in a forked process"
-    return ""
-
-
-def _name_of_thread(tid: int) -> str:
-    try:
-        with open(f"/proc/self/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return "one that has ended"
+    except (OSError, ForkError) as error:
+        _say(connection, {"event": "failed", "reason": f"the fork server cannot fork a rank: {error}"})
+        return 1
+    return 0
 
 
 def _say(connection: socket.socket, message: dict[str, Any]) -> None:
@@ -142,6 +137,11 @@ def _say(connection: socket.socket, message: dict[str, Any]) -> None:
         connection.send(json.dumps(message).encode())
     except OSError:  # cp-pool has ended, so this process ends too
         os._exit(1)
+
+
+def _tell_unsafe(connection: socket.socket, reason: str) -> int:
+    _say(connection, {"event": "unsafe", "reason": reason})
+    return 0
 
 
 def _tell_broken(connection: socket.socket, error: CannotStart) -> int:
@@ -175,16 +175,10 @@ def _fork_silent(function: Callable[[], int]) -> int:
     code = 1
     try:
         _die_with_parent(server)
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in range(3):
-            os.dup2(null, fd)
+        _point_at_null(0, 1, 2)
         code = function()
     finally:
         os._exit(code)
-
-
-def _wait_for(pid: int) -> None:
-    os.waitpid(pid, 0)
 
 
 def _fork_orphan(be_child: Callable[[int], NoReturn]) -> int:
@@ -235,7 +229,7 @@ def _be_rank(
     tag: _TagPlace,
     environment: dict[bytes, bytes],
     connection: socket.socket,
-    run: Callable[[list[str]], int],
+    ranks: Ranks,
     parent: int,
 ) -> NoReturn:
     """Gives this process what it would have if it had been executed, and runs the rank."""
@@ -248,9 +242,9 @@ def _be_rank(
             time.sleep(0.0002)
         _die_with_parent(driver)
         connection.close()
-        _take_descriptors(order, environment)
+        _take_descriptors(order, {**environment, **ranks.variables})
         _reseed()
-        code = run(order.argv)
+        code = ranks.run(order.argv)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:
@@ -260,14 +254,14 @@ def _be_rank(
         os._exit(code)
 
 
-def _take_descriptors(order: Order, environment: dict[bytes, bytes]) -> None:
+def _take_descriptors(order: Order, environment: Mapping[bytes, bytes | None]) -> None:
     """Moves the descriptors to where the rank expects them, and replaces the environment, in C too."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.dup2(order.descriptors.get(name, null), number, inheritable=True)
     for fd in [null, *(fd for name, fd in order.descriptors.items() if name != "master")]:
         os.close(fd)
-    wanted = {**environment, **order.environment}
+    wanted = {name: value for name, value in environment.items() if value is not None} | order.environment
     if "master" in order.descriptors:
         wanted[MASTER_FD] = str(order.descriptors["master"]).encode()
     for variable in [variable for variable in os.environb if variable not in wanted]:
@@ -314,114 +308,237 @@ class _TagPlace:
 
 
 # --- The server of an adapter -----------------------------------------------------------------------------------------
-def _prepare(adapter: str, connection: socket.socket) -> str:
-    """Imports torch, the worker and the modules that the adapter preloads. Returns why ranks cannot be forked, as a
-    sentence; empty if they can. Raises CannotStart if the imports fail or hang that each rank would repeat."""
-    from cp_pool import worker
-    from cp_pool.loading import LoadError
+class AdapterRanks(Ranks):
+    """Ranks of an adapter.
 
-    limit = StartLimit()
+    cases: a descriptor of the file with the cases about which cp-pool asks.
+    """
 
-    def give_up(hang: Hang) -> None:
-        os._exit(_tell_broken(connection, CannotStart(f"adapter {adapter}: {hang.text}", hang.stack)))
+    def __init__(self, adapter: str, connection: socket.socket, cases: int) -> None:
+        super().__init__()
+        self._adapter = adapter
+        self._connection = connection
+        self._cases = cases
+        self._imported: SharedImport | None = None  # in the process that has imported the adapter
+        self._stamps: dict[str, tuple[int, int] | None] = {}  # of the adapter's files when they were imported
+        place = adapter if adapter.endswith(".py") else adapter.rpartition(":")[0]
+        self._file = os.path.abspath(place) if place.endswith(".py") else ""
 
-    # If there are GPUs, the first backward would initialise CUDA and start a thread for each.
-    has_gpu = os.path.exists("/dev/nvidiactl")
-    try:
-        with limit.watching(give_up):
-            worker.prepare(rehearse=not has_gpu)
-    except LoadError as error:
-        raise CannotStart(str(error), error.details) from None
-    declared = _declaration(adapter, limit)
-    if not declared.get("fork", True):
-        return "the adapter declares fork=False"
-    file = adapter.rpartition(":")[0] if not adapter.endswith(".py") else adapter
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)) if file.endswith(".py") else os.getcwd())
-    with limit.watching(give_up):
-        for name in declared.get("preload", []):
-            try:
-                importlib.import_module(name)
-            except BaseException as error:
-                return f"the adapter names {name!r} in preload, whose import raised {type(error).__name__}: {error}"
-    del sys.path[0]
-    return ""
+    def prepare(self) -> str:
+        from cp_pool import worker
+        from cp_pool.loading import LoadError
 
+        limit = StartLimit()
+        # If there are GPUs, the first backward would initialise CUDA and start a thread for each.
+        has_gpu = os.path.exists("/dev/nvidiactl")
+        try:
+            with limit.watching(self._give_up):
+                worker.prepare(rehearse=True, backward=not has_gpu)
+        except LoadError as error:
+            raise CannotStart(str(error), error.details) from None
+        unsafe = why_not_safe()
+        # Ranks share the pages of imported modules as long as the garbage collector does not write to them.
+        gc.collect()
+        gc.freeze()
+        return self._import(limit, unsafe)
 
-def _declaration(adapter: str, limit: StartLimit) -> dict[str, Any]:
-    """What the adapter declares. The adapter is loaded in a child process, because its file may do things that each
-    rank must do by itself, such as read RANK. The child also answers which of cp-pool's cases the adapter would skip.
-    Empty if the adapter cannot be loaded; the ranks then report why. Raises CannotStart if loading it hangs."""
-    reading, writing = os.pipe()
-    cases = os.dup(0)
+    def look_again(self) -> str:
+        if stamps_of(list(self._stamps)) == self._stamps:
+            return ""
+        if self._imported is not None:
+            _flush()
+            os._exit(OUTDATED)
+        _say(self._connection, {"event": "importing"})
+        return self._import(StartLimit(from_now=True))
 
-    def say(message: dict[str, Any]) -> None:
-        os.write(writing, json.dumps(message).encode())
+    def run(self, argv: list[str]) -> int:
+        from cp_pool import worker
 
-    def give_up(hang: Hang) -> None:
-        say({"hangs": hang.text, "stack": hang.stack[-MAX_STACK:]})
-        os._exit(1)
+        sys.argv = [str(worker.__file__), *argv[3:]]
+        adapter = None
+        if self._imported is not None:
+            os.write(2, self._imported.output)
+            adapter = self._imported.adapter
+        return worker.main(argv[3:], worker._take_stdout(), forked=True, adapter=adapter)
 
-    def tell() -> int:
+    def _give_up(self, hang: Hang) -> NoReturn:
+        os._exit(_tell_broken(self._connection, CannotStart(f"adapter {self._adapter}: {hang.text}", hang.stack)))
+
+    def _import(self, limit: StartLimit, unsafe: str = "") -> str:
+        """Imports the adapter in a child process. If ranks can be forked from the child, returns there, while this
+        process waits for the child's end. Otherwise returns here.
+
+        unsafe: why ranks cannot be forked from this process; the child is then only asked.
+        """
+        while True:
+            reading, writing = os.pipe()
+            server = os.getpid()
+            child = os.fork()
+            if child == 0:
+                os.close(reading)
+                return self._be_importer(server, writing, limit, unsafe)
+            os.close(writing)
+            answer = self._await_answer(reading, child, limit)
+            if not answer.get("serves"):
+                break
+            self._forget_cases()
+            self.ready_was_said = True
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+            code = _end(child)
+            if code != OUTDATED:
+                if code:
+                    print(f"the process that had imported the adapter ended with {code}", file=sys.stderr, flush=True)
+                os._exit(int(code != 0))
+            _say(self._connection, {"event": "importing"})
+            limit = StartLimit(from_now=True)
+        self._forget_cases()
+        if "hangs" in answer:
+            raise CannotStart(f"adapter {self._adapter}: {answer['hangs']}", answer["stack"])
+        self._stamps = stamps_of(answer.get("files", [self._file] if self._file else []))
+        self.remark = answer.get("alone", "")
+        if why := unsafe or answer.get("executes", ""):
+            return str(why)
+        with limit.watching(self._give_up):
+            trouble = self._preload(answer.get("preload", []))
+        return trouble or why_not_safe()
+
+    def _await_answer(self, reading: int, child: int, limit: StartLimit) -> dict[str, Any]:
+        """Returns what the child says of the import, empty if nothing. The child then serves, or has ended."""
+        text = b""
+        deadline = time.monotonic() + limit.left + GRACE_S
+        while _is_readable(reading, deadline) and (part := os.read(reading, 65536)):
+            text += part
+            if text.startswith(b'{"serves"'):
+                break
+        else:
+            if not text and time.monotonic() >= deadline:  # it hangs in C code, which holds the GIL
+                text = json.dumps({"hangs": limit.hang("", "").text, "stack": ""}).encode()
+            _end(child)
+        os.close(reading)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    def _be_importer(self, server: int, writing: int, limit: StartLimit, unsafe: str) -> str:
+        """The child of _import. Returns if ranks can be forked from it, and otherwise ends."""
+        os.setpgid(0, 0)
+        _die_with_parent(server)
+        try:
+            imported, trouble = self._import_in_time(writing, limit)
+            declared = imported.adapter.declaration()
+            executes = trouble if declared.get("fork", True) else "the adapter declares fork=False"
+            if not (unsafe or executes or imported.unsafe):
+                self._begin_to_serve(imported, writing, limit)
+                return ""
+            answer = {"alone": imported.unsafe, "executes": executes, "preload": declared.get("preload", [])}
+            os.write(writing, json.dumps({**answer, "files": list(imported.stamps)}).encode())
+            _point_at_null(0, 1, 2)
+            _answer_cases(imported.adapter, self._cases)
+            os._exit(0)
+        except BaseException:  # ranks do the same, and report it
+            os._exit(1)
+
+    def _import_in_time(self, writing: int, limit: StartLimit) -> tuple[SharedImport, str]:
+        """Imports the adapter and what it preloads. Returns them, and what goes wrong with what it preloads."""
+        from cp_pool import worker
         from cp_pool.loading import load
 
-        os.setpgid(0, 0)
-        with limit.watching(give_up):
-            loaded = load(adapter)
-        say({"declared": loaded.declaration()})
-        _answer_cases(loaded, cases)
-        return 0
+        trouble = ""
 
-    pid = _fork_silent(tell)
-    os.close(writing)
-    os.close(cases)
-    text = b""
-    deadline = time.monotonic() + limit.left + GRACE_S
-    while select.select([reading], [], [], min(max(0.0, deadline - time.monotonic()), MAX_WAIT_S))[0]:
-        part = os.read(reading, 65536)
-        text += part
-        if not part:
-            break
-    else:
-        if not text:  # it hangs in C code, which holds the GIL
-            text = json.dumps({"hangs": limit.hang("", "").text, "stack": ""}).encode()
-    os.close(reading)
+        def give_up(hang: Hang) -> None:
+            os.write(writing, json.dumps({"hangs": hang.text, "stack": hang.stack[-MAX_STACK:]}).encode())
+            os._exit(1)
+
+        def load_all() -> Any:
+            nonlocal trouble
+            with limit.watching(give_up):
+                adapter = load(self._adapter)
+                trouble = self._preload(adapter.declaration().get("preload", []))
+            return adapter
+
+        return import_shared(load_all, self._file, [str(worker.__file__), self._adapter]), trouble
+
+    def _begin_to_serve(self, imported: SharedImport, writing: int, limit: StartLimit) -> None:
+        gc.collect()
+        gc.freeze()
+        os.write(writing, b'{"serves": true}')
+        os.close(writing)
+        self._imported = imported
+        self._stamps = imported.stamps
+        self.variables = imported.variables
+        self.remark = ""
+        if self._cases < 0:
+            return
+        # To ask the adapter may start threads, so another process does it.
+        asked = _fork_silent(lambda: _answer_cases(imported.adapter, self._cases))
+        end = os.pidfd_open(asked)
+        _is_readable(end, time.monotonic() + limit.left + GRACE_S)
+        os.close(end)
+        _end(asked)
+        self._forget_cases()
+
+    def _forget_cases(self) -> None:
+        if self._cases >= 0:
+            os.close(self._cases)
+        self._cases = -1
+
+    def _preload(self, modules: list[str]) -> str:
+        """Imports the modules. Returns why ranks cannot be forked because one cannot be imported."""
+        sys.path.insert(0, os.path.dirname(self._file) if self._file else os.getcwd())
+        try:
+            for name in modules:
+                try:
+                    importlib.import_module(name)
+                except BaseException as error:
+                    return f"the adapter names {name!r} in preload, whose import raised {type(error).__name__}: {error}"
+        finally:
+            del sys.path[0]
+        return ""
+
+
+def _is_readable(fd: int, deadline: float) -> bool:
+    """Waits until the descriptor can be read. Returns False if the deadline comes first."""
+    return bool(select.select([fd], [], [], min(max(0.0, deadline - time.monotonic()), MAX_WAIT_S))[0])
+
+
+def _end(pid: int) -> int:
+    """Kills the child, and the processes of its group, and returns its exit code, negative for a signal."""
     for kill in (os.kill, os.killpg):
         with contextlib.suppress(ProcessLookupError):  # it may not have a group of its own yet
             kill(pid, signal.SIGKILL)
-    _wait_for(pid)
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return {}
-    if "hangs" in answer:
-        raise CannotStart(f"adapter {adapter}: {answer['hangs']}", answer["stack"])
-    declared = answer["declared"]
-    return declared if isinstance(declared, dict) else {}
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _answer_cases(adapter: Any, file: int) -> None:
+def _point_at_null(*fds: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in fds:
+        os.dup2(null, fd)
+    os.close(null)
+
+
+def _answer_cases(adapter: Any, file: int) -> int:
     """Says which cases the adapter would skip: the file has a case on each line, and gets an answer for each line
     below them."""
     from cp_pool import worker
 
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        return
+    if file < 0:
+        return 0
     with os.fdopen(file, "r+", encoding="utf-8") as cases:
         cases.seek(0)
         lines = list(cases)
-        if not lines:
-            return
         answers = list(worker.explain_skips(adapter, lines))
         cases.seek(0, os.SEEK_END)
         cases.writelines(f"{answer}\n" for answer in answers)
+    return 0
 
 
-def _run(argv: list[str]) -> int:
-    """Runs a rank. argv: PYTHON -m cp_pool.worker ADAPTER .."""
-    from cp_pool import worker
-
-    sys.argv = [str(worker.__file__), *argv[3:]]
-    return worker.main(argv[3:], worker._take_stdout(), forked=True)
+def _take_cases() -> int:
+    """Moves stdin, if it is the file with the cases, to a descriptor of its own, and points stdin at /dev/null."""
+    cases = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3) if stat.S_ISREG(os.fstat(0).st_mode) else -1
+    _point_at_null(0)
+    return cases
 
 
 def main(argv: list[str]) -> int:
@@ -434,8 +551,10 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     connection = socket.socket(fileno=options.socket)
     connection.set_inheritable(False)
-    return serve(connection, options.driver, lambda: _prepare(options.adapter, connection), _run)
+    return serve(connection, options.driver, AdapterRanks(options.adapter, connection, _take_cases()))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    _flush()
+    os._exit(exit_code)

@@ -34,12 +34,15 @@ def _age() -> float:
 
 
 class StartLimit:
-    """How long the start of this process may take, by CP_POOL_START_TIMEOUT_MS; without that variable, any time."""
+    """How long the start of this process may take, by CP_POOL_START_TIMEOUT_MS; without that variable, any time.
 
-    def __init__(self) -> None:
+    from_now: the time begins now, not when this process was started or forked.
+    """
+
+    def __init__(self, from_now: bool = False) -> None:
         timeout_ms = os.environ.get(START_TIMEOUT_MS, "")
         self.seconds = _PART * int(timeout_ms) / 1000 if timeout_ms.isdigit() else threading.TIMEOUT_MAX
-        self._end = time.monotonic() - _age() + self.seconds
+        self._end = time.monotonic() - (0.0 if from_now else _age()) + self.seconds
 
     @property
     def left(self) -> float:

@@ -70,13 +70,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) -> int:
+def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False, adapter: Adapter | None = None) -> int:
     """Runs one rank, or what the options ask for. Returns the exit code, with which the caller ends the process by
     _exit.
 
     stdout_fd: the descriptor for the protocol; the default is the stdout that this module has moved. fd 1 must already
     be stderr.
-    forked: this process was forked by the fork server, which has already imported and rehearsed.
+    forked: this process was forked by the fork server, which has already imported torch and rehearsed.
+    adapter: the adapter, if the fork server has imported it.
     """
     # Line buffering, so that output of a case comes before the fence that ends the case.
     if hasattr(sys.stdout, "reconfigure"):
@@ -98,7 +99,7 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
                 prepare(rehearse=False).start_lifeline()
             if os.environ.get("CP_POOL_DEVICE") == "cuda":
                 _keep_to_own_gpu(prepare(rehearse=False))
-            adapter = load(options.adapter)
+            adapter = adapter or load(options.adapter)
             native = prepare(rehearse=not options.no_rehearsal and not forked)
     except LoadError as error:
         return _refuse(out, str(error), error.details)
@@ -112,8 +113,11 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     return int(native.serve(runner, options.inject, not options.no_rehearsal, out, STACK_SIGNAL, INTERRUPT_SIGNAL))
 
 
-def prepare(rehearse: bool) -> Any:
-    """Imports torch, and imports and returns the extension module. Raises LoadError if they do not fit together."""
+def prepare(rehearse: bool, backward: bool = True) -> Any:
+    """Imports torch, and imports and returns the extension module. Raises LoadError if they do not fit together.
+
+    rehearse: does in advance what the first case would have to wait for; backward: also a backward.
+    """
     # Checked on its own, since the adapter may have loaded torch already, and an extension for another version would
     # crash.
     problem = torch_problem()
@@ -130,7 +134,7 @@ def prepare(rehearse: bool) -> Any:
     if rehearse:
         from cp_pool.runner import rehearse as run_once
 
-        run_once()
+        run_once(backward)
     return _worker
 
 

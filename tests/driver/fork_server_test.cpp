@@ -115,6 +115,29 @@ TEST_F(ForkedRanks, OfPoolsSideBySideAreForkedByOneServer) {
   EXPECT_THAT(recorder.all<ForkServerTold>(), SizeIs(1));
 }
 
+TEST_F(ForkedRanks, OfAServerThatIsReadyMayImportByThemselves) {
+  run({fake_case("pass", 2)}, forked_config("alone"), recorder);
+  const auto told = recorder.all<ForkServerTold>();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(told[0].ready);
+  EXPECT_EQ(told[0].reason, "the test says no");
+  EXPECT_EQ(recorder.all<PoolReady>().at(0).ready.worker, "forked");
+}
+
+TEST_F(ForkedRanks, AreAwaitedLongerWhileTheServerImportsAnew) {
+  RunConfig config = forked_config("imports");
+  config.fork_patience = milliseconds(2000);
+  run(fake_cases({"signal_9", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_THAT(recorder.all<ForkServerTold>(), SizeIs(1)) << "it was given up";
+}
+
+TEST_F(ForkedRanks, AreStartedWhenTheirServerIsReadyWhichIsNoPartOfTheirStart) {
+  run({fake_case("pass", 2)}, forked_config("worker"), recorder);
+  const PoolReady ready = recorder.all<PoolReady>().at(0);
+  EXPECT_LE(recorder.all<ForkServerTold>().at(0).start_ms + ready.spawn_to_ready_ms, ready.at_ms.value());
+}
+
 struct Refusal {
   std::string mode;
   std::string reason;

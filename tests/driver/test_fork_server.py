@@ -5,7 +5,9 @@ The modes:
 exec: a forked rank executes the worker command.
 worker: a forked rank runs the worker of this file, without executing a program.
 thread, says_no, exits, hangs, broken: the server does this instead of getting ready.
+alone: the server is ready, and says that each rank imports by itself.
 dies, stalls, babbles: the server does this at its third order.
+imports: at its third order the server says that it imports anew, for three seconds.
 interrupts: at its third order the server sends SIGINT to the driver, and then stalls.
 """
 import argparse
@@ -21,6 +23,7 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "python"))
 from cp_pool import server  # noqa: E402
+from cp_pool.shared_import import why_not_safe  # noqa: E402
 
 
 def respond(message: dict[str, Any]) -> None:
@@ -117,6 +120,16 @@ def execute(argv: list[str]) -> NoReturn:
     os.execvp(argv[0], argv)
 
 
+class TestRanks(server.Ranks):
+    def prepare(self) -> str:
+        if options.mode == "alone":
+            self.remark = "the test says no"
+        return prepare(options.mode) or why_not_safe()
+
+    def run(self, argv: list[str]) -> int:
+        return execute(argv) if options.mode == "exec" else run_worker(argv)
+
+
 def prepare(mode: str) -> str:
     os.environ["CP_POOL_TEST_ADDED"] = "yes"
     if mode == "thread":
@@ -149,6 +162,9 @@ def break_at_third_order(mode: str) -> None:
                 if mode == "interrupts":
                     os.kill(options.driver, signal.SIGINT)
                 time.sleep(3600)
+            elif mode == "imports":
+                socket.socket(fileno=os.dup(options.socket)).send(b'{"event": "importing"}')
+                time.sleep(3)
             elif mode == "babbles":
                 socket.socket(fileno=os.dup(options.socket)).send(b"what?")
         return fork(be_child)
@@ -161,13 +177,6 @@ parser.add_argument("mode")
 parser.add_argument("--socket", type=int, required=True)
 parser.add_argument("--driver", type=int, required=True)
 options = parser.parse_args()
-if options.mode in ("dies", "stalls", "babbles", "interrupts"):
+if options.mode in ("dies", "stalls", "babbles", "interrupts", "imports"):
     break_at_third_order(options.mode)
-sys.exit(
-    server.serve(
-        socket.socket(fileno=options.socket),
-        options.driver,
-        lambda: prepare(options.mode),
-        execute if options.mode == "exec" else run_worker,
-    )
-)
+sys.exit(server.serve(socket.socket(fileno=options.socket), options.driver, TestRanks()))

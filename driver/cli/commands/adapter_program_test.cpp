@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,14 @@ class AdapterProgram : public test::CommandLine {
     adapter_is(R"({"skips":["skip","hang"]})");
   }
   void adapter_is(const std::string& declared) { test::write_file(folder / "mine.py", declared); }
+
+  // Replaces the matrix by one of these world sizes and models.
+  void sizes_are(const std::string& sizes, const std::string& models) {
+    test::write_file(folder / "demo.json",
+                     fmt::format(R"({{"suite":"demo","defaults":{{"comm":"p2p","layout":"bshd","dtype":"fp32",{}}},)"
+                                 R"("axes":{{"cp_size":{}}},"models":{{{}}},"sizes":{{"small":{{}}}}}})",
+                                 test::kSizes, sizes, models));
+  }
 
   Finished run_adapter(const std::string& filter, const Words& more = {}) {
     Words words = {"run",           "--matrix",  path("demo.json"), "--filter", filter,    "--adapter",
@@ -80,6 +89,26 @@ TEST_F(AdapterProgram, ForksNoRanksWhereItIsToldNotTo) {
   EXPECT_THAT(run_adapter("model=pass").err, HasSubstr("the adapter names 'no_such_module' in preload, whose import"));
 }
 
+TEST_F(AdapterProgram, IsImportedOnceForAllPoolsAndThoseThatReplaceThem) {
+  adapter_is(fmt::format(R"({{"counts":"{}"}})", path("imports")));
+  sizes_are("[1,2,4]", R"("pass":{},"crash":{})");
+  run_adapter("demo/*");
+  EXPECT_EQ(events("case_finished").size(), 6U);
+  EXPECT_GE(events("pool_ready").size(), 3U);
+  EXPECT_EQ(read_file(folder / "imports"), "imported\n");
+}
+
+TEST_F(AdapterProgram, IsImportedByEachRankIfItsImportLeavesAThread) {
+  adapter_is(fmt::format(R"({{"counts":"{}","thread":true,"skips":["skip"]}})", path("imports")));
+  const Finished done = run_adapter("model=pass | model=skip");
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(first_words(), "forked");
+  EXPECT_THAT(done.err, HasSubstr("cp-pool: warning: each rank imports the adapter by itself: threads exist after the "
+                                  "imports, which a forked rank would lack: of the test, in "));
+  EXPECT_EQ(read_file(folder / "imports"), "imported\nimported\n") << "to ask it, and its rank";
+  EXPECT_EQ(events("case_started").size(), 1U) << "it was asked what it would skip";
+}
+
 TEST_F(AdapterProgram, ThatJudgesNothingExits96) {
   const Finished none = run_adapter("model=skip");
   EXPECT_EQ(none.exit_code, 96);
@@ -93,11 +122,11 @@ TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
   EXPECT_EQ(none.exit_code, 96);
   EXPECT_EQ(events("case_finished")[0]["reason"], "it has no skip");
   EXPECT_EQ(first_words(), "no log") << "a rank was started";
-  EXPECT_TRUE(events("pool_ready").empty());
+  EXPECT_TRUE(events("pool_spawned").empty());
   // A declaration that rules out forks is known before as well.
   adapter_is(R"({"skips":["skip"],"fork":false})");
   run_adapter("model=skip");
-  EXPECT_TRUE(events("pool_ready").empty());
+  EXPECT_TRUE(events("pool_spawned").empty());
   EXPECT_EQ(run_adapter("model=skip | model=pass").exit_code, 0);
   EXPECT_EQ(events("pool_ready").size(), 1U);
   EXPECT_EQ(events("case_started").size(), 1U) << "the pool was sent what it would skip";
@@ -105,9 +134,7 @@ TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
 
 TEST_F(AdapterProgram, WhoseExtensionCannotBeLoadedIsTriedOnceForAllWorldSizes) {
   const test::ScopedVariable broken{"CP_POOL_TEST_NO_EXTENSION", "1"};
-  test::write_file(folder / "demo.json",
-                   std::string{R"({"suite":"demo","defaults":{"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
-                       test::kSizes + R"(},"axes":{"cp_size":[1,2,4]},"models":{"pass":{}},"sizes":{"small":{}}})");
+  sizes_are("[1,2,4]", R"("pass":{})");
   const Finished done = run_adapter("model=pass");
   EXPECT_EQ(done.exit_code, 96);
   EXPECT_EQ(events("case_finished").size(), 3U);

@@ -15,7 +15,7 @@ def _take_stdout() -> int:
     return 1
 
 
-def prepare(rehearse: bool) -> None:
+def prepare(rehearse: bool, backward: bool = True) -> None:
     if "CP_POOL_TEST_NO_EXTENSION" in os.environ:
         raise LoadError("the extension module cannot be loaded")
 
@@ -31,8 +31,8 @@ def explain_skips(adapter: Adapter, lines: Iterable[str]) -> Iterator[str]:
         yield json.dumps(answer)
 
 
-def main(argv: list[str], stdout_fd: int, forked: bool = False) -> int:
-    adapter = load(argv[0])
+def main(argv: list[str], stdout_fd: int, forked: bool = False, adapter: Adapter | None = None) -> int:
+    adapter = adapter or load(argv[0])
     if "--explain-skips" in argv:
         print("chatter")
         for answer in explain_skips(adapter, sys.stdin):

@@ -76,12 +76,13 @@ void Scheduler::case_tried(int pool, Seconds now) {
 void Scheduler::pool_ends(int pool) {
   Pool& ending = pools_.at(pool);
   ending.state = PoolState::ending;
+  ending.awaited.clear();
   key_of(ending).queue.forget(pool);
 }
 
 void Scheduler::pool_gone(int pool) {
   auto gone = pools_.extract(pool);
-  slots_.give_back(gone.mapped().slots);
+  give_back(gone.mapped());
   key_of(gone.mapped()).queue.forget(pool);
 }
 
@@ -136,13 +137,19 @@ std::optional<std::size_t> Scheduler::next_of(int pool) const {
 
 std::vector<Decision> Scheduler::decide(Seconds now) {
   std::vector<Decision> out;
-  retire_outdated(out, now);
-  yield_to_overdue(out, now);
-  send_cases(out, now);
-  retire_needless(out, now);
-  retire_unused(out, now);
-  start_pools(out, now);
-  note_who_waits(now);
+  std::size_t decided = 0;
+  do {
+    decided = out.size();
+    retire_outdated(out, now);
+    yield_to_overdue(out, now);
+    send_cases(out, now);
+    retire_needless(out, now);
+    retire_unused(out, now);
+    make_way(out, now);
+    start_pools(out, now);
+    note_who_waits(now);
+    // A pool that had started early may have got its slots from a pool that was retired last.
+  } while (settings_.early_starts && out.size() != decided);
   return out;
 }
 
@@ -151,10 +158,16 @@ void Scheduler::set_state(Pool& pool, PoolState state, Seconds now) {
   pool.since = now;
 }
 
+void Scheduler::give_back(Pool& pool) {
+  slots_.give_back(pool.slots);
+  take_awaited_slots();
+}
+
 // Retires the pool. An idle pool gives its slots back at once.
 void Scheduler::retire(int number, std::vector<Decision>& out, Seconds now) {
   Pool& pool = pools_.at(number);
-  if (pool.state == PoolState::idle) slots_.give_back(pool.slots);
+  pool.awaited.clear();
+  if (pool.state == PoolState::idle) give_back(pool);
   set_state(pool, PoolState::ending, now);
   out.emplace_back(RetirePool{number});
 }
@@ -167,7 +180,7 @@ void Scheduler::retire_outdated(std::vector<Decision>& out, Seconds now) {
 
 void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
   for (auto& [number, pool] : pools_) {
-    if (pool.state != PoolState::idle) continue;
+    if (pool.state != PoolState::idle || !pool.awaited.empty()) continue;
     const auto next = key_of(pool).queue.take(number);
     if (!next) continue;
     pool.sent = *next;
@@ -234,10 +247,19 @@ int Scheduler::pools_for_cases(int key) const {
   }));
 }
 
+// Whether the key has a pool that runs its cases, or will run them without waiting for slots.
+bool Scheduler::has_pool_with_slots(int key) const {
+  return std::ranges::any_of(pools_, [&](const auto& entry) {
+    const Pool& pool = entry.second;
+    return pool.key == key && pool.state != PoolState::ending && !pool.outdated && pool.awaited.empty();
+  });
+}
+
+// Pools that wait for slots do not count.
 int Scheduler::slots_in(PoolState state) const {
   int out = 0;
   for (const auto& [number, pool] : pools_) {
-    if (pool.state == state) out += static_cast<int>(pool.slots.size());
+    if (pool.state == state && pool.awaited.empty()) out += static_cast<int>(pool.slots.size());
   }
   return out;
 }

@@ -4,7 +4,9 @@
 //
 // A slot is a device: a GPU or a CPU core. A key stands for a kind of pool, here for a number of ranks. A pool holds
 // one slot for each rank (all slots if there are fewer) from its start until it is gone. An idle pool that is ended
-// gives its slots back at once, since its ranks do nothing more. Several pools of a key share the key's queue. A client
+// gives its slots back at once, since its ranks do nothing more. Several pools of a key share the key's queue. A pool
+// may start early, on slots that other pools still hold (FleetSettings::early_starts): it gets each of these slots as
+// soon as the slot is free, before anybody else, and its first case when it has all of them. A client
 // is whoever asks for cases: a run without a service is client 0, a service has many. Clients share pools.
 //
 // The aims, in order of precedence:
@@ -14,6 +16,7 @@
 // 4. Free slots go to the key that would end last, as long as another pool pays: its start must take less time than the
 // key still needs, or than its cases have been waiting because every pool of the key is held up by a long case.
 // 5. An idle pool stays until somebody else needs its slots, or no case of its key can come any more.
+// 6. If pools may start early, the next key's pool is ready when its slots become free.
 //
 // A key waits for others if it has cases and no pool, while pools of other keys hold slots for cases of other clients.
 // After FleetSettings::turn it is overdue and takes precedence: free slots are kept for it, and pools that have just
@@ -64,6 +67,9 @@ struct FleetSettings {
   // crash the next case starts at once. In a fleet that gets no more cases it does so only if a case of the key waits.
   // Needs `slots`.
   bool spare = false;
+  // The first pool of a key may start early, if the slots that it needs are expected to be free within twice the time
+  // of its start. At most one pool at a time waits for slots in this way. Needs `slots`.
+  bool early_starts = false;
 };
 
 enum class PoolState { starting, idle, busy, ending };
@@ -75,10 +81,12 @@ inline constexpr std::array<std::pair<PoolState, std::string_view>, 4> kNames<Po
      {PoolState::ending, "ending"}}};
 
 // Start pool number `pool` for this key. slots: the numbers of its slots, from 0; empty if slots are not limited.
+// early: other pools still hold some of these slots.
 struct StartPool {
   int pool = 0;
   int key = 0;
   std::vector<int> slots;
+  bool early = false;
 };
 // End this pool. It is idle, or it is starting and no longer needed.
 struct RetirePool {
@@ -166,10 +174,11 @@ class Scheduler {
   struct Pool {
     int key = 0;
     PoolState state = PoolState::starting;
-    std::vector<int> slots;
-    Seconds since{0};       // when the state began
-    QueuedCase sent;        // the current case, while the pool is busy
-    bool outdated = false;  // the pool gets no more cases
+    std::vector<int> slots;    // those that it holds
+    std::vector<int> awaited;  // those that others still hold, if it has started early
+    Seconds since{0};          // when the state began
+    QueuedCase sent;           // the current case, while the pool is busy
+    bool outdated = false;     // the pool gets no more cases
     bool has_worked = false;
   };
 
@@ -184,12 +193,14 @@ class Scheduler {
   [[nodiscard]] const Key& key_of(const Pool& pool) const { return keys_[static_cast<std::size_t>(pool.key)]; }
   void set_state(Pool& pool, PoolState state, Seconds now);
   void retire(int number, std::vector<Decision>& out, Seconds now);
+  void give_back(Pool& pool);
   void retire_outdated(std::vector<Decision>& out, Seconds now);
   void send_cases(std::vector<Decision>& out, Seconds now);
   void retire_needless(std::vector<Decision>& out, Seconds now);
   void retire_unused(std::vector<Decision>& out, Seconds now);
   [[nodiscard]] int count(int key, PoolState state) const;
   [[nodiscard]] int pools_for_cases(int key) const;
+  [[nodiscard]] bool has_pool_with_slots(int key) const;
   [[nodiscard]] bool is_spare(const Pool& pool) const;
   [[nodiscard]] int slots_in(PoolState state) const;
 
@@ -202,6 +213,15 @@ class Scheduler {
   [[nodiscard]] Seconds start_time(const Key& key) const;
   [[nodiscard]] std::optional<Seconds> held_up_since(int key) const;
   int retire_idle(int wanted, std::vector<Decision>& out, Seconds now);
+  [[nodiscard]] int coming_slots() const;
+
+  // Pools that start early (scheduler_early.cpp).
+  void start_early(const std::set<int>& keys, std::vector<Decision>& out, Seconds now);
+  void make_way(std::vector<Decision>& out, Seconds now);
+  void take_awaited_slots();
+  [[nodiscard]] const Pool* early_pool() const;
+  [[nodiscard]] Seconds free_in(const Pool& pool) const;
+  [[nodiscard]] Seconds case_time(const Key& key) const;
 
   // Taking turns among keys of several clients (scheduler_turns.cpp).
   void yield_to_overdue(std::vector<Decision>& out, Seconds now);

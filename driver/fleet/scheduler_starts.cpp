@@ -11,9 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// Used until times have been measured.
-constexpr Seconds kGuessedCase{0.1};
-constexpr Seconds kGuessedStart{1.0};
+constexpr Seconds kGuessedStart{1.0};  // used until times have been measured
 
 }  // namespace
 
@@ -24,13 +22,14 @@ void Scheduler::Room::keep(int slots) {
 }
 
 void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
-  Room room{slots_.free(), slots_in(PoolState::ending)};
+  Room room{slots_.free(), coming_slots()};
   std::set<int> passed_over;
   const auto start = [&](int key) {
     start_pool(key, out, now);
     if (slots_.limited()) room.free -= keys_[static_cast<std::size_t>(key)].slots;
   };
   for (const int key : overdue_keys(now)) {
+    if (pools_for_cases(key) > 0) continue;  // a pool that has started early, and gets its slots by itself
     const int needed = keys_[static_cast<std::size_t>(key)].slots;
     if (needed <= room.free) {
       start(key);
@@ -57,7 +56,11 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
     // free slots meanwhile.
     if (needed <= room.free + room.coming) room.keep(needed);
   }
-  if (passed_over.empty()) start_spares(out, now);
+  if (passed_over.empty()) {
+    start_spares(out, now);
+  } else {
+    start_early(passed_over, out, now);
+  }
 }
 
 void Scheduler::start_pool(int key, std::vector<Decision>& out, Seconds now) {
@@ -66,7 +69,7 @@ void Scheduler::start_pool(int key, std::vector<Decision>& out, Seconds now) {
   pool.key = key;
   pool.slots = slots_.take(keys_[static_cast<std::size_t>(key)].slots);
   pool.since = now;
-  out.emplace_back(StartPool{number, key, pool.slots});
+  out.emplace_back(StartPool{number, key, pool.slots, false});
   pools_.emplace(number, std::move(pool));
 }
 
@@ -109,7 +112,7 @@ std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
   const auto waiting = static_cast<double>(key.queue.size());
   if (waiting <= count(number, PoolState::starting)) return std::nullopt;
   const Seconds start = start_time(key);
-  Seconds of_a_case = key.case_time.value().value_or(case_time_.value().value_or(kGuessedCase));
+  Seconds of_a_case = case_time(key);
   if (settings_.cases_of_a_pool > 0) of_a_case += start / settings_.cases_of_a_pool;
   Seconds left = waiting * of_a_case / pools;
   if (const auto since = held_up_since(number); since && now >= *since + start) {
@@ -147,6 +150,7 @@ int Scheduler::retire_idle(int wanted, std::vector<Decision>& out, Seconds now) 
     auto best = pools_.end();
     for (auto pool = pools_.begin(); pool != pools_.end(); ++pool) {
       if (pool->second.state != PoolState::idle || !may_yield(pool->second, now)) continue;
+      if (!pool->second.awaited.empty()) continue;  // it waits for slots itself
       if (best == pools_.end() || worth(pool->second) > worth(best->second)) best = pool;
     }
     if (best == pools_.end()) break;

@@ -10,8 +10,12 @@ namespace cp_pool {
 void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
   int room = slots_.free();
   const std::vector<int> overdue = overdue_keys(now);
-  if (!overdue.empty()) room += slots_in(PoolState::ending);
+  if (!overdue.empty()) room += coming_slots();
   for (const int key : overdue) {
+    if (pools_for_cases(key) > 0) {  // a pool that has started early
+      make_way(out, now);
+      continue;
+    }
     const int needed = keys_[static_cast<std::size_t>(key)].slots;
     if (needed > room) room += retire_idle(needed - room, out, now);
     room = std::max(room - needed, 0);
@@ -24,7 +28,8 @@ std::vector<int> Scheduler::overdue_keys(Seconds now) const {
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
     const Key& key = keys_[static_cast<std::size_t>(number)];
     if (!key.waits_since || now <= *key.waits_since || now < *key.waits_since + settings_.turn) continue;
-    if (!key.queue.empty() && !key.held && others_compete(number, false)) waiting.emplace_back(*key.waits_since, number);
+    if (!key.queue.empty() && !key.held && others_compete(number, false))
+      waiting.emplace_back(*key.waits_since, number);
   }
   std::ranges::sort(waiting);
   std::vector<int> out;
@@ -45,7 +50,7 @@ void Scheduler::note_who_waits(Seconds now) {
   if (!slots_.limited()) return;
   for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
     Key& key = keys_[static_cast<std::size_t>(number)];
-    if (pools_for_cases(number) > 0) {
+    if (has_pool_with_slots(number)) {
       key.waits_since.reset();
       continue;
     }
@@ -63,7 +68,7 @@ void Scheduler::note_who_waits(Seconds now) {
 bool Scheduler::others_compete(int number, bool with_pools) const {
   const Key& key = keys_[static_cast<std::size_t>(number)];
   for (int other = 0; other < static_cast<int>(keys_.size()); ++other) {
-    if (other == number || (with_pools && pools_for_cases(other) == 0)) continue;
+    if (other == number || (with_pools && !has_pool_with_slots(other))) continue;
     if (works_for_others(other, key)) return true;
   }
   return false;

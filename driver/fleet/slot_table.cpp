@@ -48,6 +48,20 @@ std::vector<int> SlotTable::take(int wanted) {
   return out;
 }
 
+std::vector<int> SlotTable::choose(const std::vector<int>& among, int wanted) const {
+  SlotTable table = *this;
+  table.is_free_.assign(is_free_.size(), false);
+  for (const int slot : among) table.is_free_[static_cast<std::size_t>(slot)] = true;
+  return table.take(wanted);
+}
+
+bool SlotTable::take_if_free(int slot) {
+  if (!is_free(slot)) return false;
+  is_free_[static_cast<std::size_t>(slot)] = false;
+  --free_;
+  return true;
+}
+
 void SlotTable::give_back(std::vector<int>& slots) {
   for (const int slot : slots) is_free_[static_cast<std::size_t>(slot)] = true;
   free_ += static_cast<int>(slots.size());

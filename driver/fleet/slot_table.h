@@ -21,6 +21,8 @@ class SlotTable {
   // Number of slots that a pool of so many ranks holds: one for each rank, or all if there are fewer.
   [[nodiscard]] int held_by(int ranks) const;
   [[nodiscard]] int free() const { return free_; }
+  [[nodiscard]] int size() const { return static_cast<int>(is_free_.size()); }
+  [[nodiscard]] bool is_free(int slot) const { return is_free_[static_cast<std::size_t>(slot)]; }
 
   // Takes `wanted` slots, of which there must be enough free ones, and returns their numbers in order.
   // If distances are known and differ, the slots are nearest to each other; among equal choices, those that are
@@ -29,6 +31,10 @@ class SlotTable {
   // row of free slots, or else the first free slots of the host. If no host has enough, the hosts with most free slots
   // are used, so that there are few of them.
   std::vector<int> take(int wanted);
+  // Returns the slots that take() would choose if just these were free.
+  [[nodiscard]] std::vector<int> choose(const std::vector<int>& among, int wanted) const;
+  // Takes the slot if it is free. Returns whether it was.
+  bool take_if_free(int slot);
   // Frees the slots and empties the list.
   void give_back(std::vector<int>& slots);
 
@@ -45,9 +51,7 @@ class SlotTable {
   void add_first(const Host& host, int wanted, std::vector<int>& out) const;
   [[nodiscard]] std::vector<int> nearest(int wanted) const;
   [[nodiscard]] std::vector<int> grown_from(int first, int wanted) const;
-  [[nodiscard]] bool is_free(int slot) const { return is_free_[static_cast<std::size_t>(slot)]; }
   [[nodiscard]] int distance(int one, int other) const;
-  [[nodiscard]] int size() const { return static_cast<int>(is_free_.size()); }
 
   std::vector<bool> is_free_;  // by slot
   SlotDistances distances_;    // empty: unknown, or all are equal

@@ -21,6 +21,12 @@ constexpr std::chrono::milliseconds kFilesInterval{100};
 // The most cases about which an adapter is asked before its ranks start. The pools skip the others.
 constexpr std::size_t kMostAsked = 10'000;
 
+// Whether a pool may start while another works on its slots. On CPU ranks a start takes the time of the cores that the
+// other computes on. It would disturb what is timed, and a launcher may have no room for both.
+bool starts_early(const RunConfig& config) {
+  return config.device != "cpu" && !config.perf && config.launcher.kind == LauncherKind::local;
+}
+
 }  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
@@ -31,7 +37,8 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
              {.scheduling = {.slots = slots,
                              .slots_of_hosts = slots_of(config.hosts),
                              .cases_of_a_pool = config.pool_max_cases,
-                             .spare = config.spare},
+                             .spare = config.spare,
+                             .early_starts = starts_early(config)},
               .gpus = config.gpus,
               .hosts = config.hosts}),
       signals_(io_, SIGINT, SIGTERM),

@@ -281,13 +281,18 @@ std::string TraceSink::document() const {
   for (const auto& [slot, held] : by_slot) {
     const std::string kind = run_.device == "cuda" ? "GPU slot" : "slot";
     events.push_back(named("thread_name", kSlotsProcess, slot + 1, fmt::format("{} {}", kind, slot)));
+    // A pool gives its slots back as soon as it begins to end. The next one may have started while its cases ran.
+    const auto begin_of = [&held](std::size_t i) {
+      const bool follows_cases = i > 0 && !held[i - 1]->cases.empty();
+      return follows_cases ? std::max(held[i]->spawned, held[i - 1]->cases.back().end) : held[i]->spawned;
+    };
     for (std::size_t i = 0; i < held.size(); ++i) {
-      // A pool gives its slots back as soon as it begins to end.
-      const Micros next = i + 1 < held.size() ? held[i + 1]->spawned : end_of(*held[i]);
+      const Micros next = i + 1 < held.size() ? begin_of(i + 1) : end_of(*held[i]);
+      const Micros begin = begin_of(i);
       add({.name = pool_name(held[i]->id),
            .category = "slot",
-           .begin = held[i]->spawned,
-           .end = std::min(end_of(*held[i]), next),
+           .begin = begin,
+           .end = std::max(begin, std::min(end_of(*held[i]), next)),
            .arguments = {}},
           kSlotsProcess, slot + 1, "X");
     }

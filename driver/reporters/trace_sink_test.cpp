@@ -143,6 +143,20 @@ TEST(RunTrace, ASlotHasThePoolsThatHeldIt) {
             json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000], ["slot", "pool cpu/2 #2", 60000, 210000]])"));
 }
 
+TEST(RunTrace, ASlotPassesToAPoolThatStartedEarlyAfterTheLastCase) {
+  PoolSpawned first = spawned(1);
+  first.slots = {0};
+  PoolSpawned second = spawned(2);
+  second.slots = {0};
+  CaseFinished finished = test::finished(0, "a", CaseOutcome::pass);
+  finished.pool = first.pool;
+  const json tracks = tracks_of({run_started(0), at(0, first), at(10, sent(0, "a", 1)), at(20, second),
+                                 at(50, finished), at(60, test::pool_retired(RetireReason::finished, "")),
+                                 run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
+  EXPECT_EQ(tracks["slots/slot 0"],
+            json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000], ["slot", "pool cpu/2 #2", 50000, 210000]])"));
+}
+
 TEST(RunTrace, EventsThatDoNotSayWhenAreLeftOut) {
   const json tracks = tracks_of({run_started(1), spawned(1), sent(0, "a"), test::finished(0, "a", CaseOutcome::pass),
                                  run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});

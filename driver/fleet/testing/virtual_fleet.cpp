@@ -65,6 +65,7 @@ class Simulation {
     bool busy = false;
     bool ending = false;
     bool outdated = false;
+    bool early = false;  // it waits for slots
     int cases = 0;
   };
 
@@ -174,9 +175,23 @@ class Simulation {
     if (old || fate != Fate::ends) end(number, pool);
   }
 
+  void take_slots(int number, Pool& pool) {
+    for (const int slot : pool.slots) {
+      if (!held_.insert(slot).second) out_.error = fmt::format("pool {} got slot {}, which was held", number, slot);
+    }
+    pool.early = false;
+  }
+
   void give_back_slots(Pool& pool) {
-    for (const int slot : pool.slots) held_.erase(slot);
+    if (!pool.early) {
+      for (const int slot : pool.slots) held_.erase(slot);
+    }
+    pool.early = false;
     pool.slots.clear();
+    for (auto& [number, other] : pools_) {
+      const auto is_free = [&](int slot) { return !held_.contains(slot); };
+      if (other.early && std::ranges::all_of(other.slots, is_free)) take_slots(number, other);
+    }
   }
 
   void end(int number, Pool& pool) {
@@ -201,8 +216,13 @@ class Simulation {
     Pool& pool = pools_[start.pool];
     pool.key = start.key;
     pool.slots = start.slots;
-    for (const int slot : start.slots) {
-      if (!held_.insert(slot).second) out_.error = fmt::format("slot {} was given twice", slot);
+    pool.early = start.early;
+    if (start.early) {
+      ++out_.early_starts;
+      const auto waiting = std::ranges::count_if(pools_, [](const auto& p) { return p.second.early; });
+      if (waiting > 1) out_.error = fmt::format("pool {} started early while another waited for slots", start.pool);
+    } else {
+      take_slots(start.pool, pool);
     }
     out_.most_slots = std::max(out_.most_slots, static_cast<int>(held_.size()));
     ++out_.starts;
@@ -220,7 +240,7 @@ class Simulation {
   void carry_out(const RetirePool& retire) {
     Pool& pool = pools_.at(retire.pool);
     if (pool.busy || pool.ending) out_.error = fmt::format("pool {} was retired while it worked", retire.pool);
-    if (pool.ready) give_back_slots(pool);
+    if (pool.ready || pool.early) give_back_slots(pool);
     end(retire.pool, pool);
   }
 
@@ -230,6 +250,7 @@ class Simulation {
     if (pool.outdated) out_.error = fmt::format("pool {} got a case though it was outdated", send.pool);
     if (held_clients_.contains(cases_[send.index].client)) out_.error = fmt::format("case {} is held", send.index);
     if (pool.key != keys_[cases_[send.index].ranks]) out_.error = fmt::format("case {} is of another key", send.index);
+    if (pool.early) out_.error = fmt::format("pool {} got a case before it had its slots", send.pool);
     pool.busy = true;
     pool.index = send.index;
     out_.order.push_back(send.index);

@@ -63,6 +63,7 @@ struct VirtualRun {
   std::vector<Seconds> ended_at;   // by case; dropped ones: when they were dropped
   std::vector<bool> dropped;       // by case
   int starts = 0;                  // number of pools started
+  int early_starts = 0;            // number of those that started on slots which others held
   std::map<int, int> starts_by_ranks;
   int most_slots = 0;                   // largest number of slots held at once
   int most_pools_of_a_key = 0;          // largest number of pools of one key at once

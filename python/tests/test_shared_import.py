@@ -150,12 +150,32 @@ def test_an_adapter_that_has_changed_is_imported_anew(tmp_path: Path) -> None:
         assert count.read_text(encoding="utf-8") == "xx" + "x" * 5 + "x"
 
 
-def test_an_import_that_fails_is_reported_by_the_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("raise ValueError('no license')", "its import raised ValueError: no license"),
+        ("import sys; sys.exit(4)", "its import raised SystemExit: 4"),
+        ("import os; os._exit(3)", "rank 0 died: exit 3"),
+    ],
+)
+def test_an_import_that_fails_is_reported_as_by_ranks_that_import_by_themselves(
+    tmp_path: Path, body: str, why: str
+) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("raise ValueError('no license')\n", encoding="utf-8")
-    found = run_cases(str(file), [causal(1), causal(2)], "--fork", "on")
-    assert found.code == 96
-    for outcome in found.cases:
-        assert outcome.outcome == "infra"
-        assert outcome.reason.endswith(f"adapter {file}: its import raised ValueError: no license")
-    assert "each rank imports" not in found.output
+    file.write_text(f"{body}\n", encoding="utf-8")
+    forked = run_cases(str(file), [causal(1)], "--fork", "on")
+    executed = run_cases(str(file), [causal(1)], "--fork", "off")
+    assert forked.outcomes() == executed.outcomes() == ["infra"]
+    assert why in forked.cases[0].reason
+    assert forked.cases[0].reason == executed.cases[0].reason
+    assert forked.code == executed.code == 96
+    assert "each rank imports" not in forked.output
+
+
+def test_an_import_that_hangs_in_c_is_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import ctypes\nctypes.PyDLL(None).sleep(3600)\n", encoding="utf-8")
+    found = run_cases(str(file), [causal(1)], "--fork", "on", "--start-timeout", "12s")
+    assert found.outcomes() == ["infra"], found.output
+    reason = "the pool cannot start: the fork server was not ready within 12000 ms (--start-timeout)"
+    assert found.cases[0].reason == reason

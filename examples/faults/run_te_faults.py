@@ -31,9 +31,8 @@ def first_failure(events):
     """The first case that did not pass, and how long the run had taken by then, in seconds."""
     lines = [json.loads(line) for line in pathlib.Path(events).read_text(encoding="utf-8").splitlines()]
     finished = [event for event in lines if event["type"] == "case_finished"]
-    judged = [event for event in finished if event["outcome"] not in ("skip", "not_run", "cancelled")]
-    wrong = [event for event in judged if event["outcome"] != "pass"]
-    return (wrong[0] if wrong else None), sum(event["outcome"] == "pass" for event in judged)
+    wrong = [event for event in finished if event["outcome"] in ("fail", "error", "timeout", "crash")]
+    return (wrong[0] if wrong else None), sum(event["outcome"] == "pass" for event in finished)
 
 
 def run(name, gpus, options):

@@ -75,12 +75,11 @@ const Scheduler::Pool* Scheduler::early_pool() const {
   return found == pools_.end() ? nullptr : &found->second;
 }
 
-// Returns when the pool is expected to give its slots back.
+// Returns when the pool is expected to give its slots back. The case that it runs is taken to end soon.
 Seconds Scheduler::free_in(const Pool& pool) const {
   const Key& key = key_of(pool);
   const auto pools = static_cast<double>(std::max(pools_for_cases(pool.key), 1));
   Seconds out = static_cast<double>(key.queue.size()) * case_time(key) / pools;
-  if (pool.state == PoolState::busy) out += case_time(key);
   if (pool.state == PoolState::starting) out += start_time(key);
   return out;
 }

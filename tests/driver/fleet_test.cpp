@@ -67,6 +67,41 @@ TEST(Fleet, RunsKeysSideBySideAsSlotsAllow) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
 }
 
+// Two keys that need the same two GPUs. The larger one is first.
+RunConfig on_two_gpus() {
+  RunConfig config = with_slots(2);
+  config.device = "cuda";
+  return config;
+}
+
+TEST(Fleet, OfGpusStartsTheNextKeysPoolWhileACaseRunsOnItsSlots) {
+  Recorder recorder;
+  // The first key's case ends when the second key's pool is ready.
+  recorder.on_each = [&recorder](const Event& event) {
+    const auto* ready = std::get_if<PoolReady>(&event);
+    if (ready != nullptr && ready->ready.world_size == 1) let_go_on(recorder, {"cuda/2", 1});
+  };
+  run({fake_case("until_sigusr1", 2), fake_case("pass", 1)}, on_two_gpus(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Fleet, OfGpusThatIsTimedStartsAPoolWhenItsSlotsAreFree) {
+  Recorder recorder;
+  let_go_on_together(recorder, 1);
+  std::size_t finished_before = 0;
+  const auto go_on = recorder.on_each;
+  recorder.on_each = [&](const Event& event) {
+    go_on(event);
+    const auto* spawned = std::get_if<PoolSpawned>(&event);
+    if (spawned != nullptr && spawned->world_size == 1) finished_before = recorder.all<CaseFinished>().size();
+  };
+  RunConfig config = on_two_gpus();
+  config.perf.emplace();
+  run({fake_case("until_sigusr1", 2), fake_case("pass", 1)}, config, recorder);
+  EXPECT_EQ(finished_before, 1U);
+}
+
 void write(const Pipe& pipe, const std::string& lines) {
   ASSERT_EQ(::write(pipe.write.get(), lines.data(), lines.size()), static_cast<ssize_t>(lines.size()));
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver/events.h"
-#include "driver/pool/pool.h"
+#include "driver/pool/pool_machine.h"
 #include "driver/run.h"
 
 namespace cp_pool {

@@ -1,5 +1,7 @@
 #include "driver/pool/lane.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "driver/pool/fleet_client.h"
@@ -15,24 +17,11 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before the case has start
 Lane::Lane(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Functions functions)
     : home_(home),
       functions_(std::move(functions)),
-      wakeup_(home.host.io),
-      pool_(home, start, std::move(id), world_size, std::move(place), wakeup_) {
-  home_.host.wakeups.push_back(&wakeup_);
-}
-
-Lane::~Lane() {
-  std::erase(home_.host.wakeups, &wakeup_);
-}
+      pool_(home, start, std::move(id), world_size, std::move(place), [this] { return begin_job(); }) {}
 
 void Lane::send(Job& job) {
   job_ = &job;
-  wakeup_.notify();
-}
-
-void Lane::retire() {
-  retired_ = true;
-  pool_.give_up_start();
-  wakeup_.notify();
+  pool_.wake();
 }
 
 asio::awaitable<void> Lane::serve() {
@@ -43,34 +32,31 @@ asio::awaitable<void> Lane::serve() {
 }
 
 asio::awaitable<Retirement> Lane::live() {
-  auto failure = co_await pool_.start();
-  if (failure) {
-    if (failure->retirement.reason == RetireReason::start_failed) functions_.cannot_start(*failure);
-    co_return failure->retirement;
-  }
-  functions_.ready();
-  while (!retired_) {
-    if (auto lost = co_await pool_.check_idle()) {
+  for (;;) {
+    PoolMachine::Finished finished = co_await pool_.next();
+    if (auto* const failure = std::get_if<StartFailure>(&finished)) {
+      if (failure->retirement.reason == RetireReason::start_failed) functions_.cannot_start(*failure);
+      co_return std::move(failure->retirement);
+    }
+    if (auto* const retirement = std::get_if<Retirement>(&finished)) {
       if (job_ != nullptr) functions_.case_returned();
-      co_return *std::move(lost);
+      co_return std::move(*retirement);
     }
-    if (job_ != nullptr) {
-      if (auto retirement = co_await run_job()) co_return *std::move(retirement);
-    } else if (!retired_) {
-      co_await wakeup_.wait();
+    if (auto* const attempt = std::get_if<Attempt>(&finished)) {
+      if (auto retirement = end_job(std::move(*attempt))) co_return *std::move(retirement);
+    } else {
+      functions_.ready();
     }
   }
-  Retirement retirement;
-  if (home_.stop.abandon_running()) retirement.reason = RetireReason::interrupted;
-  co_return retirement;
 }
 
-// Runs the current case. Returns why the pool cannot be used any more; nullopt if it can.
-asio::awaitable<std::optional<Retirement>> Lane::run_job() {
+// Emits that the current case begins, and returns it to the pool.
+std::optional<Pool::Next> Lane::begin_job() {
+  if (job_ == nullptr) return std::nullopt;
   Job& job = *job_;
   RunContext& run = job.client->run;
-  const std::int64_t seq = ++run.host.last_seq;
-  CaseStarted started{job.index, job.named->id, seq, pool_.id(), ++job.attempts};
+  seq_ = ++run.host.last_seq;
+  CaseStarted started{job.index, job.named->id, seq_, pool_.id(), ++job.attempts};
   started.number = job.named->number;
   if (started.number) started.c = job.named->c;
   run.emit(started);
@@ -78,33 +64,39 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   if (run.history) {
     run.history->add(
         pool_.id(),
-        {.named = *job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = seq, .lines = {}});
+        {.named = *job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = seq_, .lines = {}});
   }
-  Attempt result = co_await pool_.run_case(run, *job.named, started, next);
+  return Pool::Next{&run, job.named, std::move(started), next};
+}
+
+// Returns why the pool cannot be used any more; nullopt if it can.
+std::optional<Retirement> Lane::end_job(Attempt result) {
+  Job& job = *std::exchange(job_, nullptr);
+  RunContext& run = job.client->run;
   if (run.history) run.history->note_lines(pool_.id(), pool_.sent_lines());
   std::optional<Retirement> retirement = std::move(result.retirement);
   if (!result.charged && !result.paused) ++job.lost;
   if (!result.charged && job.lost < kMaxLost) {
-    job_ = nullptr;
     functions_.case_returned();
-    co_return retirement;
+    return retirement;
   }
   if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", job.lost);
   ++cases_;
   const CaseOutcome outcome = result.outcome;
   if (!retirement) retirement = retirement_by_age();
-  if (is_run_again(job, result)) {
-    job.client->books.note_try(job, pool_, seq, std::move(result));
-    home_.host.reap_strangers();
-    job_ = nullptr;
-    functions_.case_tried();
-    co_return retirement;
+  const bool again = is_run_again(job, result);
+  if (again) {
+    job.client->books.note_try(job, pool_, seq_, std::move(result));
+  } else {
+    job.client->books.finish(job, pool_, seq_, std::move(result));
   }
-  job.client->books.finish(job, pool_, seq, std::move(result));
   home_.host.reap_strangers();
-  job_ = nullptr;
-  functions_.case_ended(job, outcome);
-  co_return retirement;
+  if (again) {
+    functions_.case_tried();
+  } else {
+    functions_.case_ended(job, outcome);
+  }
+  return retirement;
 }
 
 bool Lane::is_run_again(const Job& job, const Attempt& attempt) {

@@ -12,7 +12,6 @@
 #include "driver/pool/books.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
 #include "driver/run.h"
 
 namespace cp_pool {
@@ -36,7 +35,7 @@ class Lane {
   Lane(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
-  ~Lane();  // kills the pool if serve() has ended by an exception
+  ~Lane() = default;  // kills the pool if serve() has ended by an exception
 
   // Returns when the pool is gone. Rethrows an exception of a sink.
   asio::awaitable<void> serve();
@@ -45,23 +44,23 @@ class Lane {
   // case_tried is called.
   void send(Job& job);
   // Ends the pool, which must have no case, or gives up its start.
-  void retire();
+  void retire() { pool_.give_up(); }
 
   [[nodiscard]] const Pool& pool() const { return pool_; }
 
  private:
   asio::awaitable<Retirement> live();
-  asio::awaitable<std::optional<Retirement>> run_job();
+  std::optional<Pool::Next> begin_job();
+  std::optional<Retirement> end_job(Attempt result);
   [[nodiscard]] static bool is_run_again(const Job& job, const Attempt& attempt);
   [[nodiscard]] std::optional<Retirement> retirement_by_age() const;
   [[nodiscard]] const NamedCase* next_on_this_pool() const;
 
   RunContext& home_;
   Functions functions_;
-  Wakeup wakeup_;
   Pool pool_;
   Job* job_ = nullptr;
-  bool retired_ = false;  // the fleet has called retire()
+  std::int64_t seq_ = 0;  // of the case that runs
   int cases_ = 0;         // number of cases that the pool has run
 };
 

@@ -222,8 +222,11 @@ std::string LaunchedGroup::name_of_rank(int rank) const {
   return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
 }
 
-bool LaunchedGroup::rank0_has_ended() const {
-  return exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+void LaunchedGroup::add_to(RankFacts& facts) const {
+  facts.rank0_ended = exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+  facts.die_with_their_processes = false;
+  facts.silent = silent_ranks();
+  facts.left = ranks_left();
 }
 
 std::string LaunchedGroup::silent_ranks() const {

@@ -38,12 +38,8 @@ class LaunchedGroup : public WorkerGroup {
 
   [[nodiscard]] std::vector<int> children() const override;
   [[nodiscard]] bool all_exited() const override { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
-  [[nodiscard]] bool rank0_has_ended() const override;
   [[nodiscard]] bool drained() const override;
-  [[nodiscard]] bool dies_with_its_processes() const override { return false; }
 
-  [[nodiscard]] std::string silent_ranks() const override;
-  [[nodiscard]] std::string ranks_left() const override;
   [[nodiscard]] std::vector<Leftover> unproven() const override;
 
   [[nodiscard]] bool tails_complete() const override;
@@ -57,9 +53,12 @@ class LaunchedGroup : public WorkerGroup {
   void reap() override;
 
  protected:
+  void add_to(RankFacts& facts) const override;
   void begin_tails(std::int64_t seq) override;
 
  private:
+  [[nodiscard]] std::string silent_ranks() const;  // RankFacts::silent
+  [[nodiscard]] std::string ranks_left() const;    // RankFacts::left
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables(const std::string& host, int port) const;
   [[nodiscard]] std::string master_host() const;
   void open_lifelines();

@@ -157,6 +157,12 @@ void LocalGroup::on_exit(Rank& rank) {
   note_end({index, fmt::format("rank {}", index), describe(*rank.exit), rank.exit});
 }
 
+void LocalGroup::add_to(RankFacts& facts) const {
+  facts.forking = forking_;
+  facts.fork_failed = fork_failed_;
+  facts.rank0_ended = !ranks().empty() && ranks().front().exit.has_value();
+}
+
 bool LocalGroup::drained() const {
   const bool stdout_done = stdout_closed() || ranks().empty() || !ranks().front().exit;
   return stdout_done && std::ranges::all_of(ranks(), [](const Rank& r) { return !r.exit || r.tail.closed(); });

@@ -34,22 +34,22 @@ class LocalGroup : public WorkerGroup {
   LocalGroup& operator=(const LocalGroup&) = delete;
   ~LocalGroup() override;  // kills and reaps the ranks that are left, waiting 1 s at most
 
-  // With a fork server this returns at once, and forking() is true while ranks are still being forked.
+  // With a fork server this returns at once, while ranks are still being forked.
   void spawn() override;
-  [[nodiscard]] bool forking() const override { return forking_; }
   // Forks no more ranks. The rank that was ordered last may still come.
   void stop_forking() override { to_fork_.clear(); }
-  [[nodiscard]] bool fork_failed() const override { return fork_failed_; }
 
   [[nodiscard]] std::vector<int> children() const override { return pids(); }
   [[nodiscard]] bool all_exited() const override { return ends().size() == ranks().size(); }
-  [[nodiscard]] bool rank0_has_ended() const override { return ranks().front().exit.has_value(); }
   [[nodiscard]] bool drained() const override;
 
   void ask_for_stacks() override;
   void terminate() override;
   void kill() override;
   void reap() override;
+
+ protected:
+  void add_to(RankFacts& facts) const override;
 
  private:
   // The driver's state for one rank.

@@ -6,6 +6,7 @@
 #include <asio/post.hpp>
 
 #include "driver/pool/fork_server.h"
+#include "driver/pool/pool.h"
 #include "driver/process/process_tree.h"
 
 namespace cp_pool {
@@ -15,7 +16,11 @@ void PoolHost::reap_strangers() const {
   reap_adopted([this](pid_t pid) { return ranks.contains(pid); });
 }
 
-void PoolHost::remove(const Pool& pool) {
+void PoolHost::notify_all() {
+  for (Pool* pool : pools_) pool->wake();
+}
+
+void PoolHost::remove(Pool& pool) {
   pools_.erase(&pool);
   if (pausing() && pools_.empty()) asio::post(io, [this] { stand_still(); });
 }

@@ -5,11 +5,8 @@
 #include <functional>
 #include <set>
 #include <sys/types.h>
-#include <vector>
 
 #include <asio/io_context.hpp>
-
-#include "driver/pool/wakeup.h"
 
 namespace cp_pool {
 
@@ -20,19 +17,16 @@ struct PoolHost {
   explicit PoolHost(asio::io_context& io_context) : io(io_context) {}
 
   asio::io_context& io;
-  std::vector<Wakeup*> wakeups;        // of all coroutines that must notice when a run is stopped
   std::int64_t last_seq = 0;           // a seq is never used twice
   std::set<pid_t> ranks;               // processes of living pools, which only their pool may reap
   std::set<ForkServer*> fork_servers;  // servers that fork ranks
 
   // Reaps exited children that no pool waits for.
   void reap_strangers() const;
-  void notify_all() {
-    for (Wakeup* wakeup : wakeups) wakeup->notify();
-  }
 
-  void add(const Pool& pool) { pools_.insert(&pool); }
-  void remove(const Pool& pool);
+  void add(Pool& pool) { pools_.insert(&pool); }
+  void remove(Pool& pool);
+  void notify_all();  // wakes every pool: a run was stopped, for example
   // Ends every pool, then calls `then` from the event loop. Until then no pool may start.
   void pause(std::function<void()> then);
   [[nodiscard]] bool pausing() const { return static_cast<bool>(pausing_); }
@@ -40,7 +34,7 @@ struct PoolHost {
  private:
   void stand_still();
 
-  std::set<const Pool*> pools_;    // pools that exist
+  std::set<Pool*> pools_;          // pools that exist
   std::function<void()> pausing_;  // the argument of pause() that has not been called yet
 };
 

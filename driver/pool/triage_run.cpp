@@ -41,19 +41,6 @@ std::vector<FailureToTriage> all_to_triage(const PoolHistory& history) {
   return out;
 }
 
-// Registers the wakeup of a replay's pool among those that are notified when the run is stopped.
-class AmongWakeups {
- public:
-  AmongWakeups(PoolHost& host, Wakeup& wakeup) : host_(host), wakeup_(wakeup) { host_.wakeups.push_back(&wakeup_); }
-  AmongWakeups(const AmongWakeups&) = delete;
-  AmongWakeups& operator=(const AmongWakeups&) = delete;
-  ~AmongWakeups() { std::erase(host_.wakeups, &wakeup_); }
-
- private:
-  PoolHost& host_;
-  Wakeup& wakeup_;
-};
-
 }  // namespace
 
 TriageRun::TriageRun(RunContext& run, ReplayPools pools)
@@ -105,33 +92,34 @@ asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan:
   out.before = replay.before.size();
   if (out.before > 0) out.first = sequence.front()->named.id;
   const int ranks = world_size(failure.event.c);
-  Wakeup wakeup(run_.host.io);
-  const AmongWakeups among(run_.host, wakeup);
   const NamedCase& named = sent.back().named;
   const int slots = named.ranks && named.ranks->slots > 0 ? named.ranks->slots : ranks;
-  Pool pool(run_, pools_.start(named), pools_.next_id(ranks), ranks, pools_.place(ranks, slots), wakeup);
+  std::optional<Pool::Next> upcoming;
+  Pool pool(run_, pools_.start(named), pools_.next_id(ranks), ranks, pools_.place(ranks, slots),
+            [&upcoming] { return std::exchange(upcoming, std::nullopt); });
   out.pool = pool.id();
   Timer budget(run_.host.io);
   budget.expires_at(start_ + plan_.limits().time);
   // A handler that is already due may run after the pool is gone.
   const auto alive = std::make_shared<bool>(true);
   budget.async_wait([&pool, there = std::weak_ptr<bool>(alive)](asio::error_code cancelled) {
-    if (!cancelled && !there.expired()) pool.give_up_start();
+    if (!cancelled && !there.expired()) pool.give_up();
   });
-  std::optional<StartFailure> not_started = co_await pool.start();
-  if (not_started) {
+  const PoolMachine::Finished started = co_await pool.next();
+  if (const auto* const failure = std::get_if<StartFailure>(&started)) {
     out.outcome = CaseOutcome::infra;
-    out.reason = fmt::format("the pool of the replay did not start: {}", not_started->retirement.detail);
-    co_await pool.retire(not_started->retirement);
-    if (not_started->retirement.reason == RetireReason::paused) co_return std::nullopt;
+    out.reason = fmt::format("the pool of the replay did not start: {}", failure->retirement.detail);
+    co_await pool.retire(failure->retirement);
+    if (failure->retirement.reason == RetireReason::paused) co_return std::nullopt;
     co_return out;
   }
-  if (!co_await send(pool, sequence, out)) co_return std::nullopt;
+  if (!co_await send(pool, upcoming, sequence, out)) co_return std::nullopt;
   co_return out;
 }
 
 // Sends the cases to the pool, puts the end of the last one into `out`, and retires the pool.
-asio::awaitable<bool> TriageRun::send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out) {
+asio::awaitable<bool> TriageRun::send(Pool& pool, std::optional<Pool::Next>& upcoming,
+                                      std::span<const SentCase* const> sequence, CaseReplayed& out) {
   Retirement end;
   bool paused = false;
   for (std::size_t i = 0; i < sequence.size(); ++i) {
@@ -146,10 +134,20 @@ asio::awaitable<bool> TriageRun::send(Pool& pool, std::span<const SentCase* cons
     started.id = named.id;
     started.seq = ++run_.host.last_seq;
     started.pool = pool.id();
-    Attempt attempt = co_await pool.run_case(run_, named, started, next);
+    upcoming = Pool::Next{&run_, &named, std::move(started), next};
+    PoolMachine::Finished finished = co_await pool.next();
+    Attempt attempt;
+    if (auto* const ended = std::get_if<Attempt>(&finished)) {
+      attempt = std::move(*ended);
+    } else {  // the pool was lost before the case was sent
+      attempt.charged = false;
+      attempt.retirement = std::get<Retirement>(finished);
+      attempt.reason = attempt.retirement->detail;
+      attempt.paused = attempt.retirement->reason == RetireReason::paused;
+    }
     run_.host.reap_strangers();
     if (attempt.retirement) end = *attempt.retirement;
-    paused = attempt.paused || (!last && run_.host.pausing());
+    paused = attempt.paused;
     if (last) {
       CaseFinished seen;
       seen.outcome = attempt.outcome;
@@ -166,10 +164,9 @@ asio::awaitable<bool> TriageRun::send(Pool& pool, std::span<const SentCase* cons
           fmt::format("the pool ended at case {} of the {} cases that the replay runs before this case, {}: {}", i + 1,
                       sequence.size() - 1, named.id, attempt.retirement->detail);
     }
-    if (attempt.retirement || paused || run_.stop.abandon_running()) break;
+    if (attempt.retirement || run_.stop.abandon_running()) break;
   }
   if (run_.stop.abandon_running()) end.reason = RetireReason::interrupted;
-  if (paused) end.reason = RetireReason::paused;
   co_await pool.retire(std::move(end));
   co_return !paused;
 }

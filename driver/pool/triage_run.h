@@ -43,7 +43,8 @@ class TriageRun {
   // Returns nullopt if the run was paused meanwhile.
   asio::awaitable<std::optional<CaseReplayed>> replay(const TriagePlan::Replay& replay);
   // Returns false if the run was paused meanwhile.
-  asio::awaitable<bool> send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out);
+  asio::awaitable<bool> send(Pool& pool, std::optional<Pool::Next>& upcoming, std::span<const SentCase* const> sequence,
+                             CaseReplayed& out);
   void emit_verdicts();
   [[nodiscard]] std::chrono::milliseconds spent() const;
 

@@ -124,6 +124,34 @@ std::vector<int> WorkerGroup::pids() const {
   return out;
 }
 
+RankFacts WorkerGroup::facts() const {
+  RankFacts out{.pids = pids(),
+                .ends = ends_,
+                .all_ended = all_exited(),
+                .drained = drained(),
+                .tails_complete = tails_complete(),
+                .stdin_broken = stdin_broken(),
+                .stdin_pending = stdin_ && stdin_->pending(),
+                .stdout_closed = stdout_closed(),
+                .last_chatter = last_chatter_,
+                .misplaced_sentinel = misplaced_sentinel_};
+  add_to(out);
+  return out;
+}
+
+std::vector<RankExit> WorkerGroup::exits() const {
+  std::vector<RankExit> out;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Rank& r = ranks_[rank];
+    if (r.pid <= 0) continue;  // only the launcher knows this rank's process
+    const auto end = std::ranges::find(ends_, static_cast<int>(rank), &End::rank);
+    std::string status = end != ends_.end() ? end->how : "still there after SIGKILL";
+    if (r.killed_by_driver) status += ", by the driver";
+    out.push_back({static_cast<int>(rank), r.pid, std::move(status), r.host});
+  }
+  return out;
+}
+
 void WorkerGroup::begin_case(std::int64_t seq) {
   misplaced_sentinel_.clear();
   begin_tails(seq);

@@ -22,6 +22,7 @@
 #include "driver/events.h"
 #include "driver/pool/log_file.h"
 #include "driver/pool/pipes.h"
+#include "driver/pool/pool_machine.h"
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
 #include "driver/surroundings.h"
@@ -29,12 +30,6 @@
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
-
-// A line of rank 0 that begins with the sentinel but is not a valid message.
-struct ProtocolBreak {
-  std::string detail;
-};
-using Incoming = std::variant<protocol::Event, ProtocolBreak>;
 
 class WorkerGroup {
  public:
@@ -66,13 +61,7 @@ class WorkerGroup {
     LogFile log;
   };
 
-  // The end of a rank, or of the launcher that started the ranks.
-  struct End {
-    std::optional<int> rank;           // nullopt: the launcher
-    std::string who;                   // "rank 1", "rank 1 on node2", "mpirun"
-    std::string how;                   // "exit 3"
-    std::optional<ExitStatus> status;  // none: unknown
-  };
+  using End = RankEnd;
 
   WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change);
   WorkerGroup(const WorkerGroup&) = delete;
@@ -82,17 +71,12 @@ class WorkerGroup {
   // Starts the ranks. To be called on the main thread. Throws SpawnError or std::system_error; ranks that were started
   // before the error stay.
   virtual void spawn() = 0;
-  // Whether ranks are still being forked, one after another.
-  [[nodiscard]] virtual bool forking() const { return false; }
   virtual void stop_forking() {}
-  // Whether forking failed before all ranks were forked. The ranks that were forked still exist.
-  [[nodiscard]] virtual bool fork_failed() const { return false; }
 
   void send(const protocol::Request& request);
   void send_line(std::string json);  // any line, valid or not, without its newline
   void close_stdin_when_written();
   [[nodiscard]] bool stdin_broken() const { return stdin_ && stdin_->broken(); }
-  [[nodiscard]] bool stdin_pending() const { return stdin_ && stdin_->pending(); }
 
   // Returns rank 0's next message, oldest first; nullopt if there is none yet.
   std::optional<Incoming> take();
@@ -101,9 +85,6 @@ class WorkerGroup {
   [[nodiscard]] const std::string& stdout_name() const { return stdout_name_; }
   // The last non-blank line of rank 0's stdout that is not a message; empty if there was none.
   [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
-  // The last such line during the current case that has the sentinel elsewhere than at its beginning, or without the
-  // blank after it; empty if there was none.
-  [[nodiscard]] const std::string& misplaced_sentinel() const { return misplaced_sentinel_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   // Process IDs of the ranks, as far as they run on this host and are known.
@@ -115,21 +96,18 @@ class WorkerGroup {
   [[nodiscard]] bool any_exited() const { return !ends_.empty(); }
   // Whether no rank and no launcher is left, as far as the driver can see.
   [[nodiscard]] virtual bool all_exited() const = 0;
-  [[nodiscard]] virtual bool rank0_has_ended() const = 0;
   // Whether the pipes of all that have ended are at their end, so that nothing more can come from them.
   [[nodiscard]] virtual bool drained() const = 0;
 
-  // A text that names the ranks that have been silent for too long, and for how long: their host may be down or cut
-  // off. Empty if there are none.
-  [[nodiscard]] virtual std::string silent_ranks() const { return ""; }
-  // After a rank or the launcher has ended: a text about the ranks that have not, if it may explain the end, such as
-  // "nothing has been heard of rank 1 on node2 for 2.3 s". Empty if there is nothing to say.
-  [[nodiscard]] virtual std::string ranks_left() const { return ""; }
   // Returns "; rank 1 is on node2" for each rank on another host that the text mentions without its host; empty if
   // there is none.
   [[nodiscard]] std::string hosts_of_ranks_in(std::string_view text) const;
   // When the group has been ended: the ranks that could not be proved to be gone.
   [[nodiscard]] virtual std::vector<Leftover> unproven() const { return {}; }
+
+  // The facts on which a PoolMachine decides. The views in them are valid until the group changes.
+  [[nodiscard]] RankFacts facts() const;
+  [[nodiscard]] std::vector<RankExit> exits() const;
 
   void begin_case(std::int64_t seq);
   virtual void reopen_tails();  // StderrRing::reopen of every rank
@@ -141,8 +119,6 @@ class WorkerGroup {
 
   // Asks every rank to write to stderr where it stands.
   virtual void ask_for_stacks() = 0;
-  // Whether the ranks end when kill() has ended the driver's own processes. If not, terminate() must come first.
-  [[nodiscard]] virtual bool dies_with_its_processes() const { return true; }
   // Two steps that end ranks which do not end by themselves: terminate() asks them to end, kill() ends them.
   virtual void terminate() = 0;
   virtual void kill() = 0;
@@ -158,6 +134,8 @@ class WorkerGroup {
   void changed() { on_change_(); }
 
   virtual void begin_tails(std::int64_t seq);
+  // Adds what only this kind of group knows.
+  virtual void add_to(RankFacts& facts) const = 0;
   [[nodiscard]] asio::io_context& io() const { return io_; }
   [[nodiscard]] const Logs& logs() const { return logs_; }
   [[nodiscard]] std::vector<Rank>& own_ranks() { return ranks_; }

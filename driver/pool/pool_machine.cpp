@@ -1,0 +1,393 @@
+// The life of a pool but for its cases (pool_machine_case.cpp): its start and its end.
+#include "driver/pool/pool_machine.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/pool/case_request.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last output
+constexpr std::size_t kMostLastWords = 400;
+// From SIGKILL until gone; a process that is left after it is stuck in the kernel.
+constexpr milliseconds kKillLimit{5000};
+constexpr milliseconds kBetweenPasses{5};
+// Exit codes after which another start cannot help.
+constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
+                                     protocol::kExitTooFewDevices, protocol::kExitCommandNotFound};
+constexpr std::array kTooFewDevices{protocol::kExitTooFewDevices};
+
+StartFailure start_failure(RetireReason reason, std::string detail) {
+  StartFailure out;
+  out.retirement = {reason, std::move(detail)};
+  return out;
+}
+
+// Whether the worker is asked to shut down, because the reason is not its fault.
+bool is_graceful(RetireReason reason) {
+  return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene ||
+         reason == RetireReason::interrupted;
+}
+
+// Whether ranks are killed without SIGTERM before: after the loss of a rank the others only wait for it, and whoever
+// pauses the run waits for their end.
+bool kill_at_once(RetireReason reason) {
+  return reason == RetireReason::crash || reason == RetireReason::died_after_result || reason == RetireReason::paused;
+}
+
+}  // namespace
+
+std::optional<PoolMachine::Finished> PoolMachine::look(Clock::time_point now) {
+  now_ = now;
+  for (std::optional<State> before; !finished_ && before != state_;) {
+    facts_ = hands_.facts();
+    before = state_;
+    step();
+  }
+  return std::exchange(finished_, std::nullopt);
+}
+
+Clock::time_point PoolMachine::next_look() const {
+  const bool tells_progress = state_ == State::running || state_ == State::diagnosing;
+  return tells_progress ? std::min(limit_, current_.next()) : limit_;
+}
+
+void PoolMachine::step() {
+  switch (state_) {
+    case State::created:
+      return begin();
+    case State::awaiting_server:
+      return await_server();
+    case State::forking:
+      return await_forks();
+    case State::starting:
+      return await_ready();
+    case State::start_failing:
+      return fail_start();
+    case State::idle:
+    case State::pipes_closed:
+      return be_idle();
+    case State::running:
+      return run();
+    case State::cancelling:
+      return await_cancelled();
+    case State::draining:
+    case State::diagnosis_draining:
+      return drain();
+    case State::fencing:
+      return await_fences();
+    case State::diagnosing:
+      return await_diagnosis();
+    case State::showing_stacks:
+      return await_stacks();
+    case State::shutting_down:
+      return shut_down();
+    case State::terminating:
+      return terminate();
+    case State::killing:
+      return kill();
+    case State::sweeping:
+      return sweep();
+    case State::over:
+    case State::gone:
+      return;
+  }
+}
+
+void PoolMachine::enter(State state, Clock::time_point limit) {
+  state_ = state;
+  limit_ = limit;
+}
+
+// --- Start ---
+
+void PoolMachine::begin() {
+  created_ = now_;
+  if (facts_.server.state != ServerFacts::State::none) hands_.start_server();
+  enter(State::awaiting_server, now_ + setup_.start_timeout);
+}
+
+void PoolMachine::await_server() {
+  if (facts_.server.state == ServerFacts::State::starting && !start_is_given_up()) {
+    if (!over_time()) return;
+    hands_.give_up_server(
+        fmt::format("the fork server was not ready within {} ms (--start-timeout)", setup_.start_timeout.count()));
+    facts_ = hands_.facts();
+  }
+  const bool refused = !facts_.server.no_rank_starts.empty();
+  if (refused || start_is_given_up()) {
+    tell_spawned();
+    return fail(refused ? refused_start() : given_up_start());
+  }
+  const bool forks = facts_.server.state == ServerFacts::State::ready;
+  std::optional<StartFailure> failure = hands_.spawn(forks);
+  if (forks && !failure) return enter(State::forking);
+  after_spawn(std::move(failure));
+}
+
+void PoolMachine::await_forks() {
+  if (facts_.ranks.forking) {
+    if (start_is_given_up()) hands_.stop_forking();
+    return;  // ends at the latest when the server is given up
+  }
+  if (facts_.ranks.fork_failed) return begin_to_kill();
+  after_spawn(std::nullopt);
+}
+
+// The ranks of a pool that was forked only in part are gone: all are started anew, one by one.
+void PoolMachine::spawn_again() {
+  (void)hands_.forget_ranks();
+  if (!start_is_given_up()) return after_spawn(hands_.spawn(false));
+  facts_ = hands_.facts();
+  tell_spawned();
+  fail(given_up_start());
+}
+
+void PoolMachine::after_spawn(std::optional<StartFailure> failure) {
+  facts_ = hands_.facts();
+  tell_spawned();
+  if (failure) return fail(*std::move(failure));
+  enter(State::starting, now_ + setup_.start_timeout);
+}
+
+void PoolMachine::tell_spawned() {
+  hands_.emit(PoolSpawned{.pool = setup_.id,
+                          .world_size = setup_.world_size,
+                          .pids = facts_.ranks.pids,
+                          .slots = setup_.slots,
+                          .gpus = setup_.gpus});
+}
+
+void PoolMachine::await_ready() {
+  while (const auto incoming = hands_.take_message()) {
+    if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) return begin_to_fail(bad->detail);
+    const auto& event = std::get<protocol::Event>(*incoming);
+    if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) failing_.why = refusal->message;
+    if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
+      return begin_to_fail(fmt::format("a result for seq {} before the worker was ready", result->seq));
+    }
+    if (const auto* ready = std::get_if<protocol::ReadyEvent>(&event)) return take_ready(*ready);
+  }
+  if (any_ended()) return begin_to_fail(std::move(failing_.why));
+  if (start_is_given_up()) return fail(given_up_start());
+  if (!over_time()) return;
+  failing_.late = true;
+  begin_to_fail(
+      fmt::format("not ready within {} ms (--start-timeout){}", setup_.start_timeout.count(), describe_silence()));
+}
+
+void PoolMachine::take_ready(const protocol::ReadyEvent& ready) {
+  if (auto problem = refuse(ready)) {
+    // The worker's protocol version and capabilities will be the same next time. A wrong number of ranks may not be.
+    failing_.permanent = ready.protocol != protocol::kVersion || ready.world_size == setup_.world_size;
+    return begin_to_fail(*std::move(problem));
+  }
+  capabilities_ = ready.capabilities;
+  shared_gpus_ = protocol::shared_gpus(ready);
+  enter(State::idle);
+  hands_.emit(PoolReady{setup_.id, std::chrono::duration<double, std::milli>(now_ - created_).count(), ready});
+  finished_ = Ready{};
+}
+
+// why: what is known besides the exits of ranks; may be empty.
+void PoolMachine::begin_to_fail(std::string why) {
+  failing_.why = std::move(why);
+  enter(State::start_failing, now_ + kStartDrain);
+}
+
+void PoolMachine::fail_start() {
+  const RankFacts& ranks = facts_.ranks;
+  // A rank that has lost a peer may end before the peer does, although the peer's exit is the cause. So wait for all
+  // exits, or for a permanent failure and the exit of rank 0, which reports for all ranks.
+  const bool permanent = an_end_has(kPermanentExits);
+  const bool all_known = ranks.drained && (ranks.all_ended || (permanent && ranks.rank0_ended));
+  if (any_ended() && !all_known && !over_time()) return;
+  std::string detail = std::move(failing_.why);
+  while (const auto incoming = hands_.take_message()) {
+    const auto* event = std::get_if<protocol::Event>(&*incoming);
+    const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
+    if (refusal != nullptr && detail.empty()) detail = refusal->message;
+  }
+  if (any_ended()) {
+    const std::string deaths = describe_deaths();
+    if (detail.empty()) {
+      const std::string last_words = describe_last_words();
+      detail = deaths + (last_words.empty() ? describe_silence() : last_words);
+    } else {
+      detail = fmt::format("{}: {}", deaths, detail);
+    }
+  }
+  StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
+  out.permanent = permanent || failing_.permanent;
+  if (an_end_has(kTooFewDevices)) {
+    out.skip = true;
+    out.retirement.detail =
+        fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}", setup_.world_size,
+                    setup_.home->device == "cpu" ? "" : " (--device cpu needs none)");
+  }
+  hands_.keep_tails();
+  const std::string trouble = failing_.late ? hands_.loopback_trouble() : "";
+  if (!trouble.empty()) {
+    out.retirement.detail += "; " + trouble;
+    out.permanent = true;
+  }
+  fail(std::move(out));
+}
+
+void PoolMachine::fail(StartFailure failure) {
+  enter(State::over);
+  finished_ = std::move(failure);
+}
+
+bool PoolMachine::start_is_given_up() const {
+  return !facts_.wanted || facts_.pausing || facts_.stop.abandon_running();
+}
+
+StartFailure PoolMachine::given_up_start() const {
+  if (facts_.stop.abandon_running())
+    return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
+  if (facts_.pausing) return start_failure(RetireReason::paused, "the run was paused before it was ready");
+  return start_failure(RetireReason::finished, "no case was left for it before it was ready");
+}
+
+// The start of a pool whose fork server has found out that no rank can start.
+StartFailure PoolMachine::refused_start() const {
+  StartFailure out = start_failure(RetireReason::start_failed, facts_.server.no_rank_starts);
+  out.permanent = true;
+  const std::string words = protocol::clean_text(facts_.server.last_words);
+  if (!words.empty()) out.stderr_tails = {{.rank = -1, .text = words, .of = "the fork server"}};
+  return out;
+}
+
+std::optional<std::string> PoolMachine::refuse(const protocol::ReadyEvent& ready) const {
+  if (ready.protocol != protocol::kVersion) {
+    return fmt::format("the worker speaks protocol version {}, the driver {}", ready.protocol, protocol::kVersion);
+  }
+  if (ready.world_size != setup_.world_size) {
+    return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size, setup_.world_size);
+  }
+  if (setup_.home->bound_factor && !lists(ready.capabilities, "options", "bound_factor")) {
+    return "the worker does not know --bound-factor: its capabilities.options does not list bound_factor";
+  }
+  return std::nullopt;
+}
+
+bool PoolMachine::an_end_has(std::span<const int> exit_codes) const {
+  return std::ranges::any_of(facts_.ranks.ends, [&](const RankEnd& end) {
+    return end.status && !end.status->signaled && std::ranges::count(exit_codes, end.status->code) > 0;
+  });
+}
+
+// --- What the ranks said last ---
+
+// "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.
+std::string PoolMachine::describe_deaths() {
+  std::string out;
+  bool killed = false;
+  for (const RankEnd& end : facts_.ranks.ends) {
+    out += fmt::format("{}{} died: {}", out.empty() ? "" : "; ", end.who, end.how);
+    killed = killed || (end.status && end.status->signaled && end.status->code == SIGKILL);
+  }
+  if (!facts_.ranks.left.empty()) out += "; " + facts_.ranks.left;
+  if (killed && hands_.memory_ran_out()) out += "; meanwhile the kernel killed a process as memory ran out";
+  return out;
+}
+
+// The last words of the first rank that died and left any; empty if none did.
+std::string PoolMachine::describe_last_words() {
+  for (const RankEnd& end : facts_.ranks.ends) {
+    const std::string line = hands_.last_words(end);
+    if (!line.empty()) {
+      return fmt::format("; last words of {}: {}", end.who, protocol::cut_text(line, kMostLastWords));
+    }
+  }
+  return "";
+}
+
+// Used for a pool that did not become ready: the worker may have answered in a form that is not the protocol's.
+std::string PoolMachine::describe_silence() const {
+  if (facts_.ranks.last_chatter.empty()) return "";
+  return fmt::format("; the last line of rank 0's stdout that is no message (those begin with \"{}\"): {}",
+                     protocol::kResponsePrefix,
+                     protocol::cut_text(std::string(facts_.ranks.last_chatter), kMostLastWords));
+}
+
+// Used for a worker that may have answered, but not at the beginning of a line.
+std::string PoolMachine::describe_misplaced_sentinel() const {
+  if (facts_.ranks.misplaced_sentinel.empty()) return "";
+  return fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
+                     protocol::kResponsePrefix,
+                     protocol::cut_text(std::string(facts_.ranks.misplaced_sentinel), kMostLastWords));
+}
+
+// --- End ---
+
+void PoolMachine::retire(Retirement retirement, Clock::time_point now) {
+  if (retirement_) return;
+  now_ = now;
+  hands_.find_processes();  // while parents still live, because a child with another environment is found through them
+  const bool asks = state_ == State::idle && is_graceful(retirement.reason);
+  retirement_ = std::move(retirement);
+  if (asks) {
+    hands_.send(protocol::ShutdownRequest{});
+    hands_.close_stdin();
+  }
+  enter(State::shutting_down, asks ? now_ + setup_.home->grace : now_);
+}
+
+bool PoolMachine::ended_or_over_time() const {
+  return facts_.ranks.all_ended || facts_.stop.kill_at_once || over_time();
+}
+
+void PoolMachine::shut_down() {
+  if (!ended_or_over_time()) return;
+  const bool no_grace = kill_at_once(retirement_->reason) || retirement_->at_once;
+  if (facts_.ranks.all_ended || (no_grace && facts_.ranks.die_with_their_processes)) return begin_to_kill();
+  hands_.terminate();
+  enter(State::terminating, now_ + setup_.home->grace);
+}
+
+void PoolMachine::terminate() {
+  if (ended_or_over_time()) begin_to_kill();
+}
+
+void PoolMachine::begin_to_kill() {
+  hands_.kill();
+  clean_passes_ = 0;
+  kill_limit_ = now_ + kKillLimit;
+  enter(State::killing, kill_limit_);
+}
+
+void PoolMachine::kill() {
+  if (facts_.ranks.all_ended || over_time()) enter(State::sweeping, now_);
+}
+
+void PoolMachine::sweep() {
+  if (!over_time()) return;
+  while (clean_passes_ < kCleanPasses && now_ < kill_limit_) {
+    if (hands_.kill_processes() > 0) {
+      clean_passes_ = 0;
+      limit_ = now_ + kBetweenPasses;
+      return;
+    }
+    ++clean_passes_;
+  }
+  if (!retirement_) return spawn_again();
+  Remains remains = hands_.forget_ranks();
+  hands_.emit(PoolRetired{setup_.id, retirement_->reason, std::move(retirement_->detail), cases_,
+                          std::move(remains.exits), std::move(remains.leftovers)});
+  enter(State::gone);
+  finished_ = Gone{};
+}
+
+}  // namespace cp_pool

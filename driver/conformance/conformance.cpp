@@ -247,7 +247,7 @@ void Conformance::check_stacks() {
       "(Python: faulthandler.register(signal.SIGUSR2))";
   Session* const session = warm_for(kRule);
   if (session == nullptr) return;
-  LocalGroup& group = session->group();
+  WorkerGroup& group = session->group();
   group.begin_case(session->next_seq());
   group.ask_for_stacks();
   const auto silent = [&] {

@@ -132,7 +132,7 @@ void Conformance::check_fences() {
   if (!has_case(kRule)) return;
   const auto result = ask(kRule, case_request_, "see case");
   if (!result) return;
-  LocalGroup& group = warm_->group();
+  WorkerGroup& group = warm_->group();
   warm_->wait([&] { return group.tails_complete() || warm_->lost(); }, kFenceLimit);
   std::vector<int> without;
   for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <csignal>
-#include <random>
 #include <span>
-#include <system_error>
 #include <utility>
 
+#include <asio/co_spawn.hpp>
 #include <fmt/format.h>
 
+#include "driver/pool/case_request.h"
 #include "driver/process/exit_status.h"
 #include "worker/protocol/text_clean.h"
 
@@ -17,14 +17,9 @@ namespace cp_pool::conformance {
 namespace {
 
 constexpr milliseconds kSurplusLimit{100};  // wait for surplus messages of a worker that answers no ping
-constexpr milliseconds kExitLimit{5000};    // from SIGKILL until all processes are gone
+constexpr std::chrono::hours kNoLimit{24};  // the pool's machine has limits of its own
 constexpr milliseconds kLastWords{200};     // after an exit, for reading what is still in the pipes
 constexpr std::size_t kMostWords = 300;
-
-std::string random_tag() {
-  std::random_device random;
-  return fmt::format("conformance-{:08x}{:08x}", random(), random());
-}
 
 std::string shown(std::string_view line) {
   std::string text = protocol::cut_text(line, kMostWords);
@@ -56,72 +51,73 @@ bool Stage::wait(const std::function<bool()>& done, Clock::time_point limit) {
   return true;
 }
 
-Session::Session(Stage& stage, const Config& config, const std::string& fault)
-    : stage_(stage), config_(config), tag_(random_tag()), processes_(tag_) {
-  LocalGroup::Config group;
-  group.command = config.command;
-  group.device = config.device;
-  group.world_size = config.ranks;
-  group.tag = tag_;
-  group.variables = {{"CP_POOL_INJECT", fault}};
-  group_ = std::make_unique<LocalGroup>(stage.io, std::move(group), [] {});
+namespace {
+
+RunConfig run_config(const Config& config, const std::string& fault) {
+  OwnRanks own;
+  own.environment = {"CP_POOL_INJECT=" + fault};
+  RunConfig out;
+  out.worker_command = config.command;
+  out.device = config.device;
+  out.start_timeout = config.start_timeout;
+  return config_for(out, own);
 }
 
+}  // namespace
+
+Session::Session(Stage& stage, const Config& config, const std::string& fault)
+    : stage_(stage),
+      config_(config),
+      run_config_(run_config(config, fault)),
+      context_(stage.host, run_config_, *this),
+      pool_(context_, {&run_config_, nullptr}, PoolId{"conformance", ++stage.sessions}, config.ranks, {},
+            [] { return std::nullopt; }) {}
+
 Session::~Session() {
-  // While parents still live, because a child that cleared its environment is found only through them.
-  processes_.find();
-  group_->kill();
-  const auto limit = Clock::now() + kExitLimit;
-  // Two passes must find nothing, because a process may fork while /proc is being read.
-  for (int clean = 0; clean < 2 && Clock::now() < limit;) clean = processes_.kill_all() == 0 ? clean + 1 : 0;
-  group_.reset();
-  reap_adopted([](pid_t) { return false; });
+  context_.stop.interrupted = context_.stop.kill_at_once = true;
+  pool_.wake();
+  while (running_) stage_.io.run_one();  // a start that was interrupted
+  pool_.begin_to_retire({RetireReason::unhealthy, "", /*at_once=*/true});
+  begin_next();
+  while (running_) stage_.io.run_one();
+}
+
+void Session::begin_next() {
+  running_ = true;
+  asio::co_spawn(stage_.io, pool_.next(),
+                 [this](const std::exception_ptr& error, std::optional<PoolMachine::Finished> finished) {
+                   running_ = false;
+                   if (error) std::rethrow_exception(error);
+                   finished_ = std::move(finished);
+                 });
+}
+
+void Session::on_event(const Event& event) {
+  if (const auto* ready = std::get_if<PoolReady>(&event)) ready_ = ready->ready;
 }
 
 std::string Session::start() {
   const auto began = Clock::now();
-  try {
-    group_->spawn();
-  } catch (const std::exception& error) {  // SpawnError, std::system_error
-    return error.what();
-  }
-  const bool settled = wait([this] { return is_ready_ || lost(); }, config_.start_timeout);
+  begin_next();
+  stage_.wait([this] { return !running_; }, began + kNoLimit);
   start_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
-  if (!broken_.empty()) return broken_;
-  if (is_ready_) return refuse_ready();
-  if (settled) return why_lost();
-  std::string text = fmt::format("not ready within {} ms (--start-timeout)", config_.start_timeout.count());
-  if (const std::string& line = group_->last_chatter(); !line.empty()) {
-    text += fmt::format("; the last line of rank 0's stdout is no message: {}", shown(line));
-  }
-  return text;
-}
-
-std::string Session::refuse_ready() const {
-  if (ready_.protocol != protocol::kVersion) {
-    return fmt::format("ready names protocol {}, not {}", ready_.protocol, protocol::kVersion);
-  }
-  if (ready_.world_size != config_.ranks) {
-    return fmt::format("ready names {} ranks, not the {} that were started", ready_.world_size, config_.ranks);
-  }
-  return "";
+  const auto* const failure = std::get_if<StartFailure>(&*finished_);
+  return failure == nullptr ? "" : failure->retirement.detail;
 }
 
 bool Session::offers(const char* request) const {
-  const auto requests = ready_.capabilities.find("requests");
-  return requests != ready_.capabilities.end() && requests->is_array() &&
-         std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
+  return lists(ready_.capabilities, "requests", request);
 }
 
 void Session::say(const nlohmann::json& request) {
-  group_->send_line(request.dump());
+  pool_.group().send_line(request.dump());
 }
 
 std::int64_t Session::begin(nlohmann::json request) {
   const std::int64_t seq = next_seq();
   request["seq"] = seq;
   first_unread_ = heard_.size();
-  group_->begin_case(seq);
+  pool_.group().begin_case(seq);
   say(request);
   return seq;
 }
@@ -203,18 +199,11 @@ bool Session::wait(const std::function<bool()>& done, milliseconds limit) {
 }
 
 void Session::take_messages() {
-  while (auto incoming = group_->take()) {
+  while (auto incoming = pool_.group().take()) {
     if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming); bad != nullptr && broken_.empty()) {
       broken_ = bad->detail;
     }
-    const auto* event = std::get_if<protocol::Event>(&*incoming);
-    const auto* ready = event == nullptr ? nullptr : std::get_if<protocol::ReadyEvent>(event);
-    if (ready != nullptr && !is_ready_) {
-      is_ready_ = true;
-      ready_ = *ready;
-    } else {
-      heard_.push_back(*std::move(incoming));
-    }
+    heard_.push_back(*std::move(incoming));
   }
 }
 
@@ -240,16 +229,17 @@ bool Session::heard_refusal(std::optional<std::int64_t> seq) const {
 }
 
 bool Session::lost() const {
-  return !broken_.empty() || group_->any_exited() || group_->stdin_broken() || group_->stdout_closed();
+  return !broken_.empty() || pool_.group().any_exited() || pool_.group().stdin_broken() ||
+         pool_.group().stdout_closed();
 }
 
 std::string Session::why_lost() {
   if (!broken_.empty()) return broken_;
   // A rank that has lost a peer may be seen to end before the peer is, and a pipe may close before its rank ends.
-  wait([this] { return group_->all_exited() && group_->drained(); }, kLastWords);
+  wait([this] { return pool_.group().all_exited() && pool_.group().drained(); }, kLastWords);
   if (!broken_.empty()) return broken_;
-  if (group_->any_exited()) return describe_end();
-  return group_->stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
+  if (pool_.group().any_exited()) return describe_end();
+  return pool_.group().stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
 }
 
 // "rank 1 died: signal 9 (SIGKILL); its last words: ..", for the first rank that did not exit with 0; if all did, for
@@ -258,13 +248,13 @@ std::string Session::describe_end() {
   const auto ended_well = [](const WorkerGroup::End& end) {
     return end.status == ExitStatus{.signaled = false, .code = 0};
   };
-  const auto found = std::ranges::find_if_not(group_->ends(), ended_well);
-  const WorkerGroup::End& end = found == group_->ends().end() ? group_->ends().front() : *found;
+  const auto found = std::ranges::find_if_not(pool_.group().ends(), ended_well);
+  const WorkerGroup::End& end = found == pool_.group().ends().end() ? pool_.group().ends().front() : *found;
   const int first = *end.rank;
   std::string text = fmt::format("{} died: {}", end.who, end.how);
-  if (const std::string line = group_->last_stderr_line(first); !line.empty()) {
+  if (const std::string line = pool_.group().last_stderr_line(first); !line.empty()) {
     text += fmt::format("; its last words: {}", shown(line));
-  } else if (const std::string& chatter = group_->last_chatter(); first == 0 && !chatter.empty()) {
+  } else if (const std::string& chatter = pool_.group().last_chatter(); first == 0 && !chatter.empty()) {
     text += fmt::format("; its last words: {}", shown(chatter));
   }
   return text;

@@ -1,5 +1,5 @@
-// Starts one worker group for `cp-pool conformance`, talks to it and ends it, without the checks by which a run judges
-// a worker.
+// One worker group for `cp-pool conformance`. A Pool starts it and ends it, as in a run. In between the session talks
+// to its ranks itself, since the rules are about what a worker writes, line by line.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,9 @@
 #include <asio/signal_set.hpp>
 #include <nlohmann/json.hpp>
 
-#include "driver/pool/local_group.h"
+#include "driver/pool/pool.h"
+#include "driver/pool/pool_host.h"
+#include "driver/pool/run_context.h"
 #include "driver/process/process_settings.h"
 #include "driver/process/process_tree.h"
 
@@ -47,8 +49,9 @@ class Stage {
   bool wait(const std::function<bool()>& done, Clock::time_point limit);
 
   asio::io_context io;
-  std::int64_t last_seq = 0;  // a seq is never used twice, as in a run
-  bool answers_ping = true;   // the worker has answered every ping so far
+  PoolHost host{io};
+  int sessions = 0;          // number of sessions so far
+  bool answers_ping = true;  // the worker has answered every ping so far
 
  private:
   ProcessSettings settings_;
@@ -68,13 +71,13 @@ struct Answer {
   [[nodiscard]] bool answered() const { return result || refusal; }
 };
 
-class Session {
+class Session : private EventSink {
  public:
   // fault: value of CP_POOL_INJECT in the ranks' environment; empty: none.
   Session(Stage& stage, const Config& config, const std::string& fault);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session();  // kills every process of the session
+  ~Session() override;  // kills every process of the session
 
   // Starts the worker and waits until it is ready. Returns why it is not; empty if it is.
   std::string start();
@@ -82,7 +85,7 @@ class Session {
   [[nodiscard]] double start_ms() const { return start_ms_; }
   [[nodiscard]] bool offers(const char* request) const;  // whether capabilities.requests lists it
 
-  std::int64_t next_seq() { return ++stage_.last_seq; }
+  std::int64_t next_seq() { return ++stage_.host.last_seq; }
   void say(const nlohmann::json& request);
   // Sends `request` with a new seq and waits for the answer.
   Answer run(nlohmann::json request);
@@ -104,22 +107,25 @@ class Session {
   // Whether the session is of no more use: a rank has exited, a pipe is closed, or a line was not a valid message.
   [[nodiscard]] bool lost() const;
   [[nodiscard]] std::string why_lost();
-  [[nodiscard]] std::vector<ProcessInfo> processes() { return processes_.find(); }
-  LocalGroup& group() { return *group_; }
+  [[nodiscard]] std::vector<ProcessInfo> processes() { return pool_.processes(); }
+  WorkerGroup& group() { return pool_.group(); }
 
  private:
   void take_messages();
   void find_trouble(std::size_t from, Answer& answer) const;
   std::string describe_end();
-  std::string refuse_ready() const;
+  void on_event(const Event& event) override;
+  // Runs the pool until its machine has finished something.
+  void begin_next();
 
   Stage& stage_;
   const Config& config_;
-  std::string tag_;
-  PoolProcesses processes_;
-  std::unique_ptr<LocalGroup> group_;
+  RunConfig run_config_;
+  RunContext context_;
+  Pool pool_;
+  bool running_ = false;                           // the pool runs
+  std::optional<PoolMachine::Finished> finished_;  // what its machine has finished last
   protocol::ReadyEvent ready_;
-  bool is_ready_ = false;
   double start_ms_ = 0;
   std::size_t first_unread_ = 0;  // index in heard_; messages before it belong to earlier cases
   std::vector<Incoming> heard_;

@@ -104,12 +104,12 @@ void PrintTo(const Break& row, std::ostream* out) {
 
 const std::vector<Break> kBreaks{
     {"ready", {"ready"}, "not ready within 1000 ms", true},
-    {"start", {"ready"}, "exit 1; its last words: no license for this machine"},
-    {"version", {"ready"}, "protocol 2"},
+    {"start", {"ready"}, "exit 1; last words of rank 0: no license for this machine"},
+    {"version", {"ready"}, "protocol version 2"},
     {"world_size", {"ready"}, "3 ranks, not the 2 that were started"},
     {"json", {"ready"}, "a line that is no message"},
     {"ready_once", {"ready"}, "ready twice"},
-    {"result_of_a_case", {"ready"}, "a result before any case"},
+    {"result_of_a_case", {"ready"}, "a result for seq 1 before the worker was ready"},
     {"set_apart", {"stdout"}, "fd 1 of rank 0 is the pipe of the protocol"},
     {"line_of_its_own", {"stdout"}, "a line that is no message came between the answers: half a line"},
     {"started", {"case"}, "a result without started before it"},

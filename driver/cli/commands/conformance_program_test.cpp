@@ -33,7 +33,7 @@ TEST(ConformanceCommand, Exits96ForAWorkerThatIsMissingEndsOrHangs) {
 
   const Finished ends = conformance({"--worker", "sh -c 'echo no license >&2; exit 3'"});
   EXPECT_EQ(ends.exit_code, 96);
-  EXPECT_THAT(ends.out, HasSubstr("died: exit 3; its last words: no license"));
+  EXPECT_THAT(ends.out, AllOf(HasSubstr("died: exit 3"), HasSubstr("; last words of rank"), HasSubstr(": no license")));
 
   const Finished hangs = conformance({"--worker", "sleep 1000", "--start-timeout", "100ms"});
   EXPECT_EQ(hangs.exit_code, 96);

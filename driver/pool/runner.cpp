@@ -21,10 +21,10 @@ constexpr std::chrono::milliseconds kFilesInterval{100};
 // The most cases about which an adapter is asked before its ranks start. The pools skip the others.
 constexpr std::size_t kMostAsked = 10'000;
 
-// Whether a pool may start while another works on its slots. On CPU ranks a start takes the time of the cores that the
-// other computes on. It would disturb what is timed, and a launcher may have no room for both.
+// Whether a pool may start while another works on its slots. It would disturb what is timed, and a launcher may have no
+// room for both.
 bool starts_early(const RunConfig& config) {
-  return config.device != "cpu" && !config.perf && config.launcher.kind == LauncherKind::local;
+  return !config.perf && config.launcher.kind == LauncherKind::local;
 }
 
 }  // namespace

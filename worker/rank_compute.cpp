@@ -130,6 +130,7 @@ void RankCompute::handle(const RunCommand& command) {
   // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.preparer.settle(time_left());
   groups_at_once_ = 1;
+  case_id_ = request.id;
   judges_ = false;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
@@ -290,12 +291,16 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   diagnosis::Settings settings;
   settings.deadline = start + limit * 6 / 10;  // leaves time to answer the last question
   settings.limit = limit;
+  settings.known = known_mistakes_;
   settings.on_phase = [](std::string_view question) {
     set_current_phase(fmt::format("{}: {}", case_phase::kDiagnosis, question));
   };
   const at::NoGradGuard no_grad;
   Diagnosis found = parts_.runner.diagnose(*judged_, groups, settings, deadline_);
   if (rank != 0) return std::nullopt;
+  const bool known =
+      std::ranges::find(known_mistakes_, found.id, &diagnosis::KnownMistake::id) != known_mistakes_.end();
+  if (found.certainty == Certainty::certain && !known) known_mistakes_.push_back({found.id, case_id_});
   found.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return found;
 }

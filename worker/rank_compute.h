@@ -77,7 +77,10 @@ class RankCompute {
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
-  bool judges_ = false;                       // the code under test has returned; its results are judged
+  // What this rank, if it is rank 0, has found for certain in earlier cases: one of each id.
+  std::vector<diagnosis::KnownMistake> known_mistakes_;
+  std::string case_id_;  // of the last case
+  bool judges_ = false;  // the code under test has returned; its results are judged
   bool exiting_ = false;
 };
 

@@ -1,9 +1,11 @@
 // Tests how sure a diagnosis is, and what it says if it did not find the cause.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,7 @@ using test::SimulatedAttention;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 using verify::Results;
 
@@ -73,6 +76,41 @@ TEST(Certainty, MistakesThatTakeRowsForTheSameRowsAreAllNamed) {
   EXPECT_THAT(answer.others, Contains("sharding_striped"));
 }
 
+// Diagnoses small_case with a mutant and these mistakes known. Counts the questions.
+Diagnosis diagnosed_knowing(std::vector<KnownMistake> known, Mutant mutant, std::vector<std::string>* asked = nullptr) {
+  const ScopedMutant on(mutant);
+  Settings settings;
+  settings.known = std::move(known);
+  std::mutex mutex;
+  settings.on_phase = [&](std::string_view question) {
+    const std::lock_guard lock(mutex);
+    if (asked != nullptr) asked->emplace_back(question);
+  };
+  return test::diagnosed(verify::test::small_case(), settings).diagnosis;
+}
+
+TEST(Certainty, AKnownMistakeIsConfirmedWithoutFurtherQuestions) {
+  std::vector<std::string> asked;
+  const Diagnosis same =
+      diagnosed_knowing({{.id = "scale_missing", .case_id = "first"}, {.id = "delta_missing", .case_id = "quick/a"}},
+                        Mutant::delta_missing, &asked);
+  EXPECT_EQ(same.certainty, Certainty::certain) << test::text_of(same);
+  EXPECT_EQ(same.id, "delta_missing");
+  EXPECT_THAT(same.evidence, testing::ElementsAre(StartsWith("this mistake was found in quick/a. ")));
+  EXPECT_THAT(asked, testing::Each("known mistakes"));
+  const Diagnosis alone = diagnosed_knowing({}, Mutant::delta_missing);
+  EXPECT_EQ(same.cause, alone.cause);
+  EXPECT_EQ(same.explains, alone.explains);
+  EXPECT_THAT(alone.evidence, Not(Contains(StartsWith("this mistake was found in "))));
+}
+
+TEST(Certainty, AnotherMistakeThanTheKnownOneIsDiagnosedAsEver) {
+  const Diagnosis other = diagnosed_knowing({{.id = "scale_missing", .case_id = "first"}}, Mutant::delta_missing);
+  EXPECT_EQ(other.id, "delta_missing") << test::text_of(other);
+  EXPECT_EQ(other.certainty, Certainty::certain);
+  EXPECT_THAT(other.evidence, Not(Contains(StartsWith("this mistake was found in "))));
+}
+
 TEST(Certainty, ASearchThatDidNotEndSaysSo) {
   const ScopedMutant on(Mutant::delta_missing);
   Settings settings;
@@ -84,7 +122,7 @@ TEST(Certainty, ASearchThatDidNotEndSaysSo) {
 }
 
 // Our own attention, with a change of the results of each rank.
-class Changed final : public Implementation {
+class Changed : public Implementation {
  public:
   using Change = std::function<void(const verify::RankView&, const verify::Shards&, Results&)>;
   explicit Changed(Change change) : change_(std::move(change)) {}
@@ -163,6 +201,44 @@ TEST(Certainty, KeysThatOnlyNanShowsAreNotSeen) {
   ASSERT_TRUE(answer.failed);
   EXPECT_EQ(answer.diagnosis.certainty, Certainty::unknown) << test::text_of(answer.diagnosis);
   EXPECT_THAT(test::text_of(answer.diagnosis), HasSubstr("padding is read, with weight 0"));
+}
+
+// Our own attention with half as much again of out, which counts the steps of all ranks.
+class CountingSteps final : public Changed {
+ public:
+  explicit CountingSteps(std::atomic<int>& steps)
+      : Changed([&steps](const verify::RankView&, const verify::Shards&, Results& results) {
+          ++steps;
+          results.out.mul_(1.5);  // in place, since the backward returns it again
+        }) {}
+};
+
+// How many steps of a diagnosis each rank has run if steps of the case took so long, and its evidence.
+std::pair<int, std::vector<std::string>> asked_of(std::chrono::minutes first_step, std::chrono::minutes repeated_step) {
+  const Case c = verify::test::small_case();
+  std::atomic<int> steps = 0;
+  Settings settings;
+  settings.limit = std::chrono::minutes(50);
+  settings.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(30);
+  const Diagnosis answer = test::diagnosed_on_threads(
+                               c, [&] { return std::make_unique<CountingSteps>(steps); }, settings,
+                               [&](JudgedCase& judged) {
+                                 judged.first_step = first_step;
+                                 judged.repeated_step = repeated_step;
+                                 steps = 0;
+                               })
+                               .diagnosis;
+  return {steps / c.cp_size, answer.evidence};
+}
+
+TEST(Certainty, NoStepIsBegunThatWouldNotEndInTime) {
+  const auto [none, evidence] = asked_of(std::chrono::minutes(40), std::chrono::minutes(35));
+  EXPECT_EQ(none, 0);
+  EXPECT_THAT(evidence, Contains("a step of this case took 2400.0 s at first and 2100.0 s again, so not every question "
+                                 "could be asked in 3000 s; --diagnosis-time 24000s"));
+  EXPECT_GT(asked_of(std::chrono::minutes(40), std::chrono::minutes(0)).first, 0) << "shapes that have run are fast";
+  EXPECT_THAT(asked_of(std::chrono::minutes(0), std::chrono::minutes(0)).second,
+              testing::Not(Contains(testing::HasSubstr("--diagnosis-time"))));
 }
 
 }  // namespace

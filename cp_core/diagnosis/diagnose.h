@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cases/diagnosis.h"
 #include "cp_core/comm/communicator.h"
@@ -13,11 +15,18 @@
 
 namespace cp_pool::diagnosis {
 
+// A mistake that was found for certain in another case. It is tried first, since cases mostly fail for the same reason.
+struct KnownMistake {
+  std::string id;       // Diagnosis::id
+  std::string case_id;  // the case whose diagnosis found it
+};
+
 struct Settings {
   // No further step of the implementation is begun after this time. Rank 0's clock decides for all ranks.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::milliseconds limit{0};              // the time that the whole diagnosis may take, for sentences about it
   std::function<void(std::string_view)> on_phase;  // called with a description before each question
+  std::vector<KnownMistake> known = {};            // are tried before all questions; only rank 0's are read
 };
 
 // Collective over groups.cp: every rank passes its own view of the same judged case. Only rank 0 gets the answer; other

@@ -82,13 +82,9 @@ bool saw_all_rightly(const SeenKeys& seen) {
 // Returns a --diagnosis-time that is probably enough for all hypotheses, given how many were tried within a limit:
 // about twice what they need, rounded up. If none was, their time is not known, and they get several times the limit.
 std::string enough_time(std::chrono::milliseconds limit, std::size_t tried, std::size_t all) {
-  using std::chrono::seconds;
   constexpr std::size_t kTimesTheLimit = 5;
-  constexpr std::array kRound{seconds{10}, seconds{30}, seconds{60}, seconds{120}, seconds{300}, seconds{600}};
   const std::size_t times = tried == 0 ? kTimesTheLimit : 1 + all / tried;
-  const auto needed = std::chrono::ceil<seconds>(limit * 2 * static_cast<int>(times));
-  const auto* const enough = std::ranges::find_if(kRound, [&](seconds time) { return time >= needed; });
-  return fmt::format("{}s", (enough == kRound.end() ? needed : *enough).count());
+  return rounded_up(limit * 2 * static_cast<int>(times));
 }
 
 class Explainer {
@@ -121,6 +117,32 @@ class Explainer {
     } else {
       name(candidates, *first);
     }
+    return std::move(diagnosis_);
+  }
+
+  std::optional<Diagnosis> confirmation() {
+    const bool fails_twice = !of_case_.failing().empty() && other_seed_ && !other_seed_->failing().empty();
+    if (!fails_twice || observed_.repeat_fault != RepeatFault::none) return std::nullopt;
+    const std::vector<KnownMistake>& known = settings_.known;
+    const auto is_known = [&](const std::string& id) {
+      return std::ranges::find(known, id, &KnownMistake::id) != known.end();
+    };
+    library_ =
+        all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
+    std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
+    std::vector<Candidate> candidates = candidates_on(of_case_, library_);
+    std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });
+    if (candidates.size() != 1 || !in_time_ || rests_on_nan(candidates.front(), of_case_)) return std::nullopt;
+    const Candidate& same = candidates.front();
+    diagnosis_.certainty = Certainty::certain;
+    diagnosis_.id = id_of(same);
+    diagnosis_.cause = sentence_of(same, of_case_);
+    diagnosis_.explains = of_case_.failing();
+    diagnosis_.strips = error_strips(of_case_);
+    diagnosis_.evidence = {
+        fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
+                    "bounds, and those of another seed; no other mistake was tried",
+                    std::ranges::find(known, diagnosis_.id, &KnownMistake::id)->case_id)};
     return std::move(diagnosis_);
   }
 
@@ -335,8 +357,20 @@ class Explainer {
 
 }  // namespace
 
+std::string rounded_up(std::chrono::duration<double> time) {
+  using std::chrono::seconds;
+  constexpr std::array kRound{seconds{10}, seconds{30}, seconds{60}, seconds{120}, seconds{300}, seconds{600}};
+  const auto needed = std::chrono::ceil<seconds>(time);
+  const auto* const enough = std::ranges::find_if(kRound, [&](seconds round) { return round >= needed; });
+  return fmt::format("{}s", (enough == kRound.end() ? needed : *enough).count());
+}
+
 Diagnosis explanation_of(const Observed& observed, const SeenKeys* seen, const Settings& settings) {
   return Explainer(observed, seen, settings).answer();
+}
+
+std::optional<Diagnosis> confirmation_of(const Observed& observed, const Settings& settings) {
+  return Explainer(observed, nullptr, settings).confirmation();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -1,6 +1,7 @@
 // Derives the diagnosis from the observations: which mistakes explain all of them.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,5 +30,12 @@ struct Observed {
 
 // seen may be null.
 Diagnosis explanation_of(const Observed& observed, const SeenKeys* seen, const Settings& settings);
+
+// Returns a duration for --diagnosis-time that is at least this long: "30s".
+std::string rounded_up(std::chrono::duration<double> time);
+
+// Returns the diagnosis that the case fails for the one mistake of settings.known that explains the case and another
+// seed; nullopt if none or several do.
+std::optional<Diagnosis> confirmation_of(const Observed& observed, const Settings& settings);
 
 }  // namespace cp_pool::diagnosis

@@ -50,8 +50,9 @@ class Questions {
   // Returns the names of the checks that failed on any rank, including those of the mask probe and of the repetition.
   std::vector<std::string> failed_checks();
 
-  // Whether at least this much time is left before the deadline by rank 0's clock.
-  bool has_time(std::chrono::milliseconds needed);
+  // Whether a step of the changed case would end before the deadline, by rank 0's clock and judging by how long the
+  // steps of the judged case took: a step whose shapes are new may take as long as the first of these.
+  bool has_time_for(const Case& changed);
   // Returns rank 0's argument on every rank.
   bool agreed(bool of_rank_0);
 
@@ -62,6 +63,7 @@ class Questions {
   const JudgedCase& judged_;
   const CpGroups& groups_;
   const Settings& settings_;
+  std::vector<Case> run_before_;  // whose shapes are not new, apart from the judged case; without seeds
 };
 
 }  // namespace cp_pool::diagnosis

@@ -77,7 +77,9 @@ Prober::Prober(Implementation& implementation, const JudgedCase& judged, const C
       groups_(groups),
       settings_(settings),
       grid_(make_grid(judged.c, judged.lengths, judged.sharding, groups.cp->size())),
-      owners_(verify::ownership_of(judged.sharding, judged.c.layout, judged.lengths, groups.cp->size())) {}
+      owners_(verify::ownership_of(judged.sharding, judged.c.layout, judged.lengths, groups.cp->size())) {
+  longest_.fill(std::chrono::duration_cast<steady_clock::duration>(judged.repeated_step));
+}
 
 std::optional<AskedCase> Prober::asked_case(std::int64_t heads, std::int64_t kv_heads) {
   Case c = verify::mask_probe_case(judged_.c, heads);

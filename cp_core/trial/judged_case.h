@@ -2,6 +2,7 @@
 // rank keeps it, whatever its own verdict, since all ranks take part in a diagnosis.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct JudgedCase {
   std::shared_ptr<const verify::Expected> expected;
   std::vector<Check> checks;  // of this rank, including those of the mask probe and of the repetition
   RepeatFault repeat_fault = RepeatFault::none;
+  // How long steps of this rank took. The first one may have had to build plans and compile kernels for its shapes.
+  std::chrono::duration<double> first_step{0};
+  std::chrono::duration<double> repeated_step{0};
 };
 
 }  // namespace cp_pool

@@ -177,6 +177,7 @@ class CaseRun {
          .remarks_other_bits = implementation_.remarks_other_bits()},
         [&] { return verify::in_defined_heads(case_, step(case_, shards), view_); },
         [&](Results& again) { show_results(again, /*repeated=*/true); });
+    const auto first_step = time_of(case_phase::kForward) + time_of(case_phase::kBackward);
     timed(case_phase::kRepeat, [&] { repetition.run(); });
 
     std::shared_ptr<const Expected> expected;
@@ -199,7 +200,9 @@ class CaseRun {
                                                         .results = results,
                                                         .expected = expected,
                                                         .checks = {},
-                                                        .repeat_fault = repetition.fault()});
+                                                        .repeat_fault = repetition.fault(),
+                                                        .first_step = first_step,
+                                                        .repeated_step = time_of(case_phase::kRepeat)});
     }
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
@@ -271,6 +274,12 @@ class CaseRun {
     body();
     groups_.cp->synchronize(name);  // errors and hangs of the device are reported here
     report_.timings_ms[name] += std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+  }
+
+  // How long a phase has taken so far.
+  [[nodiscard]] std::chrono::duration<double> time_of(const char* phase) const {
+    const auto found = report_.timings_ms.find(phase);
+    return std::chrono::duration<double, std::milli>(found == report_.timings_ms.end() ? 0 : found->second);
   }
 
   Implementation& implementation_;

@@ -425,6 +425,7 @@ class Runner:
 
     def begin_diagnosis(self) -> None:
         self._diagnoses = True
+        self._native.watch_group_operations()
 
     def _connect_groups(self, groups: list[list[int]]) -> Connection:
         world = self._world
@@ -455,7 +456,7 @@ class Runner:
     ) -> Step:
         assert self._connection is not None
         self._step_number += 1
-        if self._diagnoses and self.adapter.refuses:
+        if self._diagnoses:
             self._native.watch_group_operations()
         valid_q, padded_q, valid_kv, padded_kv = lengths
         if self.adapter.padding == "absent":
@@ -533,12 +534,14 @@ class Runner:
             raise Failure("communication", one_line(error), text) from None
         summary = one_line(error)
         place = reason = ""
-        if self._in_case and freed == _NOT_FREED and self.adapter.is_refusal(error):
+        refusal = self.adapter.is_refusal(error)
+        # A question of a diagnosis may be declined with any exception, since its answer decides nothing.
+        if self._in_case and freed == _NOT_FREED and (refusal or self._diagnoses):
             begun = self._native.first_group_operation()
-            if begun:
-                summary += f" (no refusal, because this rank had begun an operation on a process group before: {begun})"
-            else:
+            if not begun:
                 place, reason = self._place(), text_of(error).strip().partition("\n")[0]
+            elif refusal:
+                summary += f" (no refusal, because this rank had begun an operation on a process group before: {begun})"
         if isinstance(error, SystemExit):
             summary = f"the adapter called sys.exit: {summary}"
         raise Failure("exception", summary, f"{summary}\n{text}", declined_in=place, reason=reason) from None

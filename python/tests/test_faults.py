@@ -63,6 +63,7 @@ SOON = [
     Fault("fork_returns.0", "pass", ""),
     Fault("then_throw.1", "fail", "error beyond the bound"),
     Fault("then_skip", "fail", "error beyond the bound"),
+    Fault("then_throw", "fail", "error beyond the bound"),
 ]
 LATE = [  # those that cost a deadline or the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
@@ -84,6 +85,7 @@ NOT_SURVIVED = [
     Fault("sleep.0", "timeout", "rank 0: at 90 % of the case's time still in sleeps (faults.py:", replaced=True),
     Fault("skip", "skip", "this case is not for me"),
     Fault("dtype.1", "fail", "rank 1: out: dtype Double instead of Float"),
+    Fault("then_throw", "fail", "error beyond the bound"),
 ]
 
 
@@ -102,6 +104,7 @@ UNEVEN = [
 # The cause that the diagnosis reports if the fault happens in its own steps. The outcome is that of the case.
 CAUSES_SOON = {
     "then_throw.1": "the diagnosis failed: rank 1: ValueError: the ring is broken",
+    "then_throw": "the code under test refused a question of the diagnosis: the ring is broken",
     "then_skip": "the code under test refused a question of the diagnosis: this case is not for me",
 }
 CAUSES_LATE = {

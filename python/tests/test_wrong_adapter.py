@@ -75,6 +75,20 @@ def test_every_fault_is_expected_and_there(monkeypatch: pytest.MonkeyPatch) -> N
         wrong_adapter.chosen()
 
 
+def test_a_mistake_that_is_found_is_confirmed_on_the_other_failures(binary: Path, tmp_path: Path) -> None:
+    fault = "lse_in_base_2"
+    cases = FAULTS[fault]["cases"]
+    finished = judge(binary, tmp_path, fault, *selected(cases), "--slots", "2", "--diagnosis-time", "60s")
+    answers = [finished[case]["diagnosis"] for case in cases]
+    first = next(case for case in cases if finished[case]["diagnosis"]["certainty"] == "certain")
+    assert [answer["id"] for answer in answers] == [FAULTS[fault]["id"]] * len(cases)
+    for case in cases:
+        referred = any(
+            text.startswith(f"this mistake was found in {first}.") for text in finished[case]["diagnosis"]["evidence"]
+        )
+        assert referred == (case != first)
+
+
 @pytest.mark.long
 def test_the_adapter_is_right_without_a_fault(binary: Path, tmp_path: Path) -> None:
     some = [

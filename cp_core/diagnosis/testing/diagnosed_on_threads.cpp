@@ -12,7 +12,7 @@
 namespace cp_pool::diagnosis::test {
 
 Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make,
-                               const Settings& settings) {
+                               const Settings& settings, const std::function<void(JudgedCase&)>& before) {
   Diagnosed result;
   std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
   std::vector<std::unique_ptr<Implementation>> ranks;
@@ -35,7 +35,9 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
       [&](const CpGroups& groups, int rank) {
         const at::NoGradGuard no_grad;
         const auto r = static_cast<std::size_t>(rank);
-        Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, settings);
+        JudgedCase judged = *reports[r].judged;
+        if (before) before(judged);
+        Diagnosis found = diagnose(*ranks[r], judged, groups, settings);
         if (rank == 0) result.diagnosis = std::move(found);
       },
       std::chrono::minutes(10));

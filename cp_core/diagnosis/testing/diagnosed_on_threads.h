@@ -18,9 +18,10 @@ struct Diagnosed {
   Diagnosis diagnosis;  // empty unless the case failed
 };
 
-// Runs `make` once on each rank.
+// Runs `make` once on each rank. before: is called on each rank before the diagnosis, and may change what is known of
+// the case.
 Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make,
-                               const Settings& settings = {});
+                               const Settings& settings = {}, const std::function<void(JudgedCase&)>& before = {});
 
 // The same for our own implementation.
 Diagnosed diagnosed(const Case& c, const Settings& settings = {});

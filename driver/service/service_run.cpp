@@ -139,7 +139,8 @@ void ServiceRun::end() {
   RunFinished finished = client_.ledger.close(context_.stop.interrupted, demands_of(config_));
   finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   context_.emit(finished);
-  functions_.on_ended(*this);
+  const auto on_ended = std::move(functions_.on_ended);  // it may delete this run, and with it its own members
+  on_ended(*this);
 }
 
 }  // namespace cp_pool::service

@@ -186,7 +186,7 @@ TEST_P(Golden, TheReportsOfARecordedRunAreWhatTheyWere) {
   write_reports(runs.count() == 1 ? of_one_run : runs.finish({.whole = true}), reports, GetParam() == "pass");
   now.merge(files_of(reports.path()));
 
-  if (std::getenv("CP_POOL_WRITE_GOLDEN") != nullptr) {
+  if (std::getenv("CP_POOL_TEST_WRITE_GOLDEN") != nullptr) {
     for (const auto& [name, text] : now) test::write_file(folder / name, text);
     GTEST_SKIP() << "written: " << folder;
   }

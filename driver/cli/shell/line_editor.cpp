@@ -19,6 +19,13 @@
 #include "driver/process/unique_fd.h"
 #include "driver/reporters/text_format.h"
 
+#ifdef __SANITIZE_ADDRESS__
+// libedit copies the names of added functions by wcsdup and never frees them.
+extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+  return "leak:wcsdup";
+}
+#endif
+
 namespace cp_pool {
 
 namespace {

@@ -177,5 +177,6 @@ def test_an_import_that_hangs_in_c_is_given_up(tmp_path: Path) -> None:
     file.write_text("import ctypes\nctypes.PyDLL(None).sleep(3600)\n", encoding="utf-8")
     found = run_cases(str(file), [causal(1)], "--fork", "on", "--start-timeout", "12s")
     assert found.outcomes() == ["infra"], found.output
-    reason = "the pool cannot start: the fork server was not ready within 12000 ms (--start-timeout)"
-    assert found.cases[0].reason == reason
+    # The second if a busy machine has taken all the time for torch.
+    givers = ("the fork server was not ready within 12000 ms (--start-timeout)", "90 % of --start-timeout")
+    assert any(giver in found.cases[0].reason for giver in givers), found.output

@@ -1,6 +1,4 @@
 // Case fields beyond protocol version 1, with workers that list them in their capabilities and workers that do not.
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -39,19 +37,6 @@ TEST(CaseFields, ThatAWorkerListsAreSent) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail"));
   EXPECT_EQ(nlohmann::json::parse(recorder.finished(0).reason).at("input_scale"), 10);
   EXPECT_EQ(nlohmann::json::parse(recorder.finished(1).reason).at("input_scale"), 1);
-}
-
-TEST(CaseFields, OfACaseThatIsSkippedAreNotPreparedFor) {
-  const TemporaryPath folder("logs");
-  RunConfig config = fake_config({"--offers=prepare"});
-  config.run_dir = folder.get();
-  Recorder recorder;
-  run({fake_case("skip"), scaled("fail")}, config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "skip"));
-  std::ifstream log(folder.get() / "pools" / "cpu-2-gen1" / "rank0.stderr.log");
-  const std::string text{std::istreambuf_iterator<char>(log), {}};
-  EXPECT_THAT(text, HasSubstr("rank 0 starts skip"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("prepares")));
 }
 
 }  // namespace

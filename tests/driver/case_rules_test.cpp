@@ -19,9 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::AnyOf;
 using testing::ElementsAre;
-using testing::EndsWith;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
@@ -46,32 +44,10 @@ TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
   }
 }
 
-TEST(Case, IsNotStartedByWhatIsSaidOfAnother) {
-  Recorder recorder;
-  run(fake_cases({"started_of_another", "pass"}), fake_config(), recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
-  EXPECT_EQ(recorder.finished(0).attempts, 2);
-  EXPECT_THAT(recorder.finished(0).reason, EndsWith("; before the case had started, 2 times"));
-  EXPECT_THAT(recorder.finished(0).reason, testing::Not(HasSubstr("backward")));
-}
-
 TEST(Case, WhoseRankIsKilledDoesNotBlameTheMemoryWithoutACause) {
   Recorder recorder;
   run({fake_case("sigkill", 1)}, fake_config(), recorder);
   EXPECT_EQ(recorder.finished(0).reason, "rank 0 died: signal 9 (SIGKILL)");
-}
-
-TEST(Case, WithAnErrorWhoseRankDiesBeforeItsFenceIsACrash) {
-  Recorder recorder;
-  // The result and the exit are two steps of the rank. If it has to wait for a processor between them, the driver may
-  // no longer wait for its fence.
-  for (int i = 0; i < 5 && (i == 0 || recorder.outcomes().at(0) == "error"); ++i) {
-    recorder.events.clear();
-    run(fake_cases({"unfenced_error_then_exit", "pass"}), fake_config(), recorder);
-  }
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
-  EXPECT_EQ(recorder.finished(0).reason,
-            "rank 0 died: exit 3, after the result \"error\": it is unfenced_error_then_exit");
 }
 
 TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {
@@ -107,34 +83,12 @@ TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
   EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
 }
 
-TEST(Case, HasItsOwnDeadlineAndNotThatOfTheNext) {
-  for (const auto& [own, next] : {std::pair{1000, 60000}, std::pair{2000, 100}}) {
-    NamedCase hanging = fake_case("hang");
-    hanging.timeout = milliseconds(own);
-    NamedCase after = fake_case("skip");
-    after.timeout = milliseconds(next);
-    Recorder recorder;
-    run({hanging, after}, fake_config(), recorder);
-    EXPECT_EQ(recorder.outcomes().at(0), "timeout");
-    EXPECT_THAT(recorder.finished(0).reason, HasSubstr("no result within " + std::to_string(own) + " ms"));
-    EXPECT_GE(recorder.finished(0).duration_ms, own);
-    EXPECT_LT(recorder.finished(0).duration_ms, own + 50000);
-  }
-}
-
 TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   Recorder recorder;
   run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
   EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
   EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // it may contain lines of the case before
   EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
-}
-
-TEST(Tail, IsNotOfACaseThatWasSkipped) {
-  Recorder recorder;
-  run(fake_cases({"skip", "fail"}), fake_config(), recorder);
-  EXPECT_THAT(recorder.finished(0).stderr_tails, IsEmpty());
-  EXPECT_THAT(recorder.finished(1).stderr_tails, SizeIs(2));
 }
 
 TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <string>
-#include <thread>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -17,7 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -61,26 +59,6 @@ TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
-  RunConfig config = fake_config({"--offers=cancel"});
-  config.grace = std::chrono::seconds(30);
-  Recorder recorder;
-  interrupt_first_case(recorder);
-  run(fake_cases({"until_cancelled_then_pass", "pass"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run"));
-}
-
-TEST(Interrupt, OfAWorkerThatDiesOfBeingCancelledIsNoCrash) {
-  RunConfig config = fake_config({"--offers=cancel"});
-  config.grace = std::chrono::seconds(30);
-  Recorder recorder;
-  interrupt_first_case(recorder);
-  run(fake_cases({"until_cancelled_then_exit"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
-  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
-  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("rank 0 died: exit 3"));
-}
-
 TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
   RunConfig config = fake_config({"--offers=cancel"});
   Recorder recorder;
@@ -89,14 +67,6 @@ TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "signal 15 (SIGTERM), by the driver");
   EXPECT_LT(recorder.finished(0).duration_ms, 10000);
-}
-
-TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelDoesNotAskItForMore) {
-  RunConfig config = fake_config({"--offers=cancel"});
-  Recorder recorder;
-  interrupt_first_case(recorder);
-  run(fake_cases({"until_shutdown"}), config, recorder);
-  EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 15 (SIGTERM), by the driver");
 }
 
 // A recorder that interrupts the run when interrupt() is called, and then sends SIGTERM at every tick.
@@ -144,21 +114,6 @@ TEST(Interrupt, IsToldOfOnceAndSoIsTheSecondOne) {
   EXPECT_EQ(told[0].limit_ms, 90000);
   EXPECT_EQ(told[1].reason, RunStopping::Reason::killed);
   EXPECT_EQ(told[1].limit_ms, 0);
-}
-
-TEST(Interrupt, DoesNotWaitForStacks) {
-  const TemporaryPath folder("stacks");
-  RunConfig config = fake_config();
-  config.run_dir = folder.get();
-  config.timeout = milliseconds(300);
-  config.stack_wait = std::chrono::seconds(30);
-  Recorder recorder;
-  const auto start = std::chrono::steady_clock::now();
-  const std::jthread interrupt = when_logged(folder.get() / "pools" / "cpu-2-gen1" / "rank0.stderr.log",
-                                             "stack of this rank", [] { ::kill(::getpid(), SIGINT); });
-  EXPECT_EQ(run(fake_cases({"hang"}), config, recorder).exit_code, 130);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout"));
-  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
 }
 
 // timeout(1) sends its signal to the program and then to the program's process group.

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <string>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -47,17 +46,6 @@ TEST(Pool, GivesEverySentCaseItsOwnSeq) {
   std::vector<std::int64_t> seqs;
   for (const CaseStarted& started : recorder.all<CaseStarted>()) seqs.push_back(started.seq);
   EXPECT_THAT(seqs, ElementsAre(1, 2, 3, 4));
-}
-
-TEST(Pool, ThatWasAskedForTimesAndGivesNoneEndsACaseAsError) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.perf = protocol::PerfRequest{};
-  run(fake_cases({"pass", "skip", "fail"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("error", "skip", "fail"));
-  EXPECT_EQ(recorder.finished(0).reason, "the case passed, but the worker gave no times (--mode perf asks for them)");
-  EXPECT_THAT(recorder.finished(0).stderr_tails, SizeIs(2));
-  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
 }
 
 TEST(Pool, ThatPromisesFiguresIsBelievedNoPassWithoutThem) {
@@ -146,28 +134,6 @@ TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
   EXPECT_THAT(retired.exits, Each(Field(&RankExit::status, "exit 0"))) << "it is asked to shut down";
 }
 
-TEST(Pool, IsReplacedWhenItsMemoryOrItsThreadsGrowPastTheirLimit) {
-  RunConfig config = fake_config();
-  config.hygiene = {.rss_kib = 150, .fds = 0, .threads = 150};
-  for (const auto& [model, grown] : {std::pair{"leaks_memory", "resident KiB grew from 1000 to 1200"},
-                                     std::pair{"leaks_threads", "threads grew from 2 to 202"}}) {
-    Recorder recorder;
-    run(fake_cases({model, model, model, "pass"}), config, recorder);
-    EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
-    EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr(grown));
-  }
-}
-
-TEST(Pool, MayGrowAsItLikesWithoutALimit) {
-  RunConfig config = fake_config();
-  config.hygiene = {.rss_kib = 0, .fds = 0, .threads = 0};
-  for (const std::string model : {"leaks_memory", "leaks_fds", "leaks_threads"}) {
-    Recorder recorder;
-    run(fake_cases({model, model, model, model}), config, recorder);
-    EXPECT_THAT(recorder.retirements(), ElementsAre("finished")) << model;
-  }
-}
-
 // Only the driver can reap a process that a case left behind and that has ended: it is the subreaper.
 TEST(Pool, LeavesNoDeadProcessOfACaseBehindForAsLongAsItLives) {
   Recorder recorder;
@@ -190,14 +156,6 @@ TEST(Pool, ThatKnowsNoShutdownEndsWithItsInput) {
   Recorder recorder;
   run(fake_cases({"ignores_shutdown"}), config, recorder);
   EXPECT_THAT(recorder.all<PoolRetired>().at(0).exits, Each(Field(&RankExit::status, "exit 0")));
-}
-
-TEST(Pool, ThatLostARankIsKilledWithoutGrace) {
-  RunConfig config = fake_config();
-  config.grace = std::chrono::seconds(10);
-  Recorder recorder;
-  run(fake_cases({"sigkill@1"}), config, recorder);
-  EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 9 (SIGKILL), by the driver");
 }
 
 TEST(Pool, TellsEachRankWhoItIs) {

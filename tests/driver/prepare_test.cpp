@@ -53,16 +53,6 @@ TEST(Prepare, IsNotSentToAWorkerThatDoesNotOfferItOrToAPoolThatWillNotRunTheNext
   }
 }
 
-TEST(Prepare, IsNotSentBesideACaseThatIsTimed) {
-  const TemporaryPath folder("logs");
-  RunConfig config = fake_config({"--offers=prepare"});
-  config.run_dir = folder.get();
-  config.perf = protocol::PerfRequest{};
-  Recorder recorder;
-  run(fake_cases({"skip", "skip"}), config, recorder);
-  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
-}
-
 TEST(Prepare, ThatIsRefusedIsNoAnswerToTheRunningCase) {
   Recorder recorder;
   run(fake_cases({"refuses_to_prepare", "pass"}), fake_config({"--offers=prepare"}), recorder);

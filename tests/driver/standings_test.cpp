@@ -1,6 +1,5 @@
 // Requests for the phases in which the ranks of a running case stand (RunConfig::status_requests).
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -16,7 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 class Standings : public ::testing::Test {
@@ -60,63 +58,10 @@ TEST_F(Standings, AreToldOfEachRankAndTheCaseGoesOn) {
   EXPECT_EQ(told[0].ranks[1].operation, "");
 }
 
-TEST_F(Standings, NameARankThatDoesNotAnswer) {
-  run_asked({"pinged_silent"}, fake_config());
-  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass"));
-  const auto told = recorder_.all<CaseProgress>();
-  ASSERT_THAT(told, SizeIs(1));
-  ASSERT_THAT(told[0].ranks, SizeIs(2));
-  EXPECT_FALSE(told[0].ranks[0].silent);
-  EXPECT_TRUE(told[0].ranks[1].silent);
-}
-
-TEST_F(Standings, OfAWorkerThatTellsNoneSayNothingOfPhases) {
-  run_asked({"pinged_mute"}, fake_config());
-  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass"));
-  const auto told = recorder_.all<CaseProgress>();
-  ASSERT_THAT(told, SizeIs(1));
-  ASSERT_THAT(told[0].ranks, SizeIs(1));
-  EXPECT_FALSE(told[0].ranks[0].silent);
-  EXPECT_EQ(told[0].ranks[0].phase, "");
-}
-
 TEST_F(Standings, AWorkerThatRefusesPingsLosesNoCase) {
   run_asked({"pinged_refuses", "pass"}, fake_config());
   EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass", "pass"));
   EXPECT_THAT(recorder_.all<PoolSpawned>(), SizeIs(1));
-}
-
-TEST_F(Standings, APongThatIsNoMessageBreaksTheProtocolAsAnyDoes) {
-  run_asked({"pinged_garbage", "pass"}, fake_config());
-  EXPECT_THAT(recorder_.outcomes(), ElementsAre("crash", "pass"));
-  EXPECT_THAT(recorder_.retirements(), ElementsAre("protocol_break", "finished"));
-}
-
-TEST_F(Standings, RankZeroIsSilentIfItReadsRequestsOtherwise) {
-  on_answer_ = [](const CaseProgress&) { ::raise(SIGINT); };
-  run_asked({"hang"}, fake_config({"--offers=cancel"}));
-  const auto told = recorder_.all<CaseProgress>();
-  ASSERT_THAT(told, testing::Not(IsEmpty()));
-  ASSERT_THAT(told[0].ranks, SizeIs(1));
-  EXPECT_TRUE(told[0].ranks[0].silent);
-}
-
-TEST_F(Standings, OfAWorkerThatAnswersNothingAreNotTold) {
-  RunConfig config = fake_config();
-  config.timeout = milliseconds(1500);
-  run_asked({"hang"}, config);
-  EXPECT_THAT(recorder_.outcomes(), ElementsAre("timeout"));
-  EXPECT_THAT(recorder_.all<CaseProgress>(), IsEmpty());
-}
-
-TEST(StandingsUnasked, CostACaseNoPing) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.tick = milliseconds(10);
-  config.timeout = milliseconds(300);
-  config.slow_after = milliseconds(0);
-  run(fake_cases({"pinged"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout")) << "it waits for a ping that does not come";
 }
 
 }  // namespace

@@ -228,5 +228,6 @@ if __name__ == "__main__":
         os._exit(77 if torch.cuda.device_count() else 69)  # exit codes of docs/protocol.md: too few devices, or none
     if CUDA:
         torch.cuda.set_device(DEVICE)
+    # score_offset is not listed: its large scores need wider tolerances (docs/numerics.md).
     serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type,
           capabilities={"figures": True, "case_fields": ["input_scale"]})

@@ -1,6 +1,7 @@
 #include "driver/reporters/failure_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -75,6 +76,9 @@ std::string check_text(const Check& check) {
   const std::string head = fmt::format("rank {}: {}: ", check.rank, check.tensor);
   const std::string& message = check.message;
   if (!check.measured) return head + (message.empty() ? "" : message + "; ") + "no error and bound given";
+  // The message says all there is to say if nothing was measured: a result of the wrong shape, a repetition that
+  // differs.
+  if (!message.empty() && std::isnan(check.error) && std::isnan(check.bound)) return head + message;
   // A check may fail although its error is within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";
   return head + fmt::format("{}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})",

@@ -80,6 +80,17 @@ TEST(CheckText, DoesNotClaimAnExcessWhereTheMessageIsTheFault) {
             "rank 3: out: NaN in 3 rows; error nan against bound 1 at [] (baseline 0, max_abs 0, rms 0)");
 }
 
+TEST(CheckText, IsTheMessageAloneIfNothingWasMeasured) {
+  Check check;
+  check.tensor = "repeat";
+  check.rank = 1;
+  check.error = check.bound = check.baseline = check.max_abs = check.rms = std::numeric_limits<double>::quiet_NaN();
+  check.ok = false;
+  check.message = "does not repeat: the same step again gave other bits: dq in 3 of 64 rows";
+  EXPECT_EQ(check_text(check),
+            "rank 1: repeat: does not repeat: the same step again gave other bits: dq in 3 of 64 rows");
+}
+
 TEST(CheckText, SaysNothingOfFiguresThatWereNotTold) {
   Check check;
   check.tensor = "out";

@@ -25,6 +25,7 @@
 #include "cases/diagnosis.h"
 #include "cases/enum_names.h"
 #include "cases/fields.h"
+#include "driver/payload.h"
 #include "driver/perf_figures.h"
 #include "driver/verdict.h"
 #include "worker/protocol/messages.h"
@@ -247,7 +248,8 @@ struct CaseStarted {
   PoolId pool;
   int attempt = 1;
   std::optional<std::size_t> number = std::nullopt;  // as in CaseFinished
-  std::optional<Case> c = std::nullopt;  // set in a stream only, so that the case is known if the driver dies
+  // Set in a stream only, so that the case is known if the driver dies.
+  std::optional<Payload> payload = std::nullopt;
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_started";
@@ -258,7 +260,7 @@ struct CaseStarted {
                      field("pool", &CaseStarted::pool, Presence::required),
                      field("attempt", &CaseStarted::attempt),
                      field("number", &CaseStarted::number, Presence::sparse),
-                     field("case", &CaseStarted::c, Presence::sparse),
+                     field("case", &CaseStarted::payload, Presence::sparse),
                      field("at_ms", &CaseStarted::at_ms, Presence::sparse)};
   }
 };
@@ -429,7 +431,7 @@ struct CaseFinished {
   std::string implementation = {};       // as in RunStarted, if an override names it for this case; else empty
   // By which its dump and its trace are named, if that is not the ID: with --dump or --trace, for cases of one ID.
   std::string dump_name = {};
-  Case c;
+  Payload payload;
   std::int64_t seq = 0;        // 0 if it was never sent to a pool
   std::optional<PoolId> pool;  // none if it was never sent to a pool
   int attempts = 0;
@@ -490,7 +492,7 @@ struct CaseFinished {
                      field("stderr", &CaseFinished::stderr_tails),
                      field("first_run", &CaseFinished::first_run, Presence::sparse),
                      field("earlier", &CaseFinished::earlier, Presence::sparse),
-                     field("case", &CaseFinished::c, Presence::required),
+                     field("case", &CaseFinished::payload, Presence::required),
                      field("rerun", &CaseFinished::rerun),
                      field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
   }

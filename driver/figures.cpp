@@ -120,8 +120,8 @@ void correct_checks(protocol::ResultEvent& result) {
 }
 
 bool is_unverified_by_figures(const CaseFinished& event) {
-  return event.outcome == CaseOutcome::pass &&
-         !missing_ranks(ranks_with_figures(event.checks), world_size(event.c)).empty();
+  return event.outcome == CaseOutcome::pass && event.payload->has_figures() &&
+         !missing_ranks(ranks_with_figures(event.checks), event.payload->ranks()).empty();
 }
 
 }  // namespace cp_pool

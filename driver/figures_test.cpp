@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
+
 namespace cp_pool {
 namespace {
 
@@ -149,7 +151,7 @@ TEST(Ratio, IsNeverNoNumber) {
 
 TEST(UnverifiedByFigures, IsAPassOfWhichSomeRankGaveNone) {
   CaseFinished event;
-  event.c.cp_size = 2;
+  test::attention(event.payload).cp_size = 2;
   event.outcome = CaseOutcome::pass;
   EXPECT_TRUE(is_unverified_by_figures(event));
   event.checks = {check_of(0)};

@@ -6,11 +6,13 @@
 namespace cp_pool {
 
 bool promises_bits(const CaseFinished& event) {
+  const Case* const c = event.payload->attention();
+  if (c == nullptr) return false;
   const bool on_gpu = event.pool && event.pool->key.starts_with("cuda/");
   // Of code that is not cp-pool's own only the forward is expected to repeat its bits on GPUs, as the worker does.
   const bool foreign = !event.backend.empty() && !parse_name<Backend>(event.backend);
-  if (on_gpu && foreign) return event.c.deterministic || !event.c.training;
-  return promises_bits(event.c, on_gpu);
+  if (on_gpu && foreign) return c->deterministic || !c->training;
+  return promises_bits(*c, on_gpu);
 }
 
 std::optional<std::vector<int>> OutputBits::other_ranks(const CaseFinished& event) {

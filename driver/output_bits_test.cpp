@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
+
 namespace cp_pool {
 namespace {
 
@@ -48,8 +50,8 @@ TEST(OutputBits, ThatAWorkerDoesNotTellAreNotCompared) {
 
 TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
   CaseFinished event;
-  event.c.backend = Backend::cudnn;
-  event.c.training = true;
+  test::attention(event.payload).backend = Backend::cudnn;
+  test::attention(event.payload).training = true;
   event.pool = PoolId{.key = "cuda/2", .generation = 1};
   EXPECT_FALSE(promises_bits(event));
   const auto with = [&](auto change) {
@@ -57,20 +59,20 @@ TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
     change(other);
     return promises_bits(other);
   };
-  EXPECT_TRUE(with([](CaseFinished& e) { e.c.deterministic = true; }));
-  EXPECT_TRUE(with([](CaseFinished& e) { e.c.backend = Backend::math; }));
-  EXPECT_TRUE(with([](CaseFinished& e) { e.c.training = false; }));
+  EXPECT_TRUE(with([](CaseFinished& e) { test::attention(e.payload).deterministic = true; }));
+  EXPECT_TRUE(with([](CaseFinished& e) { test::attention(e.payload).backend = Backend::math; }));
+  EXPECT_TRUE(with([](CaseFinished& e) { test::attention(e.payload).training = false; }));
   EXPECT_TRUE(with([](CaseFinished& e) { e.pool->key = "cpu/2"; }));
   const auto by_an_adapter = [&](auto change) {
     return with([&](CaseFinished& e) {
       e.backend = "ring";
-      e.c.backend = Backend::math;
+      test::attention(e.payload).backend = Backend::math;
       change(e);
     });
   };
   EXPECT_FALSE(by_an_adapter([](CaseFinished&) {}));
-  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.c.deterministic = true; }));
-  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.c.training = false; }));
+  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { test::attention(e.payload).deterministic = true; }));
+  EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { test::attention(e.payload).training = false; }));
   EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.pool->key = "cpu/2"; }));
 }
 

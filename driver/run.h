@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cases/case.h"
 #include "driver/events.h"
+#include "driver/item.h"
 #include "driver/launcher/launcher.h"
 #include "driver/ledger.h"
 #include "driver/retries.h"
@@ -21,45 +21,6 @@
 #include "worker/protocol/line_framer.h"
 
 namespace cp_pool {
-
-// The launch settings of one case's ranks that differ from RunConfig (docs/configuration.md).
-struct OwnRanks {
-  std::vector<std::string> worker_command = {};  // empty: RunConfig::worker_command
-  std::vector<std::string> fork_server = {};     // that belongs to this worker_command, as in RunConfig
-  bool start_timeout_grows = false;              // for this worker_command, as in RunConfig
-  std::string implementation = {};               // the name of this worker_command, as in CaseFinished
-  // "NAME=VALUE", sorted; set in addition to the environment of the run's ranks.
-  std::vector<std::string> environment = {};
-  int slots = 0;  // number of slots that the pool holds; 0 = one for each rank
-
-  auto operator<=>(const OwnRanks&) const = default;
-
-  static constexpr auto fields() {
-    return FieldList{field("worker", &OwnRanks::worker_command, Presence::sparse),
-                     field("fork_server", &OwnRanks::fork_server, Presence::sparse),
-                     field("start_timeout_grows", &OwnRanks::start_timeout_grows, Presence::sparse),
-                     field("environment", &OwnRanks::environment, Presence::sparse),
-                     field("slots", &OwnRanks::slots, Presence::sparse)};
-  }
-};
-
-struct NamedCase {
-  std::string id;
-  Case c;
-  std::string rerun;                                 // the exact command that reruns this case alone
-  std::optional<double> baseline_ms = std::nullopt;  // median step time in the run that this one is compared with
-  int run = 1;                                       // which of the `runs` runs of this case it is, from 1 (--repeat)
-  int runs = 1;
-  // The number of its line in a stream; in a search, its place in the order in which cases begin, from 1.
-  std::optional<std::size_t> number = std::nullopt;
-  std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
-  bool replay = false;  // it replays a failure: its worker writes no diagnosis, dump or trace
-  std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // none = RunConfig::timeout
-  std::optional<int> retries = std::nullopt;                        // none = RunConfig::retries.most
-  // As in CaseFinished; a case that is to be skipped is not sent to a worker.
-  std::optional<Expected> expected = std::nullopt;
-  std::optional<OwnRanks> ranks = std::nullopt;
-};
 
 // How much a rank may grow since its pool's first case before the pool is retired; 0 = no limit.
 struct HygieneLimits {
@@ -130,14 +91,9 @@ struct RunConfig {
   std::function<std::uint64_t()> status_requests = nullptr;
 };
 
-// Returns CaseFinished::implementation of the case.
-inline std::string implementation_of(const NamedCase& named) {
-  return named.ranks ? named.ranks->implementation : "";
-}
-
 // Returns `config` with the values that `ranks` sets for one case in their place.
 RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks);
-inline Retries retries_of(const NamedCase& named, const RunConfig& config) {
+inline Retries retries_of(const Item& named, const RunConfig& config) {
   return {.most = named.retries.value_or(config.retries.most), .on = config.retries.on};
 }
 
@@ -170,12 +126,11 @@ struct RunResult {
 // Pools work side by side as far as the slots allow, several of one world size too. Cases of a world size begin in list
 // order, except that a case may be brought forward to a pool that has already computed what it needs
 // (driver/fleet/case_queue.h).
-RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
-                    EventSink& sink);
+RunResult run_cases(const std::vector<Item>& cases, const RunConfig& config, const RunStarted& header, EventSink& sink);
 
 // Returns the case of one line of a stream. Returns nullopt for a line to pass over: an empty one, or one whose error
 // the function has reported itself. Called for the lines in order, each when there is room for a case.
-using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& line)>;
+using ReadCase = std::function<std::optional<Item>(const protocol::Line& line)>;
 
 // Runs the cases of fd (a pipe, terminal, file or socket; not closed here) as they arrive, up to `jobs` of them at
 // once, until the end of the input. Pools stay warm between cases, which begin in their order. header.cases is not
@@ -220,7 +175,7 @@ class CaseSource {
 
   // Returns the next case, which must fit into `room`. nullopt: there is none until a running case ends; if no case is
   // running, there are no more cases.
-  virtual std::optional<NamedCase> next(const Room& room) = 0;
+  virtual std::optional<Item> next(const Room& room) = 0;
   // Called when a case has ended and its event was emitted. Returns events to emit after it.
   virtual std::vector<Event> ended(const CaseFinished& finished) = 0;
   // Called when the run is stopped. next() is not called again, and cases that end from now on say nothing about

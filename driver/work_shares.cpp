@@ -38,8 +38,9 @@ std::optional<LargestShare> uneven_share(const CaseFinished& event) {
     pairs[static_cast<std::size_t>(rank.rank)] = *rank.pairs;
   }
   const std::optional<LargestShare> largest = largest_share(pairs);
-  if (!largest || largest->of_mean <= kUnevenShare || tokens_of(event.c) < kTokensOfALargeCase) return std::nullopt;
-  return largest;
+  const Case* const c = event.payload->attention();
+  const bool tells = largest && largest->of_mean > kUnevenShare && c != nullptr && tokens_of(*c) >= kTokensOfALargeCase;
+  return tells ? largest : std::nullopt;
 }
 
 }  // namespace cp_pool

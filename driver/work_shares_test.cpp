@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -10,9 +11,10 @@ namespace {
 // A pass of 4096 tokens.
 CaseFinished pass_with(const std::vector<std::int64_t>& pairs) {
   CaseFinished event = test::finished(0, "id", CaseOutcome::pass);
-  event.c.batch = 2;
-  event.c.seqlen_q = event.c.seqlen_kv = 2048;
-  event.c.cp_size = static_cast<int>(pairs.size());
+  test::attention(event.payload).batch = 2;
+  test::attention(event.payload).seqlen_q = 2048;
+  test::attention(event.payload).seqlen_kv = 2048;
+  test::attention(event.payload).cp_size = static_cast<int>(pairs.size());
   for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
     event.ranks.insert(event.ranks.begin(), {{.pairs = pairs[rank]}, static_cast<int>(rank)});
   }
@@ -42,7 +44,7 @@ TEST(UnevenShare, IsOfLargeCasesThatPassed) {
   event.outcome = CaseOutcome::fail;
   EXPECT_FALSE(uneven_share(event));
   event = pass_with({0, 0, 1});
-  event.c.seqlen_q -= 8;
+  test::attention(event.payload).seqlen_q -= 8;
   EXPECT_FALSE(uneven_share(event));
 }
 

@@ -14,8 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cases/case.h"
 #include "driver/events.h"
+#include "driver/payload.h"
 #include "driver/verdict.h"
 #include "worker/protocol/messages.h"
 
@@ -23,12 +23,12 @@ namespace cp_pool {
 
 struct CapsuleCase {
   std::string id;
-  Case c;
+  Payload payload;
   std::optional<double> timeout_ms;  // deadline of the case; none: Capsule::timeout_ms
 
   static constexpr auto fields() {
     return FieldList{field("id", &CapsuleCase::id, Presence::required),
-                     field("case", &CapsuleCase::c, Presence::required),
+                     field("case", &CapsuleCase::payload, Presence::required),
                      field("timeout_ms", &CapsuleCase::timeout_ms, Presence::sparse)};
   }
 };

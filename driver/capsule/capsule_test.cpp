@@ -38,8 +38,8 @@ Capsule example() {
   out.worker_name = "worker 1";
   out.versions = {{"torch", "2.11.0"}};
   out.left_out = 7;
-  out.cases = {{.id = "te/y", .c = test::example_case(), .timeout_ms = 12.0},
-               {.id = "te/x", .c = test::example_case("te", "x"), .timeout_ms = std::nullopt}};
+  out.cases = {{.id = "te/y", .payload = test::example_case(), .timeout_ms = 12.0},
+               {.id = "te/x", .payload = test::example_case("te", "x"), .timeout_ms = std::nullopt}};
   return out;
 }
 

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "cases/case_groups.h"
 #include "cases/glob.h"
 #include "driver/cli/command_error.h"
 #include "driver/reporters/text_format.h"
@@ -41,7 +40,7 @@ std::optional<Target> target_of(const std::string& fault) {
 
 }  // namespace
 
-void expect_injected_ranks(const std::vector<NamedCase>& cases) {
+void expect_injected_ranks(const std::vector<Item>& cases) {
   const char* const faults = std::getenv(kInject);
   if (faults == nullptr) return;
   std::istringstream words{faults};
@@ -49,8 +48,8 @@ void expect_injected_ranks(const std::vector<NamedCase>& cases) {
     const std::optional<Target> target = target_of(fault);
     if (!target) continue;
     int most_ranks = 0;
-    for (const NamedCase& named : cases) {
-      if (glob_matches(target->glob, named.id)) most_ranks = std::max(most_ranks, world_size(named.c));
+    for (const Item& named : cases) {
+      if (glob_matches(target->glob, named.id)) most_ranks = std::max(most_ranks, named.payload->ranks());
     }
     if (target->rank < most_ranks) continue;
     throw CommandError(ExitCode::usage,

@@ -9,6 +9,6 @@ namespace cp_pool {
 
 // Refuses a fault of CP_POOL_INJECT that would never happen, since none of the cases that it names has its rank. Leaves
 // a fault that it cannot read to the worker. Throws CommandError (usage).
-void expect_injected_ranks(const std::vector<NamedCase>& cases);
+void expect_injected_ranks(const std::vector<Item>& cases);
 
 }  // namespace cp_pool

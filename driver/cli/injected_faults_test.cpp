@@ -6,15 +6,16 @@
 #include <gtest/gtest.h>
 
 #include "driver/cli/command_error.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {
 
-NamedCase ranks(const std::string& id, int cp_size, int group = 1) {
-  NamedCase named{.id = id, .c = {}, .rerun = ""};
-  named.c.cp_size = cp_size;
-  named.c.group = group;
+Item ranks(const std::string& id, int cp_size, int group = 1) {
+  Item named{.id = id, .payload = {}, .rerun = ""};
+  test::attention(named.payload).cp_size = cp_size;
+  test::attention(named.payload).group = group;
   return named;
 }
 

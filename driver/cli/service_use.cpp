@@ -141,14 +141,14 @@ RunsOfCases choose_runs(const ServiceOptions& options, const std::string& client
                         const RunStarted& header, EventSink& sink) {
   std::optional<ServiceConnection> found = open_service(options, client, config, header);
   if (!found) {
-    return {.cases = [&](const std::vector<NamedCase>& cases) { return run_cases(cases, config, header, sink); },
+    return {.cases = [&](const std::vector<Item>& cases) { return run_cases(cases, config, header, sink); },
             .stream = [&](int fd, const ReadCase& read_case,
                           int jobs) { return run_stream(fd, read_case, config, header, sink, jobs); }};
   }
   const auto connection = std::make_shared<ServiceConnection>(*std::move(found));
   const auto when_lost = options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
   return {.cases =
-              [&, connection, when_lost](const std::vector<NamedCase>& cases) {
+              [&, connection, when_lost](const std::vector<Item>& cases) {
                 return service::run_cases(std::move(*connection), when_lost, cases, config, header, sink);
               },
           .stream =

@@ -38,7 +38,7 @@ void fill_service(const CLI::App& command, const ExecutionOptions& execution, Se
 
 // Runs cases, on pools of this process or on a service.
 struct RunsOfCases {
-  std::function<RunResult(const std::vector<NamedCase>& cases)> cases;
+  std::function<RunResult(const std::vector<Item>& cases)> cases;
   std::function<RunResult(int fd, const ReadCase& read_case, int jobs)> stream;
 };
 // Chooses where the cases run. Prints on stderr which service it is, or why one that is there is not used. `client` is

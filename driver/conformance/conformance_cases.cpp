@@ -12,7 +12,7 @@
 #include "cases/lengths.h"
 #include "driver/conformance/conformance.h"
 #include "driver/figures.h"
-#include "driver/pool/case_request.h"
+#include "driver/payload.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -51,8 +51,7 @@ std::vector<Case> candidates(int ranks) {
 nlohmann::json request_of(const Case& c, const nlohmann::json& capabilities, milliseconds timeout) {
   protocol::RunRequest request;
   request.id = fmt::format("conformance/{}/{}", c.model, to_string(c.comm));
-  request.case_json = case_for_worker(c, capabilities);
-  request.lengths = to_json(resolve_lengths(c));
+  Payload(c)->put_into(request, capabilities);
   request.timeout_ms = timeout.count();
   return nlohmann::json::parse(protocol::encode(protocol::Request{request}));
 }
@@ -113,7 +112,9 @@ void Conformance::check_figures(const protocol::ResultEvent& result) {
   }
   CaseFinished event;
   event.outcome = CaseOutcome::pass;
-  event.c.cp_size = config_.ranks;
+  Case of_ranks;
+  of_ranks.cp_size = config_.ranks;
+  event.payload = of_ranks;
   event.checks = result.checks;
   if (is_unverified_by_figures(event)) {
     return tell(Verdict::absent, kRule, "a pass without error and bound of every rank is marked in every report",

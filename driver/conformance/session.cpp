@@ -8,7 +8,7 @@
 #include <asio/co_spawn.hpp>
 #include <fmt/format.h>
 
-#include "driver/pool/case_request.h"
+#include "driver/capabilities.h"
 #include "driver/process/exit_status.h"
 #include "worker/protocol/text_clean.h"
 

@@ -10,7 +10,7 @@
 
 namespace cp_pool {
 
-CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason) {
+CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason) {
   CaseFinished out;
   out.index = index;
   out.id = named.id;
@@ -20,7 +20,7 @@ CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcom
   out.search = named.search;
   out.expected = named.expected;
   out.implementation = implementation_of(named);
-  out.c = named.c;
+  out.payload = named.payload;
   out.outcome = outcome;
   out.reason = std::move(reason);
   out.rerun = named.rerun;
@@ -60,7 +60,7 @@ CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq,
   out.backend_note = std::move(attempt.result.backend_note);
   if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
   if (const auto& perf = attempt.result.perf) {
-    out.perf = perf_figures(out.c, *perf);
+    out.perf = out.payload->figures(*perf);
     out.perf->baseline_ms = job.named->baseline_ms;
   }
   out.diagnosis = std::move(attempt.diagnosis);

@@ -21,14 +21,14 @@ struct Job {
   std::size_t index = 0;  // index in the ledger of its run
   FleetClient* client = nullptr;
   int key = 0;  // the scheduler's number of its key
-  const NamedCase* named = nullptr;
+  const Item* named = nullptr;
   int attempts = 0;  // number of times that it was sent to a pool
   int lost = 0;      // number of pools that were lost before the case had started
   int tried = 0;     // number of tries that ended but were followed by another try (--retries)
 };
 
 // Returns the event of a case with the fields that do not depend on a pool.
-CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason);
+CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason);
 
 class Books {
  public:

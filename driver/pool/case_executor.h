@@ -20,7 +20,7 @@ class CaseExecutor {
   virtual ~CaseExecutor() = default;
 
   // Adds a case, which must stay alive until it has finished. Returns its index in the events.
-  virtual std::size_t add(const NamedCase& named) = 0;
+  virtual std::size_t add(const Item& named) = 0;
   // After this call the run ends when all cases that were added have ended.
   virtual void no_more_cases() = 0;
 
@@ -36,7 +36,7 @@ class CaseExecutor {
 };
 
 // Like run_cases and run_stream of run.h, on a given runner. jobs: number of cases of the stream that may run at once.
-RunResult run_cases(CaseExecutor& runner, const std::vector<NamedCase>& cases, const RunStarted& header);
+RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header);
 RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
 
 }  // namespace cp_pool

@@ -12,9 +12,7 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "cases/case_groups.h"
 #include "driver/launcher/placing.h"
-#include "driver/problem_group.h"
 #include "driver/process/gpu_links.h"
 #include "worker/protocol/usable_cores.h"
 
@@ -26,8 +24,8 @@ Seconds fleet_now() {
   return Clock::now().time_since_epoch();
 }
 
-std::size_t group_of(const Case& c) {
-  return std::hash<std::string>{}(problem_group(c));
+std::size_t group_of(const Item& item) {
+  return std::hash<std::string>{}(item.payload->group());
 }
 
 // With two GPUs there is nothing to choose, and loading NVIDIA's library takes time.
@@ -56,7 +54,7 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
       scheduler_(with_distances(config.scheduling, gpus_)),
       look_again_(host.io) {}
 
-std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
+std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
   const std::size_t number = ++last_job_;
   Job& job =
       jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
@@ -65,16 +63,16 @@ std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) 
   if (is_to_be_skipped(named.expected)) {
     skipped_.emplace(number, named.expected->reason);
   } else {
-    job.key = key_of({launch, world_size(named.c), named.ranks ? named.ranks->slots : 0});
+    job.key = key_of({launch, named.payload->ranks(), named.ranks ? named.ranks->slots : 0});
     client.patience.try_emplace(job.key, client.run.config);
-    scheduler_.case_added(job.key, {number, group_of(named.c), client.number});
+    scheduler_.case_added(job.key, {number, group_of(named), client.number});
   }
   decide_soon();
   return job.index;
 }
 
-std::vector<std::pair<std::size_t, const NamedCase*>> Fleet::cases_of(int launch, std::size_t most) const {
-  std::vector<std::pair<std::size_t, const NamedCase*>> cases;
+std::vector<std::pair<std::size_t, const Item*>> Fleet::cases_of(int launch, std::size_t most) const {
+  std::vector<std::pair<std::size_t, const Item*>> cases;
   for (const auto& [number, job] : jobs_) {
     if (cases.size() == most) break;
     if (!skipped_.contains(number) && by_number_.at(job.key).launch == launch) cases.emplace_back(number, job.named);
@@ -94,7 +92,7 @@ void Fleet::skip(const std::map<std::size_t, std::string>& reasons) {
       if (const auto reason = reasons.find(number); reason != reasons.end()) {
         skipped_.insert(*reason);
       } else {
-        scheduler_.case_added(key, {number, group_of(jobs_.at(number).named->c), client});
+        scheduler_.case_added(key, {number, group_of(*jobs_.at(number).named), client});
       }
     }
   }
@@ -230,7 +228,7 @@ void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
     }
     job.client->books.note_unrun_try(job, patience.given_up_outcome(), *patience.given_up(),
                                      patience.last_start_tails());
-    scheduler_.case_added(job.key, {number, group_of(job.named->c), job.client->number});
+    scheduler_.case_added(job.key, {number, group_of(*job.named), job.client->number});
     again.push_back(&job);
     return true;
   });
@@ -352,7 +350,7 @@ void Fleet::forget(int pool, const std::exception_ptr& error) {
   if (error) on_error(error);
 }
 
-const NamedCase* Fleet::next_of(int pool) const {
+const Item* Fleet::next_of(int pool) const {
   const auto next = scheduler_.next_of(pool);
   return next ? jobs_.at(*next).named : nullptr;
 }

@@ -69,9 +69,9 @@ class Fleet {
   void add_client(FleetClient& client) { clients_.emplace(client.number, &client); }
   void remove(const FleetClient& client) { clients_.erase(client.number); }
   // Adds a case, which must stay alive until it has finished. Returns its index in the client's events.
-  std::size_t add(FleetClient& client, const NamedCase& named, int launch = 0);
+  std::size_t add(FleetClient& client, const Item& named, int launch = 0);
   // Returns the cases of a launch without an outcome, oldest first, at most `most`, by the number of their job.
-  [[nodiscard]] std::vector<std::pair<std::size_t, const NamedCase*>> cases_of(int launch, std::size_t most) const;
+  [[nodiscard]] std::vector<std::pair<std::size_t, const Item*>> cases_of(int launch, std::size_t most) const;
   // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.
   void skip(const std::map<std::size_t, std::string>& reasons);
   // While a launch is held, no pool starts for it.
@@ -139,7 +139,7 @@ class Fleet {
   void end_case(int pool, const Job& job, CaseOutcome outcome);
   void note_start(int key);
   void note_failed_start(int key, const StartFailure& failure);
-  [[nodiscard]] const NamedCase* next_of(int pool) const;
+  [[nodiscard]] const Item* next_of(int pool) const;
   [[nodiscard]] std::vector<std::string> gpus_of(const std::vector<int>& slots) const;
   [[nodiscard]] PoolPlace place_on(int ranks, const std::vector<int>& slots) const;
   static std::string why_stopped(const RunContext& run);

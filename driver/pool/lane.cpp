@@ -58,9 +58,9 @@ std::optional<Pool::Next> Lane::begin_job() {
   seq_ = ++run.host.last_seq;
   CaseStarted started{job.index, job.named->id, seq_, pool_.id(), ++job.attempts};
   started.number = job.named->number;
-  if (started.number) started.c = job.named->c;
+  if (started.number) started.payload = job.named->payload;
   run.emit(started);
-  const NamedCase* const next = next_on_this_pool();
+  const Item* const next = next_on_this_pool();
   if (run.history) {
     run.history->add(
         pool_.id(),
@@ -111,7 +111,7 @@ std::optional<Retirement> Lane::retirement_by_age() const {
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_)};
 }
 
-const NamedCase* Lane::next_on_this_pool() const {
+const Item* Lane::next_on_this_pool() const {
   const int limit = home_.config.pool_max_cases;
   const bool last = limit > 0 && cases_ + 1 >= limit;
   return last ? nullptr : functions_.next();

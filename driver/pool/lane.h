@@ -28,7 +28,7 @@ class Lane {
     std::function<void()> case_tried;     // the case is retried, on this pool or another
     std::function<void()> ends;           // the pool takes no more cases
     // Returns the case that this pool is to run after the current one; nullptr if it is not known.
-    std::function<const NamedCase*()> next;
+    std::function<const Item*()> next;
   };
 
   // All arguments but the last are those of Pool.
@@ -54,7 +54,7 @@ class Lane {
   std::optional<Retirement> end_job(Attempt result);
   [[nodiscard]] static bool is_run_again(const Job& job, const Attempt& attempt);
   [[nodiscard]] std::optional<Retirement> retirement_by_age() const;
-  [[nodiscard]] const NamedCase* next_on_this_pool() const;
+  [[nodiscard]] const Item* next_on_this_pool() const;
 
   RunContext& home_;
   Functions functions_;

@@ -4,7 +4,7 @@
 
 namespace cp_pool {
 
-void OutputNames::add(std::size_t index, const NamedCase& named) {
+void OutputNames::add(std::size_t index, const Item& named) {
   std::string name = named.id;
   if (named.runs > 1) name += fmt::format(" (run {} of {})", named.run, named.runs);
   const int times = ++times_[name];

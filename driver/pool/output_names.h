@@ -13,7 +13,7 @@ namespace cp_pool {
 class OutputNames {
  public:
   // Adds a case. index: that of its events.
-  void add(std::size_t index, const NamedCase& named);
+  void add(std::size_t index, const Item& named);
   // Returns the name of the case; empty if it is the ID, or if the case was not added.
   [[nodiscard]] std::string own_name(std::size_t index) const;
 

@@ -5,8 +5,8 @@
 namespace cp_pool {
 namespace {
 
-NamedCase named(const std::string& id, int run = 1, int runs = 1) {
-  NamedCase out{.id = id, .c = {}, .rerun = ""};
+Item named(const std::string& id, int run = 1, int runs = 1) {
+  Item out{.id = id, .payload = {}, .rerun = ""};
   out.run = run;
   out.runs = runs;
   return out;

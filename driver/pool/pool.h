@@ -39,9 +39,9 @@ class Pool : private PoolHands {
   // A case that the pool is to run, of which `started` has been emitted. All must stay valid until its attempt ends.
   struct Next {
     RunContext* run = nullptr;
-    const NamedCase* named = nullptr;
+    const Item* named = nullptr;
     CaseStarted started;
-    const NamedCase* next = nullptr;  // CaseToRun::next
+    const Item* next = nullptr;  // CaseToRun::next
   };
   // Called when the pool is ready for a case, after each wake(). Returns nothing if there is no case for it.
   using TakeCase = std::function<std::optional<Next>()>;

@@ -18,8 +18,8 @@
 namespace cp_pool {
 
 struct SentCase {
-  NamedCase named;
-  std::optional<NamedCase> next;  // the case that the worker was asked to prepare for
+  Item named;
+  std::optional<Item> next;  // the case that the worker was asked to prepare for
   std::int64_t seq = 0;
   std::string lines;  // the bytes that were written to rank 0's stdin for the case
 };

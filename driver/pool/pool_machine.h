@@ -119,9 +119,9 @@ struct PoolFacts {
 // A case that a pool is to run. The pointers stay valid until its attempt ends.
 struct CaseToRun {
   const RunConfig* config = nullptr;  // of the case's run
-  const NamedCase* named = nullptr;
+  const Item* named = nullptr;
   CaseStarted started;              // the event that has been emitted
-  const NamedCase* next = nullptr;  // the case that the pool is to run afterwards; nullptr: it is not known
+  const Item* next = nullptr;  // the case that the pool is to run afterwards; nullptr: it is not known
   std::string name_of_files = {};   // the ID that the worker names files by; empty: named->id
   bool was_diagnosed = false;       // an earlier run of the case has a diagnosis
 };

@@ -4,10 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "cases/case_json.h"
 #include "cases/case_phases.h"
+#include "driver/capabilities.h"
 #include "driver/figures.h"
-#include "driver/pool/case_request.h"
 #include "driver/pool/pool_machine.h"
 #include "driver/pool/rank_standings.h"
 #include "worker/protocol/diagnosis_intake.h"
@@ -26,14 +25,6 @@ constexpr milliseconds kDeathAfterResult{200};
 constexpr milliseconds kStandings{1200};       // a worker answers within 1 s, naming the ranks that have answered
 constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not list cancel
 
-// Number of sequences; with more the request could exceed kMaxLineBytes.
-constexpr std::int64_t kMaxToldLengths = 65536;
-
-nlohmann::json told_lengths(const Case& c) {
-  if (c.batch > kMaxToldLengths) return nlohmann::json::object();
-  return to_json(resolve_lengths(c));
-}
-
 // Makes a result of a protocol_error: a worker that cannot read a request sends no result for it.
 protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std::int64_t seq) {
   protocol::ResultEvent out;
@@ -41,14 +32,6 @@ protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std
   out.outcome = CaseOutcome::error;
   out.reason = fmt::format("the worker refused the request: {}", refusal.message);
   return out;
-}
-
-// Why no worker can diagnose a failure of the case, as a sentence; empty if it can.
-std::string why_undiagnosed(const Case& c) {
-  if (c.replicated > 0) return "cases with replicated tokens are not diagnosed, because such a row has several owners";
-  if (c.group > 1)
-    return "cases of several groups of ranks are not diagnosed, because each group solves its own problem";
-  return {};
 }
 
 double in_ms(Clock::duration duration) {
@@ -99,9 +82,9 @@ bool PoolMachine::offers(const char* request) const {
 void PoolMachine::begin_case(CaseToRun what) {
   facts_ = hands_.facts();  // now of the case's run
   current_.what = std::move(what);
-  const NamedCase& named = *current_.what.named;
+  const Item& named = *current_.what.named;
   const RunConfig& config = *current_.what.config;
-  if (std::string unknown = unknown_to_worker(named.c, capabilities_); !unknown.empty()) {
+  if (std::string unknown = named.payload->unknown_to_worker(capabilities_); !unknown.empty()) {
     Attempt skipped;
     skipped.outcome = CaseOutcome::skip;
     skipped.reason = std::move(unknown);
@@ -110,7 +93,7 @@ void PoolMachine::begin_case(CaseToRun what) {
     return;
   }
   current_.seq = current_.what.started.seq;
-  current_.asks_why = wants_diagnosis() && why_undiagnosed(named.c).empty();
+  current_.asks_why = wants_diagnosis() && named.payload->why_undiagnosed().empty();
   current_.sent = now_;
   current_.timeout = named.timeout.value_or(config.timeout);
   current_.progress = ProgressWatch{now_, config.slow_after};
@@ -122,24 +105,26 @@ void PoolMachine::begin_case(CaseToRun what) {
 // A worker names the files of a case by the ID in the request, which is therefore name_of_files if there is one.
 void PoolMachine::send_case() {
   const auto& [config, named, started, next, name_of_files, was_diagnosed] = current_.what;
-  protocol::RunRequest request{.seq = current_.seq,
-                               .id = name_of_files.empty() ? named->id : name_of_files,
-                               .case_json = case_for_worker(named->c, capabilities_),
-                               .lengths = told_lengths(named->c),
-                               .timeout_ms = current_.timeout.count(),
-                               .options = {.dump_dir = std::nullopt,
-                                           .reference_cache = config->reference_cache,
-                                           .perf = config->perf,
-                                           .bound_factor = config->bound_factor}};
+  protocol::RunRequest request;
+  request.seq = current_.seq;
+  request.id = name_of_files.empty() ? named->id : name_of_files;
+  request.timeout_ms = current_.timeout.count();
+  request.options = {.dump_dir = std::nullopt,
+                     .reference_cache = config->reference_cache,
+                     .perf = config->perf,
+                     .bound_factor = config->bound_factor};
   if (current_.asks_why) request.options.diagnosis_ms = diagnosis_time_of(*config).count();
   if (named->replay && request.options.perf) request.options.perf->trace_dir.reset();
   if (config->dump_dir && !named->replay) request.options.dump_dir = config->dump_dir->string();
+  named->payload->put_into(request, capabilities_);
   hands_.begin_case(current_.seq);
   hands_.send(request);
   // No preparation in a run that takes times: running beside a timed step, it would slow the step down.
-  if (next != nullptr && offers("prepare") && !config->perf && unknown_to_worker(next->c, capabilities_).empty()) {
-    hands_.send(
-        protocol::PrepareRequest{hands_.next_seq(), case_for_worker(next->c, capabilities_), told_lengths(next->c)});
+  if (next == nullptr || !offers("prepare") || config->perf) return;
+  protocol::PrepareRequest prepare;
+  if (next->payload->unknown_to_worker(capabilities_).empty() && next->payload->put_into(prepare, capabilities_)) {
+    prepare.seq = hands_.next_seq();
+    hands_.send(prepare);
   }
 }
 
@@ -324,7 +309,7 @@ void PoolMachine::finish_attempt(State next) {
   // If a rank has exited, the description of the exits says it.
   if (is_failure(out.outcome) && !any_ended() && !facts_.ranks.silent.empty()) out.reason += "; " + facts_.ranks.silent;
   if (out.outcome == CaseOutcome::fail && wants_diagnosis()) {
-    std::string why = why_undiagnosed(current_.what.named->c);
+    std::string why = current_.what.named->payload->why_undiagnosed();
     if (!why.empty()) out.diagnosis = protocol::unknown_diagnosis(std::move(why));
   }
   if (out.charged) ++cases_;
@@ -408,7 +393,8 @@ void PoolMachine::await_stacks() {
 void PoolMachine::disbelieve() {
   Attempt& out = current_.attempt;
   if (out.outcome != CaseOutcome::pass) return;
-  const bool promised = capabilities_.value("figures", nlohmann::json()) == true;
+  const bool promised =
+      current_.what.named->payload->has_figures() && capabilities_.value("figures", nlohmann::json()) == true;
   std::string why = refutation_of_pass(*current_.result, setup_.world_size, promised);
   if (why.empty()) return;
   correct_checks(*current_.result);
@@ -494,7 +480,7 @@ std::string PoolMachine::last_phase(std::string_view before, std::string_view af
 // Whether a failure of the case is to be diagnosed. A case that runs several times is diagnosed once, and of the cases
 // that a search tries on its way to the smallest one only the smallest.
 bool PoolMachine::wants_diagnosis() const {
-  const NamedCase& named = *current_.what.named;
+  const Item& named = *current_.what.named;
   return current_.what.config->diagnosis && !named.replay && !is_to_fail(named.expected) &&
          named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
          (named.runs == 1 || !current_.what.was_diagnosed);

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "driver/pool/testing/machine_fixture.h"
+#include "driver/testing/attention.h"
 
 namespace cp_pool::machine_test {
 namespace {
@@ -161,7 +162,7 @@ TEST(ADeath, BySigkillMentionsThatMemoryRanOut) {
 // --- The request ---
 
 TEST(ARequest, AsksForADiagnosisAndAPreparationOnlyWhoOffersThem) {
-  NamedCase next;
+  Item next;
   for (const bool offered : {true, false}) {
     TestedPool pool;
     pool.get_ready(offered ? nlohmann::json{{"requests", {"prepare"}}, {"options", {"diagnosis_ms"}}}
@@ -186,11 +187,11 @@ TEST(ARequest, NamesTheFilesAndTheTimeOfTheCase) {
 }
 
 TEST(ARequest, ToPrepareIsNotSentBesideTimesNorForACaseThatWillBeSkipped) {
-  NamedCase next;
+  Item next;
   for (const bool timed : {true, false}) {
     TestedPool pool;
     if (timed) pool.config.perf.emplace();
-    if (!timed) next.c.input_scale = 10;
+    if (!timed) test::attention(next.payload).input_scale = 10;
     pool.get_ready({{"requests", {"prepare"}}});
     pool.hands.waiting = CaseToRun{.config = &pool.config, .named = &pool.named, .started = {}, .next = &next};
     EXPECT_EQ(pool.look(), "send run");
@@ -224,7 +225,7 @@ TEST(ARequest, OfACaseThatRunsSeveralTimesAsksForOneDiagnosis) {
 
 TEST(ACase, WithAFieldThatTheWorkerDoesNotKnowIsSkippedAndThePoolStays) {
   TestedPool pool;
-  pool.get_ready().named.c.group = 2;
+  test::attention(pool.get_ready().named.payload).group = 2;
   EXPECT_EQ(pool.run_case(), "skip");
   EXPECT_EQ(pool.state(), "idle");
 }
@@ -560,7 +561,7 @@ TEST(ADiagnosis, IsTakenOnceInTimeAndForItsCase) {
 
 TEST(ADiagnosis, OfSeveralGroupsIsNotAskedFor) {
   TestedPool pool;
-  pool.get_ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"group"}}}).named.c.group = 2;
+  test::attention(pool.get_ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"group"}}}).named.payload).group = 2;
   pool.run_case();
   pool.say(TestedPool::result(CaseOutcome::fail));
   pool.after(250ms);

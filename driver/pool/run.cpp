@@ -42,14 +42,14 @@ std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
   return std::clamp(config.timeout / kPartOfACase, kLeast, kMost);
 }
 
-RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
+RunResult run_cases(const std::vector<Item>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {
   Runner runner(config, sink, slot_count(config));
   return run_cases(runner, cases, header);
 }
 
-RunResult run_cases(CaseExecutor& runner, const std::vector<NamedCase>& cases, const RunStarted& header) {
-  for (const NamedCase& named : cases) runner.add(named);
+RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header) {
+  for (const Item& named : cases) runner.add(named);
   runner.no_more_cases();
   return runner.run(header);
 }

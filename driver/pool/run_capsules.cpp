@@ -47,7 +47,7 @@ std::vector<std::string> environment_of(const std::vector<std::string>& own) {
   return out;
 }
 
-Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure, const NamedCase& named) {
+Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure, const Item& named) {
   const RunConfig config = config_for(run.config, named.ranks);
   const protocol::ReadyEvent& worker = run.history->worker_of(failure);
   Capsule out;
@@ -93,7 +93,7 @@ void write(const RunContext& run, const HistoryOfFailure& failure, const Verdict
   for (const SentCase* const one : sent) {
     CapsuleCase& kept = capsule.cases.emplace_back();
     kept.id = one->named.id;
-    kept.c = one->named.c;
+    kept.payload = one->named.payload;
     if (one->named.timeout) kept.timeout_ms = static_cast<double>(one->named.timeout->count());
     files.requests += one->lines;
   }

@@ -52,7 +52,7 @@ struct RunContext {
     sink.on_event(event);
   }
   // Called once for each case, with the index of its events.
-  void note_case(std::size_t index, const NamedCase& named) {
+  void note_case(std::size_t index, const Item& named) {
     if (config.dump_dir || (config.perf && config.perf->trace_dir)) output_names.add(index, named);
   }
   // Reports once for each option that its file cannot be written. message: one line that names the file and the cause.

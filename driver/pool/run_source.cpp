@@ -5,7 +5,6 @@
 
 #include <asio/post.hpp>
 
-#include "cases/case_groups.h"
 #include "driver/pool/runner.h"
 #include "driver/run.h"
 
@@ -19,7 +18,7 @@ class Supply {
   Supply(Runner& runner, CaseSource& source, EventSink& sink, int ranks)
       : runner_(runner), source_(source), sink_(sink), room_(ranks) {
     runner_.on_case_finished = [this](const CaseFinished& finished) {
-      room_.give_back(world_size(running_.extract(finished.index).mapped()->c));
+      room_.give_back(running_.extract(finished.index).mapped()->payload->ranks());
       emit(source_.ended(finished));
       feed();
     };
@@ -44,8 +43,8 @@ class Supply {
     while (!abandoned_) {
       auto named = source_.next(room_);
       if (!named) break;
-      auto kept = std::make_unique<NamedCase>(*std::move(named));
-      room_.take(world_size(kept->c));
+      auto kept = std::make_unique<Item>(*std::move(named));
+      room_.take(kept->payload->ranks());
       const std::size_t index = runner_.add(*kept);
       running_.emplace(index, std::move(kept));
     }
@@ -63,7 +62,7 @@ class Supply {
   CaseSource& source_;
   EventSink& sink_;
   Room room_;
-  std::map<std::size_t, std::unique_ptr<NamedCase>> running_;  // by index
+  std::map<std::size_t, std::unique_ptr<Item>> running_;  // by index
   bool abandoned_ = false;
   bool stopped_ = false;
 };

@@ -107,7 +107,7 @@ class Feeder {
       lines_.pop_front();
       auto named = read_case_(line);
       if (!named) continue;
-      auto kept = std::make_unique<NamedCase>(*std::move(named));
+      auto kept = std::make_unique<Item>(*std::move(named));
       const std::size_t index = runner_.add(*kept);
       running_.emplace(index, std::move(kept));
     }
@@ -143,7 +143,7 @@ class Feeder {
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
   std::deque<protocol::Line> lines_;
-  std::map<std::size_t, std::unique_ptr<NamedCase>> running_;  // by index
+  std::map<std::size_t, std::unique_ptr<Item>> running_;  // by index
   std::string error_;
   bool ended_ = false;
   bool cut_ = false;

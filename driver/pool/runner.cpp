@@ -8,7 +8,6 @@
 #include <asio/co_spawn.hpp>
 #include <asio/post.hpp>
 
-#include "cases/case_json.h"
 #include "driver/launcher/placing.h"
 #include "driver/pool/run_capsules.h"
 #include "driver/pool/run_signals.h"
@@ -80,7 +79,7 @@ int Runner::add_launch(RunConfig config) {
   return number;
 }
 
-std::size_t Runner::add(const NamedCase& named) {
+std::size_t Runner::add(const Item& named) {
   const int number = launch_of(named);
   Launch& launch = *launches_.at(static_cast<std::size_t>(number));
   launch.is_needed = true;
@@ -106,7 +105,7 @@ std::vector<std::string> Runner::cases_to_ask_about(int launch) {
   std::vector<std::string> lines;
   for (const auto& [job, named] : fleet_.cases_of(launch, kMostAsked)) {
     asked.push_back(job);
-    lines.push_back(to_json(named->c).dump());
+    lines.push_back(named->payload->json().dump());
   }
   return lines;
 }
@@ -121,7 +120,7 @@ void Runner::skip(int launch, const std::vector<std::string>& reasons) {
   fleet_.skip(skipped);
 }
 
-int Runner::launch_of(const NamedCase& named) {
+int Runner::launch_of(const Item& named) {
   if (!named.ranks) return 0;
   OwnRanks own = *named.ranks;
   own.slots = 0;
@@ -187,7 +186,7 @@ bool Runner::begin_triage() {
   triage_.emplace(context_,
                   ReplayPools{.next_id = [this](int ranks) { return fleet_.next_pool_id(context_.config, ranks); },
                               .place = [this](int ranks, int slots) { return fleet_.place_of(ranks, slots); },
-                              .start = [this](const NamedCase& named) { return start_of(0, launch_of(named)); }});
+                              .start = [this](const Item& named) { return start_of(0, launch_of(named)); }});
   triaging_ = true;
   asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
     triaging_ = false;

@@ -32,7 +32,7 @@ class Runner : public CaseExecutor, private PoolOwner {
   // slots: FleetSettings::slots.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
-  std::size_t add(const NamedCase& named) override;
+  std::size_t add(const Item& named) override;
   void no_more_cases() override { fleet_.no_more_cases(); }
   RunResult run(const RunStarted& header) override;
   [[nodiscard]] asio::io_context& io() override { return io_; }
@@ -54,7 +54,7 @@ class Runner : public CaseExecutor, private PoolOwner {
     return launches_.at(static_cast<std::size_t>(launch))->start();
   }
   int add_launch(RunConfig config);
-  int launch_of(const NamedCase& named);
+  int launch_of(const Item& named);
   void start_fork_servers();
   std::vector<std::string> cases_to_ask_about(int launch);
   void skip(int launch, const std::vector<std::string>& reasons);

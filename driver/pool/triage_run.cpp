@@ -6,7 +6,6 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "cases/case_groups.h"
 #include "driver/failure_kind.h"
 #include "driver/triage/machine_signs.h"
 #include "worker/protocol/text_clean.h"
@@ -91,8 +90,8 @@ asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan:
   out.replay = plan_.replays();
   out.before = replay.before.size();
   if (out.before > 0) out.first = sequence.front()->named.id;
-  const int ranks = world_size(failure.event.c);
-  const NamedCase& named = sent.back().named;
+  const int ranks = failure.event.payload->ranks();
+  const Item& named = sent.back().named;
   const int slots = named.ranks && named.ranks->slots > 0 ? named.ranks->slots : ranks;
   std::optional<Pool::Next> upcoming;
   Pool pool(run_, pools_.start(named), pools_.next_id(ranks), ranks, pools_.place(ranks, slots),
@@ -124,11 +123,11 @@ asio::awaitable<bool> TriageRun::send(Pool& pool, std::optional<Pool::Next>& upc
   bool paused = false;
   for (std::size_t i = 0; i < sequence.size(); ++i) {
     const bool last = i + 1 == sequence.size();
-    NamedCase named = sequence[i]->named;
+    Item named = sequence[i]->named;
     named.replay = true;
     const auto left = std::max(plan_.limits().time - spent(), std::chrono::milliseconds{1});
     named.timeout = std::min(named.timeout.value_or(run_.config.timeout), left);
-    const NamedCase* const next = sequence[i]->next ? &*sequence[i]->next : nullptr;
+    const Item* const next = sequence[i]->next ? &*sequence[i]->next : nullptr;
     CaseStarted started;
     started.index = out.index;
     started.id = named.id;

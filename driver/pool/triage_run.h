@@ -22,7 +22,7 @@ namespace cp_pool {
 struct ReplayPools {
   std::function<PoolId(int world_size)> next_id;
   std::function<PoolPlace(int ranks, int slots)> place;
-  std::function<RankStart(const NamedCase& named)> start;
+  std::function<RankStart(const Item& named)> start;
 };
 
 class TriageRun {

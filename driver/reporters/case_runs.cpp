@@ -17,6 +17,11 @@ std::string case_name(const CaseFinished& event) {
   return event.runs > 1 ? fmt::format("{} (run {} of {})", event.id, event.run, event.runs) : event.id;
 }
 
+std::string suite_of(const CaseFinished& event) {
+  std::string suite = event.payload->suite();
+  return suite.empty() ? "cases" : suite;
+}
+
 std::string first_run_text(const CaseFinished& event) {
   if (!event.first_run) return "";
   const std::string reason = shortened(event.first_run->reason);

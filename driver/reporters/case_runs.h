@@ -13,6 +13,9 @@ namespace cp_pool {
 // Returns the ID, followed by the number of the run if the case runs several times: "ID (run 2 of 3)".
 std::string case_name(const CaseFinished& event);
 
+// Returns the suite that reports show the case in: "cases" if it has none.
+std::string suite_of(const CaseFinished& event);
+
 // Returns "first run: fail: dq is wrong" on one line for a case that an earlier run had, too. Empty for other cases.
 std::string first_run_text(const CaseFinished& event);
 // Returns "earlier runs: 2 pass, 1 fail (the oldest first)" and a newline; empty if no earlier runs are known.

@@ -6,6 +6,7 @@
 #include "cases/case_error.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/jsonl_sink.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/messages.h"
 
@@ -145,8 +146,8 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.backend_note = "tiles ran as math";
   failed.bound_factor = 2.5;
   failed.other_bits = {0, 1};
-  failed.c.window = {3, 4};
-  failed.c.bias = BiasShape::shape_b1ss;
+  test::attention(failed.payload).window = {3, 4};
+  test::attention(failed.payload).bias = BiasShape::shape_b1ss;
   failed.at_ms = 12.25;
   expect_round_trip(failed);
   failed.diagnosis = test::example_diagnosis();

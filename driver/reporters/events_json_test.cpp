@@ -57,7 +57,7 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
   CaseStarted of_stream;
   of_stream.number = 3;
-  of_stream.c = test::example_case();
+  of_stream.payload = test::example_case();
   EXPECT_EQ(keys(event_json(of_stream)), (Keys{"type", "index", "id", "seq", "pool", "attempt", "number", "case"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));

@@ -105,9 +105,9 @@ void HtmlSink::on(const CaseFinished& event) {
   HtmlCase& c = page_.cases.emplace_back();
   c.index = event.index;
   c.id = case_name(event);
-  c.suite = event.c.suite.empty() ? "cases" : event.c.suite;
-  c.model = event.c.model;
-  c.column = fmt::format("{} {}", to_string(event.c.comm), to_string(event.c.layout));
+  c.suite = suite_of(event);
+  c.model = event.payload->model();
+  c.column = event.payload->column();
   c.outcome = event.outcome;
   c.word = outcome_word(event);
   c.urgency = urgency_of(event);

@@ -14,6 +14,7 @@
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/testing/parsed_page.h"
 #include "driver/reporters/testing/window_diagnosis.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/text_clean.h"
 
@@ -210,8 +211,8 @@ TEST(Html, TheOverviewCountsByModelTypeAndLayoutAndLeadsToWhatDidNotPass) {
   std::vector<Event> events{run_started(6)};
   const auto add = [&](const std::string& model, CommType comm, CaseOutcome outcome) {
     CaseFinished event = finished(events.size() - 1, "id", outcome);
-    event.c.model = model;
-    event.c.comm = comm;
+    test::attention(event.payload).model = model;
+    test::attention(event.payload).comm = comm;
     events.emplace_back(event);
   };
   add("m1", CommType::p2p, CaseOutcome::pass);
@@ -285,7 +286,7 @@ TEST(Html, PoolsThatSayWhenTheyWereAreATimeline) {
 TEST(Html, ForeignTextIsTextNotMarkup) {
   CaseFinished event = finished(0, "<b>id</b>", CaseOutcome::crash,
                                 protocol::clean_text("a\x01 \x1b[31mred\x1b[0m \xff </pre><script>&"));
-  event.c.model = "<m>";
+  test::attention(event.payload).model = "<m>";
   event.rerun = "cp-pool submit '<&>'";
   const Page page({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]"), "<b>id</b>");

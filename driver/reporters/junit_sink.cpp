@@ -174,19 +174,21 @@ void JunitSink::on_event(const Event& event) {
 JunitCase JunitSink::describe(const CaseFinished& event) const {
   JunitCase out;
   out.index = event.index;
-  out.suite = event.c.suite.empty() ? "cases" : event.c.suite;
-  out.class_name = event.c.model.empty() ? out.suite : out.suite + "." + event.c.model;
+  out.suite = suite_of(event);
+  const std::string model = event.payload->model();
+  out.class_name = model.empty() ? out.suite : out.suite + "." + model;
   out.name = case_name(event);
   out.id = event.id;
   out.outcome = event.outcome;
   out.seconds = event.duration_ms / 1000;
+  const Case* const c = event.payload->attention();
   out.properties = {{"outcome", std::string{to_string(event.outcome)}},
-                    {"world_size", std::to_string(world_size(event.c))},
+                    {"world_size", std::to_string(event.payload->ranks())},
                     {"pool", event.pool ? event.pool->key : ""},
                     {"pool_generation", event.pool ? std::to_string(event.pool->generation) : ""},
                     {"attempts", std::to_string(event.attempts)},
                     {"backend", event.backend},
-                    {"seed", std::to_string(event.c.seed)},
+                    {"seed", c == nullptr ? "" : std::to_string(c->seed)},
                     {"rerun", event.rerun}};
   if (event.first_run) {
     out.properties.emplace_back("first_outcome", std::string{to_string(event.first_run->outcome)});

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/text_clean.h"
 
@@ -58,7 +59,7 @@ TEST(Junit, ACaseThatAStreamRunsTwiceHasTwoNames) {
 
 TEST(Junit, CasesAreGroupedBySuiteInListedOrderWithTheirTimes) {
   CaseFinished other = finished(1, "te-fused/x", CaseOutcome::pass);
-  other.c.suite = "te-fused";
+  test::attention(other.payload).suite = "te-fused";
   const nlohmann::json report =
       report_of({run_started(3), finished(2, "te-flash/b", CaseOutcome::pass), other,
                  finished(0, "te-flash/a", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})});

@@ -31,7 +31,9 @@ std::string perf_summary(const PerfFigures& figures) {
 }
 
 void PerfTable::add(const CaseFinished& event) {
-  if (event.perf) rows_.push_back({event.id, *event.perf, event.c.training, event.shared_gpus > 0});
+  if (!event.perf) return;
+  const Case* const c = event.payload->attention();
+  rows_.push_back({event.id, *event.perf, c != nullptr && c->training, event.shared_gpus > 0});
 }
 
 std::string PerfTable::row_text(const Row& row) const {

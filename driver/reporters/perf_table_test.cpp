@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -29,7 +30,7 @@ TEST(PerfTable, HasARowForEachTimedCase) {
 TEST(PerfTable, SaysWhatAStepIs) {
   PerfTable table;
   CaseFinished inference = timed_case(0, "inference", 1);
-  inference.c.training = false;
+  test::attention(inference.payload).training = false;
   table.add(inference);
   EXPECT_THAT(table.text(), HasSubstr("\na step is forward alone; median"));
   table.add(timed_case(1, "training", 1));

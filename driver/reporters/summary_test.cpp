@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -75,8 +76,9 @@ TEST(SummaryText, SaysOnceThatRanksShareTheWorkUnevenly) {
   Summary summary;
   for (const std::int64_t most : {3, 5, 4, 1}) {
     CaseFinished event = finished(0, fmt::format("case-{}", most), CaseOutcome::pass);
-    event.c.batch = 2;
-    event.c.seqlen_q = event.c.seqlen_kv = 2048;
+    test::attention(event.payload).batch = 2;
+    test::attention(event.payload).seqlen_q = 2048;
+    test::attention(event.payload).seqlen_kv = 2048;
     event.ranks = {{{.pairs = 1}, 0}, {{.pairs = most}, 1}, {{.pairs = 1}, 2}};
     summary.add(event);
   }
@@ -95,8 +97,8 @@ TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
     Summary summary;
     for (const Run& run : runs) {
       CaseFinished event = finished(0, run.id, CaseOutcome::pass);
-      event.c.backend = Backend::cudnn;
-      event.c.deterministic = run.deterministic;
+      test::attention(event.payload).backend = Backend::cudnn;
+      test::attention(event.payload).deterministic = run.deterministic;
       event.pool = PoolId{.key = "cuda/2", .generation = 1};
       event.other_bits = run.other_bits;
       summary.add(event);

@@ -36,7 +36,7 @@ bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
 
 void TimingsTable::add(const CaseFinished& event) {
   if (!is_of_the_case(event.outcome)) return;
-  const int world_size = cp_pool::world_size(event.c);
+  const int world_size = event.payload->ranks();
   for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
   if (event.diagnosis && event.diagnosis->ms > 0) {
     phases_ms_[{world_size, case_phase::kDiagnosis}].push_back(event.diagnosis->ms);

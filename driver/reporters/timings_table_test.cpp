@@ -5,6 +5,7 @@
 
 #include "cases/case_phases.h"
 #include "cases/testing/temporary_folder.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -14,7 +15,7 @@ using test::finished;
 
 CaseFinished timed(std::size_t index, int world_size, double forward_ms) {
   CaseFinished event = finished(index, "case-" + std::to_string(index), CaseOutcome::pass);
-  event.c.cp_size = world_size;
+  test::attention(event.payload).cp_size = world_size;
   event.timings_ms = {{"forward", forward_ms}};
   return event;
 }

@@ -21,7 +21,7 @@ std::vector<CasesWith> listed(const std::map<std::string, std::size_t>& counts) 
 }  // namespace
 
 void Coverage::add(const CaseFinished& finished) {
-  const Case& c = finished.c;
+  const Case& c = *finished.payload->attention();
   if (finished.outcome == CaseOutcome::skip) {
     ++skipped_;
     ++skipped_in_a_row_;

@@ -28,9 +28,10 @@ TEST(Coverage, FindsOutThatTwoTraitsAreOnlySkippedTogether) {
     Coverage coverage;
     while (coverage.judged() + coverage.skipped() < 2000) {
       CaseFinished finished;
-      finished.c = search::random_case(generator);
-      if (coverage.leaves_out(finished.c)) continue;
-      const bool skips = finished.c.layout == Layout::thd && finished.c.dtype == DType::fp16;
+      finished.payload = search::random_case(generator);
+      const Case& c = *finished.payload->attention();
+      if (coverage.leaves_out(c)) continue;
+      const bool skips = c.layout == Layout::thd && c.dtype == DType::fp16;
       finished.outcome = skips ? CaseOutcome::skip : CaseOutcome::pass;
       coverage.add(finished);
     }

@@ -9,7 +9,7 @@ namespace cp_pool {
 Examination::Examination(CaseFinished first, search::Allowed allowed, std::chrono::milliseconds limit)
     : first_(std::move(first)),
       how_(failure_signature(first_).how),
-      shrinker_(first_.c, std::move(allowed)),
+      shrinker_(*first_.payload->attention(), std::move(allowed)),
       limit_(limit),
       begin_(Clock::now()),
       smallest_id_(first_.id) {}
@@ -28,12 +28,12 @@ std::optional<Examination::Try> Examination::next() {
     }
     if (simpler) return Try{.step = SearchStep::smaller, .c = *std::move(simpler), .brief = true};
     // If the first case is the smallest, it has already been run again.
-    stage_ = shrinker_.smallest() == first_.c ? Stage::over : Stage::smallest;
+    stage_ = shrinker_.smallest() == *first_.payload->attention() ? Stage::over : Stage::smallest;
     if (stage_ == Stage::smallest) asked_ = failed_ = 0;
   }
   if (stage_ == Stage::over) return std::nullopt;
   // The final run has the full deadline, so that a slow case is not taken for a hang.
-  return Try{.step = shrinker_.smallest() == first_.c ? SearchStep::again : SearchStep::smallest,
+  return Try{.step = shrinker_.smallest() == *first_.payload->attention() ? SearchStep::again : SearchStep::smallest,
              .c = shrinker_.smallest(),
              .brief = stage_ != Stage::smallest};
 }

@@ -35,7 +35,7 @@ std::string place_of(const std::string& id) {
 Search::Search(SearchPlan plan)
     : plan_(std::move(plan)), drawing_(plan_.seed, plan_.fixed, plan_.allowed), begin_(Clock::now()) {}
 
-std::optional<NamedCase> Search::next(const Room& room) {
+std::optional<Item> Search::next(const Room& room) {
   if (begun_ == 0) begin_ = Clock::now();
   if (abandoned_) return std::nullopt;
   if (examination_) return next_examined(room);
@@ -43,23 +43,23 @@ std::optional<NamedCase> Search::next(const Room& room) {
   return next_drawn(room);
 }
 
-NamedCase Search::named(SearchStep step, const std::string& place, Case c) {
+Item Search::named(SearchStep step, const std::string& place, Case c) {
   Case shown = c;
   shown.suite = "search";
   shown.model = place;
   std::string id = case_id(shown);
   std::string rerun = plan_.command(id, c);
-  return {.id = std::move(id), .c = std::move(c), .rerun = std::move(rerun), .number = ++begun_, .search = step};
+  return {.id = std::move(id), .payload = std::move(c), .rerun = std::move(rerun), .number = ++begun_, .search = step};
 }
 
-std::optional<NamedCase> Search::next_kept(const Room& room) {
+std::optional<Item> Search::next_kept(const Room& room) {
   if (!room.has(world_size(plan_.kept[kept_begun_]))) return std::nullopt;
   ++kept_running_;
   const Case& c = plan_.kept[kept_begun_++];
   return named(SearchStep::kept, fmt::format("kept-{}", kept_begun_), c);
 }
 
-std::optional<NamedCase> Search::next_drawn(const Room& room) {
+std::optional<Item> Search::next_drawn(const Room& room) {
   if (!stopped_.empty() || kept_running_ > 0) return std::nullopt;
   if (plan_.time.count() > 0 && Clock::now() - begin_ >= plan_.time) {
     stop("the time was over (--time)");
@@ -76,9 +76,9 @@ std::optional<NamedCase> Search::next_drawn(const Room& room) {
   return named(SearchStep::drawn, fmt::format("{}-{}", plan_.seed, drawn->number), std::move(drawn->c));
 }
 
-std::optional<NamedCase> Search::next_examined(const Room& room) {
+std::optional<Item> Search::next_examined(const Room& room) {
   if (!try_ || !room.has(world_size(try_->c))) return std::nullopt;
-  NamedCase out = named(try_->step, fmt::format("{}/{}-{}", place_, name_of(try_->step), ++tries_), try_->c);
+  Item out = named(try_->step, fmt::format("{}/{}-{}", place_, name_of(try_->step), ++tries_), try_->c);
   if (try_->brief) out.timeout = brief_deadline();
   try_.reset();
   return out;
@@ -121,7 +121,7 @@ void Search::take_drawn(const CaseFinished& finished) {
   --drawn_running_;
   coverage_.add(finished);
   if (finished.outcome == CaseOutcome::infra) {
-    lost_sizes_.insert(world_size(finished.c));
+    lost_sizes_.insert(finished.payload->ranks());
     const bool nothing_runs = coverage_.judged() + coverage_.skipped() == 0;
     if (nothing_runs && lost_sizes_.size() >= kLostSizes) stop("no pool starts");
   }
@@ -142,7 +142,7 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
           .outcome = finished.outcome,
           .kept = true,
           .smallest = finished.id,
-          .c = finished.c,
+          .c = *finished.payload->attention(),
           .asked = 1,
           .failed = 1,
           .note = "",
@@ -154,7 +154,7 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
 // traits of that one.
 bool Search::is_known(const CaseFinished& finished) const {
   const std::string how = failure_signature(finished).how;
-  const std::vector<std::string> traits = search::traits_of(finished.c);
+  const std::vector<std::string> traits = search::traits_of(*finished.payload->attention());
   return std::ranges::any_of(found_, [&](const Found& found) {
     return found.event.how == how && std::ranges::includes(traits, found.traits);
   });

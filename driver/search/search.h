@@ -45,7 +45,7 @@ class Search : public CaseSource {
  public:
   explicit Search(SearchPlan plan);
 
-  std::optional<NamedCase> next(const Room& room) override;
+  std::optional<Item> next(const Room& room) override;
   std::vector<Event> ended(const CaseFinished& finished) override;
   void abandoned() override;
   std::vector<Event> end() override;
@@ -60,10 +60,10 @@ class Search : public CaseSource {
     std::vector<std::string> traits;  // special traits of the smallest case
   };
 
-  std::optional<NamedCase> next_examined(const Room& room);
-  std::optional<NamedCase> next_kept(const Room& room);
-  std::optional<NamedCase> next_drawn(const Room& room);
-  NamedCase named(SearchStep step, const std::string& place, Case c);
+  std::optional<Item> next_examined(const Room& room);
+  std::optional<Item> next_kept(const Room& room);
+  std::optional<Item> next_drawn(const Room& room);
+  Item named(SearchStep step, const std::string& place, Case c);
   void take_kept(const CaseFinished& finished, std::vector<Event>& events);
   void take_drawn(const CaseFinished& finished);
   void examine(std::vector<Event>& events);

@@ -30,14 +30,14 @@ using ::testing::StartsWith;
 using Worker = std::function<void(const Case& c, CaseFinished& finished)>;
 
 struct Ran {
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   std::vector<CaseFinished> finished;  // in the same order
   std::vector<SearchFound> found;
   SearchFinished last;
   int most_at_once = 0;
 
   [[nodiscard]] std::size_t count(SearchStep step) const {
-    return static_cast<std::size_t>(std::ranges::count(cases, step, &NamedCase::search));
+    return static_cast<std::size_t>(std::ranges::count(cases, step, &Item::search));
   }
 };
 
@@ -54,7 +54,7 @@ Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
   Search search(std::move(of));
   Room room(ranks);
   Ran out;
-  std::deque<NamedCase> running;
+  std::deque<Item> running;
   const auto take = [&](const std::vector<Event>& events) {
     for (const Event& event : events) {
       if (const auto* found = std::get_if<SearchFound>(&event)) out.found.push_back(*found);
@@ -63,9 +63,9 @@ Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
   };
   for (;;) {
     while (auto named = search.next(room)) {
-      EXPECT_TRUE(room.has(world_size(named->c))) << named->id;
-      EXPECT_EQ(find_problem(named->c), std::nullopt) << named->id;
-      room.take(world_size(named->c));
+      EXPECT_TRUE(room.has(named->payload->ranks())) << named->id;
+      EXPECT_EQ(find_problem(*named->payload->attention()), std::nullopt) << named->id;
+      room.take(named->payload->ranks());
       out.cases.push_back(*named);
       running.push_back(*std::move(named));
       out.most_at_once = std::max(out.most_at_once, static_cast<int>(running.size()));
@@ -73,13 +73,13 @@ Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
     if (running.empty()) break;
     CaseFinished finished;
     finished.id = running.front().id;
-    finished.c = running.front().c;
+    finished.payload = running.front().payload;
     finished.search = running.front().search;
     finished.number = running.front().number;
     finished.outcome = CaseOutcome::pass;
     finished.duration_ms = 10;
-    worker(finished.c, finished);
-    room.give_back(world_size(finished.c));
+    worker(*finished.payload->attention(), finished);
+    room.give_back(finished.payload->ranks());
     running.pop_front();
     out.finished.push_back(finished);
     take(search.ended(finished));
@@ -135,11 +135,11 @@ TEST(Search, NamesEachCaseAfterItsStep) {
   std::set<std::string> ids;
   std::size_t number = 0;
   std::string first;
-  for (const NamedCase& named : ran.cases) {
+  for (const Item& named : ran.cases) {
     EXPECT_TRUE(ids.insert(named.id).second) << named.id;
     EXPECT_EQ(named.number, ++number);
     EXPECT_EQ(named.rerun, "rerun " + named.id);
-    if (has_the_fault(named.c) && first.empty()) first = named.id.substr(0, named.id.find('/', 7));
+    if (has_the_fault(*named.payload->attention()) && first.empty()) first = named.id.substr(0, named.id.find('/', 7));
     if (named.search == SearchStep::drawn) {
       EXPECT_THAT(named.id, ::testing::MatchesRegex("search/7-[0-9]+/[^/]*/cp.*"));
     }
@@ -161,18 +161,18 @@ TEST(Search, OfTheSameSeedDrawsTheSameCases) {
   const Worker passes = [](const Case&, CaseFinished&) {};
   const Ran one = run(some, passes);
   const Ran other = run(some, passes);
-  std::map<std::string, Case> by_id;
+  std::map<std::string, Payload> by_id;
   ASSERT_THAT(one.cases, SizeIs(50));
-  for (std::size_t i = 0; i < one.cases.size(); ++i) EXPECT_EQ(one.cases[i].c, other.cases[i].c);
-  for (const NamedCase& named : one.cases) by_id[named.id] = named.c;
+  for (std::size_t i = 0; i < one.cases.size(); ++i) EXPECT_EQ(one.cases[i].payload, other.cases[i].payload);
+  for (const Item& named : one.cases) by_id[named.id] = named.payload;
   // With more room other cases may run, but an ID still means the same case.
-  for (const NamedCase& named : run(some, passes, 64).cases) {
+  for (const Item& named : run(some, passes, 64).cases) {
     if (by_id.contains(named.id)) {
-      EXPECT_EQ(by_id[named.id], named.c) << named.id;
+      EXPECT_EQ(by_id[named.id], named.payload) << named.id;
     }
   }
   some.seed = 12;
-  EXPECT_NE(run(some, passes).cases[0].c, one.cases[0].c);
+  EXPECT_NE(run(some, passes).cases[0].payload, one.cases[0].payload);
 }
 
 TEST(Search, RunsCasesOfSeveralNumbersOfRanksSideBySide) {
@@ -215,10 +215,10 @@ TEST(Search, KeepsFixedFieldsAndTheFilterWhileItMakesACaseSmaller) {
                 {.field = find_case_field("head_dim_qk"), .value = 12}};
   some.allowed = [](const Case& c) { return c.heads >= 2; };
   const Ran ran = run(some, wrong_gather);
-  for (const NamedCase& named : ran.cases) {
-    EXPECT_EQ(named.c.layout, Layout::thd);
-    EXPECT_EQ(named.c.head_dim_qk, 12);
-    EXPECT_GE(named.c.heads, 2);
+  for (const Item& named : ran.cases) {
+    EXPECT_EQ(named.payload->attention()->layout, Layout::thd);
+    EXPECT_EQ(named.payload->attention()->head_dim_qk, 12);
+    EXPECT_GE(named.payload->attention()->heads, 2);
   }
   ASSERT_THAT(ran.found, SizeIs(1));
   EXPECT_EQ(ran.found[0].c.heads, 2);
@@ -327,7 +327,7 @@ TEST(Search, GivesSmallerCasesOfAHangAShortDeadlineAndTheLastOneTheWhole) {
   });
   ASSERT_THAT(ran.found, SizeIs(1));
   EXPECT_EQ(ran.found[0].how, "timeout: the last phase was forward");
-  for (const NamedCase& named : ran.cases) {
+  for (const Item& named : ran.cases) {
     if (named.search == SearchStep::drawn) {
       EXPECT_EQ(named.timeout, std::nullopt);
     }
@@ -404,7 +404,7 @@ TEST(Search, RunsWhatEarlierOnesFoundFirst) {
   some.cases = 10;
   const Ran ran = run(some, [](const Case&, CaseFinished&) {});
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(ran.cases[i].c, some.kept[i]);
+    EXPECT_EQ(*ran.cases[i].payload->attention(), some.kept[i]);
     EXPECT_EQ(ran.cases[i].search, SearchStep::kept);
     EXPECT_THAT(ran.cases[i].id, StartsWith("search/kept-" + std::to_string(i + 1) + "/"));
   }
@@ -441,10 +441,10 @@ TEST(Search, ThatIsStoppedTellsHowFarItHasCome) {
     ASSERT_TRUE(named);
     CaseFinished finished;
     finished.id = named->id;
-    finished.c = named->c;
+    finished.payload = named->payload;
     finished.search = named->search;
     finished.outcome = CaseOutcome::pass;
-    wrong_gather(named->c, finished);
+    wrong_gather(*named->payload->attention(), finished);
     if (named->search == SearchStep::smaller && ++smaller == 12) {
       finished.outcome = CaseOutcome::cancelled;
       search.abandoned();
@@ -468,7 +468,7 @@ TEST(Search, TakesNothingForAFailureThatEndsAfterItWasStopped) {
   search.abandoned();
   CaseFinished finished;
   finished.id = named->id;
-  finished.c = named->c;
+  finished.payload = named->payload;
   finished.search = named->search;
   finished.outcome = CaseOutcome::timeout;
   finished.reason = "still running at the end of the run's 3 ms (--global-timeout)";

@@ -12,7 +12,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cases/case.h"
 #include "cases/fields.h"
 #include "driver/events.h"
 #include "driver/run.h"
@@ -112,7 +111,7 @@ struct Open {
 // Adds a case to an open run.
 struct Submit {
   std::string run;
-  Case c;
+  Payload payload;
   std::string id;                     // empty: the ID is made of the fields of the case
   std::optional<std::size_t> number;  // as in CaseFinished
   std::string rerun;                  // as in CaseFinished
@@ -128,7 +127,7 @@ struct Submit {
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
     return FieldList{field("run", &Submit::run, Presence::required),
-                     field("case", &Submit::c, Presence::required),
+                     field("case", &Submit::payload, Presence::required),
                      field("id", &Submit::id),
                      field("number", &Submit::number, Presence::sparse),
                      field("rerun", &Submit::rerun),

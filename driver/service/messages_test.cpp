@@ -25,9 +25,9 @@ inline constexpr bool kIsFigures = std::is_same_v<T, OutcomeCounts>;
 // Gives every field a value that differs from its default and from those of all other fields.
 template <typename T>
 void fill(T& value, int& next) {
-  if constexpr (HasFields<T> && !std::is_same_v<T, Case>) {
+  if constexpr (HasFields<T> && !std::is_same_v<T, Payload>) {
     for_each_field<T>([&](const auto& field) { fill(std::invoke(field.access, value), next); });
-  } else if constexpr (std::is_same_v<T, Case>) {
+  } else if constexpr (std::is_same_v<T, Payload>) {
     value = parse_case({{"model", fmt::format("m{}", ++next)},
                         {"cp_size", 2},
                         {"batch", 1},
@@ -125,7 +125,7 @@ TEST(ServiceMessages, EveryFieldOfAFilledMessageIsInItsLine) {
 TEST(ServiceMessages, ANumberOutOfRangeIsRefusedByFieldAndValue) {
   const auto refusal_of = [](json request) -> std::string {
     request["run"] = "r";
-    if (request["request"] == "submit") request["case"] = to_json(filled<Submit>().c);
+    if (request["request"] == "submit") request["case"] = filled<Submit>().payload->json();
     try {
       read_request(request);
       return "";

@@ -33,7 +33,7 @@ ordered_json schema_of_struct(ordered_json properties, ordered_json required);
 
 template <typename T>
 ordered_json schema_of() {
-  if constexpr (std::is_same_v<T, Case>) {
+  if constexpr (std::is_same_v<T, Payload>) {
     return {{"type", "object"}, {"description", "a case, as docs/matrix_format.md has its keys"}};
   } else if constexpr (std::is_same_v<T, nlohmann::json>) {
     return {{"type", "object"}, {"description", "an event, as docs/events.md has it"}};

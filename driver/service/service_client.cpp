@@ -152,7 +152,7 @@ Open open_request(const RunConfig& config, const RunStarted& header) {
   return out;
 }
 
-RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<NamedCase>& cases,
+RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
   ServiceRunner runner(std::move(connection), kRun, when_lost, config, sink);
   return cp_pool::run_cases(runner, cases, header);

@@ -62,7 +62,7 @@ Open open_request(const RunConfig& config, const RunStarted& header);
 // Like the functions of driver/run.h, but on the service. The run must have been opened on the connection, which is
 // used up. The events are those of the service's run; they do not retire pools that the service keeps. Ctrl-C cancels
 // the run. If the service is lost and `when_lost` is local, the remaining cases run in this process.
-RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<NamedCase>& cases,
+RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink);
 RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
                      const RunConfig& config, const RunStarted& header, EventSink& sink);

@@ -10,7 +10,6 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "cases/case_id.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::service {
@@ -57,9 +56,9 @@ void ServiceRun::submit(const Submit& submit) {
     if (entry.find('=') != std::string::npos && entry.front() != '=' && entry.find('\0') == std::string::npos) continue;
     throw std::invalid_argument(fmt::format("submit: ranks: environment: '{}' is no NAME=VALUE", entry));
   }
-  auto named = std::make_unique<NamedCase>();
-  named->id = submit.id.empty() ? case_id(submit.c, {}) : protocol::clean_text(submit.id);
-  named->c = submit.c;
+  auto named = std::make_unique<Item>();
+  named->id = submit.id.empty() ? submit.payload->default_id() : protocol::clean_text(submit.id);
+  named->payload = submit.payload;
   named->rerun = submit.rerun;
   named->run = submit.repetition;
   named->runs = submit.repetitions;
@@ -68,13 +67,13 @@ void ServiceRun::submit(const Submit& submit) {
   named->expected = submit.expected;
   named->ranks = submit.ranks;
   if (submit.timeout_ms) named->timeout = whole_ms(*submit.timeout_ms);
-  const NamedCase& added = *named;
+  const Item& added = *named;
   const std::size_t index = fleet_.add(client_, added, launch_of(added).number());
   cases_.emplace(index, std::move(named));
 }
 
 // Returns the launch of the case, which the run has joined.
-Launch& ServiceRun::launch_of(const NamedCase& named) {
+Launch& ServiceRun::launch_of(const Item& named) {
   if (!named.ranks || (named.ranks->worker_command.empty() && named.ranks->environment.empty())) return launch_;
   Launch& launch = functions_.find_launch(config_for(config_, named.ranks));
   if (launches_.insert(&launch).second) launch.join(*this);

@@ -55,7 +55,7 @@ class ServiceRun : private EventSink {
 
  private:
   void on_event(const Event& event) override;
-  Launch& launch_of(const NamedCase& named);
+  Launch& launch_of(const Item& named);
   void stop_soon();
   void end_if_done();
   void end();
@@ -68,7 +68,7 @@ class ServiceRun : private EventSink {
   std::set<Launch*> launches_;  // launches of its cases, launch_ included
   Fleet& fleet_;
   Functions functions_;
-  std::map<std::size_t, std::unique_ptr<NamedCase>> cases_;  // unfinished cases, by index
+  std::map<std::size_t, std::unique_ptr<Item>> cases_;  // unfinished cases, by index
   Timer global_timeout_;
   bool closed_ = false;
   bool ending_ = false;

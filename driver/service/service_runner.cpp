@@ -74,7 +74,7 @@ ServiceRunner::ServiceRunner(ServiceConnection connection, std::string run, When
                                 .on_written = [] {}});
 }
 
-std::size_t ServiceRunner::add(const NamedCase& named) {
+std::size_t ServiceRunner::add(const Item& named) {
   const std::size_t index = ledger_.expect();
   cases_.emplace(index, &named);
   if (stopped_) late_.push_back(index);
@@ -84,7 +84,7 @@ std::size_t ServiceRunner::add(const NamedCase& named) {
   }
   Submit submit;
   submit.run = run_;
-  submit.c = named.c;
+  submit.payload = named.payload;
   submit.id = named.id;
   submit.number = named.number;
   submit.rerun = named.rerun;
@@ -219,7 +219,7 @@ void ServiceRunner::run_what_is_left() {
 
 void ServiceRunner::run_here() {
   if (cases_.empty()) return end_if_done();
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   std::vector<std::size_t> indices;
   for (const auto& [index, named] : cases_) {
     indices.push_back(index);

@@ -27,7 +27,7 @@ class ServiceRunner : public CaseExecutor {
   ServiceRunner(ServiceConnection connection, std::string run, WhenLost when_lost, const RunConfig& config,
                 EventSink& sink);
 
-  std::size_t add(const NamedCase& named) override;
+  std::size_t add(const Item& named) override;
   void no_more_cases() override;
   RunResult run(const RunStarted& header) override;
   [[nodiscard]] asio::io_context& io() override { return io_; }
@@ -55,8 +55,8 @@ class ServiceRunner : public CaseExecutor {
   const RunConfig& config_;
   EventSink& sink_;
   Ledger ledger_;
-  std::map<std::size_t, const NamedCase*> cases_;  // unfinished cases, by index
-  std::vector<std::size_t> late_;                  // unfinished cases that were added after the run was stopped
+  std::map<std::size_t, const Item*> cases_;  // unfinished cases, by index
+  std::vector<std::size_t> late_;             // unfinished cases that were added after the run was stopped
   asio::signal_set signals_;
   asio::steady_timer clock_;
   asio::steady_timer patience_;

@@ -39,7 +39,7 @@ inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutco
   CaseFinished event;
   event.index = index;
   event.id = id;
-  event.c = example_case();
+  event.payload = example_case();
   event.seq = static_cast<std::int64_t>(index) + 1;
   event.pool = PoolId{"cpu/2", 1};
   event.attempts = 1;
@@ -49,7 +49,7 @@ inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutco
   event.backend = "math";
   event.rerun = "cp-pool run --matrix te-flash --size small --filter " + id;
   if (outcome == CaseOutcome::pass) {
-    for (int rank = 0; rank < event.c.cp_size; ++rank) event.checks.push_back(right_check(rank));
+    for (int rank = 0; rank < event.payload->ranks(); ++rank) event.checks.push_back(right_check(rank));
   }
   return event;
 }

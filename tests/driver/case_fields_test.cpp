@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -14,9 +15,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-NamedCase scaled(const std::string& model) {
-  NamedCase named = fake_case(model);
-  named.c.input_scale = 10;
+Item scaled(const std::string& model) {
+  Item named = fake_case(model);
+  test::attention(named.payload).input_scale = 10;
   return named;
 }
 

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -73,8 +74,9 @@ TEST(Case, WithAnErrorFollowedByDeathNeverPasses) {
 }
 
 TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
-  NamedCase large = fake_case("pass");
-  large.c.seqlens = std::vector<std::int64_t>(100000, 1);  // a request that is larger than a pipe holds
+  Item large = fake_case("pass");
+  test::attention(large.payload).seqlens =
+      std::vector<std::int64_t>(100000, 1);  // a request that is larger than a pipe holds
   large.timeout = milliseconds(1000);
   Recorder recorder;
   run({fake_case("stops_reading"), large, fake_case("pass")}, fake_config(), recorder);

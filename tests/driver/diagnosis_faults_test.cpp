@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -185,7 +186,7 @@ std::vector<bool> diagnosed_fails(const Recorder& recorder) {
 }
 
 TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
-  std::vector<NamedCase> cases = fake_cases({"diag_good", "diag_good", "diag_good"});
+  std::vector<Item> cases = fake_cases({"diag_good", "diag_good", "diag_good"});
   for (int i = 0; i < 3; ++i) {
     cases[static_cast<std::size_t>(i)].run = i + 1;
     cases[static_cast<std::size_t>(i)].runs = 3;
@@ -196,7 +197,7 @@ TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
 }
 
 TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
-  std::vector<NamedCase> cases = fake_cases({"diag_good", "diag_unasked", "diag_good"});
+  std::vector<Item> cases = fake_cases({"diag_good", "diag_unasked", "diag_good"});
   cases[0].search = SearchStep::drawn;
   cases[1].search = SearchStep::smaller;
   cases[2].search = SearchStep::smallest;
@@ -206,10 +207,10 @@ TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
 }
 
 TEST(Diagnosis, OfReplicatedTokensAndOfSeveralGroupsIsNotAskedForAndSaysWhy) {
-  NamedCase replicated = fake_case("diag_unasked");
-  replicated.c.replicated = 1;
-  NamedCase groups = fake_case("diag_unasked");
-  groups.c.group = 2;
+  Item replicated = fake_case("diag_unasked");
+  test::attention(replicated.payload).replicated = 1;
+  Item groups = fake_case("diag_unasked");
+  test::attention(groups.payload).group = 2;
   std::vector<std::string> options{"--case-field=replicated", "--case-field=group"};
   Recorder unable;
   run({replicated, groups}, fake_config(options), unable);
@@ -251,8 +252,8 @@ TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
   config.diagnosis_time = std::chrono::seconds(4);
   config.diagnosis_grace = milliseconds(200);
   Recorder recorder;
-  const std::vector<NamedCase> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("until_sigusr1", 2),
-                                     fake_case("diag_none", 2)};
+  const std::vector<Item> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("until_sigusr1", 2),
+                                fake_case("diag_none", 2)};
   const auto let_go_on = [&recorder](int world_size) {
     for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) {
       if (pool.world_size == world_size) ::kill(pool.pids.at(0), SIGUSR1);

@@ -46,7 +46,7 @@ class Times : public EventSink {
 
 // Runs `count` cases of one rank on `pools` pools side by side and prints what they cost.
 void print_noop_cases(std::size_t count, int pools) {
-  const std::vector<NamedCase> cases(count, fake_case("pass", 1));
+  const std::vector<Item> cases(count, fake_case("pass", 1));
   Times times;
   RunConfig config = fake_config();
   config.slots = pools;

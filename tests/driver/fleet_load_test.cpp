@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/fleet/testing/quick_durations.h"
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -17,15 +18,15 @@ namespace {
 constexpr int kSlots = 8;
 constexpr std::size_t kCases = 2000;
 
-std::vector<NamedCase> sleeping_cases() {
+std::vector<Item> sleeping_cases() {
   std::mt19937 random(1);
-  std::vector<NamedCase> out;
+  std::vector<Item> out;
   out.reserve(kCases);
   for (std::size_t i = 0; i < kCases; ++i) {
     const int ranks = 1 << (random() % 4);
     const std::vector<int>& durations = fleet_test::kQuickDurations.at(ranks);
     out.push_back(fake_case(fmt::format("sleeps_{}", durations[random() % durations.size()]), ranks));
-    out.back().c.suite = fmt::format("group {}", random() % 40);
+    test::attention(out.back().payload).suite = fmt::format("group {}", random() % 40);
   }
   return out;
 }
@@ -35,7 +36,7 @@ class SlotTime : public EventSink {
  public:
   void on_event(const Event& event) override {
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-      work_ms += finished->duration_ms * std::min(finished->c.cp_size, kSlots);
+      work_ms += finished->duration_ms * std::min(finished->payload->ranks(), kSlots);
       longest_ms = std::max(longest_ms, finished->duration_ms);
       passed += finished->outcome == CaseOutcome::pass ? 1 : 0;
     }
@@ -56,7 +57,7 @@ class SlotTime : public EventSink {
 double gap_between_cases(const RunConfig& config) {
   constexpr std::size_t kInARow = 100;
   SlotTime seen;
-  const std::vector<NamedCase> cases(kInARow, fake_case("sleeps_20", kSlots));
+  const std::vector<Item> cases(kInARow, fake_case("sleeps_20", kSlots));
   const RunFinished finished = run_cases(cases, config, {}, seen).finished;
   EXPECT_EQ(seen.passed, kInARow);
   return std::max(0.0, finished.duration_ms - seen.start_ms - seen.work_ms / kSlots) / kInARow;
@@ -66,9 +67,9 @@ TEST(FleetLoad, KeepsEightSlotsFullWithinTenPercent) {
   RunConfig config = fake_config();
   config.slots = kSlots;
   const double gap_ms = gap_between_cases(config);
-  const std::vector<NamedCase> cases = sleeping_cases();
+  const std::vector<Item> cases = sleeping_cases();
   double slots_used = 0;  // by all cases
-  for (const NamedCase& named : cases) slots_used += std::min(named.c.cp_size, kSlots);
+  for (const Item& named : cases) slots_used += std::min(named.payload->ranks(), kSlots);
   SlotTime seen;
   const RunFinished finished = run_cases(cases, config, {}, seen).finished;
   EXPECT_EQ(seen.passed, kCases);

@@ -126,8 +126,8 @@ TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
       if (started.index < kWaiting) let_go_on(recorder, started.pool);
     }
   };
-  const auto read_case = [](const protocol::Line& line) -> std::optional<NamedCase> {
-    NamedCase out = fake_case(line.text, 1);
+  const auto read_case = [](const protocol::Line& line) -> std::optional<Item> {
+    Item out = fake_case(line.text, 1);
     if (line.text == "hang") out.timeout = std::chrono::milliseconds(500);
     return out;
   };
@@ -174,7 +174,7 @@ TEST(Fleet, HasASparePoolBesideOneThatWorksIfItIsAskedTo) {
 }
 
 TEST(Fleet, LosesOnlyThePoolOfTheCaseThatCrashes) {
-  const std::vector<NamedCase> cases = fake_cases({"until_sigusr1", "sigkill", "pass", "sigsegv", "pass", "pass"}, 1);
+  const std::vector<Item> cases = fake_cases({"until_sigusr1", "sigkill", "pass", "sigsegv", "pass", "pass"}, 1);
   Recorder recorder;
   recorder.on_each = [&](const Event& event) {
     const auto* finished = std::get_if<CaseFinished>(&event);

@@ -85,7 +85,7 @@ TEST_F(ForkedRanks, DieAsTheyWouldIfExecuted) {
 
 TEST_F(ForkedRanks, AreKilledAtTheirDeadline) {
   RunConfig config = forked_config("worker");
-  std::vector<NamedCase> cases = fake_cases({"hang", "pass"}, 2);
+  std::vector<Item> cases = fake_cases({"hang", "pass"}, 2);
   cases[0].timeout = milliseconds(300);
   run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "pass"));
@@ -105,7 +105,7 @@ TEST_F(ForkedRanks, TakeWithThemWhatTheyLeftBehind) {
 TEST_F(ForkedRanks, OfPoolsSideBySideAreForkedByOneServer) {
   RunConfig config = forked_config("worker");
   config.slots = 6;
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   for (const int ranks : {1, 2, 3}) {
     for (int i = 0; i < 3; ++i) cases.push_back(fake_case(i == 1 ? "signal_9" : "pass", ranks));
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/process/process_tree.h"
+#include "driver/testing/attention.h"
 
 namespace cp_pool::driver_test {
 
@@ -61,18 +62,18 @@ std::vector<std::string> Recorder::retirements() const {
   return out;
 }
 
-NamedCase fake_case(const std::string& model, int world_size) {
-  NamedCase out;
+Item fake_case(const std::string& model, int world_size) {
+  Item out;
   out.id = "fake/" + model;
-  out.c.suite = "fake";
-  out.c.model = model;
-  out.c.cp_size = world_size;
+  test::attention(out.payload).suite = "fake";
+  test::attention(out.payload).model = model;
+  test::attention(out.payload).cp_size = world_size;
   out.rerun = "cp-pool submit " + out.id;
   return out;
 }
 
-std::vector<NamedCase> fake_cases(const std::vector<std::string>& models, int world_size) {
-  std::vector<NamedCase> out;
+std::vector<Item> fake_cases(const std::vector<std::string>& models, int world_size) {
+  std::vector<Item> out;
   out.reserve(models.size());
   for (const std::string& model : models) out.push_back(fake_case(model, world_size));
   return out;
@@ -94,7 +95,7 @@ RunConfig fake_config(std::vector<std::string> options) {
   return config;
 }
 
-RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Recorder& recorder) {
+RunFinished run(const std::vector<Item>& cases, const RunConfig& config, Recorder& recorder) {
   RunStarted header;
   header.cases = cases.size();
   header.device = config.device;

@@ -44,15 +44,15 @@ class Recorder : public EventSink {
 };
 
 // A case whose model tells the fake worker what to do (see fake_worker/main.cpp).
-NamedCase fake_case(const std::string& model, int world_size = 2);
-std::vector<NamedCase> fake_cases(const std::vector<std::string>& models, int world_size = 2);
+Item fake_case(const std::string& model, int world_size = 2);
+std::vector<Item> fake_cases(const std::vector<std::string>& models, int world_size = 2);
 
 // A configuration that runs the fake worker with these options. Its time limits are generous, so that no test fails on
 // a loaded machine; its grace is short. If CP_POOL_TEST_FORK_SERVER names a script, that fork server forks the ranks,
 // which then execute the fake worker.
 RunConfig fake_config(std::vector<std::string> options = {});
 
-RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Recorder& recorder);
+RunFinished run(const std::vector<Item>& cases, const RunConfig& config, Recorder& recorder);
 
 // Measures a run of one case that passes with this configuration. Limits that have to leave time for the start of a
 // pool are multiples of it, so that they hold on a slow machine and cost little on a fast one.

@@ -200,7 +200,7 @@ TEST(Key, IsNotGivenUpWhenACaseEndsBetweenTimeouts) {
   Recorder recorder;
   RunConfig config = fake_config();
   config.max_consecutive_timeouts = 2;
-  std::vector<NamedCase> cases = fake_cases({"hang", "fail", "hang", "pass"});
+  std::vector<Item> cases = fake_cases({"hang", "fail", "hang", "pass"});
   for (const std::size_t hang : {0U, 2U}) cases[hang].timeout = milliseconds(1000);
   run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "fail", "timeout", "pass"));

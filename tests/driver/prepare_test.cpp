@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -28,9 +29,9 @@ TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
   RunConfig config = fake_config({"--offers=prepare"});
   config.run_dir = folder.get();
   Recorder recorder;
-  NamedCase last = fake_case("fail", 2);
-  last.c.batch = 1;
-  last.c.seqlen_q = 32;
+  Item last = fake_case("fail", 2);
+  test::attention(last.payload).batch = 1;
+  test::attention(last.payload).seqlen_q = 32;
   run({fake_case("skip", 2), fake_case("pass", 1), last}, config, recorder);
   // On the pool of two ranks the next case is the third of the list; after it nothing is known to come.
   EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"),

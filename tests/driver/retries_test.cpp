@@ -66,7 +66,7 @@ TEST(Retries, EndWithTheOutcomeOfTheLastTry) {
   RunConfig config = with_retries(2);
   config.max_failures = 3;  // a try that is repeated does not count as a failure
   Recorder recorder;
-  std::vector<NamedCase> cases = fake_cases({"hang", "exit3", "pass"});
+  std::vector<Item> cases = fake_cases({"hang", "exit3", "pass"});
   cases[0].timeout = std::chrono::milliseconds(300);
   const RunFinished finished = run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "crash", "pass"));

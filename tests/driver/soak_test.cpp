@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
 #include "tests/growth.h"
@@ -49,9 +50,9 @@ std::int64_t allocated_kib() {
   return static_cast<std::int64_t>((heap.uordblks + heap.hblkhd) / 1024);
 }
 
-std::vector<NamedCase> draw_cases(int count, unsigned seed) {
+std::vector<Item> draw_cases(int count, unsigned seed) {
   std::mt19937 random(seed);
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   cases.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     const bool faulty = random() % 20 == 0;
@@ -87,7 +88,7 @@ class Watch : public EventSink {
 
  private:
   void judge(const CaseFinished& finished) {
-    const std::string& kind = finished.c.model;
+    const std::string& kind = test::attention(finished.payload).model;
     EXPECT_THAT(kFine.contains(kind) ? kFine.at(kind) : fault_outcomes().at(kind),
                 Contains(std::string{to_string(finished.outcome)}))
         << "case " << finished.index << " " << kind << ": " << finished.reason;
@@ -103,8 +104,7 @@ class Watch : public EventSink {
 TEST(Soak, KeepsExactBooksLeavesNothingBehindAndDoesNotGrow) {
   const int seed = from_environment("CP_POOL_SOAK_SEED", 1234);
   RecordProperty("seed", seed);
-  const std::vector<NamedCase> cases =
-      draw_cases(from_environment("CP_POOL_SOAK_CASES", 5000), static_cast<unsigned>(seed));
+  const std::vector<Item> cases = draw_cases(from_environment("CP_POOL_SOAK_CASES", 5000), static_cast<unsigned>(seed));
   RunConfig config = fake_config();
   config.timeout = std::chrono::seconds(10);
   config.slots = 14;  // two pools of each size

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_groups.h"
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -22,9 +23,9 @@ using testing::SizeIs;
 // A source that gives what a function gives, and records how it is used.
 class Source : public CaseSource {
  public:
-  explicit Source(std::function<std::optional<NamedCase>(const Room& room)> give) : give_(std::move(give)) {}
+  explicit Source(std::function<std::optional<Item>(const Room& room)> give) : give_(std::move(give)) {}
 
-  std::optional<NamedCase> next(const Room& room) override { return give_(room); }
+  std::optional<Item> next(const Room& room) override { return give_(room); }
   std::vector<Event> ended(const CaseFinished& finished) override {
     outcomes.emplace_back(to_string(finished.outcome));
     if (finished.outcome != CaseOutcome::fail) return {};
@@ -39,13 +40,13 @@ class Source : public CaseSource {
   bool was_abandoned = false;
 
  private:
-  std::function<std::optional<NamedCase>(const Room& room)> give_;
+  std::function<std::optional<Item>(const Room& room)> give_;
 };
 
 // A function for Source that gives these cases one after another.
-std::function<std::optional<NamedCase>(const Room&)> in_order(std::vector<NamedCase> cases) {
-  return [cases = std::move(cases), next = std::size_t{0}](const Room& room) mutable -> std::optional<NamedCase> {
-    if (next == cases.size() || !room.has(world_size(cases[next].c))) return std::nullopt;
+std::function<std::optional<Item>(const Room&)> in_order(std::vector<Item> cases) {
+  return [cases = std::move(cases), next = std::size_t{0}](const Room& room) mutable -> std::optional<Item> {
+    if (next == cases.size() || !room.has(cases[next].payload->ranks())) return std::nullopt;
     return cases[next++];
   };
 }
@@ -87,11 +88,11 @@ TEST(RunSource, OfNothingEndsAtOnce) {
 }
 
 TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   for (const int ranks : {1, 2, 1, 3, 2}) cases.push_back(fake_case("pass", ranks));
   // Two groups of two ranks are four ranks, which fill the largest room.
   cases.push_back(fake_case("pass", 2));
-  cases.back().c.group = 2;
+  test::attention(cases.back().payload).group = 2;
   cases.push_back(fake_case("pass", 1));
   for (const int room : {1, 3, 4}) {
     RunConfig config = fake_config();
@@ -103,12 +104,12 @@ TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
     int most_cases = 0;
     recorder.on_each = [&](const Event& event) {
       if (const auto* started = std::get_if<CaseStarted>(&event)) {
-        ranks += std::min(world_size(cases[started->index].c), room);
+        ranks += std::min(cases[started->index].payload->ranks(), room);
         most_cases = std::max(most_cases, ++running);
         EXPECT_LE(ranks, room);
       }
       if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-        ranks -= std::min(world_size(finished->c), room);
+        ranks -= std::min(finished->payload->ranks(), room);
         --running;
       }
     };
@@ -122,7 +123,7 @@ TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
 
 TEST(RunSource, ThatIsInterruptedAsksForNothingMore) {
   int given = 0;
-  Source source([&](const Room& room) -> std::optional<NamedCase> {
+  Source source([&](const Room& room) -> std::optional<Item> {
     if (!room.has(2)) return std::nullopt;
     ++given;
     return fake_case(given < 3 ? "pass" : "hang");
@@ -153,7 +154,7 @@ TEST(RunSource, EndsWithWhatASinkThrows) {
 
 TEST(OwnDeadline, EndsItsCaseAloneAndIsTheReason) {
   RunConfig config = fake_config();
-  std::vector<NamedCase> cases = fake_cases({"pass", "hang", "pass"});
+  std::vector<Item> cases = fake_cases({"pass", "hang", "pass"});
   cases[1].timeout = std::chrono::milliseconds(300);
   Recorder recorder;
   run(cases, config, recorder);

@@ -176,7 +176,7 @@ TEST(Start, ThatFailedOnceIsNotWhatALaterGivingUpShows) {
   RunConfig config = config_with_bad_starts(starts, "1");
   config.max_consecutive_timeouts = 1;
   Recorder recorder;
-  std::vector<NamedCase> cases = fake_cases({"hang", "pass"}, 1);
+  std::vector<Item> cases = fake_cases({"hang", "pass"}, 1);
   cases[0].timeout = milliseconds(300);
   run(cases, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "infra"));

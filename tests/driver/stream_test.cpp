@@ -16,6 +16,7 @@
 
 #include "cases/case_error.h"
 #include "driver/process/spawn.h"
+#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -26,7 +27,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 // A line is "model" or "model world_size"; "-" is refused.
-std::optional<NamedCase> read_case(const protocol::Line& framed) {
+std::optional<Item> read_case(const protocol::Line& framed) {
   const std::string_view line = framed.text;
   if (line == "-") return std::nullopt;
   const std::size_t space = line.find(' ');
@@ -51,7 +52,7 @@ TEST(Stream, RunsItsCasesInOrderOnWarmPools) {
   Recorder recorder;
   const RunFinished finished = stream(pipe.read.get(), recorder);
   std::vector<std::string> order;
-  for (const CaseFinished& f : recorder.all<CaseFinished>()) order.push_back(f.c.model);
+  for (const CaseFinished& f : recorder.all<CaseFinished>()) order.push_back(test::attention(f.payload).model);
   EXPECT_THAT(order, ElementsAre("pass", "fail", "pass", "skip"));
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(2));
   EXPECT_EQ(finished.expanded, 4U);
@@ -244,7 +245,7 @@ TEST(Stream, TakesALastLineWithoutItsNewlineHoweverLongItIs) {
     pipe.write.reset();
   });
   std::vector<std::size_t> sizes;
-  const auto read = [&](const protocol::Line& line) -> std::optional<NamedCase> {
+  const auto read = [&](const protocol::Line& line) -> std::optional<Item> {
     sizes.push_back(line.text.size());
     return std::nullopt;
   };
@@ -255,7 +256,7 @@ TEST(Stream, TakesALastLineWithoutItsNewlineHoweverLongItIs) {
 TEST(Stream, SaysThatItCannotBeReadToItsEnd) {
   const UniqueFd folder{::open("/tmp", O_RDONLY | O_DIRECTORY)};
   Recorder recorder;
-  const auto read = [](const protocol::Line&) -> std::optional<NamedCase> { return std::nullopt; };
+  const auto read = [](const protocol::Line&) -> std::optional<Item> { return std::nullopt; };
   const RunResult result = run_stream(folder.get(), read, fake_config(), {}, recorder);
   EXPECT_EQ(result.input_error, "cannot read the stream of cases: Is a directory");
   EXPECT_THAT(recorder.all<RunFinished>(), SizeIs(1));
@@ -266,7 +267,7 @@ TEST(Stream, OneThatNeverEndsIsGivenUp) {
   const UniqueFd zeros{::open("/dev/zero", O_RDONLY | O_CLOEXEC)};
   Recorder recorder;
   std::vector<protocol::Line::Kind> lines;
-  const auto read = [&](const protocol::Line& line) -> std::optional<NamedCase> {
+  const auto read = [&](const protocol::Line& line) -> std::optional<Item> {
     lines.push_back(line.kind);
     return std::nullopt;
   };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <functional>
 #include <map>
 #include <optional>
@@ -37,6 +38,12 @@ template <typename Item>
 inline constexpr bool kIsList<std::vector<Item>> = true;
 template <typename Item>
 inline constexpr bool kIsList<std::set<Item>> = true;
+// A value that has a JSON of its own. read throws CaseError, which names `source`.
+template <typename T>
+concept HasJson = requires(const T& value, const nlohmann::json& json) {
+  { T::read(json, "source") } -> std::same_as<T>;
+  value->json();
+};
 template <typename T>
 inline constexpr bool kIsOptional = false;
 template <typename T>
@@ -68,6 +75,8 @@ Json value_json(const T& value) {
     return object;
   } else if constexpr (std::is_same_v<T, Case>) {
     return to_json(value);
+  } else if constexpr (HasJson<T>) {
+    return value->json();
   } else if constexpr (std::is_same_v<T, nlohmann::json> && kIsEvent<Json>) {
     return Json::parse(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else if constexpr (std::is_enum_v<T>) {
@@ -152,6 +161,9 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   } else if constexpr (std::is_same_v<T, Case>) {
     if (!value.is_object()) in.fail(name, "an object", value);
     out = parse_case(value, name);
+  } else if constexpr (HasJson<T>) {
+    if (!value.is_object()) in.fail(name, "an object", value);
+    out = T::read(value, name);
   } else if constexpr (std::is_enum_v<T>) {
     if constexpr (kNames<T>.empty()) {
       int number = 0;

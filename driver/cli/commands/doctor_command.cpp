@@ -125,7 +125,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, const D
   config.grace = std::chrono::seconds(1);
   Watcher watcher{report};
   const RunResult result =
-      run_cases({{.id = "doctor", .c = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
+      run_cases({{.id = "doctor", .payload = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
   const CaseFinished& finished = watcher.finished.value();  // set, since every case gets an outcome
   const bool passed = finished.outcome == CaseOutcome::pass;

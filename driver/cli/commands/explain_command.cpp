@@ -80,7 +80,7 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     } else {
       check_stdout(inputs);
     }
-    const NamedCase named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
+    const Item named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
     if (options.html) write_page(named);
     std::string text = explanation_text(named);
     if (!options.overrides.empty()) {
@@ -92,16 +92,16 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
   }
 
  private:
-  [[nodiscard]] std::string explanation_text(const NamedCase& named) const {
-    if (options.worker.adapter.empty()) return explain_case(named.id, named.c);
-    const Json line = {{"case", to_json(named.c)}, {"pairs", true}};
-    return explain_case(named.id, named.c, options.worker.adapter,
-                        outlook_of(worker_command(options.worker), line.dump()));
+  [[nodiscard]] std::string explanation_text(const Item& named) const {
+    const Case& c = *named.payload->attention();
+    if (options.worker.adapter.empty()) return explain_case(named.id, c);
+    const Json line = {{"case", to_json(c)}, {"pairs", true}};
+    return explain_case(named.id, c, options.worker.adapter, outlook_of(worker_command(options.worker), line.dump()));
   }
 
-  void write_page(const NamedCase& named) const {
+  void write_page(const Item& named) const {
     try {
-      AtomicFile(*options.html).commit(explanation_page(named.id, named.c));
+      AtomicFile(*options.html).commit(explanation_page(named.id, *named.payload->attention()));
     } catch (const OutputError& e) {
       throw CommandError(ExitCode::cannot_write, e.what());
     }

@@ -76,10 +76,10 @@ void take_over(const Capsule& capsule, ReplayOptions& options) {
   config.surroundings = surroundings_of(capsule);
 }
 
-std::vector<NamedCase> cases_of(const Capsule& capsule) {
-  std::vector<NamedCase> out;
+std::vector<Item> cases_of(const Capsule& capsule) {
+  std::vector<Item> out;
   for (const CapsuleCase& kept : capsule.cases) {
-    NamedCase& named = out.emplace_back(NamedCase{.id = kept.id, .c = kept.c, .rerun = capsule.rerun});
+    Item& named = out.emplace_back(Item{.id = kept.id, .payload = kept.payload, .rerun = capsule.rerun});
     if (kept.timeout_ms) named.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*kept.timeout_ms));
   }
   return out;
@@ -139,7 +139,7 @@ int replay(ReplayOptions& options) {
   }
   check_outputs(options.execution, {});
   take_over(capsule, options);
-  const std::vector<NamedCase> cases = cases_of(capsule);
+  const std::vector<Item> cases = cases_of(capsule);
   const RunStarted header{.title = "the capsule of " + capsule.id,
                           .size = "",
                           .device = options.execution.config.device,

@@ -42,8 +42,8 @@ std::string counts_text(const RunFinished& round) {
 
 }  // namespace
 
-std::vector<NamedCase> RoundBook::failures_first(std::vector<NamedCase> cases) const {
-  std::ranges::stable_partition(cases, [&](const NamedCase& named) { return failing_.contains(named.id); });
+std::vector<Item> RoundBook::failures_first(std::vector<Item> cases) const {
+  std::ranges::stable_partition(cases, [&](const Item& named) { return failing_.contains(named.id); });
   return cases;
 }
 

@@ -16,7 +16,7 @@ class RoundBook : public EventSink {
  public:
   // Returns the cases in the order of the next round: first those that failed when they were last judged, then the
   // others. Both parts keep their order.
-  [[nodiscard]] std::vector<NamedCase> failures_first(std::vector<NamedCase> cases) const;
+  [[nodiscard]] std::vector<Item> failures_first(std::vector<Item> cases) const;
 
   // Begins a round, whose events follow.
   void begin() { round_ = {}; }

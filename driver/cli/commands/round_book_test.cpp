@@ -35,11 +35,11 @@ std::string complete(RoundBook& book, const Outcomes& outcomes) {
 }
 
 std::vector<std::string> order(const RoundBook& book, const std::vector<std::string>& ids) {
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   cases.reserve(ids.size());
-  for (const std::string& id : ids) cases.push_back({.id = id, .c = {}, .rerun = ""});
+  for (const std::string& id : ids) cases.push_back({.id = id, .payload = {}, .rerun = ""});
   std::vector<std::string> out;
-  for (const NamedCase& named : book.failures_first(std::move(cases))) out.push_back(named.id);
+  for (const Item& named : book.failures_first(std::move(cases))) out.push_back(named.id);
   return out;
 }
 

@@ -30,11 +30,11 @@ namespace {
 constexpr std::size_t kMostCases = 10'000'000;  // of a run; they take some GiB of memory
 
 // Repeats the whole list instead of each case, so that a case that leaves something behind meets other cases.
-std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
-  std::vector<NamedCase> out;
+std::vector<Item> repeat(const std::vector<Item>& cases, int times) {
+  std::vector<Item> out;
   out.reserve(cases.size() * static_cast<std::size_t>(times));
   for (int i = 0; i < times; ++i) {
-    for (const NamedCase& named : cases) {
+    for (const Item& named : cases) {
       out.push_back(named);
       out.back().run = i + 1;
       out.back().runs = times;
@@ -43,24 +43,24 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   return out;
 }
 
-std::vector<NamedCase> named_cases(const Selection& selection, const RunCommandOptions& options,
-                                   const std::string& program) {
+std::vector<Item> named_cases(const Selection& selection, const RunCommandOptions& options,
+                              const std::string& program) {
   std::vector<CaseOverride> overrides = options.overrides.all;
   find_workers(overrides, options.execution);
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   cases.reserve(selection.cases.size());
   for (const SelectedCase& selected : selection.cases) {
-    cases.push_back({.id = selected.matrix_case.id,
-                     .c = selected.matrix_case.c,
-                     .rerun = rerun_of_run(program, selected, options.execution)});
-    if (options.deterministic) cases.back().c.deterministic = true;
+    Case c = selected.matrix_case.c;
+    if (options.deterministic) c.deterministic = true;
+    cases.push_back(
+        {.id = selected.matrix_case.id, .payload = c, .rerun = rerun_of_run(program, selected, options.execution)});
     apply_overrides(overrides, selected.matrix_case, cases.back());
   }
   return cases;
 }
 
 // Compares the cases with the run of --baseline (of --mode perf), if one is given.
-void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCase>& cases) {
+void compare_with_baseline(const ExecutionOptions& options, std::vector<Item>& cases) {
   if (!options.baseline) return;
   const PerfBaseline baseline = read_perf_baseline(*options.baseline);
   compare_with(baseline, options.config, cases);
@@ -69,7 +69,7 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCas
 }
 
 // Returns the history that --order history uses, empty for any other order. `implementation` is that of the run.
-CaseHistory history_of(const Order& order, const std::vector<NamedCase>& cases, const RunStarted& run,
+CaseHistory history_of(const Order& order, const std::vector<Item>& cases, const RunStarted& run,
                        const std::string& implementation, const RunCommandOptions& options) {
   if (order.kind != Order::Kind::history) return {};
   if (!order.events.empty()) return read_case_history(order.events);
@@ -82,14 +82,14 @@ CaseHistory history_of(const Order& order, const std::vector<NamedCase>& cases, 
 }
 
 // Returns RunStarted::implementations: `of_run`, if it computes a case, then those that overrides name.
-std::vector<std::string> implementations_of(const std::vector<NamedCase>& cases, const std::string& of_run) {
+std::vector<std::string> implementations_of(const std::vector<Item>& cases, const std::string& of_run) {
   std::vector<std::string> out;
   const auto add = [&out](const std::string& name) {
     if (std::ranges::find(out, name) == out.end()) out.push_back(name);
   };
-  const auto is_plain = [](const NamedCase& named) { return implementation_of(named).empty(); };
+  const auto is_plain = [](const Item& named) { return implementation_of(named).empty(); };
   if (std::ranges::any_of(cases, is_plain)) add(of_run);
-  for (const NamedCase& named : cases) {
+  for (const Item& named : cases) {
     if (!is_plain(named)) add(implementation_of(named));
   }
   return out;
@@ -187,17 +187,17 @@ void expect_cases(const Selection& selection, const SelectionOptions& options) {
 }
 
 PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& options, const std::string& program) {
-  std::vector<NamedCase> cases = named_cases(selection, options, program);
+  std::vector<Item> cases = named_cases(selection, options, program);
   expect_injected_ranks(cases);
   compare_with_baseline(options.execution, cases);
   std::vector<std::string> ids;
   ids.reserve(cases.size());
-  for (const NamedCase& named : cases) ids.push_back(named.id);
+  for (const Item& named : cases) ids.push_back(named.id);
   Order order = options.order;
   const std::string order_text = fix_seed(order);
   check_number(cases.size(), options.repeat);
   int most_ranks = 0;
-  for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
+  for (const Item& named : cases) most_ranks = std::max(most_ranks, named.payload->ranks());
   const std::string implementation = worker_command(options.execution.worker).implementation;
   RunStarted header{.title = order.kind == Order::Kind::listed
                                  ? selection.title

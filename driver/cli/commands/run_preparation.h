@@ -30,7 +30,7 @@ std::vector<InputFile> inputs_of(const RunCommandOptions& options);
 void expect_cases(const Selection& selection, const SelectionOptions& options);
 
 struct PreparedRun {
-  std::vector<NamedCase> cases;  // in the order in which they run; --repeat has a case here several times
+  std::vector<Item> cases;  // in the order in which they run; --repeat has a case here several times
   RunStarted header;
 };
 

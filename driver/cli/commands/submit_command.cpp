@@ -64,7 +64,7 @@ class Stream {
          Execution& execution)
       : options_{options}, program_{program}, baseline_{baseline}, execution_{execution} {}
 
-  std::optional<NamedCase> read(const protocol::Line& line) {
+  std::optional<Item> read(const protocol::Line& line) {
     if (line.text.find_first_not_of(" \t\r") == std::string::npos) return std::nullopt;
     ++cases_;
     const std::string source = fmt::format("<stdin>:{}", line.number);
@@ -73,10 +73,10 @@ class Stream {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
       const SubmittedCase submitted = read_submitted_case(parse_line(line), source, options_.edits);
-      NamedCase named{.id = submitted.id,
-                      .c = submitted.c,
-                      .rerun = rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
-                      .number = line.number};
+      Item named{.id = submitted.id,
+                 .payload = submitted.c,
+                 .rerun = rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
+                 .number = line.number};
       if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
       return named;
     } catch (const CaseError& e) {
@@ -135,21 +135,20 @@ int submit_stream(const SubmitOptions& options, const std::string& program,
 }
 
 // Returns the cases of an events file that have to run again. Throws CommandError.
-std::vector<NamedCase> cases_to_rerun(const FailedCases& failed, const SubmitOptions& options,
-                                      const std::string& program) {
+std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions& options, const std::string& program) {
   const std::string file = options.rerun_failed->string();
-  std::vector<NamedCase> cases;
+  std::vector<Item> cases;
   std::string without_case;
   for (const FailedCase& one : failed.cases) {
-    if (!one.c) {
+    if (!one.payload) {
       without_case = one.id;
       continue;
     }
     try {
-      const Json line = {{"id", one.id}, {"case", to_json(*one.c)}};
+      const Json line = {{"id", one.id}, {"case", (*one.payload)->json()}};
       const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
       cases.push_back({.id = submitted.id,
-                       .c = submitted.c,
+                       .payload = submitted.c,
                        .rerun = rerun_of_json(program, to_json(submitted).dump(), options.execution)});
     } catch (const CaseError& e) {
       throw CommandError(ExitCode::bad_input, e.what());
@@ -168,7 +167,7 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
                   const std::optional<PerfBaseline>& baseline) {
   const FailedCases failed = read_failed_cases(*options.rerun_failed);
   expect_failures(failed, *options.rerun_failed);
-  std::vector<NamedCase> cases = cases_to_rerun(failed, options, program);
+  std::vector<Item> cases = cases_to_rerun(failed, options, program);
   expect_injected_ranks(cases);
   if (baseline) compare_with(*baseline, options.execution.config, cases);
   if (options.execution.config.max_ratio) {
@@ -185,7 +184,7 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
                     .rerun_failed = rerun_of_failed_stream(program, options.execution),
                     .started = {}};
   std::set<std::string> ids;
-  for (const NamedCase& named : cases) ids.insert(named.id);
+  for (const Item& named : cases) ids.insert(named.id);
   // If two cases share an ID, IDs cannot say which of the two a killed run has not started.
   if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
@@ -209,7 +208,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
   if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
   if (options.rerun_failed) return submit_failed(options, program, baseline);
   if (options.case_argument == "-") return submit_stream(options, program, baseline);
-  NamedCase named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
+  Item named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
   expect_injected_ranks({named});
   if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
   if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});

@@ -187,7 +187,7 @@ void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& 
   }
 }
 
-void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named) {
+void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, Item& named) {
   for (const CaseOverride& each : overrides) {
     if (!selects(each, of_matrix)) continue;
     if (each.timeout) named.timeout = each.timeout;

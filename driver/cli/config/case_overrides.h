@@ -55,7 +55,7 @@ std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides,
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
 
 // Applies the overrides that select the case, in their order, so that the last one to set something wins.
-void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named);
+void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, Item& named);
 
 // Returns the outcome that is expected of the case; nullopt means a pass.
 std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);

@@ -41,8 +41,8 @@ MatrixCase case_of(const std::string& model) {
   return c;
 }
 
-NamedCase named(const std::vector<CaseOverride>& overrides, const std::string& model) {
-  NamedCase out;
+Item named(const std::vector<CaseOverride>& overrides, const std::string& model) {
+  Item out;
   apply_overrides(overrides, case_of(model), out);
   return out;
 }
@@ -70,19 +70,19 @@ xfail = false
 
 TEST(CaseOverrides, TheLastThatSaysSomethingOfACaseCounts) {
   const auto overrides = read(kThree);
-  const NamedCase a = named(overrides, "a");
+  const Item a = named(overrides, "a");
   EXPECT_EQ(a.timeout, milliseconds{7000});
   EXPECT_EQ(a.retries, 2);
   EXPECT_EQ(a.expected, (Expected{.outcome = CaseOutcome::fail, .reason = "issue 5", .strict = true}));
   ASSERT_TRUE(a.ranks.has_value());
   EXPECT_EQ(a.ranks->slots, 4);
   EXPECT_THAT(a.ranks->environment, ElementsAre("NCCL_ALGO=Tree", "OMP_NUM_THREADS=2"));
-  const NamedCase b = named(overrides, "b");
+  const Item b = named(overrides, "b");
   EXPECT_EQ(b.timeout, milliseconds{9000});
   EXPECT_EQ(b.expected, (Expected{.outcome = CaseOutcome::skip, .reason = "no room"}));
   EXPECT_THAT(b.ranks->environment, ElementsAre("NCCL_ALGO=Ring", "OMP_NUM_THREADS=2"));
   EXPECT_EQ(named(overrides, "c").expected, std::nullopt);
-  const NamedCase other = named(read("[[override]]\nfilter = \"model=x\"\nslots = 1\n"), "a");
+  const Item other = named(read("[[override]]\nfilter = \"model=x\"\nslots = 1\n"), "a");
   EXPECT_EQ(other.ranks, std::nullopt);
 }
 

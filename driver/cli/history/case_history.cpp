@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "driver/cli/history/failed_cases.h"
-#include "driver/problem_group.h"
 
 namespace cp_pool {
 
@@ -21,7 +20,7 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-Place place_of(const NamedCase& named, const CaseHistory& history) {
+Place place_of(const Item& named, const CaseHistory& history) {
   const auto known = history.duration_ms.find(named.id);
   const double ms = known == history.duration_ms.end() ? std::numeric_limits<double>::infinity() : known->second;
   return {.went_well = !history.failed.contains(named.id), .negative_ms = -ms};
@@ -41,10 +40,9 @@ CaseHistory read_case_history(const std::filesystem::path& events_file) {
   return history;
 }
 
-CaseHistory case_history(const CaseTrends& trends, std::span<const NamedCase> cases,
-                         const std::string& implementation) {
+CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation) {
   CaseHistory history;
-  for (const NamedCase& named : cases) {
+  for (const Item& named : cases) {
     const std::string own = implementation_of(named);
     const auto earlier = trends.find({named.id, own.empty() ? implementation : own});
     if (earlier == trends.end()) continue;
@@ -54,13 +52,13 @@ CaseHistory case_history(const CaseTrends& trends, std::span<const NamedCase> ca
   return history;
 }
 
-std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history) {
+std::vector<std::size_t> ordered_by_history(std::span<const Item> cases, const CaseHistory& history) {
   std::vector<Place> own;
   std::vector<std::string> groups;
   std::map<std::string, std::pair<Place, std::size_t>> of_group;  // its least place and first listed case
   for (std::size_t i = 0; i < cases.size(); ++i) {
     own.push_back(place_of(cases[i], history));
-    groups.push_back(problem_group(cases[i].c));
+    groups.push_back(cases[i].payload->group());
     const auto [group, is_new] = of_group.try_emplace(groups.back(), own.back(), i);
     if (!is_new) group->second.first = std::min(group->second.first, own.back());
   }

@@ -25,11 +25,11 @@ struct CaseHistory {
 CaseHistory read_case_history(const std::filesystem::path& events_file);
 // Takes the last run of each of these cases by the same implementation. `implementation` is that of cases which name
 // none themselves.
-CaseHistory case_history(const CaseTrends& trends, std::span<const NamedCase> cases, const std::string& implementation);
+CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation);
 
 // Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,
 // then the others, longest first. Cases that share expected results (driver/problem_group.h) stay together, at the
 // place of the first of them. Ties keep the listed order.
-std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history);
+std::vector<std::size_t> ordered_by_history(std::span<const Item> cases, const CaseHistory& history);
 
 }  // namespace cp_pool

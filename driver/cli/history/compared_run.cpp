@@ -35,7 +35,7 @@ void add(const CaseFinished& event, ComparedCase& into) {
   const int bad = badness(event);
   if (bad > into.badness) {
     into.badness = bad;
-    into.c = event.c;
+    into.payload = event.payload;
     into.outcome = event.outcome;
     into.reason = passed_unexpectedly(event) ? expected_text(event) : event.reason;
   }

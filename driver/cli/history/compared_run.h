@@ -16,7 +16,7 @@ namespace cp_pool {
 
 // A case that --repeat ran several times is one ComparedCase.
 struct ComparedCase {
-  Case c;
+  Payload payload;
   std::string implementation;  // empty: unknown
   std::size_t passed = 0;
   std::size_t failed = 0;

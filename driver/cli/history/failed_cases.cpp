@@ -22,7 +22,7 @@ namespace {
 struct Failure {
   CaseKey key;
   std::size_t run = 0;
-  std::optional<Case> c;
+  std::optional<Payload> payload;
 };
 
 class FailureReader {
@@ -31,12 +31,12 @@ class FailureReader {
     if (const auto* header = std::get_if<RunStarted>(&event)) begin(*header);
     if (const auto* started = std::get_if<CaseStarted>(&event)) {
       pending_.start(started->id);
-      running_[started->id] = started->c;
+      running_[started->id] = started->payload;
     }
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
       any_ = true;
       pending_.finish(finished->id);
-      add(finished->id, finished->c, implementation_of(header_, *finished), !went_well(*finished),
+      add(finished->id, finished->payload, implementation_of(header_, *finished), !went_well(*finished),
           was_reached(finished->outcome));
     }
     if (std::holds_alternative<RunFinished>(event)) knows_rest_ = true;
@@ -51,7 +51,7 @@ class FailureReader {
     for (const Failure& failure : failures_) {
       if (failure.run != counted_.counted(failure.key) || !seen.insert(failure.key).second) continue;
       failed_.ids.insert(failure.key.id);
-      failed_.cases.push_back({.id = failure.key.id, .c = failure.c});
+      failed_.cases.push_back({.id = failure.key.id, .payload = failure.payload});
     }
     return std::move(failed_);
   }
@@ -68,15 +68,15 @@ class FailureReader {
     pending_.begin(header.ids, std::max(header.cases, header.ids.size()));
   }
 
-  void add(const std::string& id, const std::optional<Case>& c, const std::string& implementation, bool failed,
+  void add(const std::string& id, const std::optional<Payload>& payload, const std::string& implementation, bool failed,
            bool ran) {
     CaseKey key{.id = id,
                 .size = header_.size,
                 .device = header_.device,
                 .implementation = implementation,
-                .case_text = c ? to_json(*c).dump() : ""};
+                .case_text = payload ? (*payload)->json().dump() : ""};
     counted_.add(key, run_, ran);
-    if (failed) failures_.push_back({.key = std::move(key), .run = run_, .c = c});
+    if (failed) failures_.push_back({.key = std::move(key), .run = run_, .payload = payload});
   }
 
   // Takes the cases that a run had not finished when the next run begins or the file ends, because its driver died.
@@ -93,9 +93,9 @@ class FailureReader {
   FailedCases failed_;
   std::vector<Failure> failures_;
   CountedRuns counted_;
-  PendingCases pending_;                                // the cases left of the run that is being read
-  std::map<std::string, std::optional<Case>> running_;  // the cases of that run that have started, as far as known
-  RunStarted header_;                                   // of the run that is being read
+  PendingCases pending_;                                   // the cases left of the run that is being read
+  std::map<std::string, std::optional<Payload>> running_;  // the cases of that run that have started, as far as known
+  RunStarted header_;                                      // of the run that is being read
   std::size_t run_ = 0;
   bool any_ = false;
   bool knows_rest_ = true;

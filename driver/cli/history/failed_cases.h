@@ -16,7 +16,7 @@ namespace cp_pool {
 
 struct FailedCase {
   std::string id;
-  std::optional<Case> c;  // nullopt if the case had not started: then the file does not hold it
+  std::optional<Payload> payload;  // nullopt if the case had not started: then the file does not hold it
 };
 
 struct FailedCases {

@@ -7,6 +7,7 @@
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/command_error.h"
 #include "driver/reporters/jsonl_sink.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -134,7 +135,7 @@ TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
                  run_of({"a"}), finished(0, "a", CaseOutcome::pass), end});
   EXPECT_THAT(failed.ids, ElementsAre("b"));
   ASSERT_EQ(failed.cases.size(), 1U);
-  EXPECT_EQ(failed.cases[0].c.value().heads, 4);
+  EXPECT_EQ(test::attention(failed.cases[0].payload.value()).heads, 4);
 }
 
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {

@@ -98,7 +98,7 @@ CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
           .size = run.header.size,
           .device = run.header.device,
           .implementation = implementation_of(run.header, event),
-          .case_text = run.of_id_alone.contains(event.index) ? "" : to_json(event.c).dump()};
+          .case_text = run.of_id_alone.contains(event.index) ? "" : event.payload->json().dump()};
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
   }
   ReadRun& run = runs_.back();
   if (const auto* started = std::get_if<CaseStarted>(&event)) {
-    run.running[started->id] = started->c;
+    run.running[started->id] = started->payload;
     run.pending.start(started->id);
   }
   if (const auto* finished = std::get_if<CaseFinished>(&event)) {
@@ -158,7 +158,7 @@ void MergedRuns::end_run(ReadRun& run) {
       event.runs = static_cast<int>(run.pending.runs());
       event.run = static_cast<int>(run.pending.runs() - left + i + 1);
       const bool known = running != run.running.end() && running->second;
-      event.c = known ? *running->second : case_of_id(id);
+      event.payload = known ? *running->second : Payload(case_of_id(id));
       if (!known) run.of_id_alone.insert(event.index);
       const auto by = overridden_.find(id);
       if (by != overridden_.end() && std::ranges::count(run.header.implementations, by->second) > 0) {

@@ -24,11 +24,11 @@ struct ReadRun {
   std::optional<RunFinished> end;
   std::vector<Event> events;  // all other events
   PendingCases pending;
-  std::map<std::string, std::optional<Case>> running;  // started cases by ID, if known with the case
-  std::set<std::size_t> of_id_alone;                   // indices of cases of which only the ID is known
-  std::size_t finished = 0;                            // number of finished cases
-  std::size_t indices = 0;                             // the largest index of a case, plus one
-  std::optional<std::string> writer;                   // the process that is still writing the run
+  std::map<std::string, std::optional<Payload>> running;  // started cases by ID, if known with the case
+  std::set<std::size_t> of_id_alone;                      // indices of cases of which only the ID is known
+  std::size_t finished = 0;                               // number of finished cases
+  std::size_t indices = 0;                                // the largest index of a case, plus one
+  std::optional<std::string> writer;                      // the process that is still writing the run
 };
 
 class MergedRuns {

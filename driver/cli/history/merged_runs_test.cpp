@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -121,12 +122,12 @@ TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
                                 Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("killed before this case started"))));
   const CaseFinished running = all<CaseFinished>(events).at(1);
   EXPECT_EQ(running.index, 1U);
-  EXPECT_EQ(running.c.suite, "te");
-  EXPECT_EQ(running.c.model, "m");
-  EXPECT_EQ(running.c.comm, CommType::a2a);
-  EXPECT_EQ(running.c.cp_size, 4);
-  EXPECT_EQ(running.c.layout, Layout::thd);
-  EXPECT_EQ(running.c.dtype, DType::fp32);
+  EXPECT_EQ(test::attention(running.payload).suite, "te");
+  EXPECT_EQ(test::attention(running.payload).model, "m");
+  EXPECT_EQ(test::attention(running.payload).comm, CommType::a2a);
+  EXPECT_EQ(test::attention(running.payload).cp_size, 4);
+  EXPECT_EQ(test::attention(running.payload).layout, Layout::thd);
+  EXPECT_EQ(test::attention(running.payload).dtype, DType::fp32);
   const auto end = std::get<RunFinished>(events.back());
   EXPECT_EQ(end.expanded, 3U);
   EXPECT_TRUE(end.ledger_exact);
@@ -271,7 +272,7 @@ TEST(MergedRuns, KeepTheFirstRunOfACaseWhoseRunsWereMergedBefore) {
 
 TEST(MergedRuns, KeepCasesApartThatDifferInMoreThanTheirRun) {
   CaseFinished other = finished(0, "a", CaseOutcome::pass);
-  other.c.heads = 8;
+  test::attention(other.payload).heads = 8;
   const std::vector<Event> one = run_at(0, {finished(0, "a", CaseOutcome::fail)});
   EXPECT_EQ(all<CaseFinished>(merged_runs({one, run_at(1, {other})})).size(), 2U);
   for (std::string RunStarted::* field : {&RunStarted::size, &RunStarted::device}) {

@@ -17,18 +17,22 @@ namespace {
 // Keeps the time of the event, if it has one.
 void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
   if (!event.perf || event.perf->ms() <= 0) return;
-  into.cases[event.id] = {.ms = event.perf->ms(), .c = event.c, .device = device, .graph = event.perf->request.graph};
+  into.cases[event.id] = {
+      .ms = event.perf->ms(), .payload = event.payload, .device = device, .graph = event.perf->request.graph};
 }
 
 // Returns why two times cannot be compared: "seqlen_q 2048 there and 64 here".
-std::optional<std::string> difference(const PerfBaseline::Entry& before, const Case& now, const RunConfig& config) {
+std::optional<std::string> difference(const PerfBaseline::Entry& before, const Payload& now, const RunConfig& config) {
   const auto say = [](std::string_view what, std::string_view there, std::string_view here) {
     return fmt::format("{} {} there and {} here", what, there, here);
   };
+  const Case* const there = before.payload->attention();
+  const Case* const here = now->attention();
+  if (there == nullptr || here == nullptr) return "other kinds of cases there and here";
   for (const CaseField& field : case_fields()) {
-    const std::string there = field_text(field, before.c);
-    const std::string here = field_text(field, now);
-    if (there != here) return say(field.name, there, here);
+    const std::string was = field_text(field, *there);
+    const std::string is = field_text(field, *here);
+    if (was != is) return say(field.name, was, is);
   }
   if (!before.device.empty() && before.device != config.device) return say("device", before.device, config.device);
   const bool graph = config.perf && config.perf->graph;
@@ -54,16 +58,16 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   return baseline;
 }
 
-void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<NamedCase> cases) {
+void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<Item> cases) {
   std::size_t common = 0;
   std::size_t different = 0;
   std::string example;
-  for (NamedCase& named : cases) {
+  for (Item& named : cases) {
     const auto before = baseline.cases.find(named.id);
     if (before == baseline.cases.end()) continue;
     ++common;
     named.baseline_ms = before->second.ms;
-    const auto how = difference(before->second, named.c, config);
+    const auto how = difference(before->second, named.payload, config);
     if (how && different++ == 0) example = fmt::format("{} has {}", named.id, *how);
   }
   if (different == 0) return;
@@ -72,10 +76,10 @@ void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::sp
                                  example, different, common));
 }
 
-std::string left_unjudged(const PerfBaseline& baseline, std::span<const NamedCase> cases) {
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases) {
   std::size_t missing = 0;
   std::string example;
-  for (const NamedCase& named : cases) {
+  for (const Item& named : cases) {
     if (!named.baseline_ms && missing++ == 0) example = named.id;
   }
   if (missing == 0) return "";

@@ -14,7 +14,7 @@ namespace cp_pool {
 struct PerfBaseline {
   struct Entry {
     double ms = 0;  // duration of a step
-    Case c;
+    Payload payload;
     std::string device;  // empty if the file does not name it
     bool graph = false;  // the steps were replays of a CUDA graph
   };
@@ -30,10 +30,10 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file);
 // Sets the baseline time of each case that the baseline has. Equal IDs do not imply equal problems: --size small and
 // --size full share them. Throws CommandError (bad_input), with an example, if a case is another problem in the
 // baseline, ran on another device, or if only one of the two runs used --graph.
-void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<NamedCase> cases);
+void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<Item> cases);
 
 // To be called after compare_with. Returns a sentence about the cases that --max-ratio cannot judge because the
 // baseline lacks them; empty if it judges all. Throws CommandError (bad_input) if it could judge none.
-std::string left_unjudged(const PerfBaseline& baseline, std::span<const NamedCase> cases);
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases);
 
 }  // namespace cp_pool

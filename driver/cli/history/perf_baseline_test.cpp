@@ -49,7 +49,7 @@ TEST(PerfBaseline, HasTheTimesOfAnEventsFile) {
   ASSERT_THAT(baseline.cases, SizeIs(2));
   EXPECT_EQ(baseline.cases.at("a").ms, 2.25);
   EXPECT_EQ(baseline.cases.at("b").ms, 3);
-  EXPECT_EQ(baseline.cases.at("b").c, test::example_case());
+  EXPECT_EQ(baseline.cases.at("b").payload, test::example_case());
   EXPECT_EQ(baseline.cases.at("b").device, "cpu");
   EXPECT_EQ(baseline.name, file.string());
 }
@@ -72,7 +72,7 @@ TEST(PerfBaseline, SaysWhatIsWrongWithTheFile) {
 // --- Comparison ------------------------------------------------------------------------------------------------------
 
 PerfBaseline some_baseline() {
-  const PerfBaseline::Entry entry{.ms = 2.5, .c = test::example_case(), .device = "cpu", .graph = false};
+  const PerfBaseline::Entry entry{.ms = 2.5, .payload = test::example_case(), .device = "cpu", .graph = false};
   return {.name = "before.jsonl", .cases = {{"a", entry}, {"b", entry}}};
 }
 
@@ -84,14 +84,14 @@ RunConfig perf_config(const std::string& device = "cpu", bool graph = false) {
   return config;
 }
 
-std::vector<NamedCase> named(const std::vector<std::string>& ids, const Case& c = test::example_case()) {
-  std::vector<NamedCase> out;
-  for (const std::string& id : ids) out.push_back({.id = id, .c = c, .rerun = ""});
+std::vector<Item> named(const std::vector<std::string>& ids, const Case& c = test::example_case()) {
+  std::vector<Item> out;
+  for (const std::string& id : ids) out.push_back({.id = id, .payload = c, .rerun = ""});
   return out;
 }
 
 TEST(Comparison, GivesEachCaseItsTimeInTheBaseline) {
-  std::vector<NamedCase> cases = named({"new", "a"});
+  std::vector<Item> cases = named({"new", "a"});
   compare_with(some_baseline(), perf_config(), cases);
   EXPECT_EQ(cases[0].baseline_ms, std::nullopt);
   EXPECT_EQ(cases[1].baseline_ms, 2.5);
@@ -100,15 +100,15 @@ TEST(Comparison, GivesEachCaseItsTimeInTheBaseline) {
 TEST(Comparison, RefusesABaselineOfAnotherProblemUnderTheSameId) {
   Case c = test::example_case();
   c.seqlen_q = 64;
-  std::vector<NamedCase> cases = named({"new", "b", "a"}, c);
-  cases.back().c = test::example_case();
+  std::vector<Item> cases = named({"new", "b", "a"}, c);
+  cases.back().payload = test::example_case();
   EXPECT_EQ(
       refusal([&] { compare_with(some_baseline(), perf_config(), cases); }),
       "the baseline before.jsonl is of other problems: b has seqlen_q 128 there and 64 here (1 of 2 cases differ)");
 }
 
 TEST(Comparison, SaysWhichCasesALimitDoesNotJudge) {
-  const auto left = [](std::vector<NamedCase> cases) {
+  const auto left = [](std::vector<Item> cases) {
     compare_with(some_baseline(), perf_config(), cases);
     return left_unjudged(some_baseline(), cases);
   };
@@ -120,7 +120,7 @@ TEST(Comparison, SaysWhichCasesALimitDoesNotJudge) {
 }
 
 TEST(Comparison, RefusesTimesOfAnotherDeviceOrOfGraphs) {
-  std::vector<NamedCase> cases = named({"a", "b"});
+  std::vector<Item> cases = named({"a", "b"});
   PerfBaseline baseline = some_baseline();
   EXPECT_THAT(refusal([&] { compare_with(baseline, perf_config("cuda"), cases); }),
               EndsWith("a has device cpu there and cuda here (2 of 2 cases differ)"));

@@ -103,7 +103,7 @@ class Differ {
     for (const auto& [id, now] : after_.cases) {
       const auto earlier = before_.cases.find(id);
       if (earlier == before_.cases.end() || !earlier->second.passes() || !now.passes()) continue;
-      if (earlier->second.c == now.c) function(id, earlier->second, now);
+      if (earlier->second.payload == now.payload) function(id, earlier->second, now);
     }
   }
 

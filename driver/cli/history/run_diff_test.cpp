@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -174,7 +175,7 @@ TEST(RunDiff, ComparesNoFiguresOfOtherProblems) {
   EXPECT_THAT(changes(before, run_of({other}, "full")), IsEmpty());
   EXPECT_EQ(diff_runs(before, run_of({other}, "full")).why_no_figures,
             "one run is of size small, the other of size full");
-  other.c.seqlen_q += 1;
+  test::attention(other.payload).seqlen_q += 1;
   EXPECT_THAT(changes(before, run_of({other})), IsEmpty()) << "the case has the same ID and is another one";
 }
 

@@ -45,21 +45,21 @@ Json read_one_case(const std::string& file) {
   return json;
 }
 
-NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
-                       const std::string& program) {
+Item case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
+                  const std::string& program) {
   SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
   return {.id = std::move(submitted.id),
-          .c = std::move(submitted.c),
+          .payload = std::move(submitted.c),
           .rerun = rerun_of_file(program, file, edits, execution)};
 }
 
-NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
-                         const std::string& program) {
+Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
+                    const std::string& program) {
   const MatrixCase& c = selected.matrix_case;
-  if (edits.empty()) return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, execution)};
+  if (edits.empty()) return {.id = c.id, .payload = c.c, .rerun = rerun_of_run(program, selected, execution)};
   const Case edited = edit_case(c.c, edits);
   return {.id = case_id(edited, edited_fields(edits)),
-          .c = edited,
+          .payload = edited,
           .rerun = rerun_of_id(program, selected, edits, execution)};
 }
 
@@ -75,12 +75,12 @@ std::optional<SelectedCase> look_up_in_its_suite(const std::string& id, Selectio
   return std::nullopt;
 }
 
-NamedCase case_of_json(const std::string& text, const Edits& edits, const ExecutionOptions& execution,
-                       const std::string& program) {
+Item case_of_json(const std::string& text, const Edits& edits, const ExecutionOptions& execution,
+                  const std::string& program) {
   constexpr const char* kSource = "the JSON of the command line";
   SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
   std::string rerun = rerun_of_json(program, to_json(submitted).dump(), execution);
-  return {.id = std::move(submitted.id), .c = std::move(submitted.c), .rerun = std::move(rerun)};
+  return {.id = std::move(submitted.id), .payload = std::move(submitted.c), .rerun = std::move(rerun)};
 }
 
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
@@ -118,20 +118,20 @@ std::vector<InputFile> case_inputs(const std::string& argument, const SelectionO
   return {{.name = argument, .path = argument}};
 }
 
-MatrixCase subject_of(const NamedCase& found, const std::string& argument, const SelectionOptions& selection) {
+MatrixCase subject_of(const Item& found, const std::string& argument, const SelectionOptions& selection) {
   try {
     MatrixCase subject;
     if (is_id(argument)) subject = look_up(argument, selection).matrix_case;
     subject.id = found.id;
-    subject.c = found.c;
+    subject.c = *found.payload->attention();
     return subject;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
 }
 
-NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
-                    const ExecutionOptions& execution, const std::string& program) {
+Item find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
+               const ExecutionOptions& execution, const std::string& program) {
   try {
     if (is_json(argument)) return case_of_json(argument, edits, execution, program);
     if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);

@@ -7,6 +7,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/command_error.h"
+#include "driver/testing/attention.h"
 
 namespace cp_pool {
 namespace {
@@ -24,9 +25,9 @@ TEST(IsId, IsTrueOfWhatIsNoFile) {
 TEST(FindCase, ReadsACaseThatIsTheArgumentItself) {
   const std::string json =
       R"({"comm":"p2p","batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8})";
-  const NamedCase named = find_case(json, {}, {"cp_size=4"}, {}, "cp-pool");
-  EXPECT_EQ(named.c.cp_size, 4);
-  EXPECT_EQ(named.c.seqlen_q, 16);
+  const Item named = find_case(json, {}, {"cp_size=4"}, {}, "cp-pool");
+  EXPECT_EQ(test::attention(named.payload).cp_size, 4);
+  EXPECT_EQ(test::attention(named.payload).seqlen_q, 16);
   EXPECT_EQ(named.rerun.find("printf "), 0U) << named.rerun;
   EXPECT_TRUE(case_inputs(json, {}).empty());
   EXPECT_THROW((void)find_case("{", {}, {}, {}, "cp-pool"), CommandError);

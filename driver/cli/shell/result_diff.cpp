@@ -36,9 +36,10 @@ struct Table {
   }
 };
 
-void compare_cases(const Case& before, const Case& now, Table& table) {
+void compare_cases(const Case* before, const Case* now, Table& table) {
+  if (before == nullptr || now == nullptr) return;
   for (const CaseField& field : case_fields()) {
-    table.add(std::string{field.name}, field_text(field, before), field_text(field, now));
+    table.add(std::string{field.name}, field_text(field, *before), field_text(field, *now));
   }
 }
 
@@ -138,8 +139,8 @@ std::string in_one_line(std::string text) {
 
 std::string result_diff(const CaseFinished& before, const CaseFinished& now) {
   Table table;
-  if (before.c == now.c) table.same.emplace_back("case");
-  compare_cases(before.c, now.c, table);
+  if (before.payload == now.payload) table.same.emplace_back("case");
+  compare_cases(before.payload->attention(), now.payload->attention(), table);
   const std::string outcome{to_string(now.outcome)};
   if (before.outcome == now.outcome) table.same.push_back("outcome " + outcome);
   table.add("outcome", std::string{to_string(before.outcome)}, outcome);

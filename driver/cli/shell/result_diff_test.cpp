@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -44,7 +45,7 @@ TEST(ResultDiff, OfEqualResultsHasTimesAlone) {
 
 TEST(ResultDiff, NamesFieldsChecksAndOutputsThatDiffer) {
   CaseFinished now = passed();
-  now.c.window = {64, 0};
+  test::attention(now.payload).window = {64, 0};
   now.outcome = CaseOutcome::fail;
   now.reason = "out is\nwrong";
   now.checks[1].ok = false;

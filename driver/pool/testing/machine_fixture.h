@@ -226,7 +226,7 @@ class TestedPool {
 
   RecordingHands hands;
   RunConfig config;
-  NamedCase named;
+  Item named;
   Clock::time_point time{std::chrono::hours{1}};
   PoolMachine machine{hands,
                       {.id = {"cpu/2", 1},

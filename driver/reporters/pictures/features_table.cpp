@@ -85,11 +85,12 @@ void FeaturesTable::add(const CaseFinished& event) {
     first = std::min(first.value_or(event.index), event.index);
   };
   std::size_t order = 0;
+  const Case* const c = event.payload->attention();
   for (const CaseFeature& feature : kFeatures) {
-    if (feature.has(event.c)) count(order, feature.name);
+    if (c != nullptr && feature.has(*c)) count(order, feature.name);
     ++order;
   }
-  const int ranks = event.c.cp_size;
+  const int ranks = c != nullptr ? c->cp_size : event.payload->ranks();
   count(order + static_cast<std::size_t>(ranks), fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"));
 }
 

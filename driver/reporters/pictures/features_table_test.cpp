@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/reporters/testing/parsed_page.h"
+#include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -16,8 +17,9 @@ using ::testing::IsEmpty;
 
 CaseFinished with(std::size_t index, CaseOutcome outcome, void (*change)(Case& c)) {
   CaseFinished event = test::finished(index, "id", outcome);
-  event.c.kv_heads = event.c.heads;
-  change(event.c);
+  Case& c = test::attention(event.payload);
+  c.kv_heads = c.heads;
+  change(c);
   return event;
 }
 

@@ -1,0 +1,105 @@
+#include "driver/payload.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_groups.h"
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "driver/capabilities.h"
+#include "driver/problem_group.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Number of sequences; with more the request could exceed kMaxLineBytes.
+constexpr std::int64_t kMaxToldLengths = 65536;
+
+bool knows(const nlohmann::json& capabilities, const CaseField& field) {
+  return field.in_version_1 || lists(capabilities, "case_fields", field.name);
+}
+
+class Attention final : public Payload::Kind {
+ public:
+  explicit Attention(const Case& c) : c_(c) {}
+
+  [[nodiscard]] nlohmann::ordered_json json() const override { return to_json(c_); }
+
+  [[nodiscard]] int ranks() const override { return world_size(c_); }
+  [[nodiscard]] std::string group() const override { return problem_group(c_); }
+  [[nodiscard]] std::string default_id() const override { return case_id(c_, {}); }
+
+  // Protocol version 1 lets a worker ignore unknown fields. A worker that does not know a field must not get a case in
+  // which the field matters: it would compute another problem, and pass.
+  [[nodiscard]] std::string unknown_to_worker(const nlohmann::json& capabilities) const override {
+    for (const CaseField& field : case_fields()) {
+      if (knows(capabilities, field) || is_default(field, c_)) continue;
+      return fmt::format(
+          "the worker does not know the case field {0} (here {1}): its capabilities.case_fields does not list it",
+          field.name, field_text(field, c_));
+    }
+    return {};
+  }
+  void put_into(protocol::RunRequest& request, const nlohmann::json& capabilities) const override {
+    request.case_json = for_worker(capabilities);
+    request.lengths = lengths();
+  }
+  bool put_into(protocol::PrepareRequest& request, const nlohmann::json& capabilities) const override {
+    request.case_json = for_worker(capabilities);
+    request.lengths = lengths();
+    return true;
+  }
+
+  [[nodiscard]] bool has_figures() const override { return true; }
+  [[nodiscard]] std::string why_undiagnosed() const override {
+    if (c_.replicated > 0) {
+      return "cases with replicated tokens are not diagnosed, because such a row has several owners";
+    }
+    if (c_.group > 1) {
+      return "cases of several groups of ranks are not diagnosed, because each group solves its own problem";
+    }
+    return {};
+  }
+  [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override {
+    return perf_figures(c_, measured);
+  }
+
+  [[nodiscard]] std::string suite() const override { return c_.suite; }
+  [[nodiscard]] std::string model() const override { return c_.model; }
+  [[nodiscard]] std::string column() const override {
+    return fmt::format("{} {}", to_string(c_.comm), to_string(c_.layout));
+  }
+  [[nodiscard]] const Case* attention() const override { return &c_; }
+
+ private:
+  // Fields beyond version 1 are left out unless the worker lists them.
+  [[nodiscard]] nlohmann::json for_worker(const nlohmann::json& capabilities) const {
+    nlohmann::json out = json();
+    for (const CaseField& field : case_fields()) {
+      if (!knows(capabilities, field)) out.erase(std::string(field.name));
+    }
+    return out;
+  }
+  [[nodiscard]] nlohmann::json lengths() const {
+    return c_.batch > kMaxToldLengths ? nlohmann::json::object() : nlohmann::json(to_json(resolve_lengths(c_)));
+  }
+
+  Case c_;
+};
+
+}  // namespace
+
+Payload::Payload(const Case& c) : kind_(std::make_shared<Attention>(c)) {}
+
+Payload Payload::read(const nlohmann::json& json, std::string_view source) {
+  return parse_case(json, source);
+}
+
+bool Payload::operator==(const Payload& other) const {
+  return kind_ == other.kind_ || kind_->json() == other.kind_->json();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,90 @@
+#include "driver/payload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+#include "driver/testing/attention.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::HasSubstr;
+
+Payload scaled_case() {
+  Case c;
+  c.input_scale = 10;
+  return c;
+}
+
+nlohmann::json told(const Payload& payload, const nlohmann::json& capabilities) {
+  protocol::RunRequest request;
+  payload->put_into(request, capabilities);
+  protocol::PrepareRequest prepare;
+  EXPECT_TRUE(payload->put_into(prepare, capabilities));
+  EXPECT_EQ(prepare.case_json, request.case_json);
+  EXPECT_EQ(prepare.lengths, request.lengths);
+  return request.case_json;
+}
+
+TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
+  nlohmann::json of_version_1 = to_json(Case{});
+  of_version_1.erase("input_scale");
+  of_version_1.erase("score_offset");
+  of_version_1.erase("strided");
+  of_version_1.erase("replicated");
+  of_version_1.erase("group");
+  for (const nlohmann::json& capabilities :
+       {nlohmann::json::object(), nlohmann::json{{"case_fields", nlohmann::json::array()}},
+        nlohmann::json{{"case_fields", {"another"}}}, nlohmann::json{{"case_fields", "input_scale"}}}) {
+    EXPECT_EQ(told(Payload{}, capabilities), of_version_1) << capabilities;
+    EXPECT_EQ(Payload {} -> unknown_to_worker(capabilities), "") << capabilities;
+    EXPECT_EQ(scaled_case()->unknown_to_worker(capabilities),
+              "the worker does not know the case field input_scale (here 10): its capabilities.case_fields does not "
+              "list it")
+        << capabilities;
+  }
+}
+
+TEST(Payload, TellsAWorkerWhatItLists) {
+  const nlohmann::json capabilities{
+      {"case_fields", {"another", "input_scale", "score_offset", "strided", "replicated", "group"}}};
+  EXPECT_EQ(told(Payload{}, capabilities), nlohmann::json(to_json(Case{})));
+  EXPECT_EQ(told(scaled_case(), capabilities), nlohmann::json(to_json(*scaled_case()->attention())));
+  EXPECT_EQ(scaled_case()->unknown_to_worker(capabilities), "");
+}
+
+TEST(Payload, IsReadFromItsJson) {
+  Case c;
+  c.cp_size = 2;
+  c.group = 2;
+  c.batch = 1;
+  c.seqlen_q = c.seqlen_kv = 16;
+  c.heads = c.kv_heads = 1;
+  c.head_dim_qk = c.head_dim_v = 8;
+  const Payload payload = c;
+  EXPECT_EQ(Payload::read(payload->json(), "events.jsonl"), payload);
+  EXPECT_EQ(*Payload::read(payload->json(), "events.jsonl")->attention(), c);
+  EXPECT_EQ(payload->ranks(), 4);
+  EXPECT_FALSE(payload == Payload{});
+  nlohmann::json wrong = payload->json();
+  wrong["comm"] = "post";
+  try {
+    Payload::read(wrong, "events.jsonl");
+    ADD_FAILURE() << "a wrong case was read";
+  } catch (const CaseError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("events.jsonl"));
+  }
+}
+
+TEST(Payload, OfAnItemIsNotChangedThroughACopy) {
+  const Payload first = scaled_case();
+  Payload copy = first;
+  test::attention(copy).heads = 3;
+  EXPECT_EQ(copy->attention()->heads, 3);
+  EXPECT_EQ(first, scaled_case());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -612,7 +612,8 @@ struct ForkServerTold {
   bool ready = false;
   int pid = 0;
   double start_ms = 0;  // time until it was ready or given up
-  std::string reason;   // why it cannot be used, as a sentence; empty if it is ready
+  // Why it cannot be used, as a sentence; if it is ready, why each rank imports the adapter by itself, or empty.
+  std::string reason;
 
   static constexpr const char* kName = "fork_server";
   static constexpr auto fields() {

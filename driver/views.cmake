@@ -38,6 +38,7 @@ add_library(cp_reporters STATIC
   reporters/summary.cpp
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
+  reporters/durations.cpp
   reporters/timings_table.cpp
   reporters/told_failures.cpp
   reporters/trace_sink.cpp

@@ -54,13 +54,6 @@ std::string ledger_line(const RunFinished& run) {
                      run.incomplete.empty() ? "" : fmt::format(" (incomplete: {})", fmt::join(run.incomplete, "; ")));
 }
 
-double quantile(std::vector<double> values, double q) {
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
-  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
-  std::nth_element(values.begin(), nth, values.end());
-  return *nth;
-}
-
 // A reason is cut in its middle, as its point may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
   const std::string reason = passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event);
@@ -109,7 +102,7 @@ void Summary::add(const CaseFinished& event) {
   }
   if (event.bound_factor) ++bound_factors_[bound_factor_text(event)];
   if (is_of_the_case(event.outcome)) {
-    durations_ms_.push_back(event.duration_ms);
+    durations_ms_.add(event.duration_ms, first_uses_.add(event));
   } else {
     ++reasons_[{event.outcome, shortened(event.reason)}];
   }
@@ -206,10 +199,9 @@ std::string Summary::failures(const std::optional<std::string>& rerun, std::size
 std::string Summary::text() const {
   std::string out;
   if (!implementations_.empty()) out += fmt::format("implementation: {}\n", fmt::join(implementations_, "; "));
-  if (!durations_ms_.empty()) {
-    out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", durations_ms_.size(),
-                       format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),
-                       format_duration(quantile(durations_ms_, 1)));
+  if (const std::vector<double>& all = durations_ms_.all; !all.empty()) {
+    out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", all.size(), format_duration(durations_ms_.p50()),
+                       format_duration(quantile(all, 0.95)), format_duration(quantile(all, 1)));
   }
   out += repeats_text() + runs_.text() + reruns_text() + tries_.text();
   out += expectations_text();

@@ -12,6 +12,7 @@
 #include "driver/failure_kind.h"
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/case_tries.h"
+#include "driver/reporters/durations.h"
 #include "driver/work_shares.h"
 
 namespace cp_pool {
@@ -23,9 +24,6 @@ std::string outcome_counts_text(const OutcomeCounts& counts);
 // If passes are flaky, it has their number. It says so if the ledger does not add up, and what an incomplete report
 // lacks.
 std::string ledger_line(const RunFinished& run);
-
-// Returns the q-quantile (0 < q <= 1) by nearest rank. `values` must not be empty.
-double quantile(std::vector<double> values, double q);
 
 class Summary {
  public:
@@ -83,7 +81,8 @@ class Summary {
   CaseTries tries_;
   std::map<VerdictKind, std::vector<std::string>> verdicts_;  // one line for each
   std::vector<std::string> reruns_;                           // one line each, without its newline
-  std::vector<double> durations_ms_;                          // of the cases that reached a worker and were not skipped
+  FirstUses first_uses_;
+  Durations durations_ms_;  // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // counts for skip, infra, cancelled and not_run
 };
 

@@ -46,11 +46,27 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
   summary.add(finished(5, "f", CaseOutcome::not_run, ""));
   for (const char* id : {"g", "h"}) summary.add(finished(6, id, CaseOutcome::infra, "no worker"));
   EXPECT_EQ(summary.text(),
-            "2 ran: p50 100 ms, p95 200 ms, max 200 ms a case\n"
+            "2 ran: p50 200 ms, p95 200 ms, max 200 ms a case\n"
             "2 skip: no window\n"
             "1 skip: no bias\n"
             "2 infra (not run): no worker\n"
             "1 not-run: no reason given\n");
+}
+
+TEST(SummaryText, LeavesTheFirstUseOfABackendInAPoolOutOfTheMedian) {
+  const auto p50_of = [](std::vector<CaseFinished> events) {
+    Summary summary;
+    for (const CaseFinished& event : events) summary.add(event);
+    return summary.text();
+  };
+  CaseFinished other_backend = finished(5, "b", CaseOutcome::pass);
+  other_backend.backend = "flash";
+  CaseFinished other_pool = finished(6, "c", CaseOutcome::pass);
+  other_pool.pool = PoolId{"cpu/2", 2};
+  const CaseFinished first = finished(4, "a", CaseOutcome::pass);
+  EXPECT_THAT(p50_of({first, other_backend, other_pool, finished(0, "d", CaseOutcome::pass)}),
+              ::testing::StartsWith("4 ran: p50 100 ms, p95 700 ms, max 700 ms"));
+  EXPECT_THAT(p50_of({first, other_backend}), ::testing::StartsWith("2 ran: p50 500 ms, p95 600 ms")) << "all are";
 }
 
 TEST(SummaryText, SaysWhatOtherBackendsComputed) {

@@ -99,7 +99,7 @@ TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
             "      | two\n"
             "    rerun: cp-pool run --matrix te-flash --size small --filter b\n"
             "skip      3/3   300 ms  c: no bias yet\n"
-            "2 ran: p50 100 ms, p95 200 ms, max 200 ms a case\n"
+            "2 ran: p50 200 ms, p95 200 ms, max 200 ms a case\n"
             "1 skip: no bias yet\n"
             "3 expanded = 1 pass + 1 fail + 1 skip, 41.2 s\n");
 }

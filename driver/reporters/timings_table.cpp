@@ -37,30 +37,34 @@ bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
 void TimingsTable::add(const CaseFinished& event) {
   if (!is_of_the_case(event.outcome)) return;
   const int world_size = event.payload->ranks();
-  for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
-  if (event.diagnosis && event.diagnosis->ms > 0) {
-    phases_ms_[{world_size, case_phase::kDiagnosis}].push_back(event.diagnosis->ms);
-  }
-  phases_ms_[{world_size, kWholeCase}].push_back(event.duration_ms);
-  cases_.emplace_back(event.duration_ms, event.id);
+  const bool first_use = first_uses_.add(event);
+  const auto add_time = [&](std::string_view phase, double milliseconds) {
+    phases_ms_[{world_size, std::string(phase)}].add(milliseconds, first_use);
+  };
+  for (const auto& [phase, milliseconds] : event.timings_ms) add_time(phase, milliseconds);
+  if (event.diagnosis && event.diagnosis->ms > 0) add_time(case_phase::kDiagnosis, event.diagnosis->ms);
+  add_time(kWholeCase, event.duration_ms);
+  cases_.push_back({.ms = event.duration_ms, .id = event.id, .first_use_of = first_use ? event.backend : ""});
 }
 
 std::string TimingsTable::text() const {
   if (cases_.empty()) return "";
   std::string out = fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "phase", "cases", "min",
                                 "p50", "p95", "max");
-  for (const auto& [key, values] : phases_ms_) {
+  for (const auto& [key, durations] : phases_ms_) {
     const auto& [world_size, phase] = key;
+    const std::vector<double>& values = durations.all;
     out += fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", world_size, phase, values.size(),
-                       format_duration(std::ranges::min(values)), format_duration(quantile(values, 0.5)),
+                       format_duration(std::ranges::min(values)), format_duration(durations.p50()),
                        format_duration(quantile(values, 0.95)), format_duration(std::ranges::max(values)));
   }
   auto slowest = cases_;
-  std::ranges::stable_sort(slowest, std::greater{}, &std::pair<double, std::string>::first);
+  std::ranges::stable_sort(slowest, std::greater{}, &Timed::ms);
   if (slowest.size() > kSlowest) slowest.resize(kSlowest);
   out += "slowest\n";
-  for (const auto& [milliseconds, id] : slowest) {
-    out += fmt::format("{:>9}  {}\n", format_duration(milliseconds), id);
+  for (const auto& [milliseconds, id, first_use_of] : slowest) {
+    const std::string mark = first_use_of.empty() ? "" : fmt::format("  (first use of {} in its pool)", first_use_of);
+    out += fmt::format("{:>9}  {}{}\n", format_duration(milliseconds), id, mark);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/reporters/durations.h"
 
 namespace cp_pool {
 
@@ -14,8 +15,9 @@ class TimingsTable {
  public:
   void add(const CaseFinished& event);  // cases that did not run are ignored
 
-  // Returns a row for each world size and phase (min, p50, p95, max; "case" is the whole case as the driver measured
-  // it), then the slowest 10 cases. Each line ends with a newline; the text is empty if no case ran.
+  // Returns a row for each world size and phase (min, p50 without first uses, p95, max; "case" is the whole case as the
+  // driver measured it), then the slowest 10 cases, in which first uses are marked. Each line ends with a newline; the
+  // text is empty if no case ran.
   [[nodiscard]] std::string text() const;
 
  private:
@@ -24,8 +26,15 @@ class TimingsTable {
     bool operator()(const Row& a, const Row& b) const;
   };
 
-  std::map<Row, std::vector<double>, RowOrder> phases_ms_;
-  std::vector<std::pair<double, std::string>> cases_;  // milliseconds, ID
+  struct Timed {
+    double ms = 0;
+    std::string id;
+    std::string first_use_of;  // the backend, if this was its first use in the pool
+  };
+
+  FirstUses first_uses_;
+  std::map<Row, Durations, RowOrder> phases_ms_;
+  std::vector<Timed> cases_;
 };
 
 }  // namespace cp_pool

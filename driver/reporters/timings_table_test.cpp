@@ -28,14 +28,22 @@ TEST(TimingsTable, HasARowForEachWorldSizeAndPhaseAndTheSlowestCases) {
   table.add(finished(8, "skipped", CaseOutcome::skip));
   EXPECT_EQ(table.text(),
             "ranks  phase             cases       min       p50       p95       max\n"
-            "    2  forward               2    1.0 ms    1.0 ms    3.0 ms    3.0 ms\n"
-            "    2  case                  2    100 ms    100 ms    200 ms    200 ms\n"
+            "    2  forward               2    1.0 ms    3.0 ms    3.0 ms    3.0 ms\n"
+            "    2  case                  2    100 ms    200 ms    200 ms    200 ms\n"
             "    4  forward               1     20 ms     20 ms     20 ms     20 ms\n"
             "    4  case                  1    300 ms    300 ms    300 ms    300 ms\n"
             "slowest\n"
             "   300 ms  case-2\n"
             "   200 ms  case-1\n"
-            "   100 ms  case-0\n");
+            "   100 ms  case-0  (first use of math in its pool)\n");
+}
+
+TEST(TimingsTable, MarksTheFirstUseOfABackendAndLeavesItOutOfTheMedian) {
+  TimingsTable table;
+  for (std::size_t i = 0; i < 4; ++i) table.add(timed(3 - i, 2, i == 0 ? 900 : 10));
+  EXPECT_THAT(table.text(), ::testing::HasSubstr("forward               4     10 ms     10 ms    900 ms    900 ms\n"));
+  EXPECT_THAT(table.text(), ::testing::HasSubstr("   400 ms  case-3  (first use of math in its pool)\n"
+                                                 "   300 ms  case-2\n"));
 }
 
 TEST(TimingsTable, HasTheFailuresThatMayHaveTakenLongest) {
@@ -44,8 +52,10 @@ TEST(TimingsTable, HasTheFailuresThatMayHaveTakenLongest) {
                                     CaseOutcome::crash, CaseOutcome::infra, CaseOutcome::not_run}) {
     table.add(finished(0, std::string{to_string(outcome)}, outcome));
   }
-  EXPECT_THAT(table.text(), ::testing::EndsWith("slowest\n   100 ms  pass\n   100 ms  fail\n   100 ms  error\n"
-                                                "   100 ms  timeout\n   100 ms  crash\n"));
+  EXPECT_THAT(table.text(),
+              ::testing::EndsWith(
+                  "slowest\n   100 ms  pass  (first use of math in its pool)\n   100 ms  fail\n   100 ms  error\n"
+                  "   100 ms  timeout\n   100 ms  crash\n"));
 }
 
 TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {

@@ -24,7 +24,7 @@ bool knows(const nlohmann::json& capabilities, const CaseField& field) {
 
 class Attention final : public Payload::Kind {
  public:
-  explicit Attention(const Case& c) : c_(c) {}
+  explicit Attention(Case c) : c_(std::move(c)) {}
 
   [[nodiscard]] nlohmann::ordered_json json() const override { return to_json(c_); }
 

@@ -318,16 +318,14 @@ std::string PoolMachine::describe_last_words() {
 std::string PoolMachine::describe_silence() const {
   if (facts_.ranks.last_chatter.empty()) return "";
   return fmt::format("; the last line of rank 0's stdout that is no message (those begin with \"{}\"): {}",
-                     protocol::kResponsePrefix,
-                     protocol::cut_text(std::string(facts_.ranks.last_chatter), kMostLastWords));
+                     protocol::kResponsePrefix, protocol::cut_text(facts_.ranks.last_chatter, kMostLastWords));
 }
 
 // Used for a worker that may have answered, but not at the beginning of a line.
 std::string PoolMachine::describe_misplaced_sentinel() const {
   if (facts_.ranks.misplaced_sentinel.empty()) return "";
   return fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
-                     protocol::kResponsePrefix,
-                     protocol::cut_text(std::string(facts_.ranks.misplaced_sentinel), kMostLastWords));
+                     protocol::kResponsePrefix, protocol::cut_text(facts_.ranks.misplaced_sentinel, kMostLastWords));
 }
 
 // --- End ---

@@ -26,7 +26,7 @@ Act message(const Message& message) {
 }
 
 const std::map<std::string, Act>& events() {
-  static const std::map<std::string, Act> kEvents{
+  static const std::map<std::string, Act> all{
       {"time", [](TestedPool& pool) { return pool.after(std::min(pool.to_next_look(), milliseconds{3600'000})); }},
       {"garbage", [](TestedPool& pool) { return pool.say(Incoming{ProtocolBreak{"garbage"}}); }},
       {"ready", message(TestedPool::ready({{"options", {"diagnosis_ms"}}}))},
@@ -61,7 +61,7 @@ const std::map<std::string, Act>& events() {
       {"retire", [](TestedPool& pool) { return pool.retire(RetireReason::finished); }},
       {"retire after a crash", [](TestedPool& pool) { return pool.retire(RetireReason::crash); }},
   };
-  return kEvents;
+  return all;
 }
 
 // The events that lead to each state. A pool has a fork server in the states before the ranks exist.
@@ -71,7 +71,7 @@ struct Path {
 };
 const std::map<std::string, Path>& paths() {
   using enum ServerFacts::State;
-  static const std::map<std::string, Path> kPaths{
+  static const std::map<std::string, Path> all{
       {"awaiting_server", {starting, {}}},
       {"forking", {starting, {"server ready"}}},
       {"starting", {}},
@@ -92,7 +92,7 @@ const std::map<std::string, Path>& paths() {
       {"sweeping", {none, {"retire after a crash", "all end"}}},
       {"gone", {none, {"all end", "retire"}}},
   };
-  return kPaths;
+  return all;
 }
 
 // What a pool in this state does at this event, and the state that follows if it is another one.

@@ -54,7 +54,7 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
 }
 
 TEST(SummaryText, LeavesTheFirstUseOfABackendInAPoolOutOfTheMedian) {
-  const auto p50_of = [](std::vector<CaseFinished> events) {
+  const auto p50_of = [](const std::vector<CaseFinished>& events) {
     Summary summary;
     for (const CaseFinished& event : events) summary.add(event);
     return summary.text();

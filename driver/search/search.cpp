@@ -43,13 +43,13 @@ std::optional<Item> Search::next(const Room& room) {
   return next_drawn(room);
 }
 
-Item Search::named(SearchStep step, const std::string& place, Case c) {
+Item Search::named(SearchStep step, const std::string& place, const Case& c) {
   Case shown = c;
   shown.suite = "search";
   shown.model = place;
   std::string id = case_id(shown);
   std::string rerun = plan_.command(id, c);
-  return {.id = std::move(id), .payload = std::move(c), .rerun = std::move(rerun), .number = ++begun_, .search = step};
+  return {.id = std::move(id), .payload = c, .rerun = std::move(rerun), .number = ++begun_, .search = step};
 }
 
 std::optional<Item> Search::next_kept(const Room& room) {

@@ -63,7 +63,7 @@ class Search : public CaseSource {
   std::optional<Item> next_examined(const Room& room);
   std::optional<Item> next_kept(const Room& room);
   std::optional<Item> next_drawn(const Room& room);
-  Item named(SearchStep step, const std::string& place, Case c);
+  Item named(SearchStep step, const std::string& place, const Case& c);
   void take_kept(const CaseFinished& finished, std::vector<Event>& events);
   void take_drawn(const CaseFinished& finished);
   void examine(std::vector<Event>& events);

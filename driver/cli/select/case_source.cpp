@@ -48,9 +48,8 @@ Json read_one_case(const std::string& file) {
 Item case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                   const std::string& program) {
   SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
-  return {.id = std::move(submitted.id),
-          .payload = std::move(submitted.c),
-          .rerun = rerun_of_file(program, file, edits, execution)};
+  return {
+      .id = std::move(submitted.id), .payload = submitted.c, .rerun = rerun_of_file(program, file, edits, execution)};
 }
 
 Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
@@ -80,7 +79,7 @@ Item case_of_json(const std::string& text, const Edits& edits, const ExecutionOp
   constexpr const char* kSource = "the JSON of the command line";
   SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
   std::string rerun = rerun_of_json(program, to_json(submitted).dump(), execution);
-  return {.id = std::move(submitted.id), .payload = std::move(submitted.c), .rerun = std::move(rerun)};
+  return {.id = std::move(submitted.id), .payload = submitted.c, .rerun = std::move(rerun)};
 }
 
 SelectedCase look_up(const std::string& id, SelectionOptions options) {

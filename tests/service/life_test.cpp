@@ -248,6 +248,8 @@ std::vector<UniqueFd> ranks_of(const json& pools) {
 
 // Ctrl-Z and fg.
 TEST_F(Life, APauseEndsThePoolsOfAllClientsAndTheirCasesRunAgain) {
+  // The group of a test program may be an orphaned one, whose processes the kernel does not stop for SIGTSTP.
+  ASSERT_EQ(::setpgid(0, 0), 0);
   const StartedService service({"--slots", "2"});
   std::vector<RawClient> clients;
   for (int i = 0; i < 2; ++i) {

@@ -17,6 +17,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/comm/peer/peer_link.h"

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "worker/case_runner.h"
 #include "worker/caught_error.h"
 #include "worker/control_plane.h"

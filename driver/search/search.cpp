@@ -73,7 +73,7 @@ std::optional<Item> Search::next_drawn(const Room& room) {
   if (drawing_.exhausted()) stop("no case is left that the worker would not skip");
   if (!drawn) return std::nullopt;
   ++drawn_running_;
-  return named(SearchStep::drawn, fmt::format("{}-{}", plan_.seed, drawn->number), std::move(drawn->c));
+  return named(SearchStep::drawn, fmt::format("{}-{}", plan_.seed, drawn->number), drawn->c);
 }
 
 std::optional<Item> Search::next_examined(const Room& room) {

@@ -89,7 +89,6 @@ constexpr std::array kVariables{
                         "Property test of the mask that a diagnosis sees: how many random cases."},
     EnvironmentVariable{"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},
     EnvironmentVariable{"CP_POOL_WRONG", "The mistake that the deliberately wrong adapter of tests/diagnosis makes."},
-    EnvironmentVariable{"CP_POOL_WRITE_GOLDEN", "Golden test: write the files anew instead of comparing with them."},
     EnvironmentVariable{"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
     EnvironmentVariable{"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
 };

@@ -536,12 +536,12 @@ class Runner:
         place = reason = ""
         refusal = self.adapter.is_refusal(error)
         # A question of a diagnosis may be declined with any exception, since its answer decides nothing.
-        if self._in_case and freed == _NOT_FREED and (refusal or self._diagnoses):
+        if self._in_case and (refusal or self._diagnoses):
             begun = self._native.first_group_operation()
-            if not begun:
-                place, reason = self._place(), text_of(error).strip().partition("\n")[0]
-            elif refusal:
+            if begun and refusal:
                 summary += f" (no refusal, because this rank had begun an operation on a process group before: {begun})"
+            elif not begun and freed == _NOT_FREED:
+                place, reason = self._place(), text_of(error).strip().partition("\n")[0]
         if isinstance(error, SystemExit):
             summary = f"the adapter called sys.exit: {summary}"
         raise Failure("exception", summary, f"{summary}\n{text}", declined_in=place, reason=reason) from None

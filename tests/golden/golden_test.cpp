@@ -1,6 +1,6 @@
 // The reports of recorded runs are what they were, byte for byte. Each folder of runs/ has the events of a run
-// (events.jsonl; several files if the run was one of shards) and the reports that are made of them. tools/golden records
-// the runs and writes the reports.
+// (events.jsonl; several files if the run was one of shards) and the reports that are made of them. tools/golden
+// records the runs and writes the reports.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

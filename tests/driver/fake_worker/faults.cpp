@@ -117,8 +117,6 @@ bool commit_fault(const std::string& kind) {
          leave_setsid_grandchild();
          hang();
        }},
-      // The grandchild holds stderr open, because an end of file would stand for the fence.
-      {"unfenced_error_then_exit", leave_setsid_grandchild},
       {"setsid_grandchild_then_exit",
        [] {
          leave_setsid_grandchild();

@@ -191,11 +191,6 @@ class RankZero {
     if (kind == "die_before_started" || (kind == "die_before_started_once" && generation_ == 1)) _exit(4);
     if (kind == "hang_once" && generation_ == 1) hang();
     if (kind == "exits_at_first" && generation_ == 1) exit_when_started(request.seq);
-    if (kind == "started_of_another") {
-      respond(protocol::StartedEvent{request.seq + 1000});
-      respond(protocol::ProgressEvent{request.seq + 1000, "backward"});
-      _exit(4);
-    }
     if (kind == "garbage_before_started") respond_raw("{oops");
     if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
     respond(protocol::StartedEvent{request.seq});
@@ -214,16 +209,14 @@ class RankZero {
       answer_ping(kind, wait_for_ping());
       wait_for_ping();  // a second ping shows that the driver has read the answer
     }
-    if (kind == "until_shutdown") wait_for_shutdown();
     count_in(steps_file_);
     if (kind == "until_sigusr1") wait_for_sigusr1();
     if (kind == "pass_when_late") wait_for_sigusr2();
     if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
     if (kind == "refuses_to_prepare") refuse_next();
     if (kind == "ignores_shutdown") ignores_shutdown_ = true;
-    if (kind == "until_cancelled_then_exit") _exit(3);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
-    if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
+    if (kind != "no_fence") fence(request.seq);
     speak_too_early(kind, request.seq);
     protocol::ResultEvent result = result_of(kind, request.seq);
     if (state_.run(kind)) {
@@ -269,24 +262,11 @@ class RankZero {
 
   // Answers a ping: the ranks stand in different phases, unless the kind says something else after "pinged".
   static void answer_ping(const std::string& kind, std::int64_t seq) {
-    if (kind == "pinged_garbage") return respond_raw(R"({"event":"pong","seq":"x"})");
     if (kind == "pinged_refuses") return respond(protocol::ProtocolErrorEvent{std::nullopt, "no such request"});
-    if (kind == "pinged_mute") return respond(protocol::PongEvent{seq});
     protocol::PongEvent pong{seq, {0, 1}};
     pong.phases.push_back({0, "barrier", 3200, "barrier on group cp: after the case", 3100});
-    if (kind == "pinged_silent") {
-      pong.ranks.pop_back();
-    } else {
-      pong.phases.push_back({1, "forward", 3300, "", 0});
-    }
+    pong.phases.push_back({1, "forward", 3300, "", 0});
     respond(pong);
-  }
-
-  void wait_for_shutdown() {
-    while (const auto line = requests_.next()) {
-      if (std::holds_alternative<protocol::ShutdownRequest>(protocol::parse_request(*line))) _exit(0);
-    }
-    hang();
   }
 
   void refuse_next() {
@@ -342,14 +322,14 @@ class RankZero {
       out.ranks.push_back({{.output_hash = "cafe"}, rank});
       out.hygiene.push_back(hygiene_of(kind, rank));
     }
-    if (kind.starts_with("leaks_")) ++leaks_;
+    if (kind == "leaks_fds") ++leaks_;
     if (kind == "unhealthy") {
       out.healthy = false;
       out.reason = "the communicator cannot be rebuilt";
     }
     const auto outcome = parse_name<CaseOutcome>(kind);
     if (outcome && is_of_a_worker(*outcome)) out.outcome = *outcome;
-    if (kind == "invalid_utf8" || kind == "no_fence" || kind.ends_with("error_then_exit") || kind == "unhealthy") {
+    if (kind == "invalid_utf8" || kind == "no_fence" || kind == "error_then_exit" || kind == "unhealthy") {
       out.outcome = CaseOutcome::error;
     }
     if (kind == "until_cancelled") out.outcome = CaseOutcome::cancelled;
@@ -391,9 +371,7 @@ class RankZero {
   // The hygiene of each rank differs. The figure that the kind leaks grows by a hundred with every such case.
   [[nodiscard]] protocol::Hygiene hygiene_of(const std::string& kind, int rank) const {
     protocol::Hygiene out{rank, 1000 + 1000 * rank, 10 + 1000 * rank, 2 + 1000 * rank};
-    if (kind == "leaks_memory") out.rss_kib += 100 * leaks_;
     if (kind == "leaks_fds") out.fds += 100 * leaks_;
-    if (kind == "leaks_threads") out.threads += 100 * leaks_;
     return out;
   }
 
@@ -414,7 +392,7 @@ class RankZero {
   }
 
   void after_result(const std::string& kind) {
-    if (kind == "result_then_death" || kind == "fail_then_exit" || kind.ends_with("error_then_exit")) _exit(3);
+    if (kind == "result_then_death" || kind == "fail_then_exit" || kind == "error_then_exit") _exit(3);
     if (kind == "stops_reading") hang();
     if (kind == "closes_stdin") {
       ::close(STDIN_FILENO);

@@ -238,25 +238,9 @@ TEST(Scheduler, KeepsGroupsOnAPoolEach) {
 TEST(Scheduler, EndsEveryCaseUnderAnyLoad) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     std::mt19937 random(seed);
-    const auto up_to = [&](unsigned most) { return static_cast<int>(random() % (most + 1)); };
-    std::vector<VirtualCase> cases(1 + random() % 200);
-    for (VirtualCase& c : cases) {
-      c = {.ranks = 1 + up_to(9), .time = Seconds{0.1 * up_to(40)}, .group = random() % 5};
-    }
-    VirtualFleet fleet;
-    const int slots = 1 + up_to(11);
-    fleet.settings.cases_of_a_pool = up_to(1) * up_to(6);
-    fleet.known_at_first = up_to(1) == 1 ? cases.size() : 1 + random() % cases.size();
-    fleet.end_time = Seconds{0.2 * up_to(3)};
-    fleet.start_time = [](int ranks, int held) { return Seconds{0.3 * ranks / held}; };
-    const unsigned losses = 1 + random() % 30;
-    fleet.fate = [&](std::size_t index) {
-      const std::size_t kind = index % (3 * losses);
-      if (kind == 0) return Fate::loses_its_pool;
-      return kind == 1 ? Fate::returns_unstarted : Fate::ends;
-    };
-    const VirtualRun run = run_on(slots, cases, fleet);
-    EXPECT_LE(run.most_slots, slots);
+    const AnyLoad load = draw_load(random);
+    const VirtualRun run = run_on(load.slots, load.cases, load.fleet);
+    EXPECT_LE(run.most_slots, load.slots);
     if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
 }

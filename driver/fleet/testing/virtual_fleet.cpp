@@ -286,4 +286,25 @@ VirtualRun run_virtually(const std::vector<VirtualCase>& cases, const VirtualFle
   return Simulation(cases, fleet).run();
 }
 
+AnyLoad draw_load(std::mt19937& random) {
+  const auto up_to = [&](unsigned most) { return static_cast<int>(random() % (most + 1)); };
+  AnyLoad out;
+  out.cases.resize(1 + random() % 200);
+  for (VirtualCase& c : out.cases) {
+    c = {.ranks = 1 + up_to(9), .time = Seconds{0.1 * up_to(40)}, .group = random() % 5};
+  }
+  out.slots = 1 + up_to(11);
+  out.fleet.settings.cases_of_a_pool = up_to(1) * up_to(6);
+  out.fleet.known_at_first = up_to(1) == 1 ? out.cases.size() : 1 + random() % out.cases.size();
+  out.fleet.end_time = Seconds{0.2 * up_to(3)};
+  out.fleet.start_time = [](int ranks, int held) { return Seconds{0.3 * ranks / held}; };
+  const unsigned losses = 1 + random() % 30;
+  out.fleet.fate = [losses](std::size_t index) {
+    const std::size_t kind = index % (3 * losses);
+    if (kind == 0) return Fate::loses_its_pool;
+    return kind == 1 ? Fate::returns_unstarted : Fate::ends;
+  };
+  return out;
+}
+
 }  // namespace cp_pool::fleet_test

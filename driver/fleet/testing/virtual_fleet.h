@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,14 @@ struct VirtualFleet {
   // over, as a service that ends does.
   bool closes_when_all_have_come = true;
 };
+
+// Cases of any size, and a fleet in which some of them lose their pools.
+struct AnyLoad {
+  int slots = 1;
+  std::vector<VirtualCase> cases;
+  VirtualFleet fleet;
+};
+AnyLoad draw_load(std::mt19937& random);
 
 struct VirtualRun {
   Seconds makespan{0};             // time at which the last pool is gone

@@ -96,12 +96,15 @@ std::string text(const json& event, const char* key) {
 class Seen {
  public:
   explicit Seen(const std::vector<json>& events) {
-    for (const json& event : of_type(events, "case_finished")) finished_[event.at("index").get<std::size_t>()] = event;
+    for (const json& event : of_type(events, "case_finished")) {
+      finished_[event.at("index").get<std::size_t>()] = event;
+      slowest_case_ms_ = std::max(slowest_case_ms_, event.at("duration_ms").get<double>());
+    }
     for (const json& event : of_type(events, "pool_retired")) retired_[generation(event)] = text(event, "reason");
     for (const json& event : of_type(events, "pool_ready"))
       slowest_start_ms_ = std::max(slowest_start_ms_, event.at("spawn_to_ready_ms").get<double>());
   }
-  [[nodiscard]] double slowest_start_ms() const { return slowest_start_ms_; }
+  [[nodiscard]] double slowest_case_ms() const { return slowest_case_ms_; }
   [[nodiscard]] const json& finished(std::size_t row, Part part) const { return finished_.at(row * parts + part); }
 
   // Whether the machine is so busy that a start takes many times what it should. Then a worker may not manage to
@@ -120,6 +123,7 @@ class Seen {
   std::map<std::size_t, json> finished_;
   std::map<int, std::string> retired_;  // by generation
   double slowest_start_ms_ = 0;
+  double slowest_case_ms_ = 0;
 };
 
 // Expects the stack of each rank in its stderr tail; a rank that is stopped cannot write it.
@@ -222,12 +226,12 @@ std::vector<json> run_rows(const std::vector<FaultRow>& rows, const std::string&
   return events;
 }
 
-// The deadline of the cases of a kind. Where ranks hang until it, it is as short as this machine allows: a rank that
-// does not hang has to come to its end within it. That takes no longer than some starts of a pool.
+// The deadline of the cases of a kind. Where ranks hang until it, it is as short as this machine allows: a case in
+// which no rank hangs has to end within it, the first one of a pool too.
 double timeout_of(const std::string& kind) {
   if (!waits_for_the_deadline(kind)) return kLongTimeoutMs;
   const Seen clean(run_rows({{"", 0, ""}}, fmt::format("'{}'", worker_program()), kLongTimeoutMs));
-  return std::max(kTimeoutMs, 5 * clean.slowest_start_ms());
+  return std::max(kTimeoutMs, 10 * clean.slowest_case_ms());
 }
 
 class FaultTable : public ::testing::TestWithParam<std::string> {};

@@ -27,8 +27,8 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclRanks, ranks_and_ways());
 // --- Operations ------------------------------------------------------------------------------------------------------
 
 TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     const int n = rank.size;
     EXPECT_EQ(groups.cp->rank(), rank.rank);
@@ -66,8 +66,8 @@ TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
 }
 
 TEST_P(NcclRanks, ReduceScatterAndAllReduceSumAndFindTheLargest) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const int n = rank.size;
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong}) {
       SCOPED_TRACE(fmt::format("rank {}, {}", rank.rank, c10::toString(dtype)));
@@ -92,8 +92,8 @@ TEST_P(NcclRanks, ReduceScatterAndAllReduceSumAndFindTheLargest) {
 }
 
 TEST_P(NcclRanks, ZeroRowsAreCarried) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     const at::Tensor none = at::empty({0, 4, 8}, on_gpu());
     at::Tensor out = at::empty({0, 4, 8}, on_gpu());
@@ -108,8 +108,8 @@ TEST_P(NcclRanks, ZeroRowsAreCarried) {
 }
 
 TEST_P(NcclRanks, ManyExchangesOfRandomSizesArriveInOrder) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     constexpr int kRounds = 300;
     std::mt19937 random(7);  // the same sizes on every rank
@@ -140,8 +140,8 @@ TEST_P(NcclRanks, ManyExchangesOfRandomSizesArriveInOrder) {
 
 TEST_F(NcclFour, SumsOf16BitAreRoundedOnce) {
   // 256 + 1 + 1 + 1 in bf16: each addition alone would round back to 256.
-  on_gpu_ranks(4, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     at::Tensor sum = filled({1}, rank.rank == 0 ? 256 : 1, at::kBFloat16);
     groups.cp->all_reduce(sum, ReduceOp::sum, "test")->wait();
     EXPECT_EQ(sum.item<float>(), 260.0F);  // 259 rounds to even
@@ -149,8 +149,8 @@ TEST_F(NcclFour, SumsOf16BitAreRoundedOnce) {
 }
 
 TEST_F(NcclFour, PairsAreAdjacentRanksAndRingsOfEqualParity) {
-  on_gpu_ranks(4, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     ASSERT_TRUE(groups.inner && groups.outer);
     const at::Tensor own = at::full({1}, rank.rank, on_gpu(at::kLong));
     at::Tensor pair = at::zeros({2}, on_gpu(at::kLong));
@@ -164,8 +164,8 @@ TEST_F(NcclFour, PairsAreAdjacentRanksAndRingsOfEqualParity) {
 }
 
 TEST_F(NcclPair, HasNoPairsOrRings) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     EXPECT_EQ(groups.inner, nullptr);
     EXPECT_EQ(groups.outer, nullptr);
   });
@@ -192,8 +192,8 @@ TEST_P(NcclRanks, UnderDelaysAMissingWaitShowsAndAWaitDoesNot) {
 }
 
 TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     for (int i = 0; i < 5; ++i) {
       at::Tensor send = filled({1000}, -1);
@@ -208,8 +208,8 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
 }
 
 TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     const std::vector<RowRange> rows{{.row = 3, .count = 50}, {.row = 60, .count = 4}};
     const at::Tensor part = at::randn({64, 4, 32}, on_gpu());

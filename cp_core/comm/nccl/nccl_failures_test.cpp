@@ -27,7 +27,7 @@ void meet(const GpuRank& rank, const CpGroups& groups) {
 }
 
 TEST_F(NcclPairAlone, ADeadlineEndsAWaitNamingRankOperationPeerAndStep) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
     if (rank.rank == 1) return rank.await("given up");
@@ -46,7 +46,7 @@ TEST_F(NcclPairAlone, ADeadlineEndsAWaitNamingRankOperationPeerAndStep) {
 }
 
 TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     if (rank.rank == 1) return rank.await("given up");
     groups.cp->set_deadline(Clock::now() + 300ms);
@@ -62,7 +62,7 @@ TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
 }
 
 TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
     if (rank.rank == 1) {
@@ -78,7 +78,7 @@ TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
 }
 
 TEST_F(NcclPairAlone, AnAbortFreesARankThatWaitsAndItsDevice) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
     if (rank.rank == 1) return rank.await("freed");
@@ -104,7 +104,7 @@ TEST_F(NcclPairAlone, AnAbortFreesARankThatWaitsAndItsDevice) {
 }
 
 TEST_P(NcclFailures, AnAbortFailsEveryLaterOperationOfEveryGroup) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const auto& any = groups.inner ? groups.inner : groups.cp;
     any->abort();
@@ -121,7 +121,7 @@ TEST_P(NcclFailures, AnAbortFailsEveryLaterOperationOfEveryGroup) {
 }
 
 TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     for (int generation = 0; generation < 3; ++generation) {
       const auto start = Clock::now();
       const CpGroups groups = rank.connect(fmt::format("gen/{}/", generation));
@@ -158,7 +158,7 @@ TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
 }
 
 TEST_F(NcclPair, WorkMayBeDroppedUnfinished) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     for (int i = 0; i < 50; ++i) {
       at::Tensor got = filled({1 << 16}, 0);
@@ -171,7 +171,7 @@ TEST_F(NcclPair, WorkMayBeDroppedUnfinished) {
 // --- Barrier ---------------------------------------------------------------------------------------------------------
 
 TEST_F(NcclPair, ABarrierNamesTheRankWhoseTagDiffers) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const auto error = error_of([&] { groups.cp->checked_barrier(rank.rank == 1 ? 8 : 7, kLongEnough); });
     expect_error(error, CommError::Kind::failed,
@@ -180,7 +180,7 @@ TEST_F(NcclPair, ABarrierNamesTheRankWhoseTagDiffers) {
 }
 
 TEST_F(NcclPairAlone, ABarrierNamesTheRankThatDidMoreOperations) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
     groups.cp->checked_barrier(6, kLongEnough);
@@ -196,7 +196,7 @@ TEST_F(NcclPairAlone, ABarrierNamesTheRankThatDidMoreOperations) {
 }
 
 TEST_F(NcclPair, ABarrierNamesTheRankThatDidNotArrive) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     if (rank.rank == 1) return rank.await("given up");
     const auto error = error_of([&] { groups.cp->checked_barrier(7, 300ms); });
@@ -207,7 +207,7 @@ TEST_F(NcclPair, ABarrierNamesTheRankThatDidNotArrive) {
 }
 
 TEST_P(NcclFailures, ABarrierMayFollowAPassedDeadline) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     groups.cp->set_deadline(Clock::now() - 1s);
     groups.cp->checked_barrier(7, kLongEnough);

@@ -44,8 +44,8 @@ std::size_t free_bytes() {
 }
 
 TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     for (int i = 0; i < 10; ++i) {
       at::Tensor window = filled({1 << 20}, i);
@@ -59,8 +59,8 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
 }
 
 TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements; the other rank sends only one
     const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
     for (int i = 0; i < 3; ++i) {
@@ -72,8 +72,8 @@ TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
 }
 
 TEST_P(PeerCopies, MemoryMayComeAndGo) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     for (int i = 0; i < 12; ++i) {
       const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // large enough for allocations of their own
@@ -92,8 +92,8 @@ TEST_P(PeerCopies, MemoryMayComeAndGo) {
 
 // The driver keeps memory that its owner has freed until the last rank that has it open closes it.
 TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     constexpr std::int64_t kElements = std::int64_t{256} << 20;  // an allocation of 1 GiB
     constexpr std::size_t kBytes = kElements * sizeof(float);
@@ -122,8 +122,8 @@ TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
 }
 
 TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
     const at::Tensor mine = at::arange(1 << 18, on_gpu()).add(rank.rank);
     at::Tensor got = at::empty_like(mine);
@@ -156,7 +156,7 @@ TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
 }
 
 TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     if (rank.rank == 1) return rank.await("given up");
     groups.cp->set_deadline(Clock::now() + 300ms);
@@ -172,7 +172,7 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
 }
 
 TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     at::Tensor got = filled({1 << 20}, 0);
     const at::Tensor sent = filled({1 << 20}, 0);
@@ -199,7 +199,7 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
 }
 
 TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     if (rank.rank == 1) return rank.await("freed");
     const auto start = Clock::now();
@@ -215,7 +215,7 @@ TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
 }
 
 TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     at::Tensor got = filled({1 << 20}, 0);
     const at::Tensor sent = filled({1 << 20}, 0);
@@ -242,7 +242,7 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
 }
 
 TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     if (rank.rank == 1) {
       groups.cp->abort();
@@ -259,7 +259,7 @@ TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
 
 // Rank 1 begins the operation after rank 0 has looked for its notes, and leaves before rank 0 looks again.
 TEST_F(NcclPair, APeerMayLeaveAsSoonAsItHasSaidEverything) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const auto link = PeerLink::connect(rank.store, "link/", rank.rank, 2, rank.shares, Clock::now() + kLongEnough);
     ASSERT_TRUE(link.link) << link.why_not;
     const int peer = 1 - rank.rank;
@@ -289,7 +289,7 @@ TEST_F(NcclPair, APeerMayLeaveAsSoonAsItHasSaidEverything) {
 }
 
 TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     at::Tensor got = filled({rank.rank == 0 ? 16 : 8}, 0);
     const auto error =
@@ -303,7 +303,7 @@ TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
 }
 
 TEST_F(NcclPairAlone, ThereAreNoWindows) {
-  on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_EQ(rank.connect().cp->windows(), nullptr); });
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_EQ(rank.groups().cp->windows(), nullptr); });
 }
 
 TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
@@ -349,8 +349,8 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
 
 // While some ranks wait on the device, the rank that works can use all of it.
 TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
-  on_gpu_ranks(4, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     const at::Tensor a = at::randn({4096, 4096}, on_gpu());
     const auto work = [&] {
       at::Tensor product = a;

@@ -80,8 +80,8 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tens
 }
 
 TEST_P(PeerPuts, ArriveInAllWindowsTheRanksOwnToo) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     ASSERT_NE(groups.cp->windows(), nullptr);
     const auto transpose = [&](std::int64_t rows, std::int64_t columns, at::ScalarType type, std::int64_t pieces) {
       const std::int64_t all_columns = columns * rank.size;
@@ -102,8 +102,8 @@ TEST_P(PeerPuts, ArriveInAllWindowsTheRanksOwnToo) {
 }
 
 TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     constexpr std::int64_t kElements = 1 << 20;
     for (const Meanwhile meanwhile : kBoth) {
       for (int i = 0; i < 10; ++i) {
@@ -123,8 +123,8 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
 }
 
 TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements; the other rank sends only one
     const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
     for (const Meanwhile meanwhile : kBoth) {
@@ -141,8 +141,8 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
 // One rank has so many pieces that it asks for a kernel, perhaps in several launches, while the others would choose
 // copy engines. All must use a kernel.
 TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     constexpr std::int64_t kElements = 1 << 20;
     for (int round = 0; round < 2 * rank.size; ++round) {
       const at::Tensor sent = at::arange(kElements, on_gpu()).add(rank.rank + round);
@@ -168,8 +168,8 @@ TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
 }
 
 TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
-  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& groups = rank.groups();
     constexpr std::int64_t kElements = 1 << 18;
     const at::Tensor mine = at::arange(kElements, on_gpu()).add(rank.rank);
     const at::Tensor all = filled({kElements * rank.size}, 0);
@@ -199,7 +199,7 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
 }
 
 TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor source = filled({4}, 0);
     const at::Tensor window = filled({16}, 0);
@@ -214,7 +214,7 @@ TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
 }
 
 TEST_F(NcclPair, RanksAgreeOnWhetherTheyAreIdle) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor sent = filled({4}, 0);
     const at::Tensor got = filled({8}, 0);
@@ -237,7 +237,7 @@ void warm_up(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent
 }
 
 TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor sent = filled({1 << 20}, 0);
     const at::Tensor got = filled({2 << 20}, 0);
@@ -257,7 +257,7 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
 }
 
 TEST_F(NcclPair, AnAbortFreesKernelsThatWaitForAPeersDevice) {
-  on_gpu_ranks(2, [](const GpuRank& rank) {
+  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor sent = filled({1 << 20}, 0);
     const at::Tensor got = filled({2 << 20}, 0);

@@ -208,8 +208,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
     outcome.reason = std::move(reason);
   };
   if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) return skip(std::move(reason));
+  set_deadline();
   const CpGroups groups = groups_of_case(parts_.groups.get(), c.group);
-  if (!groups.cp) return skip(fmt::format("{} concurrent groups of ranks are supported only on CPU ranks", c.group));
   groups_at_once_ = c.group;
   set_deadline();
   RunOptions options;

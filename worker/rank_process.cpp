@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cp_core/comm/peer/peer_environment.h"
 #include "worker/capabilities.h"
@@ -55,9 +56,8 @@ protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, c
 Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
                              const at::Device& device, CaseRunner& runner) {
   const Case c = parse_case(case_json, "case");
-  // Only GPU ranks prepare, and they skip cases of several groups.
-  if (c.group != 1 || c.cp_size != environment.world_size) return {};
-  return runner.prepare(c, environment.rank, device);
+  if (world_size(c) != environment.world_size) return {};
+  return runner.prepare(c, environment.rank / c.group, device);
 }
 
 // The choice is made once per process, because it hides all other GPUs.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -103,8 +104,8 @@ class Communicator {
 
   // Only for a communicator of all ranks: cuts the ranks into `groups` strided groups (group_ranks) and returns the
   // communicators of this rank's group. groups: divides size(); the same on all ranks. The communicators are made by
-  // the first call and kept. Their deadline has to be set like that of others, and they are aborted with this
-  // communicator. All are null where ranks can have no such groups.
+  // the first call, for which ranks may wait until the deadline, and kept. Their deadline has to be set like that of
+  // others, and they are aborted with this communicator. All are null where ranks can have no such groups.
   [[nodiscard]] virtual CpGroups strided(int groups);
 
   // A barrier that proves after a case that all ranks are at the same place. It compares `tag` and the number of
@@ -132,6 +133,15 @@ class Communicator {
 
 // The kinds of groups in CpGroups.
 enum class CpGroup { cp = 0, inner = 1, outer = 2 };
+
+// One of the groups of a rank.
+struct GroupTag {
+  int strided = 1;  // the number of strided groups that the ranks are cut into
+  CpGroup group = CpGroup::cp;
+
+  auto operator<=>(const GroupTag&) const = default;
+  [[nodiscard]] bool has_all_ranks() const { return *this == GroupTag{}; }
+};
 
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.
 struct CpGroups {

@@ -25,10 +25,6 @@ using std::chrono::milliseconds;
 
 // Messages of different groups, and of barriers, have different tags so that they never meet. A tag has 31 bits: 6 for
 // the number of strided groups (up to 64), 2 for the kind of group, 1 for barriers and 22 for a counter.
-struct GroupTag {
-  int strided = 1;  // the number of strided groups that the ranks are cut into
-  CpGroup group = CpGroup::cp;
-};
 constexpr std::size_t kGroups = 3;
 constexpr std::array<const char*, kGroups> kGroupWords{"", " of its inner group", " of its outer group"};
 constexpr std::size_t index_of(CpGroup group) {
@@ -185,14 +181,13 @@ class GlooCommunicator final : public Communicator {
 
  private:
   // True for the group of all ranks, whose barrier also compares the operations in inner and outer groups.
-  [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == CpGroup::cp; }
   [[nodiscard]] BegunInGroup begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
   // The first rank of that rank's group of this kind; rank 0 if this barrier does not compare such groups.
   [[nodiscard]] int leader_of(int rank, CpGroup group) const {
-    if (!is_of_all() || group == CpGroup::cp) return 0;
+    if (!group_.has_all_ranks() || group == CpGroup::cp) return 0;
     const GroupRanks ranks = group_ranks(rank, size());
     const std::vector<int>& members = group == CpGroup::inner ? ranks.inner : ranks.outer;
     return members.empty() ? rank : members.front();
@@ -254,7 +249,7 @@ CpGroups GlooCommunicator::strided(int groups) {
 }
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
-  if (group_.strided == 1 && !is_of_all() && link_->proved_tag == tag) return;
+  if (group_.strided == 1 && !group_.has_all_ranks() && link_->proved_tag == tag) return;
   // Ranks that wait for rank 0's answer give up later than rank 0, which knows which rank is missing.
   const auto deadline = Clock::now() + limit;
   const auto answer_deadline = deadline + std::clamp(limit / 20, kLeastPatience, kMostPatience);
@@ -286,7 +281,7 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
 
   const std::string difference = describe_difference(answer);
   if (difference.empty()) {
-    if (is_of_all()) link_->proved_tag = tag;
+    if (group_.has_all_ranks()) link_->proved_tag = tag;
     return;
   }
   const std::string text = fmt::format("rank {}: {}: {}", link_->mesh->rank(), what, difference);
@@ -320,8 +315,8 @@ BegunInGroup GlooCommunicator::begun_in_strided() const {
 std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) const {
   std::array<std::int64_t, kPlaceSize> out{tag};
   for (const CpGroup group : {CpGroup::cp, CpGroup::inner, CpGroup::outer}) {
-    const bool proved = is_of_all() || group == CpGroup::cp;
-    const std::uint64_t count = is_of_all() ? link_->operations.at(index_of(group)) : operations_;
+    const bool proved = group_.has_all_ranks() || group == CpGroup::cp;
+    const std::uint64_t count = group_.has_all_ranks() ? link_->operations.at(index_of(group)) : operations_;
     out.at(1 + index_of(group)) = proved ? static_cast<std::int64_t>(count) : 0;
   }
   return out;

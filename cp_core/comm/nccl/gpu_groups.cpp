@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/nccl/nccl_communicator.h"
@@ -15,17 +16,23 @@ namespace {
 
 template <typename Kind, typename Link>
 CpGroups groups_of(const std::shared_ptr<Link>& link, const c10::intrusive_ptr<c10d::Store>& store,
-                   const std::string& prefix) {
-  const auto make = [&](GpuLink::Group group, const char* name, std::vector<int> members) -> std::shared_ptr<Kind> {
+                   const std::string& prefix, int strided = 1) {
+  const auto make = [&](CpGroup group, const char* name, std::vector<int> members) -> std::shared_ptr<Kind> {
     if (members.empty()) return nullptr;
-    return std::make_shared<Kind>(link, group, std::move(members), store, prefix + "gpu_place/" + name + "/");
+    return std::make_shared<Kind>(link, GroupTag{.strided = strided, .group = group}, std::move(members), store,
+                                  fmt::format("{}gpu_place/{}/{}/", prefix, strided, name));
   };
-  const GroupRanks ranks = group_ranks(link->rank(), link->size());
-  CpGroups groups;
-  groups.cp = make(GpuLink::Group::cp, "cp", ranks.cp);
-  groups.inner = make(GpuLink::Group::inner, "inner", ranks.inner);
-  groups.outer = make(GpuLink::Group::outer, "outer", ranks.outer);
-  return groups;
+  const GroupRanks ranks = group_ranks(link->rank(), link->size(), strided);
+  const std::shared_ptr<Kind> cp = make(CpGroup::cp, "cp", ranks.cp);
+  if (strided == 1) {
+    cp->set_cut([link, store, prefix](int groups) {
+      link->connect_strided(groups);
+      return groups_of<Kind>(link, store, prefix, groups);
+    });
+  }
+  return {.cp = cp,
+          .inner = make(CpGroup::inner, "inner", ranks.inner),
+          .outer = make(CpGroup::outer, "outer", ranks.outer)};
 }
 
 }  // namespace

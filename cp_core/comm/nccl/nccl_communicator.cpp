@@ -18,8 +18,9 @@ std::size_t count_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
-                                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
+NcclCommunicator::NcclCommunicator(const std::shared_ptr<NcclLink>& link, const GroupTag& group,
+                                   std::vector<int> members, const c10::intrusive_ptr<c10d::Store>& store,
+                                   const std::string& barrier_prefix)
     : PeerCommunicator(link, group, std::move(members), store, barrier_prefix), link_(link) {}
 
 std::string NcclCommunicator::description() const {

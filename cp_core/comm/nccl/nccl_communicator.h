@@ -15,7 +15,7 @@ namespace cp_pool {
 
 class NcclCommunicator final : public PeerCommunicator {
  public:
-  NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
+  NcclCommunicator(const std::shared_ptr<NcclLink>& link, const GroupTag& group, std::vector<int> members,
                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
 
   [[nodiscard]] std::string description() const override;

@@ -163,6 +163,32 @@ TEST_F(NcclFour, PairsAreAdjacentRanksAndRingsOfEqualParity) {
   });
 }
 
+TEST_P(NcclRanks, StridedGroupsWorkAtOnce) {
+  on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups& all = rank.groups();
+    for (int strided = 2; strided <= rank.size; strided *= 2) {
+      SCOPED_TRACE(fmt::format("rank {} in one of {} groups", rank.rank, strided));
+      const CpGroups own = all.cp->strided(strided);
+      const int size = rank.size / strided;
+      ASSERT_EQ(own.cp->rank(), rank.rank / strided);
+      ASSERT_EQ(own.cp->size(), size);
+      EXPECT_EQ(own.inner, nullptr) << "pairs need four ranks";
+      const at::Tensor members = at::arange(rank.rank % strided, rank.size, strided, on_gpu());
+      // Groups may do different numbers of operations.
+      for (int round = 0; round <= rank.rank % strided; ++round) {
+        at::Tensor here = filled({size}, -1);
+        own.cp->all_gather(here, filled({1}, rank.rank), "test")->wait();
+        EXPECT_TRUE(at::equal(here, members));
+        at::Tensor sum = filled({1}, rank.rank);
+        own.cp->all_reduce(sum, ReduceOp::sum, "test")->wait();
+        EXPECT_TRUE(at::equal(sum[0], members.sum()));
+      }
+      own.cp->checked_barrier(strided, kLongEnough);
+      EXPECT_EQ(all.cp->strided(strided).cp, own.cp) << "made once";
+    }
+  });
+}
+
 TEST_F(NcclPair, HasNoPairsOrRings) {
   on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups& groups = rank.groups();

@@ -51,6 +51,12 @@ ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, m
   return id;
 }
 
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  const ncclResult_t result = comm == nullptr ? ncclSuccess : ncclCommGetAsyncError(comm, &state);
+  return result == ncclSuccess ? state : result;
+}
+
 }  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
@@ -68,10 +74,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
     } else {
       link->initialise(share_id(*store, prefix, rank, timeout), wait);
     }
-    if (const GroupRanks ranks = group_ranks(rank, size); link->has_pairs()) {
-      link->split(Group::inner, ranks.inner.front(), wait);
-      link->split(Group::outer, ranks.outer.front(), wait);
-    }
+    link->split_all(1, wait);
     link->connect_peers(store, prefix, wait.deadline);
   } catch (const CommError&) {
     throw;
@@ -91,46 +94,66 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
   ncclResult_t state = ncclSuccess;
   {
     const std::lock_guard lock(comms_mutex_);
-    state = ncclCommInitRankConfig(comms_.data(), size(), id, rank(), &config);
+    state = ncclCommInitRankConfig(&comms_[GroupTag{}], size(), id, rank(), &config);
   }
-  wait_until_ready(Group::cp, state, wait);
+  wait_until_ready({}, state, wait);
 }
 
 void NcclLink::adopt(ncclComm_t started, const Wait& wait) {
   {
     const std::lock_guard lock(comms_mutex_);
-    comms_[index(Group::cp)] = started;
+    comms_[GroupTag{}] = started;
   }
-  wait_until_ready(Group::cp, ncclInProgress, wait);
+  wait_until_ready({}, ncclInProgress, wait);
 }
 
-void NcclLink::split(Group group, int color, const Wait& wait) {
+void NcclLink::connect_strided(int strided) {
+  const std::string step = fmt::format("rank {}: connecting {} strided groups over NCCL", rank(), strided);
+  split_all(strided, {.step = step,
+                      .deadline = deadline(),
+                      .explain = [&] { return fmt::format("{}: timed out", step); },
+                      .look = {}});
+}
+
+void NcclLink::split_all(int strided, const Wait& wait) {
+  const GroupRanks ranks = group_ranks(rank(), size(), strided);
+  const auto split_off = [&](CpGroup group, const std::vector<int>& members) {
+    if (!members.empty()) split({.strided = strided, .group = group}, members.front(), wait);
+  };
+  if (strided > 1) split_off(CpGroup::cp, ranks.cp);
+  split_off(CpGroup::inner, ranks.inner);
+  split_off(CpGroup::outer, ranks.outer);
+}
+
+void NcclLink::split(const GroupTag& group, int color, const Wait& wait) {
   ncclConfig_t config = non_blocking();
   ncclResult_t state = ncclSuccess;
   {
     const std::lock_guard lock(comms_mutex_);
-    state = ncclCommSplit(comms_[index(Group::cp)], color, rank(), &split_off_, &config);
+    // The communicator is null after an abort, which the first poll reports.
+    state = comm_of({}) == nullptr ? ncclInProgress : ncclCommSplit(comm_of({}), color, rank(), &split_off_, &config);
   }
   // The new communicator exists when the old one is ready, and then has to become ready itself.
-  wait_until_ready(Group::cp, state, wait);
+  wait_until_ready({}, state, wait);
   {
     const std::lock_guard lock(comms_mutex_);
-    comms_[index(group)] = std::exchange(split_off_, nullptr);
+    comms_[group] = std::exchange(split_off_, nullptr);
   }
   wait_until_ready(group, ncclInProgress, wait);
 }
 
-void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait) {
+void NcclLink::enqueue(const GroupTag& group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait) {
   ncclResult_t state = ncclInProgress;
   {
     const std::lock_guard lock(comms_mutex_);
     // The communicator is null after an abort, which the first poll reports.
-    if (comms_[index(group)] != nullptr) state = call(comms_[index(group)]);
+    if (ncclComm_t comm = comm_of(group); comm != nullptr) state = call(comm);
   }
   wait_until_ready(group, state, wait);
 }
 
-void NcclLink::enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
+void NcclLink::enqueue(const GroupTag& group, const std::string& step,
+                       const std::function<ncclResult_t(ncclComm_t)>& call) {
   enqueue(group, call,
           {.step = step,
            .deadline = deadline(),
@@ -138,17 +161,19 @@ void NcclLink::enqueue(Group group, const std::string& step, const std::function
            .look = {}});
 }
 
-ncclResult_t NcclLink::poll(Group group, const std::string& step) {
+ncclComm_t NcclLink::comm_of(const GroupTag& group) const {
+  const auto found = comms_.find(group);
+  return found == comms_.end() ? nullptr : found->second;
+}
+
+ncclResult_t NcclLink::poll(const GroupTag& group, const std::string& step) {
   throw_if_failed(step);
   const std::lock_guard lock(comms_mutex_);
   // The communicator is null if it was aborted since the check above. The next poll reports that.
-  if (comms_[index(group)] == nullptr) return ncclInProgress;
-  ncclResult_t state = ncclInProgress;
-  const ncclResult_t result = ncclCommGetAsyncError(comms_[index(group)], &state);
-  return result == ncclSuccess ? state : result;
+  return state_of(comm_of(group));
 }
 
-void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wait) {
+void NcclLink::wait_until_ready(const GroupTag& group, ncclResult_t state, const Wait& wait) {
   // A call that returns ncclSuccess may still be under way, as ncclCommSplit of NCCL 2.28 is. Only the communicator's
   // state says when it is complete.
   if (state == ncclInProgress || state == ncclSuccess) {
@@ -163,23 +188,24 @@ void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wai
   std::string detail;
   {
     const std::lock_guard lock(comms_mutex_);
-    detail = ncclGetLastError(comms_[index(group)]);
+    detail = ncclGetLastError(comm_of(group));
   }
   fail(CommError::Kind::failed, wait.step,
        fmt::format("{}: NCCL: {} ({})", wait.step, ncclGetErrorString(state), detail));
 }
 
 void NcclLink::check_connections(const std::string& step) {
-  for (const Group group : {Group::cp, Group::inner, Group::outer}) {
-    if (group != Group::cp && !has_pairs()) continue;
-    const ncclResult_t state = poll(group, step);
+  throw_if_failed(step);
+  const std::lock_guard lock(comms_mutex_);
+  for (const auto& [group, comm] : comms_) {
+    const ncclResult_t state = state_of(comm);
     if (state == ncclSuccess || state == ncclInProgress) continue;
     fail(CommError::Kind::failed, step, fmt::format("{}: NCCL: {}", step, ncclGetErrorString(state)));
   }
 }
 
 void NcclLink::abort_connections() {
-  std::array<ncclComm_t, 3> comms{};
+  std::map<GroupTag, ncclComm_t> comms;
   {
     const std::lock_guard lock(comms_mutex_);
     comms = std::exchange(comms_, {});
@@ -187,9 +213,9 @@ void NcclLink::abort_connections() {
   // Each communicator is aborted on a thread of its own: an abort ends the kernels of its communicator at once, then
   // frees memory, which waits for the kernels of all communicators.
   std::vector<std::jthread> threads;
-  for (ncclComm_t comm : comms) {
+  for (const auto& [group, comm] : comms) {
     if (comm == nullptr) continue;
-    threads.emplace_back([comm, device = device()] {
+    threads.emplace_back([comm = comm, device = device()] {
       // NCCL restores the device that was current, which would create a context on device 0.
       if (cudaSetDevice(device) == cudaSuccess) (void)ncclCommAbort(comm);
     });

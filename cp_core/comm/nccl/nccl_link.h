@@ -5,9 +5,9 @@
 // for long, and abort() is never blocked.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nccl.h>
@@ -37,11 +37,13 @@ class NcclLink final : public GpuLink {
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink() override;  // aborts the communicators
 
+  void connect_strided(int strided) override;
+
   // Calls NCCL with the group's communicator, then waits until NCCL has enqueued the operation. The first operation
   // between two ranks connects them, and so waits for the peer. Throws CommError.
-  void enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait);
+  void enqueue(const GroupTag& group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait);
   // The same, with the deadline of the link.
-  void enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call);
+  void enqueue(const GroupTag& group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call);
 
  protected:
   void check_connections(const std::string& step) override;
@@ -50,14 +52,16 @@ class NcclLink final : public GpuLink {
  private:
   void initialise(const ncclUniqueId& id, const Wait& wait);
   void adopt(ncclComm_t started, const Wait& wait);
-  void split(Group group, int color, const Wait& wait);
-  ncclResult_t poll(Group group, const std::string& step);
-  void wait_until_ready(Group group, ncclResult_t state, const Wait& wait);
-
-  static std::size_t index(Group group) { return static_cast<std::size_t>(group); }
+  // Splits off every group that the ranks have once they are cut into `strided` strided groups.
+  void split_all(int strided, const Wait& wait);
+  void split(const GroupTag& group, int color, const Wait& wait);
+  ncclResult_t poll(const GroupTag& group, const std::string& step);
+  void wait_until_ready(const GroupTag& group, ncclResult_t state, const Wait& wait);
+  // Returns null once aborted. The mutex must be held.
+  [[nodiscard]] ncclComm_t comm_of(const GroupTag& group) const;
 
   std::mutex comms_mutex_;
-  std::array<ncclComm_t, 3> comms_{};  // null once aborted
+  std::map<GroupTag, ncclComm_t> comms_;  // empty once aborted
 
   // NCCL writes the new communicator here while a split is under way.
   ncclComm_t split_off_ = nullptr;

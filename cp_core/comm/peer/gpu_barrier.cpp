@@ -14,7 +14,7 @@
 
 namespace cp_pool {
 
-GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members,
+GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
                        c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix)
     : link_(std::move(link)),
       group_(group),
@@ -43,7 +43,7 @@ void GpuBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::mi
     const Places gathered = this->gather(own, gather, wait);
     if (disagreement(gathered)) require_everyone_here(step);
     require_one_place(gathered, step);
-    if (group_ == GpuLink::Group::cp) link_->close_idle_memory(barriers_, wait);
+    if (group_.has_all_ranks()) link_->close_idle_memory(barriers_, wait);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {

@@ -23,7 +23,7 @@ class GpuBarrier {
  public:
   // members: the link rank of each rank of the group. stream: the group's. The store is used in pass() only, with one
   // key for each member, which starts with `prefix`.
-  GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members,
+  GpuBarrier(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
              c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix);
   GpuBarrier(const GpuBarrier&) = delete;
   GpuBarrier& operator=(const GpuBarrier&) = delete;
@@ -60,7 +60,7 @@ class GpuBarrier {
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::shared_ptr<GpuLink> link_;
-  GpuLink::Group group_;
+  GroupTag group_;
   std::vector<int> members_;
   c10::cuda::CUDAStream stream_;
   c10::intrusive_ptr<c10d::Store> store_;

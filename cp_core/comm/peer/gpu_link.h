@@ -29,7 +29,6 @@ namespace cp_pool {
 class GpuLink {
  public:
   using Clock = Communicator::Clock;
-  using Group = CpGroup;
   static constexpr std::chrono::milliseconds kBetweenLooks{20};
 
   // Collective, on this thread's current device: connects `size` ranks of one host, some of which share a GPU, by peer
@@ -46,13 +45,15 @@ class GpuLink {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  [[nodiscard]] bool has_pairs() const { return !group_ranks(rank_, size_).inner.empty(); }
   [[nodiscard]] c10::DeviceIndex device() const { return device_; }
   [[nodiscard]] bool shares() const { return shares_; }
 
   // Null where ranks cannot write into each other's memory (why_no_peers() says why), and for a single rank.
   [[nodiscard]] PeerLink* peers() const { return peers_.get(); }
   [[nodiscard]] const std::string& why_no_peers() const { return why_no_peers_; }
+
+  // Collective over all ranks: prepares the communicators of `strided` strided groups. Throws CommError.
+  virtual void connect_strided(int /*strided*/) {}
 
   void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const { return deadline_; }

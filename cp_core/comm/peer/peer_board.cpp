@@ -133,24 +133,34 @@ std::optional<PeerBoard::Note> PeerBoard::take(int group, int from, int to) {
   return note;
 }
 
-std::size_t PeerBoard::mailbox_index(int group, int from, int to) const {
+int PeerBoard::group_number(const GroupTag& tag, int ranks) {
+  int earlier = 0;  // smaller numbers of strided groups
+  for (int parts = 1; parts < tag.strided; ++parts) earlier += ranks % parts == 0 ? 1 : 0;
+  return earlier * kKinds + static_cast<int>(tag.group);
+}
+
+int PeerBoard::mailbox_groups() const {
+  return std::min(groups(), 2 * kKinds);
+}
+
+std::size_t PeerBoard::index(int group, int from, int to) const {
   const auto ranks = static_cast<std::size_t>(ranks_);
   return (static_cast<std::size_t>(group) * ranks + static_cast<std::size_t>(from)) * ranks +
          static_cast<std::size_t>(to);
 }
 
 std::size_t PeerBoard::flag_bytes() const {
-  const std::size_t bytes = mailbox_index(kGroups, 0, 0) * kFlagsOfAPair * kLine;
+  const std::size_t bytes = index(groups(), 0, 0) * kFlagsOfAPair * kLine;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
 }
 
 std::size_t PeerBoard::flag(Flag flag, int group, int from, int to) const {
-  return (mailbox_index(group, from, to) * kFlagsOfAPair + static_cast<std::size_t>(flag)) * kLine;
+  return (index(group, from, to) * kFlagsOfAPair + static_cast<std::size_t>(flag)) * kLine;
 }
 
 void PeerBoard::release_flags_of(int rank) const {
-  for (int group = 0; group < kGroups; ++group) {
+  for (int group = 0; group < groups(); ++group) {
     for (int from = 0; from < ranks_; ++from) {
       for (const Flag kind : {Flag::ready, Flag::arrived}) {
         auto* word = reinterpret_cast<std::uint32_t*>(memory_ + flag(kind, group, from, rank));
@@ -162,17 +172,17 @@ void PeerBoard::release_flags_of(int rank) const {
 
 PeerBoard::Mailbox& PeerBoard::mailbox(int group, int from, int to) const {
   auto* mailboxes = reinterpret_cast<Mailbox*>(memory_ + flag_bytes());
-  return *std::launder(mailboxes + mailbox_index(group, from, to));
+  return *std::launder(mailboxes + index(std::min(group, kKinds + group % kKinds), from, to));
 }
 
 PeerBoard::Departure& PeerBoard::departure(int rank) const {
   auto* departures =
-      reinterpret_cast<Departure*>(memory_ + flag_bytes() + mailbox_index(kGroups, 0, 0) * sizeof(Mailbox));
+      reinterpret_cast<Departure*>(memory_ + flag_bytes() + index(mailbox_groups(), 0, 0) * sizeof(Mailbox));
   return *std::launder(departures + rank);
 }
 
 std::size_t PeerBoard::total_bytes() const {
-  return flag_bytes() + mailbox_index(kGroups, 0, 0) * sizeof(Mailbox) +
+  return flag_bytes() + index(mailbox_groups(), 0, 0) * sizeof(Mailbox) +
          static_cast<std::size_t>(ranks_) * sizeof(Departure);
 }
 

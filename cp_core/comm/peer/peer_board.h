@@ -2,7 +2,9 @@
 // flags for devices. Nothing here needs a device.
 //
 // A mailbox carries the notes of one rank to another, in order, for one group of ranks. One thread at a time posts to a
-// mailbox, one takes from it.
+// mailbox, one takes from it. Groups that the ranks are cut into share mailboxes with those of other numbers of strided
+// groups, since a rank uses one number at a time. Flags are not shared, because the flags of kernels count a group's
+// operations.
 #pragma once
 
 #include <atomic>
@@ -12,11 +14,13 @@
 #include <string>
 #include <string_view>
 
+#include "cp_core/comm/communicator.h"
+
 namespace cp_pool {
 
 class PeerBoard {
  public:
-  static constexpr int kGroups = 3;
+  static constexpr int kKinds = 3;
   static constexpr std::size_t kTextBytes = 64;
 
   struct Note {
@@ -46,7 +50,7 @@ class PeerBoard {
     arrived  // the data that `from` writes to the windows of `to` is complete
   };
 
-  // Makes a board for `ranks` ranks, under a unique name. Throws std::system_error.
+  // Makes a board for `ranks` ranks, at least two, under a unique name. Throws std::system_error.
   static PeerBoard create(int ranks);
   // Attaches to the board that another rank of this host made. Throws std::system_error.
   static PeerBoard attach(const std::string& name, int ranks);
@@ -57,6 +61,10 @@ class PeerBoard {
   ~PeerBoard();  // removes the name if this rank made the board
 
   [[nodiscard]] const std::string& name() const { return name_; }
+  // The number by which the other functions know a group of `ranks` ranks.
+  static int group_number(const GroupTag& tag, int ranks);
+  // One more than the largest number of a group of several ranks.
+  [[nodiscard]] int groups() const { return group_number({.strided = ranks_}, ranks_); }
   // Removes the name from the file system if this rank made the board. Attached ranks are not affected, no other rank
   // can attach any more, and ranks that die leave nothing behind.
   void remove_name();
@@ -86,7 +94,8 @@ class PeerBoard {
   struct Departure;
 
   PeerBoard(std::string name, int ranks, bool creates);
-  [[nodiscard]] std::size_t mailbox_index(int group, int from, int to) const;
+  [[nodiscard]] std::size_t index(int group, int from, int to) const;
+  [[nodiscard]] int mailbox_groups() const;
   [[nodiscard]] Mailbox& mailbox(int group, int from, int to) const;
   [[nodiscard]] Departure& departure(int rank) const;
   [[nodiscard]] std::size_t total_bytes() const;

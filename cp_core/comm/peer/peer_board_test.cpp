@@ -53,7 +53,7 @@ TEST(PeerBoard, CarriesNotesInOrderBetweenProcesses) {
 
 TEST(PeerBoard, KeepsTheLanesOfGroupsAndDirectionsApart) {
   PeerBoard board = PeerBoard::create(3);
-  for (int group = 0; group < PeerBoard::kGroups; ++group) {
+  for (int group = 0; group < board.groups(); ++group) {
     for (int from = 0; from < 3; ++from) {
       for (int to = 0; to < 3; ++to) {
         ASSERT_TRUE(board.post(group, from, to, numbered(static_cast<std::uint64_t>(100 * group + 10 * from + to))));
@@ -64,6 +64,22 @@ TEST(PeerBoard, KeepsTheLanesOfGroupsAndDirectionsApart) {
   EXPECT_EQ(board.take(0, 1, 0)->number, 10U);
   EXPECT_EQ(board.take(0, 0, 1)->number, 1U);
   EXPECT_FALSE(board.take(0, 0, 1));
+}
+
+TEST(PeerBoard, KeepsStridedGroupsApartFromAllRanksAndTheirFlagsFromThoseOfOtherNumbers) {
+  PeerBoard board = PeerBoard::create(8);
+  EXPECT_EQ(board.groups(), 9);  // of 8 ranks, of two times 4, of four times 2
+  const int of_all = PeerBoard::group_number({}, 8);
+  const int of_halves = PeerBoard::group_number({.strided = 2}, 8);
+  const int of_pairs = PeerBoard::group_number({.strided = 4}, 8);
+  EXPECT_EQ(PeerBoard::group_number({.strided = 4, .group = CpGroup::outer}, 8), 8);
+  ASSERT_TRUE(board.post(of_halves, 0, 4, numbered(1)));
+  ASSERT_TRUE(board.post(of_all, 0, 4, numbered(2)));
+  ASSERT_TRUE(board.post(of_pairs, 0, 4, numbered(3)));
+  EXPECT_EQ(board.take(of_all, 0, 4)->number, 2U);
+  EXPECT_EQ(board.take(of_halves, 0, 4)->number, 1U);
+  EXPECT_EQ(board.take(of_pairs, 0, 4)->number, 3U);
+  EXPECT_NE(board.flag(Flag::ready, of_halves, 0, 4), board.flag(Flag::ready, of_pairs, 0, 4));
 }
 
 TEST(PeerBoard, AFullLaneTakesNothingMoreAndLosesNothing) {
@@ -86,11 +102,11 @@ TEST(PeerBoard, CutsTextsToWhatFits) {
 }
 
 TEST(PeerBoard, ReleasesTheFlagsThatOneRankWaitsForAndNoOthers) {
-  const PeerBoard board = PeerBoard::create(3);
+  const PeerBoard board = PeerBoard::create(4);
   board.release_flags_of(1);
-  for (int group = 0; group < PeerBoard::kGroups; ++group) {
-    for (int from = 0; from < 3; ++from) {
-      for (int to = 0; to < 3; ++to) {
+  for (int group = 0; group < board.groups(); ++group) {
+    for (int from = 0; from < 4; ++from) {
+      for (int to = 0; to < 4; ++to) {
         for (const Flag flag : {Flag::ready, Flag::arrived}) {
           EXPECT_EQ(word(board, flag, group, from, to), to == 1 ? 1U : 0U) << group << from << to;
           EXPECT_LE(board.flag(flag, group, from, to) + sizeof(std::uint32_t), board.flag_bytes());

@@ -45,7 +45,7 @@ at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
 
 }  // namespace
 
-PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, Group group, std::vector<int> members,
+PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
                                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
     : link_(std::move(link)),
       group_(group),
@@ -63,6 +63,12 @@ std::string PeerCommunicator::description() const {
 
 std::string PeerCommunicator::describe(const char* operation, std::string_view what) const {
   return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
+}
+
+CpGroups PeerCommunicator::strided(int groups) {
+  if (!cut_) return {};
+  const auto found = strided_.find(groups);
+  return found != strided_.end() ? found->second : strided_.emplace(groups, cut_(groups)).first->second;
 }
 
 Communicator::WorkPtr PeerCommunicator::exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,

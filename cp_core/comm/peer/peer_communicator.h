@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,17 +37,19 @@ namespace cp_pool {
 
 class PeerCommunicator : public Communicator, public PeerWindows {
  public:
-  using Group = GpuLink::Group;
-
   // members: the link rank of each rank of this group. barrier_prefix: the beginning of the barrier's keys in the
   // store.
-  PeerCommunicator(std::shared_ptr<GpuLink> link, Group group, std::vector<int> members,
+  PeerCommunicator(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::string description() const override;
   void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
+  CpGroups strided(int groups) override;
+  // Makes this communicator, which is of all ranks, one whose ranks can be cut: `cut` returns the communicators of this
+  // rank's group of so many. It is called once for each number, on all ranks.
+  void set_cut(std::function<CpGroups(int)> cut) { cut_ = std::move(cut); }
   void abort() override { link_->abort("abort was called"); }
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
 
@@ -75,7 +79,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   virtual void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait);
 
   [[nodiscard]] bool has_peers() const { return peers_.has_value(); }
-  [[nodiscard]] Group group() const { return group_; }
+  [[nodiscard]] const GroupTag& group() const { return group_; }
   [[nodiscard]] c10::cuda::CUDAStream stream() const { return stream_; }
 
  private:
@@ -120,7 +124,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   }
 
   std::shared_ptr<GpuLink> link_;
-  Group group_;
+  GroupTag group_;
   std::vector<int> members_;
   c10::cuda::CUDAStream stream_;
   cuda::StreamDelays delays_;
@@ -128,6 +132,8 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   std::optional<PeerExchange> peers_;
   int rank_ = 0;
   std::int64_t operations_ = 0;
+  std::function<CpGroups(int)> cut_;
+  std::map<int, CpGroups> strided_;  // by the number of groups
 };
 
 }  // namespace cp_pool

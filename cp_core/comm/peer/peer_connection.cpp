@@ -145,7 +145,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
 
 // The byte in any rank's words_ where the proof that `rank` writes begins.
 std::int64_t PeerLink::proof_place(int rank) const {
-  const std::size_t turns = PeerBoard::kGroups * sizeof(cuda::PeerTurn);
+  const std::size_t turns = static_cast<std::size_t>(board_.groups()) * sizeof(cuda::PeerTurn);
   return static_cast<std::int64_t>(board_.flag_bytes() + turns) +
          rank * kProofWords * std::int64_t{sizeof(std::int64_t)};
 }

@@ -37,9 +37,12 @@ bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
 
 }  // namespace
 
-PeerExchange::PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
+PeerExchange::PeerExchange(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members, int rank,
                            c10::cuda::CUDAStream stream)
-    : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {
+    : link_(std::move(link)),
+      group_(PeerBoard::group_number(group, link_->size())),
+      members_(std::move(members)),
+      stream_(stream) {
   const auto size = static_cast<int>(members_.size());
   for (int distance = 1; distance < size; ++distance) others_.push_back((rank + distance) % size);
 }
@@ -92,7 +95,7 @@ PeerLink::Outgoing PeerExchange::to_peer(int peer, std::span<const at::Tensor> t
 
 void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
   const std::string step(place.step);
-  operation.group = static_cast<int>(group_);
+  operation.group = group_;
   operation.number = place.number;
   operation.name = place.name;
   operation.step = place.step;

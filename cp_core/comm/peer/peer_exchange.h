@@ -24,7 +24,7 @@ class PeerExchange {
   using Put = PeerWindows::Put;
 
   // link: must have peers. members: the link rank of each rank of the group. rank: this rank's in the group.
-  PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
+  PeerExchange(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members, int rank,
                c10::cuda::CUDAStream stream);
 
   struct Place {
@@ -49,7 +49,7 @@ class PeerExchange {
   void enqueue(const Place& place, PeerLink::Operation operation);
 
   std::shared_ptr<GpuLink> link_;
-  GpuLink::Group group_;
+  int group_;  // its number on the board
   std::vector<int> members_;
   std::vector<int> others_;  // the other ranks of the group, beginning with the next one
   c10::cuda::CUDAStream stream_;

@@ -198,6 +198,27 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
   });
 }
 
+// Kernels count a group's operations, and the groups of two ranks do different numbers of them.
+TEST_F(NcclFour, PutsOfStridedGroupsAndOfAllRanksKeepApart) {
+  on_warm_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups& all = rank.groups();
+    const CpGroups own = all.cp->strided(2);
+    const GpuRank in_own{.rank = own.cp->rank(), .size = own.cp->size()};
+    const auto gather = [](const CpGroups& groups, const GpuRank& of, int value) {
+      const at::Tensor sent = filled({1000}, value + of.rank);
+      const at::Tensor got = filled({1000 * of.size}, -1);
+      gather_by_puts(groups, of, sent, got, Meanwhile::idle)->wait();
+      for (int from = 0; from < of.size; ++from) {
+        EXPECT_TRUE(got.narrow(0, 1000 * from, 1000).eq(value + from).all().item<bool>()) << value << " of " << from;
+      }
+    };
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i <= rank.rank % 2; ++i) gather(own, in_own, 100 * (1 + rank.rank % 2) + 10 * i);
+      gather(all, rank, round);
+    }
+  });
+}
+
 TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
   on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();

@@ -91,10 +91,6 @@ def user_traceback(error: BaseException) -> str:
     return "".join(whole.format()).rstrip("\n")
 
 
-# What Gloo says if it is asked to send a GPU tensor to a single rank.
-_GLOO_SENDS_NO_GPU_TENSOR = ("writev", "bad address")
-
-
 def one_line(error: BaseException) -> str:
     """The type of an exception, with its module unless it is built in, and the first line of its message."""
     kind = type(error)
@@ -102,8 +98,6 @@ def one_line(error: BaseException) -> str:
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
     first, _, _ = text_of(error).strip().partition("\n")
-    if all(part in first.lower() for part in _GLOO_SENDS_NO_GPU_TENSOR):
-        first += " (Gloo, which ranks that share a GPU have, sends tensors of a GPU in collectives, not point to point)"
     return f"{name}: {first}" if first else name
 
 

@@ -38,6 +38,7 @@ from cp_pool.errors import (
 from cp_pool.replicated import bias_rows, in_turns, key_rows, places, query_rows
 from cp_pool.shard import Convention
 from cp_pool.shared_import import own_files
+from cp_pool.staging import stage_messages
 from cp_pool.state import State
 
 __all__ = ["Failure", "Native", "Runner", "rehearse"]
@@ -376,6 +377,8 @@ class Runner:
             TCPStore(master_addr, master_port, is_master=False, timeout=limit, wait_for_workers=False),
         )
         backend = "nccl" if device.startswith("cuda") and ranks_on_gpu == 1 else "gloo"
+        if device.startswith("cuda") and backend == "gloo":
+            stage_messages()
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)
         group = dist.group.WORLD
         assert group is not None

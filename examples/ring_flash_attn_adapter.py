@@ -1,16 +1,25 @@
-"""ring-flash-attention: its rings with flash-attn, for batches of equal sequences and for packed sequences."""
+"""ring-flash-attention: its rings with flash-attn, for batches of equal sequences and for packed sequences.
 
+Where flash-attn is not installed, aten_flash_attn.py stands in for it.
+"""
+
+import aten_flash_attn  # noqa: F401
 import torch
-from ring_flash_attn import (
+import transformers.modeling_flash_attention_utils as of_transformers
+
+# ring-flash-attention 0.1.8 imports this name, which newer versions of transformers lack. Its rings do not use it.
+vars(of_transformers).setdefault("is_flash_attn_greater_or_equal_2_10", None)
+from ring_flash_attn import (  # noqa: E402
     llama3_flash_attn_prepare_cu_seqlens,
     llama3_flash_attn_varlen_func,
     ring_flash_attn_func,
+    ring_flash_attn_varlen_func,
     stripe_flash_attn_func,
     zigzag_ring_flash_attn_func,
     zigzag_ring_flash_attn_varlen_func,
 )
 
-from cp_pool import Skip, adapter, shard
+from cp_pool import Skip, adapter, shard  # noqa: E402
 
 DENSE = dict(
     comm=["p2p"], layouts=["bshd"], dtypes=["bf16", "fp16"], features=["causal", "gqa", "window"], devices=["cuda"]
@@ -47,15 +56,23 @@ def striped(q, k, v, case, ctx):
     return dict(out=out, lse=lse)
 
 
+def pack(q, k, v, case, ctx, ring, parts):
+    if not torch.equal(ctx.cu_seqlens_q, ctx.cu_seqlens_q_padded):
+        raise Skip(f"this ring of ring-flash-attention takes sequences that {parts} divide")
+    longest = ctx.max_seqlen_q // ctx.world_size
+    out, lse, _ = ring(q, k, v, ctx.local_cu_seqlens_q, longest, **options(case, ctx))
+    return dict(out=out, lse=lse)
+
+
+@adapter(shard=shard.contiguous, **PACKED)
+def packed_ring(q, k, v, case, ctx):
+    return pack(q, k, v, case, ctx, ring_flash_attn_varlen_func, "the ranks")
+
+
 @adapter(shard=shard.dual_chunk, **PACKED)
 def packed_zigzag(q, k, v, case, ctx):
     needs_causal(case)
-    if not torch.equal(ctx.cu_seqlens_q, ctx.cu_seqlens_q_padded):
-        raise Skip("zigzag of ring-flash-attention takes sequences that twice the ranks divide")
-    return zigzag_ring_flash_attn_varlen_func(
-        q, k, v, ctx.local_cu_seqlens_q, ctx.max_seqlen_q // ctx.world_size, causal=True, softmax_scale=case.scale,
-        group=ctx.group,
-    )  # fmt: skip
+    return pack(q, k, v, case, ctx, zigzag_ring_flash_attn_varlen_func, "twice the ranks")
 
 
 @adapter(shard=shard.contiguous_pack, **{**PACKED, "comm": ["all_gather"], "features": ["causal", "gqa", "window"]})

@@ -1,6 +1,10 @@
-"""yunchang: LongContextAttention as a ring, as Ulysses and as both, with its attention for machines without
-flash-attn."""
+"""yunchang: LongContextAttention as a ring, as Ulysses and as both.
 
+On CPU ranks with its attention for machines without flash-attn, on GPU ranks with flash-attn. Where that is not
+installed, aten_flash_attn.py stands in for it.
+"""
+
+import aten_flash_attn  # noqa: F401
 from yunchang import LongContextAttention, set_seq_parallel_pg
 from yunchang.kernels import AttnType
 
@@ -8,7 +12,7 @@ from cp_pool import Skip, adapter, shard
 
 # set_seq_parallel_pg makes the process groups again after an abort, and each layer takes the current groups when it is
 # made.
-PROMISES = dict(layouts=["bshd"], features=["causal", "gqa", "window"], survives_abort=True)
+PROMISES = dict(layouts=["bshd"], features=["causal", "gqa", "window"], survives_abort=True, devices=["cpu", "cuda"])
 
 
 def groups(ulysses):
@@ -22,9 +26,11 @@ def groups(ulysses):
 
 
 def attend(q, k, v, case, ring):
+    if q.is_cuda and case.dtype == "fp32":
+        raise Skip("flash-attn has no fp32")
     if ring != "basic" and not case.causal:
         raise Skip(f"yunchang's ring '{ring}' is always causal")
-    layer = LongContextAttention(ring_impl_type=ring, attn_type=AttnType.TORCH_MATH)
+    layer = LongContextAttention(ring_impl_type=ring, attn_type=AttnType.FA if q.is_cuda else AttnType.TORCH_MATH)
     return layer(q, k, v, causal=case.causal, window_size=case.window, softmax_scale=case.scale)
 
 

@@ -27,28 +27,8 @@ CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome out
   return out;
 }
 
-void Books::finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
-  const bool counted = attempt.counted;
-  CaseFinished out = ended_on(job, pool, seq, std::move(attempt));
-  judge_bits(out);
-  out.flaky = out.outcome == CaseOutcome::pass && job.tried > 0;
-  enter(std::move(out), counted);
-}
-
-void Books::note_try(Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
-  ++job.tried;
-  run_.emit(CaseTried{ended_on(job, pool, seq, std::move(attempt))});
-}
-
-void Books::note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails) {
-  ++job.tried;
-  CaseFinished out = begin(job, outcome, std::move(reason));
-  out.stderr_tails = std::move(tails);
-  run_.emit(CaseTried{std::move(out)});
-}
-
 CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const {
-  CaseFinished out = begin(job, attempt.outcome, std::move(attempt.reason));
+  CaseFinished out = unrun(job, attempt.outcome, std::move(attempt.reason), std::move(attempt.stderr_tails));
   out.seq = seq;
   out.pool = pool.id();
   out.duration_ms = attempt.duration_ms;
@@ -65,21 +45,21 @@ CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq,
   }
   out.diagnosis = std::move(attempt.diagnosis);
   out.shared_gpus = pool.shared_gpus();
-  out.stderr_tails = std::move(attempt.stderr_tails);
   return out;
 }
 
-void Books::finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails) {
-  CaseFinished out = begin(job, outcome, std::move(reason));
-  out.stderr_tails = std::move(tails);
-  enter(std::move(out), false);
-}
-
-CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reason) const {
+CaseFinished Books::unrun(const Job& job, CaseOutcome outcome, std::string reason,
+                          std::vector<StderrTail> tails) const {
   CaseFinished out = finished_case(job.index, *job.named, outcome, std::move(reason));
   out.attempts = job.attempts;
   out.dump_name = run_.output_names.own_name(job.index);
+  out.stderr_tails = std::move(tails);
   return out;
+}
+
+void Books::note_try(Job& job, CaseFinished end) {
+  ++job.tried;
+  run_.emit(CaseTried{std::move(end)});
 }
 
 // Turns a repeated pass into a fail if its outputs do not have the bits of the first pass, unless the case's kernels do
@@ -93,14 +73,16 @@ void Books::judge_bits(CaseFinished& finished) {
                                 fmt::join(*finished.other_bits, ", "));
 }
 
-void Books::enter(CaseFinished finished, bool counted) {
-  const CaseOutcome outcome = finished.outcome;
-  ledger_.record(finished.index, outcome, finished.flaky);
-  ledger_.note_expected(finished);
-  const bool failed = is_failure(finished);
-  const bool has_history = run_.history && failed && is_failure(outcome) && finished.pool;
-  if (has_history) run_.history->note_failure(finished);
-  const Event event{std::move(finished)};
+void Books::finish(const Job& job, CaseFinished end, bool counted) {
+  judge_bits(end);
+  const CaseOutcome outcome = end.outcome;
+  end.flaky = outcome == CaseOutcome::pass && job.tried > 0;
+  ledger_.record(end.index, outcome, end.flaky);
+  ledger_.note_expected(end);
+  const bool failed = is_failure(end);
+  const bool has_history = run_.history && failed && is_failure(outcome) && end.pool;
+  if (has_history) run_.history->note_failure(end);
+  const Event event{std::move(end)};
   run_.emit(event);
   if (has_history && run_.config.capsules) write_last_capsule(run_);
   if (failed && !counted) run_.count_failure();

@@ -36,20 +36,19 @@ class Books {
 
   std::function<void(const CaseFinished&)> on_finished;  // called after the event was emitted
 
-  // Finishes a case that was run on this pool.
-  void finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
+  // The end of a case, or of one of its tries, on this pool.
+  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const;
+  // The end of a case that no pool has run.
+  [[nodiscard]] CaseFinished unrun(const Job& job, CaseOutcome outcome, std::string reason,
+                                   std::vector<StderrTail> tails) const;
+
+  // Finishes the case. counted: RunContext::count_failure() was already called for it.
+  void finish(const Job& job, CaseFinished end, bool counted = false);
   // Emits the end of a try that is followed by another one. The ledger does not count it.
-  void note_try(Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
-  // Finishes a case that no pool has run.
-  void finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
-  void note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
+  void note_try(Job& job, CaseFinished end);
 
  private:
-  [[nodiscard]] CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason) const;
-  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const;
   void judge_bits(CaseFinished& finished);
-  // counted: RunContext::count_failure() was already called for it.
-  void enter(CaseFinished finished, bool counted);
 
   RunContext& run_;
   Ledger& ledger_;

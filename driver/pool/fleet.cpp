@@ -20,10 +20,6 @@ namespace cp_pool {
 
 namespace {
 
-Seconds fleet_now() {
-  return Clock::now().time_since_epoch();
-}
-
 std::size_t group_of(const Item& item) {
   return std::hash<std::string>{}(item.payload->group());
 }
@@ -158,7 +154,7 @@ void Fleet::decide() {
   if (host_.pausing()) return;
   end_what_cannot_run();
   outdate_pools();
-  for (const Decision& decision : scheduler_.decide(fleet_now())) {
+  for (const Decision& decision : scheduler_.decide(now())) {
     std::visit([this](const auto& d) { carry_out(d); }, decision);
   }
   watch_clock();
@@ -167,7 +163,7 @@ void Fleet::decide() {
 
 void Fleet::watch_clock() {
   look_again_.cancel();
-  const auto at = scheduler_.look_again_at(fleet_now());
+  const auto at = scheduler_.look_again_at(now());
   if (!at) return;
   look_again_.expires_at(Clock::time_point(std::chrono::ceil<Clock::duration>(*at)));
   look_again_.async_wait([this](asio::error_code cancelled) {
@@ -192,28 +188,23 @@ void Fleet::end_what_cannot_run() {
   }
   std::ranges::sort(stopped);
   std::ranges::sort(given_up);
-  const auto end = [this](std::size_t number, const auto& enter) {
-    const Job job = jobs_.extract(number).mapped();
-    --job.client->unfinished;
-    enter(job);
-    if (job.client->unfinished == 0 && job.client->on_all_finished) job.client->on_all_finished();
-  };
-  for (const auto& [number, reason] : std::exchange(skipped_, {})) {
-    end(number, [&](const Job& job) { job.client->books.finish_unrun(job, CaseOutcome::skip, reason, {}); });
-  }
+  for (const auto& [number, reason] : std::exchange(skipped_, {})) end_unrun(number, CaseOutcome::skip, reason);
   for (const std::size_t number : stopped) {
-    end(number, [](const Job& job) {
-      job.client->books.finish_unrun(job, CaseOutcome::not_run, why_stopped(job.client->run), {});
-    });
+    end_unrun(number, CaseOutcome::not_run, why_stopped(jobs_.at(number).client->run));
   }
   try_unrun_again(given_up);
   for (const std::size_t number : given_up) {
-    end(number, [](const Job& job) {
-      const KeyPatience& patience = job.client->patience.at(job.key);
-      job.client->books.finish_unrun(job, patience.given_up_outcome(), *patience.given_up(),
-                                     patience.last_start_tails());
-    });
+    const Job& job = jobs_.at(number);
+    const KeyPatience& patience = job.client->patience.at(job.key);
+    end_unrun(number, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails());
   }
+}
+
+void Fleet::end_unrun(std::size_t number, CaseOutcome outcome, const std::string& reason,
+                      const std::vector<StderrTail>& tails) {
+  const Job job = jobs_.extract(number).mapped();
+  job.client->books.finish(job, job.client->books.unrun(job, outcome, reason, tails));
+  job.client->count_finished();
 }
 
 // Some cases of a key that was given up may be retried. They wait again, and pools are started for them.
@@ -226,8 +217,9 @@ void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
         !retries_of(*job.named, job.client->run.config).allow(patience.given_up_outcome(), job.tried)) {
       return false;
     }
-    job.client->books.note_unrun_try(job, patience.given_up_outcome(), *patience.given_up(),
-                                     patience.last_start_tails());
+    Books& books = job.client->books;
+    books.note_try(job,
+                   books.unrun(job, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails()));
     scheduler_.case_added(job.key, {number, group_of(*job.named), job.client->number});
     again.push_back(&job);
     return true;
@@ -252,107 +244,24 @@ void Fleet::carry_out(const StartPool& start) {
   RunContext& home = owner_.home(pool, key.launch, next ? jobs_.at(*next).client : nullptr);
   PoolId id = next_pool_id(home.config, key.world_size);
   LivingPool& living = pools_[pool];
+  living.home = &home;
+  living.key = start.key;
   living.launch = key.launch;
   living.world_size = key.world_size;
   living.slots = start.slots;
   living.since = Clock::now();
-  living.lane = std::make_unique<Lane>(home, owner_.start_of(pool, key.launch), std::move(id), key.world_size,
-                                       place_on(key.world_size, start.slots), functions_of(pool, start.key));
-  asio::co_spawn(host_.io, living.lane->serve(),
-                 [this, pool](const std::exception_ptr& error) { forget(pool, error); });
+  living.pool =
+      std::make_unique<Pool>(home, owner_.start_of(pool, key.launch), std::move(id), key.world_size,
+                             place_on(key.world_size, start.slots), [this, pool] { return begin_case(pool); });
+  asio::co_spawn(host_.io, serve(pool), [this, pool](const std::exception_ptr& error) { forget(pool, error); });
 }
 
 void Fleet::carry_out(const SendCase& send) {
-  Job& job = jobs_.at(send.index);
   LivingPool& living = pools_.at(send.pool);
   living.sent = send.index;
-  set_state(send.pool, PoolState::busy);
-  owner_.works_for(send.pool, *job.client);
-  living.lane->send(job);
-}
-
-void Fleet::set_state(int pool, PoolState state) {
-  LivingPool& living = pools_.at(pool);
-  living.state = state;
-  living.since = Clock::now();
-}
-
-Lane::Functions Fleet::functions_of(int pool, int key) {
-  return {.ready =
-              [this, pool, key] {
-                note_start(key);
-                set_state(pool, PoolState::idle);
-                scheduler_.pool_ready(pool, fleet_now());
-                decide_soon();
-              },
-          .cannot_start = [this, key](const StartFailure& failure) { note_failed_start(key, failure); },
-          .case_ended = [this, pool](const Job& job, CaseOutcome outcome) { end_case(pool, job, outcome); },
-          .case_returned =
-              [this, pool] {
-                pools_.at(pool).sent.reset();
-                scheduler_.case_returned(pool);
-              },
-          .case_tried =
-              [this, pool] {
-                LivingPool& living = pools_.at(pool);
-                ++living.cases;
-                living.sent.reset();
-                set_state(pool, PoolState::idle);
-                scheduler_.case_tried(pool, fleet_now());
-                decide_soon();
-              },
-          .ends =
-              [this, pool] {
-                set_state(pool, PoolState::ending);
-                scheduler_.pool_ends(pool);
-                decide_soon();
-              },
-          .next = [this, pool] { return next_of(pool); }};
-}
-
-// Called when the case has been entered in the books.
-void Fleet::end_case(int pool, const Job& job, CaseOutcome outcome) {
-  FleetClient& client = *job.client;
-  client.patience.at(job.key).note_outcome(outcome);
-  LivingPool& living = pools_.at(pool);
-  ++living.cases;
-  jobs_.erase(*living.sent);
-  living.sent.reset();
-  set_state(pool, PoolState::idle);
-  scheduler_.case_ended(pool, fleet_now());
-  decide_soon();
-  if (--client.unfinished == 0 && client.on_all_finished) client.on_all_finished();
-}
-
-void Fleet::note_start(int key) {
-  for (const auto& [number, client] : clients_) {
-    if (const auto patience = client->patience.find(key); patience != client->patience.end()) {
-      patience->second.note_start();
-    }
-  }
-}
-
-void Fleet::note_failed_start(int key, const StartFailure& failure) {
-  for (const auto& [number, client] : clients_) {
-    if (const auto patience = client->patience.find(key); patience != client->patience.end()) {
-      patience->second.note_failed_start(failure);
-    }
-  }
-}
-
-void Fleet::forget(int pool, const std::exception_ptr& error) {
-  // If the pool still has a case, an exception has ended it.
-  if (const auto sent = pools_.at(pool).sent) jobs_.erase(*sent);
-  pools_.erase(pool);
-  scheduler_.pool_gone(pool);
-  owner_.gone(pool);
-  decide_soon();
-  if (error) on_error(error);
-}
-
-const Item* Fleet::next_of(int pool) const {
-  const auto next = scheduler_.next_of(pool);
-  return next ? jobs_.at(*next).named : nullptr;
+  set_state(living, PoolState::busy);
+  owner_.works_for(send.pool, *jobs_.at(send.index).client);
+  living.pool->wake();
 }
 
 // The GPUs that the pool's ranks see: those of its slots, or all if slots do not stand for GPUs.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
@@ -13,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include <asio/awaitable.hpp>
+
 #include "driver/clock.h"
 #include "driver/fleet/scheduler.h"
 #include "driver/pool/books.h"
 #include "driver/pool/fleet_client.h"
-#include "driver/pool/lane.h"
+#include "driver/pool/pool.h"
 #include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
@@ -98,13 +101,16 @@ class Fleet {
 
   // An existing pool and its state.
   struct LivingPool {
-    std::unique_ptr<Lane> lane;
+    std::unique_ptr<Pool> pool;
+    RunContext* home = nullptr;  // PoolOwner::home
+    int key = 0;                 // the scheduler's number
     int launch = 0;
     int world_size = 0;
     std::vector<int> slots;
     PoolState state = PoolState::starting;
     Clock::time_point since;          // when the state began
     std::optional<std::size_t> sent;  // number of its case, while busy
+    std::int64_t seq = 0;             // of that case
     int cases = 0;                    // number of cases that it has run
   };
   [[nodiscard]] const std::map<int, LivingPool>& pools() const { return pools_; }
@@ -124,6 +130,7 @@ class Fleet {
     auto operator<=>(const Key&) const = default;
   };
 
+  static Seconds now() { return Clock::now().time_since_epoch(); }
   int key_of(const Key& key);
   void decide_soon();
   void decide();
@@ -132,18 +139,26 @@ class Fleet {
   void try_unrun_again(std::vector<std::size_t>& given_up);
   void outdate_pools();
   void carry_out(const StartPool& start);
-  void carry_out(const RetirePool& retire) { pools_.at(retire.pool).lane->retire(); }
+  void carry_out(const RetirePool& retire) { pools_.at(retire.pool).pool->give_up(); }
   void carry_out(const SendCase& send);
-  Lane::Functions functions_of(int pool, int key);
-  void set_state(int pool, PoolState state);
-  void end_case(int pool, const Job& job, CaseOutcome outcome);
-  void note_start(int key);
-  void note_failed_start(int key, const StartFailure& failure);
-  [[nodiscard]] const Item* next_of(int pool) const;
+  void end_unrun(std::size_t number, CaseOutcome outcome, const std::string& reason,
+                 const std::vector<StderrTail>& tails = {});
+
+  // fleet_pools.cpp: the coroutine of each pool, from its start to its end
+  asio::awaitable<void> serve(int number);
+  asio::awaitable<Retirement> live(int number, LivingPool& living);
+  std::optional<Pool::Next> begin_case(int number);
+  std::optional<Retirement> end_case(int number, LivingPool& living, Attempt attempt);
+  static void set_state(LivingPool& living, PoolState state);
+  // Calls note(KeyPatience&) for each client that has had cases of the key.
+  template <typename Note>
+  void for_each_patience(int key, const Note& note);
+  [[nodiscard]] const Item* next_of(int number) const;
+  void forget(int number, const std::exception_ptr& error);
+
   [[nodiscard]] std::vector<std::string> gpus_of(const std::vector<int>& slots) const;
   [[nodiscard]] PoolPlace place_on(int ranks, const std::vector<int>& slots) const;
   static std::string why_stopped(const RunContext& run);
-  void forget(int pool, const std::exception_ptr& error);
 
   PoolHost& host_;
   PoolOwner& owner_;

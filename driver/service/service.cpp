@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/pool/run_signals.h"
+#include "driver/pool/job_control.h"
 #include "driver/service/free_memory.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/text_clean.h"
@@ -382,7 +382,7 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
   for (const auto& [number, pool] : devices.fleet.pools()) {
     PoolStatus& out = status.pools.emplace_back();
     const RunConfig& config = launches_.at(pool.launch)->config();
-    out.pool = pool.lane->pool().id();
+    out.pool = pool.pool->id();
     out.worker = fmt::format("{}", fmt::join(config.worker_command, " "));
     if (config.surroundings) out.folder = config.surroundings->folder.string();
     out.world_size = pool.world_size;
@@ -390,7 +390,7 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
     out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - pool.since).count();
     out.cases = pool.cases;
     out.slots = pool.slots;
-    out.pids = pool.lane->pool().pids();
+    out.pids = pool.pool->pids();
     total.held += static_cast<int>(pool.slots.size());
     const Job* const job = devices.fleet.job_of(pool);
     if (job == nullptr) continue;

@@ -168,7 +168,7 @@ void Conformance::check_stdout() {
       "os.dup2(2, 1)";
   Session* const session = warm_for(kRule);
   if (session == nullptr) return;
-  if (const std::string& line = session->group().last_chatter(); !line.empty()) {
+  if (const std::string_view line = session->group().facts().last_chatter; !line.empty()) {
     return tell(Verdict::broken, kRule,
                 fmt::format("a line that is no message came between the answers: {}", protocol::cut_text(line, 200)),
                 kHint);
@@ -197,7 +197,7 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   if (session == nullptr) return;
   end(*session);
   const auto began = Clock::now();
-  const bool ended = session->wait([&] { return session->group().all_exited(); }, config_.prompt());
+  const bool ended = session->wait([&] { return session->group().facts().all_ended; }, config_.prompt());
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
   std::vector<int> alive;
   for (std::size_t rank = 0; rank < session->group().ranks().size(); ++rank) {

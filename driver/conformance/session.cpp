@@ -229,33 +229,37 @@ bool Session::heard_refusal(std::optional<std::int64_t> seq) const {
 }
 
 bool Session::lost() const {
-  return !broken_.empty() || pool_.group().any_exited() || pool_.group().stdin_broken() ||
-         pool_.group().stdout_closed();
+  const RankFacts facts = pool_.group().facts();
+  return !broken_.empty() || !facts.ends.empty() || facts.stdin_broken || facts.stdout_closed;
 }
 
 std::string Session::why_lost() {
   if (!broken_.empty()) return broken_;
   // A rank that has lost a peer may be seen to end before the peer is, and a pipe may close before its rank ends.
-  wait([this] { return pool_.group().all_exited() && pool_.group().drained(); }, kLastWords);
+  RankFacts facts;
+  wait(
+      [&] {
+        facts = pool_.group().facts();
+        return facts.all_ended && facts.drained;
+      },
+      kLastWords);
   if (!broken_.empty()) return broken_;
-  if (pool_.group().any_exited()) return describe_end();
-  return pool_.group().stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
+  if (!facts.ends.empty()) return describe_end(facts);
+  return facts.stdin_broken ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
 }
 
 // "rank 1 died: signal 9 (SIGKILL); its last words: ..", for the first rank that did not exit with 0; if all did, for
 // the first that ended.
-std::string Session::describe_end() {
-  const auto ended_well = [](const WorkerGroup::End& end) {
-    return end.status == ExitStatus{.signaled = false, .code = 0};
-  };
-  const auto found = std::ranges::find_if_not(pool_.group().ends(), ended_well);
-  const WorkerGroup::End& end = found == pool_.group().ends().end() ? pool_.group().ends().front() : *found;
+std::string Session::describe_end(const RankFacts& facts) {
+  const auto ended_well = [](const RankEnd& end) { return end.status == ExitStatus{.signaled = false, .code = 0}; };
+  const auto found = std::ranges::find_if_not(facts.ends, ended_well);
+  const RankEnd& end = found == facts.ends.end() ? facts.ends.front() : *found;
   const int first = *end.rank;
   std::string text = fmt::format("{} died: {}", end.who, end.how);
   if (const std::string line = pool_.group().last_stderr_line(first); !line.empty()) {
     text += fmt::format("; its last words: {}", shown(line));
-  } else if (const std::string& chatter = pool_.group().last_chatter(); first == 0 && !chatter.empty()) {
-    text += fmt::format("; its last words: {}", shown(chatter));
+  } else if (first == 0 && !facts.last_chatter.empty()) {
+    text += fmt::format("; its last words: {}", shown(facts.last_chatter));
   }
   return text;
 }

@@ -113,7 +113,7 @@ class Session : private EventSink {
  private:
   void take_messages();
   void find_trouble(std::size_t from, Answer& answer) const;
-  std::string describe_end();
+  std::string describe_end(const RankFacts& facts);
   void on_event(const Event& event) override;
   // Runs the pool until its machine has finished something.
   void begin_next();

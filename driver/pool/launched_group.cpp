@@ -7,7 +7,6 @@
 #include <iterator>
 #include <random>
 #include <string_view>
-#include <thread>
 #include <unistd.h>
 
 #include <asio/steady_timer.hpp>
@@ -66,19 +65,15 @@ std::string last_sentence(std::string_view text) {
 }  // namespace
 
 LaunchedGroup::LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change)
-    : WorkerGroup(io, config.world_size, config.logs, std::move(on_change)),
+    : WorkerGroup(io, config, std::move(on_change)),
       config_(std::move(config)),
       launcher_tail_(-1, config_.world_size) {}
 
 LaunchedGroup::~LaunchedGroup() {
   kill();
   lifelines_.reset();
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (launcher_ > 0 && !reap_if_exited(launcher_) && std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (stderr_pipe_) stderr_pipe_->close();
-  if (watcher_) watcher_->close();
+  if (launcher_ > 0) reap_until(std::chrono::steady_clock::now() + std::chrono::seconds(1), launcher_);
+  watch_.close();
 }
 
 std::vector<std::pair<std::string, std::string>> LaunchedGroup::variables(const std::string& host, int port) const {
@@ -135,7 +130,7 @@ void LaunchedGroup::spawn() {
                                            .stderr_fd = err.write.get(),
                                            .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
   launcher_ = process.pid;
-  watch(std::move(err.read), std::move(process.pidfd));
+  watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
   watch_stdio(std::move(in.write), std::move(out.read));
 }
 
@@ -184,17 +179,17 @@ void LaunchedGroup::give_up_later(int rank, Clock::time_point last_heard) {
   });
 }
 
-void LaunchedGroup::note_end_once(End end) {
-  if (std::ranges::find(ends(), end.rank, &End::rank) != ends().end()) return changed();
+void LaunchedGroup::note_end_once(RankEnd end) {
+  if (std::ranges::find(ends(), end.rank, &RankEnd::rank) != ends().end()) return changed();
   note_end(std::move(end));
 }
 
 // A rank that ends by itself has sent its exit code before. About a rank that was killed, the launcher may know more.
 void LaunchedGroup::on_closed(int rank, const std::string& why) {
   const bool closed = why == "it closed the connection";
-  End end{rank, name_of_rank(rank),
-          closed ? "its connection to cp-pool was closed" : fmt::format("its connection to cp-pool broke: {}", why),
-          std::nullopt};
+  RankEnd end{rank, name_of_rank(rank),
+              closed ? "its connection to cp-pool was closed" : fmt::format("its connection to cp-pool broke: {}", why),
+              std::nullopt};
   if (const auto code = lifelines_->ranks()[static_cast<std::size_t>(rank)].ending) {
     end.status = ExitStatus{false, *code};
     end.how = describe(*end.status);
@@ -224,6 +219,9 @@ std::string LaunchedGroup::name_of_rank(int rank) const {
 
 void LaunchedGroup::add_to(RankFacts& facts) const {
   facts.rank0_ended = exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+  facts.all_ended = all_ended();
+  facts.drained = drained();
+  if (!has_lifelines()) facts.tails_complete = launcher_tail_.complete();
   facts.die_with_their_processes = false;
   facts.silent = silent_ranks();
   facts.left = ranks_left();
@@ -255,7 +253,7 @@ std::string LaunchedGroup::ranks_left() const {
                       std::chrono::duration<double>(shortest).count());
   }
   // If the end of a rank is known, the ranks that go on are not mentioned.
-  const bool launcher_alone = std::ranges::none_of(ends(), [](const End& end) { return end.rank.has_value(); });
+  const bool launcher_alone = std::ranges::none_of(ends(), [](const RankEnd& end) { return end.rank.has_value(); });
   if (launcher_alone && !talking.empty()) {
     out += fmt::format("{}{} {} still connected", out.empty() ? "" : "; ", names_of_ranks(talking),
                        talking.size() == 1 ? "is" : "are");
@@ -291,22 +289,6 @@ std::vector<Leftover> LaunchedGroup::unproven() const {
   return out;
 }
 
-void LaunchedGroup::watch(UniqueFd stderr_end, UniqueFd pidfd) {
-  stderr_pipe_ = std::make_shared<PipeReader>(io(), std::move(stderr_end),
-                                              PipeReader::Functions{[this](std::string_view bytes) {
-                                                                      launcher_log_.write(bytes);
-                                                                      launcher_tail_.feed(bytes);
-                                                                      changed();
-                                                                    },
-                                                                    [this](std::error_code) {
-                                                                      launcher_tail_.close();
-                                                                      changed();
-                                                                    }});
-  stderr_pipe_->start();
-  watcher_ = std::make_shared<ExitWatcher>(io(), std::move(pidfd), [this] { on_exit(); });
-  watcher_->start();
-}
-
 void LaunchedGroup::on_exit() {
   exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
   note_end({std::nullopt, name_of(config_.launcher), describe(*exit_), exit_});
@@ -328,13 +310,9 @@ std::vector<int> LaunchedGroup::children() const {
 // Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
 bool LaunchedGroup::drained() const {
   if (!exit_) return ends().empty();
-  return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const End& end) {
+  return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const RankEnd& end) {
            return !end.rank || ranks()[static_cast<std::size_t>(*end.rank)].tail.closed();
          });
-}
-
-bool LaunchedGroup::tails_complete() const {
-  return has_lifelines() ? WorkerGroup::tails_complete() : launcher_tail_.complete();
 }
 
 void LaunchedGroup::reopen_tails() {
@@ -359,7 +337,7 @@ std::vector<StderrTail> LaunchedGroup::tails() {
   return out;
 }
 
-std::string LaunchedGroup::last_words(const End& end) {
+std::string LaunchedGroup::last_words(const RankEnd& end) {
   if (end.rank) return WorkerGroup::last_words(end);
   return last_sentence(launcher_tail_.tail().text);
 }
@@ -386,7 +364,7 @@ void LaunchedGroup::terminate() {
 // Ends the ranks before the launcher, because ranks go on when their launcher is killed.
 void LaunchedGroup::kill() {
   if (launcher_ <= 0) return;
-  if (!all_exited() && config_.launcher.kind == LauncherKind::srun) cancel_step();
+  if (!all_ended() && config_.launcher.kind == LauncherKind::srun) cancel_step();
   if (lifelines_) lifelines_->end_all();
   ::kill(-launcher_, SIGKILL);
 }
@@ -405,8 +383,7 @@ void LaunchedGroup::cancel_step() const {
 }
 
 void LaunchedGroup::reap() {
-  if (stderr_pipe_) stderr_pipe_->close();
-  if (watcher_) watcher_->close();
+  watch_.close();
   lifelines_.reset();
   if (launcher_ > 0 && reap_if_exited(launcher_)) launcher_ = -1;
   launcher_log_.close();

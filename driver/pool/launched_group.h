@@ -37,15 +37,11 @@ class LaunchedGroup : public WorkerGroup {
   void spawn() override;
 
   [[nodiscard]] std::vector<int> children() const override;
-  [[nodiscard]] bool all_exited() const override { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
-  [[nodiscard]] bool drained() const override;
-
   [[nodiscard]] std::vector<Leftover> unproven() const override;
 
-  [[nodiscard]] bool tails_complete() const override;
   void reopen_tails() override;
   std::vector<StderrTail> tails() override;
-  std::string last_words(const End& end) override;
+  std::string last_words(const RankEnd& end) override;
 
   void ask_for_stacks() override;
   void terminate() override;
@@ -66,14 +62,15 @@ class LaunchedGroup : public WorkerGroup {
   void on_closed(int rank, const std::string& why);
   // Takes a silent rank for dead kTakenForDead after last_heard, unless it is heard of before.
   void give_up_later(int rank, Clock::time_point last_heard);
-  void note_end_once(End end);
+  void note_end_once(RankEnd end);
   [[nodiscard]] bool has_lifelines() const;
   [[nodiscard]] std::vector<int> connected_ranks() const;
   [[nodiscard]] std::string name_of_rank(int rank) const;
   // Returns "ranks 0-3 and ranks 4-7 on node2" and the like.
   [[nodiscard]] std::string names_of_ranks(const std::vector<int>& numbers) const;
+  [[nodiscard]] bool all_ended() const { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
+  [[nodiscard]] bool drained() const;
   void cancel_step() const;
-  void watch(UniqueFd stderr_end, UniqueFd pidfd);
   void on_exit();
   void signal_launcher(int signal) const;
 
@@ -84,8 +81,7 @@ class LaunchedGroup : public WorkerGroup {
   std::optional<ExitStatus> exit_;  // of the launcher; none while it runs
   StderrRing launcher_tail_;
   LogFile launcher_log_;
-  std::shared_ptr<PipeReader> stderr_pipe_;
-  std::shared_ptr<ExitWatcher> watcher_;
+  Watch watch_;
   // Expired for timers that fire after this object is gone.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

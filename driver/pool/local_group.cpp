@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <sys/syscall.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -17,21 +16,15 @@
 namespace cp_pool {
 
 LocalGroup::LocalGroup(asio::io_context& io, Config config, std::function<void()> on_change)
-    : WorkerGroup(io, config.world_size, config.logs, std::move(on_change)), config_(std::move(config)) {}
+    : WorkerGroup(io, config, std::move(on_change)), config_(std::move(config)) {}
 
 LocalGroup::~LocalGroup() {
   signal_groups(SIGKILL);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  for (const Rank& rank : ranks()) {
-    // Ranks still live here only if an exception ends the run.
-    while (rank.pid > 0 && !reap_if_exited(rank.pid) && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+  for (const Rank& rank : ranks()) {  // they still live only if an exception ends the run
+    if (rank.pid > 0) reap_until(give_up, rank.pid);
   }
-  for (const Process& process : processes_) {
-    if (process.stderr_pipe) process.stderr_pipe->close();
-    if (process.watcher) process.watcher->close();
-  }
+  for (const Process& process : processes_) process.watch.close();
 }
 
 void LocalGroup::spawn() {
@@ -126,26 +119,10 @@ void LocalGroup::take_forked(Start& start, pid_t pid) {
 void LocalGroup::connect(pid_t pid, Start& start, UniqueFd pidfd) {
   Rank& rank = add_rank();
   rank.pid = pid;
-  processes_.emplace_back();
-  watch(rank, std::move(start.err.read), std::move(pidfd));
+  Process& process = processes_.emplace_back();
+  process.watch =
+      watch(std::move(start.err.read), std::move(pidfd), rank.tail, rank.log, [this, &rank] { on_exit(rank); });
   if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
-}
-
-void LocalGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
-  Process& process = processes_.back();
-  process.stderr_pipe = std::make_shared<PipeReader>(io(), std::move(stderr_end),
-                                                     PipeReader::Functions{[this, &rank](std::string_view bytes) {
-                                                                             rank.log.write(bytes);
-                                                                             rank.tail.feed(bytes);
-                                                                             changed();
-                                                                           },
-                                                                           [this, &rank](std::error_code) {
-                                                                             rank.tail.close();
-                                                                             changed();
-                                                                           }});
-  process.stderr_pipe->start();
-  process.watcher = std::make_shared<ExitWatcher>(io(), std::move(pidfd), [this, &rank] { on_exit(rank); });
-  process.watcher->start();
 }
 
 void LocalGroup::on_exit(Rank& rank) {
@@ -161,11 +138,9 @@ void LocalGroup::add_to(RankFacts& facts) const {
   facts.forking = forking_;
   facts.fork_failed = fork_failed_;
   facts.rank0_ended = !ranks().empty() && ranks().front().exit.has_value();
-}
-
-bool LocalGroup::drained() const {
-  const bool stdout_done = stdout_closed() || ranks().empty() || !ranks().front().exit;
-  return stdout_done && std::ranges::all_of(ranks(), [](const Rank& r) { return !r.exit || r.tail.closed(); });
+  facts.all_ended = ends().size() == ranks().size();
+  facts.drained = (stdout_closed() || !facts.rank0_ended) &&
+                  std::ranges::all_of(ranks(), [](const Rank& r) { return !r.exit || r.tail.closed(); });
 }
 
 void LocalGroup::signal_groups(int signal) {
@@ -195,10 +170,7 @@ void LocalGroup::kill() {
 }
 
 void LocalGroup::reap() {
-  for (const Process& process : processes_) {
-    if (process.stderr_pipe) process.stderr_pipe->close();
-    if (process.watcher) process.watcher->close();
-  }
+  for (const Process& process : processes_) process.watch.close();
   for (Rank& rank : own_ranks()) {
     if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
   }

@@ -40,8 +40,6 @@ class LocalGroup : public WorkerGroup {
   void stop_forking() override { to_fork_.clear(); }
 
   [[nodiscard]] std::vector<int> children() const override { return pids(); }
-  [[nodiscard]] bool all_exited() const override { return ends().size() == ranks().size(); }
-  [[nodiscard]] bool drained() const override;
 
   void ask_for_stacks() override;
   void terminate() override;
@@ -55,8 +53,7 @@ class LocalGroup : public WorkerGroup {
   // The driver's state for one rank.
   struct Process {
     std::vector<int> signals_sent;
-    std::shared_ptr<PipeReader> stderr_pipe;
-    std::shared_ptr<ExitWatcher> watcher;
+    Watch watch;
   };
   // A rank that is about to be started: its environment and the pipes to it.
   struct Start {
@@ -71,9 +68,9 @@ class LocalGroup : public WorkerGroup {
   void fork_next();
   void take_forked(Start& start, pid_t pid);
   void connect(pid_t pid, Start& start, UniqueFd pidfd);
-  void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
   void on_exit(Rank& rank);
-  void signal_groups(int signal);  // signals every rank's process group, even if the rank has exited
+  // Signals every rank's process group, even if the rank has exited.
+  void signal_groups(int signal);
 
   Config config_;
   std::string token_ = protocol::random_token();  // of the pool

@@ -19,9 +19,9 @@ std::string excerpt(std::string_view text) {
 
 }  // namespace
 
-WorkerGroup::WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change)
-    : io_(io), logs_(std::move(logs)), on_change_(std::move(on_change)) {
-  ranks_.reserve(static_cast<std::size_t>(world_size));  // the pipes keep references to the elements
+WorkerGroup::WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change)
+    : io_(io), logs_(config.logs), on_change_(std::move(on_change)) {
+  ranks_.reserve(static_cast<std::size_t>(config.world_size));  // the pipes keep references to the elements
 }
 
 WorkerGroup::~WorkerGroup() {
@@ -63,7 +63,31 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_->start();
 }
 
-void WorkerGroup::note_end(End end) {
+WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log,
+                                      std::function<void()> on_exit) {
+  PipeReader::Functions functions;
+  functions.on_data = [this, &tail, &log](std::string_view bytes) {
+    log.write(bytes);
+    tail.feed(bytes);
+    on_change_();
+  };
+  functions.on_end = [this, &tail](std::error_code) {
+    tail.close();
+    on_change_();
+  };
+  Watch out{.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions)),
+            .watcher = std::make_shared<ExitWatcher>(io_, std::move(pidfd), std::move(on_exit))};
+  out.stderr_pipe->start();
+  out.watcher->start();
+  return out;
+}
+
+void WorkerGroup::Watch::close() const {
+  if (stderr_pipe) stderr_pipe->close();
+  if (watcher) watcher->close();
+}
+
+void WorkerGroup::note_end(RankEnd end) {
   ends_.push_back(std::move(end));
   on_change_();
 }
@@ -127,12 +151,10 @@ std::vector<int> WorkerGroup::pids() const {
 RankFacts WorkerGroup::facts() const {
   RankFacts out{.pids = pids(),
                 .ends = ends_,
-                .all_ended = all_exited(),
-                .drained = drained(),
-                .tails_complete = tails_complete(),
-                .stdin_broken = stdin_broken(),
+                .tails_complete = std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.tail.complete(); }),
+                .stdin_broken = stdin_ && stdin_->broken(),
                 .stdin_pending = stdin_ && stdin_->pending(),
-                .stdout_closed = stdout_closed(),
+                .stdout_closed = stdout_closed_,
                 .last_chatter = last_chatter_,
                 .misplaced_sentinel = misplaced_sentinel_};
   add_to(out);
@@ -144,7 +166,7 @@ std::vector<RankExit> WorkerGroup::exits() const {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const Rank& r = ranks_[rank];
     if (r.pid <= 0) continue;  // only the launcher knows this rank's process
-    const auto end = std::ranges::find(ends_, static_cast<int>(rank), &End::rank);
+    const auto end = std::ranges::find(ends_, static_cast<int>(rank), &RankEnd::rank);
     std::string status = end != ends_.end() ? end->how : "still there after SIGKILL";
     if (r.killed_by_driver) status += ", by the driver";
     out.push_back({static_cast<int>(rank), r.pid, std::move(status), r.host});
@@ -163,10 +185,6 @@ void WorkerGroup::begin_tails(std::int64_t seq) {
 
 void WorkerGroup::reopen_tails() {
   for (Rank& rank : ranks_) rank.tail.reopen();
-}
-
-bool WorkerGroup::tails_complete() const {
-  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.tail.complete(); });
 }
 
 std::vector<StderrTail> WorkerGroup::tails() {
@@ -192,7 +210,7 @@ std::string WorkerGroup::hosts_of_ranks_in(std::string_view text) const {
   return out;
 }
 
-std::string WorkerGroup::last_words(const End& end) {
+std::string WorkerGroup::last_words(const RankEnd& end) {
   return end.rank ? last_stderr_line(*end.rank) : "";
 }
 

@@ -61,9 +61,7 @@ class WorkerGroup {
     LogFile log;
   };
 
-  using End = RankEnd;
-
-  WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change);
+  WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   virtual ~WorkerGroup();
@@ -76,28 +74,17 @@ class WorkerGroup {
   void send(const protocol::Request& request);
   void send_line(std::string json);  // any line, valid or not, without its newline
   void close_stdin_when_written();
-  [[nodiscard]] bool stdin_broken() const { return stdin_ && stdin_->broken(); }
 
   // Returns rank 0's next message, oldest first; nullopt if there is none yet.
   std::optional<Incoming> take();
-  [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
   // The pipe that was rank 0's stdout, as /proc/PID/fd names it: "pipe:[123]".
   [[nodiscard]] const std::string& stdout_name() const { return stdout_name_; }
-  // The last non-blank line of rank 0's stdout that is not a message; empty if there was none.
-  [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   // Process IDs of the ranks, as far as they run on this host and are known.
   [[nodiscard]] std::vector<int> pids() const;
   // Children of the driver that belong to the group. Only the group may reap them.
   [[nodiscard]] virtual std::vector<int> children() const = 0;
-  // In the order in which they ended.
-  [[nodiscard]] const std::vector<End>& ends() const { return ends_; }
-  [[nodiscard]] bool any_exited() const { return !ends_.empty(); }
-  // Whether no rank and no launcher is left, as far as the driver can see.
-  [[nodiscard]] virtual bool all_exited() const = 0;
-  // Whether the pipes of all that have ended are at their end, so that nothing more can come from them.
-  [[nodiscard]] virtual bool drained() const = 0;
 
   // Returns "; rank 1 is on node2" for each rank on another host that the text mentions without its host; empty if
   // there is none.
@@ -111,10 +98,9 @@ class WorkerGroup {
 
   void begin_case(std::int64_t seq);
   virtual void reopen_tails();  // StderrRing::reopen of every rank
-  [[nodiscard]] virtual bool tails_complete() const;
   virtual std::vector<StderrTail> tails();
   // The last words of a rank or launcher that has ended; empty if it had none.
-  virtual std::string last_words(const End& end);
+  virtual std::string last_words(const RankEnd& end);
   std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
 
   // Asks every rank to write to stderr where it stands.
@@ -127,11 +113,22 @@ class WorkerGroup {
   virtual void reap();
 
  protected:
+  // The pipe from a child's stderr, and the watch over its exit.
+  struct Watch {
+    std::shared_ptr<PipeReader> stderr_pipe;
+    std::shared_ptr<ExitWatcher> watcher;
+
+    void close() const;
+  };
+  // What the child writes goes to `tail` and `log`.
+  Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log, std::function<void()> on_exit);
   Rank& add_rank();
   void open_logs();
   void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
-  void note_end(End end);
+  void note_end(RankEnd end);
   void changed() { on_change_(); }
+  [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
+  [[nodiscard]] const std::vector<RankEnd>& ends() const { return ends_; }  // in the order in which the ranks ended
 
   virtual void begin_tails(std::int64_t seq);
   // Adds what only this kind of group knows.
@@ -148,7 +145,7 @@ class WorkerGroup {
   Logs logs_;
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;
-  std::vector<End> ends_;
+  std::vector<RankEnd> ends_;
   std::shared_ptr<PipeWriter> stdin_;
   std::shared_ptr<PipeReader> stdout_;
   bool stdout_closed_ = true;

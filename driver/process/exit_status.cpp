@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <sys/wait.h>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,12 @@ bool reap_if_exited(pid_t child) {
     rc = ::waitpid(child, nullptr, WNOHANG);
   } while (rc < 0 && errno == EINTR);
   return rc != 0;
+}
+
+void reap_until(std::chrono::steady_clock::time_point limit, pid_t child) {
+  while (!reap_if_exited(child) && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 std::string describe(const ExitStatus& status) {

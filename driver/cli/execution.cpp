@@ -14,7 +14,7 @@
 #include "driver/cli/command_error.h"
 #include "driver/cli/worker_command.h"
 #include "driver/ledger.h"
-#include "driver/pool/log_folder.h"
+#include "driver/pool/log_file.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"

@@ -7,7 +7,7 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "driver/pool/run_signals.h"
+#include "driver/pool/job_control.h"
 
 namespace cp_pool {
 

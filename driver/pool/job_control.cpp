@@ -18,11 +18,15 @@ sigset_t set_of(int signal) {
   return out;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  return sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
+}
+
 sigset_t signals_to_take() {
   sigset_t out = set_of(SIGCONT);
-  struct sigaction now = {};
   // A shell without job control starts its children with SIGTSTP ignored.
-  if (sigaction(SIGTSTP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&out, SIGTSTP);
+  if (!is_ignored(SIGTSTP)) sigaddset(&out, SIGTSTP);
   return out;
 }
 
@@ -43,6 +47,10 @@ bool stop_this_process() {
 }
 
 }  // namespace
+
+void watch_for_hangup(asio::signal_set& signals) {
+  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
+}
 
 JobControl::JobControl(PoolHost& host, OnContinued on_continued)
     : host_(host),

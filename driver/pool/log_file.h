@@ -1,5 +1,4 @@
-// The log file of one stream of a rank, in the folder of --run-dir. A file that cannot be written reports it once and
-// is closed; the run goes on.
+// The log files of the ranks' streams, and their folders below --run-dir.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +6,19 @@
 #include <string>
 #include <string_view>
 
+#include "driver/events.h"
 #include "driver/process/unique_fd.h"
 
 namespace cp_pool {
 
+// Returns RUN_DIR/pools/cpu-2-gen1 and the like.
+std::filesystem::path log_folder(const std::filesystem::path& run_dir, const PoolId& pool);
+
+// Removes the logs that an earlier run has left there. Files with other names are kept. Throws
+// std::filesystem::filesystem_error.
+void remove_old_logs(const std::filesystem::path& run_dir);
+
+// The log file of one stream. A file that cannot be written reports it once and is closed; the run goes on.
 class LogFile {
  public:
   using OnError = std::function<void(std::string)>;  // gets one line that names the file and the cause

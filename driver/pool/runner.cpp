@@ -10,7 +10,6 @@
 
 #include "driver/launcher/placing.h"
 #include "driver/pool/run_capsules.h"
-#include "driver/pool/run_signals.h"
 #include "driver/process/cpu_time.h"
 
 namespace cp_pool {

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "driver/pool/books.h"
+#include "driver/pool/job_control.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/run_signals.h"
 #include "driver/pool/runner.h"
 #include "driver/process/cpu_time.h"
 #include "driver/reporters/events_json.h"

@@ -1,4 +1,4 @@
-#include "driver/pool/rank_standings.h"
+#include "driver/pool/case_progress.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,7 @@ namespace cp_pool {
 
 namespace {
 
+constexpr std::chrono::seconds kBetweenPhases{1};
 constexpr std::size_t kMostBytes = 400;  // to which a worker's text is cut
 
 double plausible(double ms) {
@@ -16,6 +17,27 @@ double plausible(double ms) {
 }
 
 }  // namespace
+
+void ProgressWatch::reach(const std::string& phase) {
+  phase_ = phase;
+}
+
+std::optional<ProgressWatch::Due> ProgressWatch::take(Clock::time_point now) {
+  if (now < next()) return std::nullopt;
+  const Due due{.slow = now >= next_slow()};
+  while (now >= next_slow()) slow_after_ *= 2;
+  told_ = now;
+  told_phase_ = phase_;
+  return due;
+}
+
+Clock::time_point ProgressWatch::next() const {
+  return phase_ == told_phase_ ? next_slow() : std::min(told_ + kBetweenPhases, next_slow());
+}
+
+Clock::time_point ProgressWatch::next_slow() const {
+  return slow_after_.count() > 0 ? sent_ + slow_after_ : Clock::time_point::max();
+}
 
 std::vector<RankStanding> rank_standings(const std::optional<protocol::PongEvent>& pong, int world_size,
                                          bool reads_during_cases) {

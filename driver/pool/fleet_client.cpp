@@ -1,4 +1,4 @@
-#include "driver/pool/key_patience.h"
+#include "driver/pool/fleet_client.h"
 
 #include <fmt/format.h>
 

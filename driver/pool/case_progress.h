@@ -1,15 +1,20 @@
-// Decides when a running case is reported (CaseProgress): when its phase has changed, and when it is slow.
+// What is reported of a running case (CaseProgress): when its phase has changed, when it is slow, and where its ranks
+// stand.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "driver/clock.h"
+#include "driver/events.h"
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
-// It reads no clock. The caller passes time points, so that a test can let hours pass.
+// Decides when a running case is reported. It reads no clock: the caller passes time points, so that a test can let
+// hours pass.
 class ProgressWatch {
  public:
   // slow_after: 0 = the case is never slow.
@@ -40,5 +45,11 @@ class ProgressWatch {
   std::string phase_;
   std::string told_phase_;
 };
+
+// Returns the standings in the order of ranks, each rank at most once; empty if nothing is known. pong: nullopt if none
+// came in time. A worker that reports phases does so for every rank that answers; a worker that does not may name rank
+// 0 alone. reads_during_cases: rank 0 reads requests while a case runs, so without a pong it counts as silent.
+std::vector<RankStanding> rank_standings(const std::optional<protocol::PongEvent>& pong, int world_size,
+                                         bool reads_during_cases);
 
 }  // namespace cp_pool

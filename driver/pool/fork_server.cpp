@@ -251,14 +251,10 @@ void ForkServer::send_next() {
 void ForkServer::limit_answer(std::chrono::milliseconds limit, const std::string& no_rank_starts) {
   answer_timer_.expires_after(limit);
   answer_timer_.async_wait([this, limit, no_rank_starts, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
-    if (error || alive.expired()) return;
-    if (!no_rank_starts.empty()) return give_up(no_rank_starts);
+    if (error || alive.expired() || state_ == State::useless) return;
+    if (!no_rank_starts.empty()) return refuse_ranks(no_rank_starts);
     become_useless(fmt::format("the fork server gave no answer within {} ms", limit.count()));
   });
-}
-
-void ForkServer::give_up(const std::string& reason) {
-  if (state_ != State::useless) refuse_ranks(reason);
 }
 
 void ForkServer::refuse_ranks(const std::string& reason) {
@@ -309,10 +305,7 @@ void ForkServer::end_process() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ::kill(pid_, SIGKILL);
-  const auto limit = std::chrono::steady_clock::now() + kGone;
-  while (!reap_if_exited(pid_) && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  reap_until(std::chrono::steady_clock::now() + kGone, pid_);
   host_.ranks.erase(pid_);
   pid_ = -1;
   host_.reap_strangers();

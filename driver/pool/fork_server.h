@@ -60,8 +60,6 @@ class ForkServer {
   [[nodiscard]] bool unused() const { return state_ == State::unused; }
   [[nodiscard]] bool starting() const { return state_ == State::starting; }
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
-  // Kills the server, which is starting: no rank can start.
-  void give_up(const std::string& reason);
   // Why no rank can start, whether it is forked or not; empty if ranks can be started one by one.
   [[nodiscard]] const std::string& no_rank_starts() const { return no_rank_starts_; }
   [[nodiscard]] const std::string& last_words() const { return last_words_; }

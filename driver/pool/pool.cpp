@@ -13,7 +13,6 @@
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/launched_group.h"
 #include "driver/pool/local_group.h"
-#include "driver/pool/log_folder.h"
 #include "driver/pool/rank_variables.h"
 #include "driver/process/loopback.h"
 #include "driver/process/oom_kills.h"
@@ -85,6 +84,7 @@ asio::awaitable<void> Pool::complete(StartFailure& failure) {
 }
 
 asio::awaitable<void> Pool::complete(Attempt& attempt) {
+  for (const LostOutput& lost : attempt.result.lost_outputs) run().lose_output("--" + lost.output, lost.message);
   attempt.stderr_tails = std::exchange(tails_, {});
   co_await name_frames(run(), wakeup_, attempt.stderr_tails);
   if (is_failure(attempt.outcome)) {
@@ -99,6 +99,11 @@ asio::awaitable<void> Pool::complete(Attempt& attempt) {
 void Pool::give_up() {
   wanted_ = false;
   wake();
+}
+
+void Pool::begin_to_retire(Retirement retirement) {
+  processes_.find();  // while parents still live, because a child with another environment is found through them
+  machine_.retire(std::move(retirement), Clock::now());
 }
 
 asio::awaitable<void> Pool::retire(Retirement retirement) {
@@ -143,10 +148,6 @@ std::optional<CaseToRun> Pool::take_case() {
 
 void Pool::start_server() {
   start_.fork_server->start();
-}
-
-void Pool::give_up_server(const std::string& why) {
-  start_.fork_server->give_up(why);
 }
 
 std::string Pool::loopback_trouble() {
@@ -231,10 +232,6 @@ Remains Pool::forget_ranks() {
 
 void Pool::emit(Event event) {
   (std::holds_alternative<CaseProgress>(event) ? run() : home_).emit(std::move(event));
-}
-
-void Pool::lose_output(const std::string& option, const std::string& message) {
-  run().lose_output(option, message);
 }
 
 bool Pool::memory_ran_out() {

@@ -59,7 +59,7 @@ class Pool : private PoolHands {
   void give_up();
   // Ends every process of the pool and emits pool_retired. begin_to_retire() is to be followed by next().
   asio::awaitable<void> retire(Retirement retirement);
-  void begin_to_retire(Retirement retirement) { machine_.retire(std::move(retirement), Clock::now()); }
+  void begin_to_retire(Retirement retirement);
 
   // The lines that were written to rank 0's stdin for the last case.
   [[nodiscard]] const std::string& sent_lines() const { return sent_lines_; }
@@ -77,7 +77,6 @@ class Pool : private PoolHands {
   std::optional<Incoming> take_message() override { return group_->take(); }
   std::optional<CaseToRun> take_case() override;
   void start_server() override;
-  void give_up_server(const std::string& why) override;
   std::optional<StartFailure> spawn(bool fork) override;
   void stop_forking() override { group_->stop_forking(); }
   std::string loopback_trouble() override;
@@ -88,7 +87,6 @@ class Pool : private PoolHands {
   void keep_tails() override { tails_ = group_->tails(); }
   std::string last_words(const RankEnd& end) override { return group_->last_words(end); }
   void show_stacks() override { group_->ask_for_stacks(); }
-  void find_processes() override { processes_.find(); }
   void terminate() override { group_->terminate(); }
   void kill() override;
   int kill_processes() override { return processes_.kill_all(); }
@@ -96,7 +94,6 @@ class Pool : private PoolHands {
   void emit(Event event) override;
   std::int64_t next_seq() override { return ++host_.last_seq; }
   void count_failure() override { run().count_failure(); }
-  void lose_output(const std::string& option, const std::string& message) override;
   bool memory_ran_out() override;
 
   // The run whose case the pool runs; between cases the one that it is kept for.

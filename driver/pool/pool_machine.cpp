@@ -114,16 +114,11 @@ void PoolMachine::enter(State state, Clock::time_point limit) {
 void PoolMachine::begin() {
   created_ = now_;
   if (facts_.server.state != ServerFacts::State::none) hands_.start_server();
-  enter(State::awaiting_server, now_ + setup_.start_timeout);
+  enter(State::awaiting_server);  // the server has the time of a start itself
 }
 
 void PoolMachine::await_server() {
-  if (facts_.server.state == ServerFacts::State::starting && !start_is_given_up()) {
-    if (!over_time()) return;
-    hands_.give_up_server(
-        fmt::format("the fork server was not ready within {} ms (--start-timeout)", setup_.start_timeout.count()));
-    facts_ = hands_.facts();
-  }
+  if (facts_.server.state == ServerFacts::State::starting && !start_is_given_up()) return;
   const bool refused = !facts_.server.no_rank_starts.empty();
   if (refused || start_is_given_up()) {
     tell_spawned();
@@ -333,7 +328,6 @@ std::string PoolMachine::describe_misplaced_sentinel() const {
 void PoolMachine::retire(Retirement retirement, Clock::time_point now) {
   if (retirement_) return;
   now_ = now;
-  hands_.find_processes();  // while parents still live, because a child with another environment is found through them
   const bool asks = state_ == State::idle && is_graceful(retirement.reason);
   retirement_ = std::move(retirement);
   if (asks) {

@@ -1,7 +1,7 @@
 // Decides what happens to one worker group, from its start to its end, and to the cases that it runs. The machine is
 // pure: it is told the time, sees its ranks as facts (PoolFacts) and acts on them through PoolHands. It starts no
-// process and reads no clock, so tests run it under any time. Pool (pool.h) carries out what it says. Lane (lane.h) and
-// Fleet (fleet.h) decide what follows for others: a respawn, or giving up a key.
+// process and reads no clock, so tests run it under any time. Pool (pool.h) carries out what it says. Fleet (fleet.h)
+// decides what follows for others: a respawn, or giving up a key.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 #include "cases/enum_names.h"
 #include "driver/clock.h"
 #include "driver/events.h"
-#include "driver/pool/progress_watch.h"
+#include "driver/pool/case_progress.h"
 #include "driver/pool/stop_state.h"
 #include "driver/process/exit_status.h"
 #include "driver/run.h"
@@ -148,7 +148,6 @@ class PoolHands {
 
   // Starts
   virtual void start_server() = 0;
-  virtual void give_up_server(const std::string& why) = 0;
   // Starts the ranks, or begins to fork them. After a failure some may have been started.
   virtual std::optional<StartFailure> spawn(bool fork) = 0;
   virtual void stop_forking() = 0;
@@ -162,7 +161,6 @@ class PoolHands {
   virtual void keep_tails() = 0;                  // as they are now, for the StartFailure or Attempt that follows
   virtual std::string last_words(const RankEnd& end) = 0;
   virtual void show_stacks() = 0;
-  virtual void find_processes() = 0;  // of the ranks, while their parents live
   virtual void terminate() = 0;
   virtual void kill() = 0;
   virtual int kill_processes() = 0;  // that the ranks have left behind; returns how many there were
@@ -172,7 +170,6 @@ class PoolHands {
   virtual void emit(Event event) = 0;
   virtual std::int64_t next_seq() = 0;
   virtual void count_failure() = 0;
-  virtual void lose_output(const std::string& option, const std::string& message) = 0;
   virtual bool memory_ran_out() = 0;  // the kernel has killed a process for it since the pool's start
 };
 

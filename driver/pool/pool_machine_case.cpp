@@ -8,7 +8,6 @@
 #include "driver/capabilities.h"
 #include "driver/figures.h"
 #include "driver/pool/pool_machine.h"
-#include "driver/pool/rank_standings.h"
 #include "worker/protocol/diagnosis_intake.h"
 
 namespace cp_pool {
@@ -268,9 +267,6 @@ void PoolMachine::conclude_with_result() {
   if (current_.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run();
   disbelieve();
   judge_times();
-  for (const LostOutput& output : current_.result->lost_outputs) {
-    hands_.lose_output("--" + output.output, output.message);
-  }
   if (out.outcome == CaseOutcome::pass || out.outcome == CaseOutcome::skip) return finish_with_result();
   enter(State::fencing, now_ + kFenceWait);
 }

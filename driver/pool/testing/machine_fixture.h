@@ -19,7 +19,6 @@
 namespace cp_pool::machine_test {
 
 using std::chrono::milliseconds;
-using State = PoolMachine::State;
 
 // Keeps a line for everything that the machine does.
 class RecordingHands : public PoolHands {
@@ -48,89 +47,58 @@ class RecordingHands : public PoolHands {
     return out;
   }
   std::optional<CaseToRun> take_case() override { return std::exchange(waiting, std::nullopt); }
-  void start_server() override { did("start server"); }
-  void give_up_server(const std::string& why) override {
-    did("give up server");
-    known.server = {ServerFacts::State::useless, why, "Traceback"};
-  }
+  void start_server() override { log.emplace_back("start server"); }
   std::optional<StartFailure> spawn(bool fork) override {
-    did(fork ? "fork" : "spawn");
+    log.emplace_back(fork ? "fork" : "spawn");
     known.ranks.forking = fork;
     known.ranks.all_ended = spawn_failure.has_value();
     known.ranks.tails_complete = false;
     known.ranks.pids = {10, 11};
     return spawn_failure;
   }
-  void stop_forking() override { did("stop forking"); }
+  void stop_forking() override { log.emplace_back("stop forking"); }
   std::string loopback_trouble() override { return loopback; }
   void send(const protocol::Request& request) override {
     requests.push_back(request);
-    did("send " + std::visit([](const auto& r) { return std::string(r.kName); }, request));
+    log.push_back("send " + std::visit([](const auto& r) { return std::string(r.kName); }, request));
   }
-  void close_stdin() override { did("close stdin"); }
+  void close_stdin() override { log.emplace_back("close stdin"); }
   void begin_case(std::int64_t) override { known.ranks.tails_complete = false; }
-  void reopen_tails() override {}
-  void keep_tails() override { did("keep tails"); }
+  void reopen_tails() override { log.emplace_back("reopen tails"); }
+  void keep_tails() override { log.emplace_back("keep tails"); }
   std::string last_words(const RankEnd&) override { return last_line; }
-  void show_stacks() override { did("show stacks"); }
-  void find_processes() override {}
-  void terminate() override { did("SIGTERM"); }
-  void kill() override { did("SIGKILL"); }
+  void show_stacks() override { log.emplace_back("show stacks"); }
+  void terminate() override { log.emplace_back("SIGTERM"); }
+  void kill() override { log.emplace_back("SIGKILL"); }
   int kill_processes() override {
-    did("sweep");
+    log.emplace_back("sweep");
     return processes_left;
   }
   Remains forget_ranks() override {
-    did("forget ranks");
+    log.emplace_back("forget ranks");
     ends.clear();
     known.ranks = {};
     return {};
   }
   void emit(Event event) override {
-    did("emit " + std::visit([](const auto& e) { return std::string(e.kName); }, event));
+    log.push_back("emit " + std::visit([](const auto& e) { return std::string(e.kName); }, event));
     events.push_back(std::move(event));
   }
   std::int64_t next_seq() override { return ++seq_; }
-  void count_failure() override { did("count failure"); }
-  void lose_output(const std::string& option, const std::string&) override { did("lose " + option); }
+  void count_failure() override { log.emplace_back("count failure"); }
   bool memory_ran_out() override { return no_memory; }
 
  private:
-  void did(std::string what) { log.push_back(std::move(what)); }
   std::int64_t seq_ = 100;
 };
 
-inline const char* name_of_state(State state) {
-  constexpr std::array kStates{"created",
-                               "awaiting_server",
-                               "forking",
-                               "starting",
-                               "start_failing",
-                               "idle",
-                               "pipes_closed",
-                               "running",
-                               "cancelling",
-                               "draining",
-                               "fencing",
-                               "diagnosing",
-                               "diagnosis_draining",
-                               "showing_stacks",
-                               "over",
-                               "shutting_down",
-                               "terminating",
-                               "killing",
-                               "sweeping",
-                               "gone"};
-  return kStates.at(static_cast<std::size_t>(state));
-}
-
-// A pool of two ranks with a case that may run for 60 s.
+// A pool of two ranks with a case of seq 7 that may run for 60 s.
 class TestedPool {
  public:
   explicit TestedPool(ServerFacts::State server = ServerFacts::State::none) {
     hands.known.server.state = server;
-    config.grace = milliseconds{5000};
     config.timeout = milliseconds{60000};
+    config.slow_after = milliseconds{0};
     named.id = "case";
   }
   TestedPool(const TestedPool&) = delete;
@@ -139,11 +107,14 @@ class TestedPool {
 
   // Lets the machine do what is due. Returns what it has done and finished, "nothing" if that is nothing.
   std::string look() {
-    while (auto finished = machine.look(time)) {
-      hands.log.push_back(describe(*finished));
+    bool ends = false;
+    while (!ends) {
+      auto finished = machine.look(time);
+      if (!finished) break;
+      const std::string end = describe(*finished);
+      ends = end.starts_with("no start") || end.find("ends: ") != std::string::npos;
+      hands.log.push_back(end);
       last = std::move(*finished);
-      if (std::holds_alternative<StartFailure>(last) || std::holds_alternative<Retirement>(last)) break;
-      if (const auto* attempt = std::get_if<Attempt>(&last); attempt != nullptr && attempt->retirement) break;
     }
     const std::string out = fmt::format("{}", fmt::join(hands.log, ", "));
     hands.log.clear();
@@ -157,10 +128,6 @@ class TestedPool {
     hands.inbox.push_back(std::move(incoming));
     return look();
   }
-  template <typename Message>
-  std::string say(Message message) {
-    return say(Incoming{protocol::Event{std::move(message)}});
-  }
   // A rank ends; what it has written is still in its pipes.
   std::string end_rank(int rank, ExitStatus status = {true, 9}) {
     hands.ends.push_back({rank, fmt::format("rank {}", rank), cp_pool::describe(status), status});
@@ -168,13 +135,8 @@ class TestedPool {
     hands.known.ranks.rank0_ended |= rank == 0;
     return look();
   }
-  std::string drain(bool all_ended = false) {
-    hands.known.ranks.drained = true;
-    hands.known.ranks.all_ended |= all_ended;
-    return look();
-  }
-  std::string run_case() {
-    hands.waiting = CaseToRun{.config = &config, .named = &named, .started = {}};
+  std::string run_case(const Item* next = nullptr) {
+    hands.waiting = CaseToRun{.config = &config, .named = &named, .started = {}, .next = next};
     hands.waiting->started.seq = 7;
     hands.waiting->started.id = named.id;
     return look();
@@ -184,24 +146,8 @@ class TestedPool {
     return look();
   }
 
-  // To common states.
-  TestedPool& start() {
-    look();
-    return *this;
-  }
-  TestedPool& get_ready(nlohmann::json capabilities = {{"requests", {"cancel"}}, {"options", {"diagnosis_ms"}}}) {
-    start();
-    say(ready(std::move(capabilities)));
-    return *this;
-  }
-  TestedPool& begin_case() {
-    get_ready();
-    run_case();
-    say(protocol::StartedEvent{7});
-    return *this;
-  }
-
-  static protocol::ReadyEvent ready(nlohmann::json capabilities = nlohmann::json::object()) {
+  static protocol::ReadyEvent ready(nlohmann::json capabilities = {{"requests", {"cancel"}},
+                                                                   {"options", {"diagnosis_ms"}}}) {
     protocol::ReadyEvent out;
     out.protocol = protocol::kVersion;
     out.world_size = 2;
@@ -218,8 +164,15 @@ class TestedPool {
   }
 
   [[nodiscard]] const Attempt& attempt() const { return std::get<Attempt>(last); }
-  [[nodiscard]] const StartFailure& failure() const { return std::get<StartFailure>(last); }
-  [[nodiscard]] std::string state() const { return name_of_state(machine.state()); }
+  // The reasons that were given last, with " |" after each: of the pool's end, or of the case, the pool's end and the
+  // missing diagnosis.
+  [[nodiscard]] std::string reasons() const {
+    if (const auto* failure = std::get_if<StartFailure>(&last)) return failure->retirement.detail + " |";
+    if (const auto* retirement = std::get_if<Retirement>(&last)) return retirement->detail + " |";
+    const Attempt& ended = attempt();
+    const std::string of_pool = ended.retirement ? ended.retirement->detail : "";
+    return fmt::format("{} | {} | {} |", ended.reason, of_pool, ended.diagnosis ? ended.diagnosis->cause : "");
+  }
   [[nodiscard]] milliseconds to_next_look() const {
     return std::chrono::duration_cast<milliseconds>(machine.next_look() - time);
   }
@@ -238,15 +191,15 @@ class TestedPool {
   PoolMachine::Finished last;
 
  private:
-  static std::string of(RetireReason reason) { return std::string(to_string(reason)); }
   static std::string describe(const PoolMachine::Finished& finished) {
     if (const auto* failure = std::get_if<StartFailure>(&finished)) {
-      return fmt::format("no start ({}{})", of(failure->retirement.reason), failure->permanent ? ", permanent" : "");
+      return fmt::format("no start ({}{}{})", to_string(failure->retirement.reason),
+                         failure->permanent ? ", permanent" : "", failure->skip ? ", skip" : "");
     }
-    if (const auto* retirement = std::get_if<Retirement>(&finished)) return "ends: " + of(retirement->reason);
+    if (const auto* end = std::get_if<Retirement>(&finished)) return fmt::format("ends: {}", to_string(end->reason));
     if (const auto* attempt = std::get_if<Attempt>(&finished)) {
       return fmt::format("{}{}{}", attempt->charged ? "" : "uncharged ", to_string(attempt->outcome),
-                         attempt->retirement ? ", ends: " + of(attempt->retirement->reason) : "");
+                         attempt->retirement ? fmt::format(", ends: {}", to_string(attempt->retirement->reason)) : "");
     }
     return std::holds_alternative<PoolMachine::Ready>(finished) ? "ready" : "gone";
   }

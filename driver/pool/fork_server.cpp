@@ -20,9 +20,9 @@
 #include <fmt/ranges.h>
 
 #include "driver/pool/adapter_outlook.h"
-#include "driver/pool/rank_variables.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/spawn.h"
+#include "driver/rank_environment.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/text_clean.h"

@@ -25,9 +25,9 @@
 
 #include "driver/clock.h"
 #include "driver/events.h"
-#include "driver/pool/pipes.h"
 #include "driver/pool/pool_host.h"
 #include "driver/pool/wakeup.h"
+#include "driver/process/pipes.h"
 #include "driver/process/process_tree.h"
 #include "driver/process/unique_fd.h"
 #include "driver/surroundings.h"

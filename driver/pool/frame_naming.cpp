@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/pool/pipes.h"
 #include "driver/process/forked_helper.h"
+#include "driver/process/pipes.h"
 #include "worker/protocol/frame_names.h"
 
 namespace cp_pool {

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "driver/launcher/host_gpus.h"
-#include "driver/pool/rank_variables.h"
 #include "driver/process/spawn.h"
+#include "driver/rank_environment.h"
 #include "driver/rank_names.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/own_addresses.h"

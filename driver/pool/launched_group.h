@@ -16,8 +16,8 @@
 #include "driver/clock.h"
 #include "driver/launcher/launcher.h"
 #include "driver/lifeline/lifeline_server.h"
-#include "driver/pool/pipes.h"
 #include "driver/pool/worker_group.h"
+#include "driver/process/pipes.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/pool/fork_server.h"
-#include "driver/pool/rank_variables.h"
+#include "driver/rank_environment.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {

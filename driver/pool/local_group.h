@@ -13,8 +13,8 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/pool/pipes.h"
 #include "driver/pool/worker_group.h"
+#include "driver/process/pipes.h"
 #include "driver/process/spawn.h"
 #include "worker/protocol/token.h"
 

@@ -13,9 +13,9 @@
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/launched_group.h"
 #include "driver/pool/local_group.h"
-#include "driver/pool/rank_variables.h"
 #include "driver/process/loopback.h"
 #include "driver/process/oom_kills.h"
+#include "driver/rank_environment.h"
 
 namespace cp_pool {
 

@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "cases/file_reader.h"
-#include "driver/pool/pipes.h"
 #include "driver/pool/runner.h"
+#include "driver/process/pipes.h"
 #include "driver/run.h"
 #include "worker/protocol/line_framer.h"
 

@@ -21,10 +21,10 @@
 
 #include "driver/events.h"
 #include "driver/pool/log_file.h"
-#include "driver/pool/pipes.h"
 #include "driver/pool/pool_machine.h"
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
+#include "driver/process/pipes.h"
 #include "driver/surroundings.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"

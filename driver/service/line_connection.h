@@ -10,7 +10,7 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/pool/pipes.h"
+#include "driver/process/pipes.h"
 #include "driver/process/unique_fd.h"
 #include "worker/protocol/line_framer.h"
 

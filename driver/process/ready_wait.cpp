@@ -1,4 +1,4 @@
-#include "driver/pool/ready_wait.h"
+#include "driver/process/ready_wait.h"
 
 #include <poll.h>
 #include <utility>

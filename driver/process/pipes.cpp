@@ -1,4 +1,4 @@
-#include "driver/pool/pipes.h"
+#include "driver/process/pipes.h"
 
 #include <algorithm>
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 #include <asio/error.hpp>
 #include <asio/write.hpp>
 
-#include "driver/pool/ready_wait.h"
+#include "driver/process/ready_wait.h"
 
 namespace cp_pool {
 

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "driver/adapter_outlook.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
-#include "driver/pool/adapter_outlook.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
 #include "driver/reporters/output_file.h"

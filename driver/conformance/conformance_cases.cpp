@@ -134,7 +134,7 @@ void Conformance::check_fences() {
   const auto result = ask(kRule, case_request_, "see case");
   if (!result) return;
   WorkerGroup& group = warm_->group();
-  warm_->wait([&] { return group.tails_complete() || warm_->lost(); }, kFenceLimit);
+  warm_->wait([&] { return group.facts().tails_complete || warm_->lost(); }, kFenceLimit);
   std::vector<int> without;
   for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {
     if (!group.ranks()[rank].tail.complete()) without.push_back(static_cast<int>(rank));

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/pool/run_capsules.h"
-
 namespace cp_pool {
 
 CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason) {
@@ -84,7 +82,7 @@ void Books::finish(const Job& job, CaseFinished end, bool counted) {
   if (has_history) run_.history->note_failure(end);
   const Event event{std::move(end)};
   run_.emit(event);
-  if (has_history && run_.config.capsules) write_last_capsule(run_);
+  if (has_history && run_.config.capsules) run_.write_capsule(run_.history->failures().back());
   if (failed && !counted) run_.count_failure();
   if (on_finished) on_finished(std::get<CaseFinished>(event));
 }

@@ -88,7 +88,7 @@ std::optional<Retirement> Fleet::end_case(int number, LivingPool& living, Attemp
   FleetClient& client = *job.client;
   if (client.run.history) client.run.history->note_lines(living.pool->id(), living.pool->sent_lines());
   std::optional<Retirement> retirement = std::move(attempt.retirement);
-  if (!attempt.charged && !attempt.paused) ++job.lost;
+  if (!attempt.charged && retirement->reason != RetireReason::paused) ++job.lost;
   if (!attempt.charged && job.lost < kMaxLost) {
     living.sent.reset();
     scheduler_.case_returned(number);

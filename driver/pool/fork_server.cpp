@@ -19,7 +19,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/pool/adapter_outlook.h"
+#include "driver/adapter_outlook.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/spawn.h"
 #include "driver/rank_environment.h"

@@ -76,20 +76,15 @@ LaunchedGroup::~LaunchedGroup() {
   watch_.close();
 }
 
-std::vector<std::pair<std::string, std::string>> LaunchedGroup::variables(const std::string& host, int port) const {
-  protocol::RankEnvironment environment;
-  environment.master_addr = host;
-  environment.master_port = static_cast<std::uint16_t>(port);
-  environment.tag = config_.tag;
-  environment.device = config_.device;
-  environment.share_gpus = config_.share_gpus;
-  std::vector<std::pair<std::string, std::string>> out = protocol::to_variables(environment);
+Variables LaunchedGroup::variables(const std::string& host, int port) const {
+  protocol::RankEnvironment of_ranks;
+  of_ranks.master_addr = host;
+  of_ranks.master_port = static_cast<std::uint16_t>(port);
+  Variables out = variables_of(of_ranks);
   const std::vector<std::string>& of_a_rank = rank_variables();
   std::erase_if(out, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
-  add_wait_policy(out, config_.surroundings ? &*config_.surroundings : nullptr);
   // Makes rank 0, and not torchrun, serve the control plane at the given port.
-  if (config_.launcher.kind == LauncherKind::torchrun) out.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
-  out.insert(out.end(), config_.variables.begin(), config_.variables.end());
+  if (run().launcher.kind == LauncherKind::torchrun) out.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
   return out;
 }
 
@@ -104,20 +99,20 @@ void LaunchedGroup::spawn() {
   const int port = random_port();
   auto added = variables(host, port);
   std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
-  Launch launch{.world_size = config_.world_size,
-                .hosts = config_.hosts,
-                .rendezvous = fmt::format("{}:{}", host, port),
-                .worker = config_.device == "cuda" ? on_gpus_of_slots(config_.hosts, config_.command) : config_.command,
-                .name = step_name(config_.tag),
-                .as_root = ::geteuid() == 0};
+  Launch launch{
+      .world_size = config_.world_size,
+      .hosts = config_.hosts,
+      .rendezvous = fmt::format("{}:{}", host, port),
+      .worker = run().device == "cuda" ? on_gpus_of_slots(config_.hosts, run().worker_command) : run().worker_command,
+      .name = step_name(config_.tag),
+      .as_root = ::geteuid() == 0};
   for (const auto& [name, value] : added) launch.variables.push_back(name);
-  const Surroundings own = config_.surroundings.value_or(Surroundings{{}, {}});
-  for (std::string& name : inherited_variables(config_.surroundings ? &own : nullptr)) {
+  for (std::string& name : inherited_variables(surroundings())) {
     if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
   }
-  std::vector<std::string> words = launch_words(config_.launcher, launch);
+  std::vector<std::string> words = launch_words(run().launcher, launch);
   // Only when needed, because Slurm may restrict a step that overcommits to one core of each node.
-  if (config_.launcher.kind == LauncherKind::srun && config_.crowded) words.insert(words.begin() + 1, "--overcommit");
+  if (run().launcher.kind == LauncherKind::srun && config_.crowded) words.insert(words.begin() + 1, "--overcommit");
 
   Pipe in = make_pipe();
   Pipe out = make_pipe();
@@ -128,7 +123,7 @@ void LaunchedGroup::spawn() {
                                            .stdin_fd = in.read.get(),
                                            .stdout_fd = out.write.get(),
                                            .stderr_fd = err.write.get(),
-                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+                                           .surroundings = surroundings()});
   launcher_ = process.pid;
   watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
   watch_stdio(std::move(in.write), std::move(out.read));
@@ -291,7 +286,7 @@ std::vector<Leftover> LaunchedGroup::unproven() const {
 
 void LaunchedGroup::on_exit() {
   exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
-  note_end({std::nullopt, name_of(config_.launcher), describe(*exit_), exit_});
+  note_end({std::nullopt, name_of(run().launcher), describe(*exit_), exit_});
 }
 
 // The host on which workers without lifelines connect to rank 0. Without an allocation, rank 0 is assumed to run on
@@ -299,7 +294,7 @@ void LaunchedGroup::on_exit() {
 std::string LaunchedGroup::master_host() const {
   if (!config_.hosts.empty()) return config_.hosts.front().host;
   const std::vector<std::string> addresses = protocol::own_addresses();
-  const bool may_leave_host = config_.launcher.kind != LauncherKind::torchrun;
+  const bool may_leave_host = run().launcher.kind != LauncherKind::torchrun;
   return may_leave_host && !addresses.empty() ? addresses.front() : "127.0.0.1";
 }
 
@@ -315,14 +310,10 @@ bool LaunchedGroup::drained() const {
          });
 }
 
-void LaunchedGroup::reopen_tails() {
-  WorkerGroup::reopen_tails();
-  launcher_tail_.reopen();
-}
-
-void LaunchedGroup::begin_tails(std::int64_t seq) {
-  WorkerGroup::begin_tails(seq);
-  launcher_tail_.begin_case(seq);
+std::vector<StderrRing*> LaunchedGroup::streams() {
+  std::vector<StderrRing*> out = WorkerGroup::streams();
+  out.push_back(&launcher_tail_);
+  return out;
 }
 
 std::vector<StderrTail> LaunchedGroup::tails() {
@@ -331,7 +322,7 @@ std::vector<StderrTail> LaunchedGroup::tails() {
   if (by_rank) out = WorkerGroup::tails();
   StderrTail said = launcher_tail_.tail();
   if (by_rank && said.text.empty()) return out;
-  said.of = name_of(config_.launcher);
+  said.of = name_of(run().launcher);
   said.fenced = said.fenced || by_rank;
   out.push_back(std::move(said));
   return out;
@@ -351,7 +342,7 @@ void LaunchedGroup::signal_launcher(int signal) const {
 void LaunchedGroup::ask_for_stacks() {
   if (has_lifelines()) {
     for (const int rank : connected_ranks()) lifelines_->show_stack(rank);
-  } else if (config_.launcher.kind == LauncherKind::mpirun || config_.launcher.kind == LauncherKind::srun) {
+  } else if (run().launcher.kind == LauncherKind::mpirun || run().launcher.kind == LauncherKind::srun) {
     signal_launcher(SIGUSR2);
   }
 }
@@ -364,7 +355,7 @@ void LaunchedGroup::terminate() {
 // Ends the ranks before the launcher, because ranks go on when their launcher is killed.
 void LaunchedGroup::kill() {
   if (launcher_ <= 0) return;
-  if (!all_ended() && config_.launcher.kind == LauncherKind::srun) cancel_step();
+  if (!all_ended() && run().launcher.kind == LauncherKind::srun) cancel_step();
   if (lifelines_) lifelines_->end_all();
   ::kill(-launcher_, SIGKILL);
 }
@@ -374,9 +365,7 @@ void LaunchedGroup::cancel_step() const {
   const std::string command = fmt::format(
       "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
   try {
-    cp_pool::spawn({.argv = {"sh", "-c", command},
-                    .env = {},
-                    .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+    cp_pool::spawn({.argv = {"sh", "-c", command}, .env = {}, .surroundings = surroundings()});
   } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
     return;
   }

@@ -24,7 +24,6 @@ namespace cp_pool {
 class LaunchedGroup : public WorkerGroup {
  public:
   struct Config : WorkerGroup::Config {
-    Launcher launcher = {};
     std::vector<HostShare> hosts = {};  // empty: the launcher chooses the hosts
     bool crowded = false;               // the hosts have fewer slots than the pool has ranks
   };
@@ -39,7 +38,6 @@ class LaunchedGroup : public WorkerGroup {
   [[nodiscard]] std::vector<int> children() const override;
   [[nodiscard]] std::vector<Leftover> unproven() const override;
 
-  void reopen_tails() override;
   std::vector<StderrTail> tails() override;
   std::string last_words(const RankEnd& end) override;
 
@@ -50,12 +48,12 @@ class LaunchedGroup : public WorkerGroup {
 
  protected:
   void add_to(RankFacts& facts) const override;
-  void begin_tails(std::int64_t seq) override;
+  std::vector<StderrRing*> streams() override;
 
  private:
   [[nodiscard]] std::string silent_ranks() const;  // RankFacts::silent
   [[nodiscard]] std::string ranks_left() const;    // RankFacts::left
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables(const std::string& host, int port) const;
+  [[nodiscard]] Variables variables(const std::string& host, int port) const;
   [[nodiscard]] std::string master_host() const;
   void open_lifelines();
   void on_hello(int rank, const lifeline::Hello& hello);

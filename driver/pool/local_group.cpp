@@ -10,8 +10,6 @@
 #include <fmt/format.h>
 
 #include "driver/pool/fork_server.h"
-#include "driver/rank_environment.h"
-#include "worker/protocol/environment.h"
 
 namespace cp_pool {
 
@@ -21,10 +19,10 @@ LocalGroup::LocalGroup(asio::io_context& io, Config config, std::function<void()
 LocalGroup::~LocalGroup() {
   signal_groups(SIGKILL);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  for (const Rank& rank : ranks()) {  // they still live only if an exception ends the run
-    if (rank.pid > 0) reap_until(give_up, rank.pid);
+  for (const Rank& rank : ranks()) {
+    if (rank.pid > 0) reap_until(give_up, rank.pid);  // it still lives only if an exception ends the run
+    rank.watch.close();
   }
-  for (const Process& process : processes_) process.watch.close();
 }
 
 void LocalGroup::spawn() {
@@ -41,21 +39,15 @@ void LocalGroup::spawn() {
 
 LocalGroup::Start LocalGroup::prepare(int index, ListeningSocket& master) const {
   const bool first = index == 0;
-  protocol::RankEnvironment environment;
-  environment.rank = index;
-  environment.world_size = config_.world_size;
-  environment.local_rank = index;
-  environment.master_port = master.port;
-  environment.tag = config_.tag;
-  environment.token = token_;
-  environment.device = config_.device;
-  environment.share_gpus = config_.share_gpus;
-  if (first) environment.master_fd = master.fd.get();
+  protocol::RankEnvironment of_rank;
+  of_rank.rank = index;
+  of_rank.local_rank = index;
+  of_rank.master_port = master.port;
+  of_rank.token = token_;
+  if (first) of_rank.master_fd = master.fd.get();
 
   Start out;
-  out.variables = protocol::to_variables(environment);
-  add_wait_policy(out.variables, config_.surroundings ? &*config_.surroundings : nullptr);
-  out.variables.insert(out.variables.end(), config_.variables.begin(), config_.variables.end());
+  out.variables = variables_of(of_rank);
   if (first) {
     out.in = make_pipe();
     out.out = make_pipe();
@@ -66,13 +58,13 @@ LocalGroup::Start LocalGroup::prepare(int index, ListeningSocket& master) const 
 }
 
 void LocalGroup::spawn_rank(Start start) {
-  SpawnedProcess process = cp_pool::spawn({.argv = config_.command,
+  SpawnedProcess process = cp_pool::spawn({.argv = run().worker_command,
                                            .env = start.variables,
                                            .stdin_fd = start.in.read.get(),
                                            .stdout_fd = start.out.write.get(),
                                            .stderr_fd = start.err.write.get(),
                                            .inherited_fd = start.master.get(),
-                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+                                           .surroundings = surroundings()});
   connect(process.pid, start, std::move(process.pidfd));
 }
 
@@ -84,7 +76,7 @@ void LocalGroup::fork_next() {
   }
   const auto start = std::make_shared<Start>(std::move(to_fork_.front()));
   to_fork_.pop_front();
-  ForkServer::Order order{.argv = config_.command,
+  ForkServer::Order order{.argv = run().worker_command,
                           .env = start->variables,
                           .in = std::move(start->in.read),
                           .out = std::move(start->out.write),
@@ -119,8 +111,7 @@ void LocalGroup::take_forked(Start& start, pid_t pid) {
 void LocalGroup::connect(pid_t pid, Start& start, UniqueFd pidfd) {
   Rank& rank = add_rank();
   rank.pid = pid;
-  Process& process = processes_.emplace_back();
-  process.watch =
+  rank.watch =
       watch(std::move(start.err.read), std::move(pidfd), rank.tail, rank.log, [this, &rank] { on_exit(rank); });
   if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
 }
@@ -129,8 +120,6 @@ void LocalGroup::on_exit(Rank& rank) {
   const auto index = static_cast<int>(&rank - ranks().data());
   rank.exit = peek_exit(rank.pid);
   if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so its status is lost
-  const std::vector<int>& sent = processes_[static_cast<std::size_t>(index)].signals_sent;
-  rank.killed_by_driver = rank.exit->signaled && std::ranges::count(sent, rank.exit->code) > 0;
   note_end({index, fmt::format("rank {}", index), describe(*rank.exit), rank.exit});
 }
 
@@ -144,19 +133,19 @@ void LocalGroup::add_to(RankFacts& facts) const {
 }
 
 void LocalGroup::signal_groups(int signal) {
-  for (std::size_t i = 0; i < ranks().size(); ++i) {
-    if (ranks()[i].pid <= 0) continue;
-    if (!ranks()[i].exit) processes_[i].signals_sent.push_back(signal);
-    ::kill(-ranks()[i].pid, signal);
+  for (Rank& rank : own_ranks()) {
+    if (rank.pid <= 0) continue;
+    if (!rank.exit) rank.signals_sent.push_back(signal);
+    ::kill(-rank.pid, signal);
   }
 }
 
 // Signals the ranks themselves, not the processes that they have started.
 void LocalGroup::ask_for_stacks() {
-  for (std::size_t i = 0; i < ranks().size(); ++i) {
-    if (ranks()[i].pid <= 0 || ranks()[i].exit) continue;
-    processes_[i].signals_sent.push_back(SIGUSR2);
-    ::kill(ranks()[i].pid, SIGUSR2);
+  for (Rank& rank : own_ranks()) {
+    if (rank.pid <= 0 || rank.exit) continue;
+    rank.signals_sent.push_back(SIGUSR2);
+    ::kill(rank.pid, SIGUSR2);
   }
 }
 
@@ -170,8 +159,8 @@ void LocalGroup::kill() {
 }
 
 void LocalGroup::reap() {
-  for (const Process& process : processes_) process.watch.close();
   for (Rank& rank : own_ranks()) {
+    rank.watch.close();
     if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
   }
   WorkerGroup::reap();

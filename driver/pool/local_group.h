@@ -50,14 +50,9 @@ class LocalGroup : public WorkerGroup {
   void add_to(RankFacts& facts) const override;
 
  private:
-  // The driver's state for one rank.
-  struct Process {
-    std::vector<int> signals_sent;
-    Watch watch;
-  };
   // A rank that is about to be started: its environment and the pipes to it.
   struct Start {
-    std::vector<std::pair<std::string, std::string>> variables;
+    Variables variables;
     Pipe in;
     Pipe out;
     Pipe err;
@@ -74,7 +69,6 @@ class LocalGroup : public WorkerGroup {
 
   Config config_;
   std::string token_ = protocol::random_token();  // of the pool
-  std::vector<Process> processes_;                // by rank
   std::deque<Start> to_fork_;                     // by rank
   bool forking_ = false;
   bool fork_failed_ = false;

@@ -47,12 +47,11 @@ Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPla
       tag_(random_tag()),
       processes_(tag_),
       oom_kills_before_(oom_kills()),
-      machine_(*this, {.id = id_,
-                       .world_size = world_size_,
-                       .slots = place_.slots,
-                       .gpus = place_.gpus,
-                       .start_timeout = start_timeout_of(*start_.config, world_size_),
-                       .home = &home_.config}) {
+      machine_(
+          *this,
+          {.pool = {.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus},
+           .start_timeout = start_timeout_of(*start_.config, world_size_),
+           .home = &home_.config}) {
   host_.add(*this);
 }
 
@@ -174,9 +173,7 @@ std::optional<StartFailure> Pool::spawn(bool fork) {
 void Pool::make_group(bool fork) {
   const RunConfig& start = *start_.config;
   WorkerGroup::Config common;
-  common.command = start.worker_command;
-  common.device = start.device;
-  common.share_gpus = start.share_gpus;
+  common.run = &start;
   common.world_size = world_size_;
   common.tag = tag_;
   if (home_.config.run_dir) {
@@ -187,7 +184,6 @@ void Pool::make_group(bool fork) {
   if (!place_.gpus.empty()) {
     common.variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
   }
-  common.surroundings = start.surroundings;
   const auto on_change = [this] { wake(); };
   if (start.launcher.kind == LauncherKind::local) {
     LocalGroup::Config config{std::move(common)};
@@ -199,7 +195,6 @@ void Pool::make_group(bool fork) {
     group_ = std::make_unique<LocalGroup>(host_.io, std::move(config), on_change);
   } else {
     LaunchedGroup::Config config{std::move(common)};
-    config.launcher = start.launcher;
     config.hosts = place_.hosts;
     config.crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
     group_ = std::make_unique<LaunchedGroup>(host_.io, std::move(config), on_change);

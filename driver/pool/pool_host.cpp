@@ -34,6 +34,11 @@ void PoolHost::pause(std::function<void()> then) {
 
 void PoolHost::stand_still() {
   if (pausing()) std::exchange(pausing_, nullptr)();
+  gone_on_.notify();
+}
+
+asio::awaitable<void> PoolHost::end_of_pause() {
+  while (pausing()) co_await gone_on_.wait();
 }
 
 }  // namespace cp_pool

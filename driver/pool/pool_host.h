@@ -6,7 +6,10 @@
 #include <set>
 #include <sys/types.h>
 
+#include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
+
+#include "driver/pool/wakeup.h"
 
 namespace cp_pool {
 
@@ -30,11 +33,13 @@ struct PoolHost {
   // Ends every pool, then calls `then` from the event loop. Until then no pool may start.
   void pause(std::function<void()> then);
   [[nodiscard]] bool pausing() const { return static_cast<bool>(pausing_); }
+  asio::awaitable<void> end_of_pause();  // for one coroutine at a time
 
  private:
   void stand_still();
 
-  std::set<Pool*> pools_;          // pools that exist
+  std::set<Pool*> pools_;  // pools that exist
+  Wakeup gone_on_{io};
   std::function<void()> pausing_;  // the argument of pause() that has not been called yet
 };
 

@@ -119,11 +119,8 @@ void PoolMachine::begin() {
 
 void PoolMachine::await_server() {
   if (facts_.server.state == ServerFacts::State::starting && !start_is_given_up()) return;
-  const bool refused = !facts_.server.no_rank_starts.empty();
-  if (refused || start_is_given_up()) {
-    tell_spawned();
-    return fail(refused ? refused_start() : given_up_start());
-  }
+  if (!facts_.server.no_rank_starts.empty()) return after_spawn(refused_start());
+  if (start_is_given_up()) return after_spawn(given_up_start());
   const bool forks = facts_.server.state == ServerFacts::State::ready;
   std::optional<StartFailure> failure = hands_.spawn(forks);
   if (forks && !failure) return enter(State::forking);
@@ -142,25 +139,15 @@ void PoolMachine::await_forks() {
 // The ranks of a pool that was forked only in part are gone: all are started anew, one by one.
 void PoolMachine::spawn_again() {
   (void)hands_.forget_ranks();
-  if (!start_is_given_up()) return after_spawn(hands_.spawn(false));
-  facts_ = hands_.facts();
-  tell_spawned();
-  fail(given_up_start());
+  after_spawn(start_is_given_up() ? given_up_start() : hands_.spawn(false));
 }
 
 void PoolMachine::after_spawn(std::optional<StartFailure> failure) {
-  facts_ = hands_.facts();
-  tell_spawned();
+  PoolSpawned spawned = setup_.pool;
+  spawned.pids = hands_.facts().ranks.pids;
+  hands_.emit(std::move(spawned));
   if (failure) return fail(*std::move(failure));
   enter(State::starting, now_ + setup_.start_timeout);
-}
-
-void PoolMachine::tell_spawned() {
-  hands_.emit(PoolSpawned{.pool = setup_.id,
-                          .world_size = setup_.world_size,
-                          .pids = facts_.ranks.pids,
-                          .slots = setup_.slots,
-                          .gpus = setup_.gpus});
 }
 
 void PoolMachine::await_ready() {
@@ -184,13 +171,13 @@ void PoolMachine::await_ready() {
 void PoolMachine::take_ready(const protocol::ReadyEvent& ready) {
   if (auto problem = refuse(ready)) {
     // The worker's protocol version and capabilities will be the same next time. A wrong number of ranks may not be.
-    failing_.permanent = ready.protocol != protocol::kVersion || ready.world_size == setup_.world_size;
+    failing_.permanent = ready.protocol != protocol::kVersion || ready.world_size == setup_.pool.world_size;
     return begin_to_fail(*std::move(problem));
   }
   capabilities_ = ready.capabilities;
   shared_gpus_ = protocol::shared_gpus(ready);
   enter(State::idle);
-  hands_.emit(PoolReady{setup_.id, std::chrono::duration<double, std::milli>(now_ - created_).count(), ready});
+  hands_.emit(PoolReady{setup_.pool.pool, std::chrono::duration<double, std::milli>(now_ - created_).count(), ready});
   finished_ = Ready{};
 }
 
@@ -227,8 +214,8 @@ void PoolMachine::fail_start() {
   if (an_end_has(kTooFewDevices)) {
     out.skip = true;
     out.retirement.detail =
-        fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}", setup_.world_size,
-                    setup_.home->device == "cpu" ? "" : " (--device cpu needs none)");
+        fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}",
+                    setup_.pool.world_size, setup_.home->device == "cpu" ? "" : " (--device cpu needs none)");
   }
   hands_.keep_tails();
   const std::string trouble = failing_.late ? hands_.loopback_trouble() : "";
@@ -268,8 +255,9 @@ std::optional<std::string> PoolMachine::refuse(const protocol::ReadyEvent& ready
   if (ready.protocol != protocol::kVersion) {
     return fmt::format("the worker speaks protocol version {}, the driver {}", ready.protocol, protocol::kVersion);
   }
-  if (ready.world_size != setup_.world_size) {
-    return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size, setup_.world_size);
+  if (ready.world_size != setup_.pool.world_size) {
+    return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size,
+                       setup_.pool.world_size);
   }
   if (setup_.home->bound_factor && !lists(ready.capabilities, "options", "bound_factor")) {
     return "the worker does not know --bound-factor: its capabilities.options does not list bound_factor";
@@ -376,7 +364,7 @@ void PoolMachine::sweep() {
   }
   if (!retirement_) return spawn_again();
   Remains remains = hands_.forget_ranks();
-  hands_.emit(PoolRetired{setup_.id, retirement_->reason, std::move(retirement_->detail), cases_,
+  hands_.emit(PoolRetired{setup_.pool.pool, retirement_->reason, std::move(retirement_->detail), cases_,
                           std::move(remains.exits), std::move(remains.leftovers)});
   enter(State::gone);
   finished_ = Gone{};

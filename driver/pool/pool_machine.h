@@ -48,7 +48,6 @@ struct StartFailure {
 struct Attempt {
   // False: the pool was lost before the case started, or the run was paused, so the case may be sent again.
   bool charged = true;
-  bool paused = false;
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
@@ -199,10 +198,7 @@ class PoolMachine {
   };
 
   struct Setup {
-    PoolId id;
-    int world_size = 1;
-    std::vector<int> slots;  // as in PoolSpawned
-    std::vector<std::string> gpus;
+    PoolSpawned pool;  // without the pids
     std::chrono::milliseconds start_timeout;
     const RunConfig* home = nullptr;  // the settings of the run that the pool is kept for
   };
@@ -270,7 +266,6 @@ class PoolMachine {
   void await_forks();
   void spawn_again();
   void after_spawn(std::optional<StartFailure> failure);
-  void tell_spawned();
   void await_ready();
   void take_ready(const protocol::ReadyEvent& ready);
   void begin_to_fail(std::string why);

@@ -24,15 +24,6 @@ constexpr milliseconds kDeathAfterResult{200};
 constexpr milliseconds kStandings{1200};       // a worker answers within 1 s, naming the ranks that have answered
 constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not list cancel
 
-// Makes a result of a protocol_error: a worker that cannot read a request sends no result for it.
-protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std::int64_t seq) {
-  protocol::ResultEvent out;
-  out.seq = seq;
-  out.outcome = CaseOutcome::error;
-  out.reason = fmt::format("the worker refused the request: {}", refusal.message);
-  return out;
-}
-
 double in_ms(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
@@ -152,7 +143,7 @@ CaseProgress PoolMachine::progress() const {
   return {.index = started.index,
           .id = started.id,
           .seq = started.seq,
-          .pool = setup_.id,
+          .pool = setup_.pool.pool,
           .phase = current_.progress.phase(),
           .running_ms = in_ms(now_ - current_.sent),
           .timeout_ms = static_cast<double>(current_.timeout.count())};
@@ -174,7 +165,7 @@ void PoolMachine::tell_where_ranks_stand() {
   current_.pong_limit = Clock::time_point::max();
   current_.status_requests = facts_.status_requests;
   CaseProgress event = progress();
-  event.ranks = rank_standings(current_.pong, setup_.world_size, offers("cancel"));
+  event.ranks = rank_standings(current_.pong, setup_.pool.world_size, offers("cancel"));
   if (!event.ranks.empty()) hands_.emit(std::move(event));
 }
 
@@ -234,7 +225,8 @@ void PoolMachine::take(const protocol::Event& event) {
   } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
     if (!waiting || result->seq != current_.seq) {
       current_.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
-    } else if (std::string wrong = contradiction_in(*result, setup_.world_size, current_.cancelled); !wrong.empty()) {
+    } else if (std::string wrong = contradiction_in(*result, setup_.pool.world_size, current_.cancelled);
+               !wrong.empty()) {
       current_.protocol_break = std::move(wrong);
     } else {
       current_.result = *result;
@@ -247,7 +239,12 @@ void PoolMachine::take(const protocol::Event& event) {
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
     const bool of_ping = !refusal->seq && current_.ping != 0 && !current_.pong;
     const bool ours = !of_ping && refusal->seq.value_or(current_.seq) == current_.seq;
-    if (waiting && ours) current_.result = as_result(*refusal, current_.seq);
+    if (!waiting || !ours) return;
+    // A worker that cannot read a request sends no result for it.
+    protocol::ResultEvent& out = current_.result.emplace();
+    out.seq = current_.seq;
+    out.outcome = CaseOutcome::error;
+    out.reason = fmt::format("the worker refused the request: {}", refusal->message);
   }
 }
 
@@ -348,7 +345,6 @@ void PoolMachine::conclude_unfinished() {
   }
   if (facts_.pausing && !stop.abandon_running()) {
     out.charged = false;
-    out.paused = true;
     out.retirement = {RetireReason::paused, "the run was paused while a case ran" + last_phase(" (in ", ")")};
     return finish_attempt(State::over);
   }
@@ -391,7 +387,7 @@ void PoolMachine::disbelieve() {
   if (out.outcome != CaseOutcome::pass) return;
   const bool promised =
       current_.what.named->payload->has_figures() && capabilities_.value("figures", nlohmann::json()) == true;
-  std::string why = refutation_of_pass(*current_.result, setup_.world_size, promised);
+  std::string why = refutation_of_pass(*current_.result, setup_.pool.world_size, promised);
   if (why.empty()) return;
   correct_checks(*current_.result);
   current_.result->perf.reset();

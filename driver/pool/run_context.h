@@ -5,15 +5,17 @@
 #include <chrono>
 #include <cstdint>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "driver/capsule/failure_capsule.h"
+#include "driver/capsule/pool_history.h"
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/output_bits.h"
-#include "driver/pool/output_names.h"
-#include "driver/pool/pool_history.h"
+#include "driver/output_names.h"
 #include "driver/pool/pool_host.h"
 #include "driver/pool/stop_state.h"
 #include "driver/run.h"
@@ -58,6 +60,15 @@ struct RunContext {
   // Reports once for each option that its file cannot be written. message: one line that names the file and the cause.
   void lose_output(const std::string& option, std::string message) {
     if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});
+  }
+  // Writes the capsule of a failure in the history: at once, so that it exists if the driver is killed later, and again
+  // when triage has a verdict.
+  void write_capsule(const HistoryOfFailure& failure, const Verdict* verdict = nullptr) {
+    try {
+      write_failure_capsule(config, *history, failure, verdict);
+    } catch (const std::runtime_error& e) {
+      lose_output("--capsules", e.what());
+    }
   }
   // Called for each case as soon as it is known to be a failure.
   void count_failure() {

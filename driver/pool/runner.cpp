@@ -9,7 +9,6 @@
 #include <asio/post.hpp>
 
 #include "driver/launcher/placing.h"
-#include "driver/pool/run_capsules.h"
 #include "driver/process/cpu_time.h"
 
 namespace cp_pool {
@@ -151,7 +150,11 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
-  if (context_.config.capsules && triage_) write_capsules(context_, triage_->verdicts());
+  if (context_.config.capsules && triage_) {
+    for (const auto& [number, verdict] : triage_->verdicts()) {
+      context_.write_capsule(context_.history->failures().at(number), &verdict);
+    }
+  }
   RunResult out;
   out.finished = client_.ledger.close(context_.stop.interrupted, demands_of(context_.config));
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
@@ -182,10 +185,7 @@ void Runner::abandon() {
 bool Runner::begin_triage() {
   if (!context_.config.triage || triage_ || error_ || context_.stop.abandon_running()) return false;
   if (context_.history->failures().empty()) return false;
-  triage_.emplace(context_,
-                  ReplayPools{.next_id = [this](int ranks) { return fleet_.next_pool_id(context_.config, ranks); },
-                              .place = [this](int ranks, int slots) { return fleet_.place_of(ranks, slots); },
-                              .start = [this](const Item& named) { return start_of(0, launch_of(named)); }});
+  triage_.emplace(context_, fleet_, [this](const Item& named) { return start_of(0, launch_of(named)); });
   triaging_ = true;
   asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
     triaging_ = false;
@@ -269,6 +269,18 @@ void Runner::watch_clock() {
     const std::uint64_t number = asked ? asked() : 0;
     if (number != std::exchange(context_.status_requests, number)) host_.notify_all();
   });
+}
+
+RunResult run_cases(const std::vector<Item>& cases, const RunConfig& config, const RunStarted& header,
+                    EventSink& sink) {
+  Runner runner(config, sink, slot_count(config));
+  return run_cases(runner, cases, header);
+}
+
+RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header) {
+  for (const Item& named : cases) runner.add(named);
+  runner.no_more_cases();
+  return runner.run(header);
 }
 
 }  // namespace cp_pool

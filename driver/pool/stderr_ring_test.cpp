@@ -1,6 +1,8 @@
 #include "driver/pool/stderr_ring.h"
 
+#include <initializer_list>
 #include <string>
+#include <variant>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,78 +10,70 @@
 namespace cp_pool {
 namespace {
 
+using testing::AllOf;
 using testing::EndsWith;
+using testing::Gt;
 using testing::HasSubstr;
+using testing::Le;
 using testing::Not;
+using testing::SizeIs;
 using testing::StartsWith;
 
-constexpr const char* kFence1 = "\n[CP_POOL_FENCE] 1\n";
-constexpr const char* kFence2 = "\n[CP_POOL_FENCE] 2\n";
+const std::string kFence1 = "\n[CP_POOL_FENCE] 1\n";
+const std::string kFence2 = "\n[CP_POOL_FENCE] 2\n";
 
-TEST(StderrRing, KeepsTheLinesOfACaseUpToItsFence) {
+// A number begins the case of that seq, a text is read.
+StderrRing ring_after(std::initializer_list<std::variant<int, std::string>> steps) {
   StderrRing ring(3);
-  ring.begin_case(1);
-  ring.feed("one\ntw");
-  ring.feed("o\n");
-  EXPECT_FALSE(ring.complete());
-  ring.feed(kFence1);
-  EXPECT_TRUE(ring.complete());
+  for (const auto& step : steps) {
+    if (const auto* const text = std::get_if<std::string>(&step)) {
+      ring.feed(*text);
+    } else {
+      ring.begin_case(std::get<int>(step));
+    }
+  }
+  return ring;
+}
+
+// What is known of the case after these steps: its lines, and behind them "..." as long as its fence has not been read,
+// "?" if lines of an earlier case may be among them.
+std::string case_after(std::initializer_list<std::variant<int, std::string>> steps) {
+  StderrRing ring = ring_after(steps);
   const StderrTail tail = ring.tail();
   EXPECT_EQ(tail.rank, 3);
-  EXPECT_EQ(tail.text, "one\ntwo\n");
-  EXPECT_TRUE(tail.fenced);
+  return tail.text + (!ring.complete() ? "..." : tail.fenced ? "" : "?");
+}
+
+TEST(StderrRing, KeepsTheLinesOfACaseUpToItsFence) {
+  EXPECT_EQ(case_after({1, "one\ntw", "o\n"}), "one\ntwo\n...");
+  EXPECT_EQ(case_after({1, "one\ntw", "o\n", kFence1}), "one\ntwo\n");
+  EXPECT_EQ(case_after({1, "first\n", kFence2}), "first\n\n...") << "the fence is that of another case";
 }
 
 TEST(StderrRing, GivesNoCaseWhatWasWrittenBetweenCases) {
-  StderrRing ring(0);
-  ring.feed("loading\n");
-  EXPECT_EQ(ring.tail().text, "loading\n");  // lines from before the first case
-  ring.begin_case(1);
-  ring.feed(std::string("first\n") + kFence1 + "idle\n");
-  EXPECT_EQ(ring.tail().text, "first\n");
-  ring.begin_case(2);
-  ring.feed(std::string("second\n") + kFence2);
-  EXPECT_EQ(ring.tail().text, "second\n");
-  EXPECT_TRUE(ring.tail().fenced);
+  EXPECT_EQ(case_after({"loading\n"}), "loading\n...") << "before the first case";
+  EXPECT_EQ(case_after({"loading\n", 1, "first\n", kFence1, "idle\n"}), "first\n");
+  EXPECT_EQ(case_after({1, "first\n", kFence1, "idle\n", 2, "second\n", kFence2}), "second\n");
 }
 
 TEST(StderrRing, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed(std::string("first\n") + kFence1 + "idle\n");
+  StderrRing ring = ring_after({1, "first\n", kFence1, "idle\n"});
   ring.reopen();
   ring.feed("where I stand\n");
   EXPECT_EQ(ring.tail().text, "first\nidle\nwhere I stand\n");
   EXPECT_TRUE(ring.tail().fenced);
   ring.begin_case(2);
-  ring.feed(std::string("second\n") + kFence2 + "idle\n");
+  ring.feed("second\n" + kFence2 + "idle\n");
   EXPECT_EQ(ring.tail().text, "second\n");
 }
 
-TEST(StderrRing, DropsLinesOfTheCaseBeforeWhenItsFenceComesLate) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed("first\n");
-  ring.begin_case(2);
-  ring.feed(std::string("late first\n") + kFence1 + "second\n" + kFence2);
-  EXPECT_EQ(ring.tail().text, "second\n");
-  EXPECT_TRUE(ring.tail().fenced);
-}
-
-TEST(StderrRing, SaysThatLinesMayBeForeignWhenTheFenceBeforeNeverCame) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed("first\n");
-  ring.begin_case(2);
-  ring.feed(std::string("second\n") + kFence2);
-  EXPECT_EQ(ring.tail().text, "first\nsecond\n");
-  EXPECT_FALSE(ring.tail().fenced);
+TEST(StderrRing, MayHaveLinesOfTheCaseBeforeUntilItsFenceComes) {
+  EXPECT_EQ(case_after({1, "first\n", 2, "late first\n", kFence1, "second\n", kFence2}), "second\n");
+  EXPECT_EQ(case_after({1, "first\n", 2, "second\n", kFence2}), "first\nsecond\n?");
 }
 
 TEST(StderrRing, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed("dying");
+  StderrRing ring = ring_after({1, "dying"});
   EXPECT_FALSE(ring.complete());
   ring.close();
   EXPECT_TRUE(ring.complete());
@@ -87,47 +81,23 @@ TEST(StderrRing, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
   EXPECT_TRUE(ring.tail().fenced);
 }
 
-TEST(StderrRing, IsNotFencedByTheFenceOfAnotherCase) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed(std::string("first\n") + kFence2);
-  EXPECT_FALSE(ring.complete());
-  EXPECT_FALSE(ring.tail().fenced);
-}
-
-TEST(StderrRing, KeepsTheLastLines) {
-  StderrRing ring(0);
-  ring.begin_case(1);
+TEST(StderrRing, KeepsTheLastLinesAndBytesNotStartingInsideACharacter) {
+  StderrRing ring = ring_after({1});
   for (int i = 0; i < 1000; ++i) ring.feed(std::to_string(i) + "\n");
-  EXPECT_THAT(ring.tail().text, StartsWith("800\n"));
-  EXPECT_THAT(ring.tail().text, EndsWith("999\n"));
-}
-
-TEST(StderrRing, AttachesTheLastBytesNotStartingInsideACharacter) {
-  StderrRing ring(0);
-  ring.begin_case(1);
+  EXPECT_THAT(ring.tail().text, AllOf(StartsWith("800\n"), EndsWith("999\n")));
   std::string line;
   while (line.size() < 10000) line += "\u20ac";  // three bytes each
   ring.feed(line + "\n");
-  const std::string text = ring.tail().text;
-  EXPECT_LE(text.size(), kTailBytes);
-  EXPECT_GT(text.size(), kTailBytes - 3);
-  EXPECT_THAT(text, Not(HasSubstr("\uFFFD")));
+  EXPECT_THAT(ring.tail().text, AllOf(SizeIs(AllOf(Gt(kTailBytes - 3), Le(kTailBytes))), Not(HasSubstr("\uFFFD"))));
 }
 
 TEST(StderrRing, CleansForeignText) {
-  StderrRing ring(0);
-  ring.begin_case(1);
-  ring.feed("\x1b[31mred\xff\n");
-  EXPECT_EQ(ring.tail().text, "\\x1b[31mred\uFFFD\n");
+  EXPECT_EQ(case_after({1, "\x1b[31mred\xff\n"}), "\\x1b[31mred\uFFFD\n...");
 }
 
 TEST(StderrRing, KnowsTheLastLineOfAllEvenBetweenCases) {
-  StderrRing ring(0);
-  EXPECT_EQ(ring.last_line(), "");
-  ring.begin_case(1);
-  ring.feed(std::string("first\n") + kFence1 + "terminate called");
-  EXPECT_EQ(ring.last_line(), "terminate called");
+  EXPECT_EQ(ring_after({}).last_line(), "");
+  EXPECT_EQ(ring_after({1, "first\n", kFence1, "terminate called"}).last_line(), "terminate called");
 }
 
 TEST(StderrRing, TheLastLineIsNoneOfAStack) {

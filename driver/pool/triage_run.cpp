@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "driver/failure_kind.h"
@@ -42,9 +41,10 @@ std::vector<FailureToTriage> all_to_triage(const PoolHistory& history) {
 
 }  // namespace
 
-TriageRun::TriageRun(RunContext& run, ReplayPools pools)
+TriageRun::TriageRun(RunContext& run, Fleet& fleet, std::function<RankStart(const Item& named)> start)
     : run_(run),
-      pools_(std::move(pools)),
+      fleet_(fleet),
+      start_ranks_(std::move(start)),
       plan_(all_to_triage(*run.history), run.config.triage_limits),
       start_(Clock::now()) {}
 
@@ -57,7 +57,7 @@ asio::awaitable<void> TriageRun::serve() {
     emit_verdicts();
     std::optional<CaseReplayed> ended = co_await replay(*replay_of);
     while (!ended) {
-      while (run_.host.pausing()) co_await asio::post(run_.host.io, asio::use_awaitable);
+      co_await run_.host.end_of_pause();
       ended = co_await replay(*replay_of);
     }
     CaseReplayed& replayed = *ended;
@@ -94,7 +94,7 @@ asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan:
   const Item& named = sent.back().named;
   const int slots = named.ranks && named.ranks->slots > 0 ? named.ranks->slots : ranks;
   std::optional<Pool::Next> upcoming;
-  Pool pool(run_, pools_.start(named), pools_.next_id(ranks), ranks, pools_.place(ranks, slots),
+  Pool pool(run_, start_ranks_(named), fleet_.next_pool_id(run_.config, ranks), ranks, fleet_.place_of(ranks, slots),
             [&upcoming] { return std::exchange(upcoming, std::nullopt); });
   out.pool = pool.id();
   Timer budget(run_.host.io);
@@ -142,11 +142,10 @@ asio::awaitable<bool> TriageRun::send(Pool& pool, std::optional<Pool::Next>& upc
       attempt.charged = false;
       attempt.retirement = std::get<Retirement>(finished);
       attempt.reason = attempt.retirement->detail;
-      attempt.paused = attempt.retirement->reason == RetireReason::paused;
     }
     run_.host.reap_strangers();
     if (attempt.retirement) end = *attempt.retirement;
-    paused = attempt.paused;
+    paused = !attempt.charged && end.reason == RetireReason::paused;
     if (last) {
       CaseFinished seen;
       seen.outcome = attempt.outcome;

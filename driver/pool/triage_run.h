@@ -9,26 +9,20 @@
 #include <utility>
 #include <vector>
 
+#include "driver/capsule/pool_history.h"
 #include "driver/clock.h"
-#include "driver/pool/fork_server.h"
+#include "driver/pool/fleet.h"
 #include "driver/pool/pool.h"
-#include "driver/pool/pool_history.h"
 #include "driver/pool/run_context.h"
 #include "driver/triage/triage_plan.h"
 
 namespace cp_pool {
 
-// Functions that give name, place and launch to the pools of replays.
-struct ReplayPools {
-  std::function<PoolId(int world_size)> next_id;
-  std::function<PoolPlace(int ranks, int slots)> place;
-  std::function<RankStart(const Item& named)> start;
-};
-
 class TriageRun {
  public:
-  // run: must have a history, and must outlive this object with it.
-  TriageRun(RunContext& run, ReplayPools pools);
+  // run: must have a history, and must outlive this object with it. fleet: gives the pools their names and places; it
+  // must be done. start: how the ranks are started for a case.
+  TriageRun(RunContext& run, Fleet& fleet, std::function<RankStart(const Item& named)> start);
   TriageRun(const TriageRun&) = delete;
   TriageRun& operator=(const TriageRun&) = delete;
   ~TriageRun() = default;
@@ -49,7 +43,8 @@ class TriageRun {
   [[nodiscard]] std::chrono::milliseconds spent() const;
 
   RunContext& run_;
-  ReplayPools pools_;
+  Fleet& fleet_;
+  std::function<RankStart(const Item& named)> start_ranks_;
   TriagePlan plan_;
   Clock::time_point start_;
   Verdicts verdicts_;

@@ -20,7 +20,7 @@ std::string excerpt(std::string_view text) {
 }  // namespace
 
 WorkerGroup::WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change)
-    : io_(io), logs_(config.logs), on_change_(std::move(on_change)) {
+    : io_(io), common_(config), on_change_(std::move(on_change)) {
   ranks_.reserve(static_cast<std::size_t>(config.world_size));  // the pipes keep references to the elements
 }
 
@@ -29,22 +29,33 @@ WorkerGroup::~WorkerGroup() {
   if (stdout_) stdout_->close();
 }
 
+Variables WorkerGroup::variables_of(protocol::RankEnvironment rank) const {
+  rank.world_size = common_.world_size;
+  rank.tag = common_.tag;
+  rank.device = run().device;
+  rank.share_gpus = run().share_gpus;
+  Variables out = protocol::to_variables(rank);
+  add_wait_policy(out, surroundings());
+  out.insert(out.end(), common_.variables.begin(), common_.variables.end());
+  return out;
+}
+
 void WorkerGroup::open_logs() {
-  if (!logs_.dir) return;
+  if (!common_.logs.dir) return;
   std::error_code error;
-  std::filesystem::create_directories(*logs_.dir, error);
+  std::filesystem::create_directories(*common_.logs.dir, error);
   if (error) {
-    logs_.on_error(fmt::format("cannot write {}: {}", logs_.dir->string(), error.message()));
-    logs_.dir.reset();
+    common_.logs.on_error(fmt::format("cannot write {}: {}", common_.logs.dir->string(), error.message()));
+    common_.logs.dir.reset();
     return;
   }
-  stdout_log_ = {*logs_.dir / "rank0.stdout.log", logs_.on_error};
+  stdout_log_ = {*common_.logs.dir / "rank0.stdout.log", common_.logs.on_error};
 }
 
 WorkerGroup::Rank& WorkerGroup::add_rank() {
   const int index = static_cast<int>(ranks_.size());
   Rank& rank = ranks_.emplace_back(index);
-  if (logs_.dir) rank.log = {*logs_.dir / fmt::format("rank{}.stderr.log", index), logs_.on_error};
+  if (common_.logs.dir) rank.log = {*common_.logs.dir / fmt::format("rank{}.stderr.log", index), common_.logs.on_error};
   return rank;
 }
 
@@ -168,7 +179,7 @@ std::vector<RankExit> WorkerGroup::exits() const {
     if (r.pid <= 0) continue;  // only the launcher knows this rank's process
     const auto end = std::ranges::find(ends_, static_cast<int>(rank), &RankEnd::rank);
     std::string status = end != ends_.end() ? end->how : "still there after SIGKILL";
-    if (r.killed_by_driver) status += ", by the driver";
+    if (r.exit && r.exit->signaled && std::ranges::count(r.signals_sent, r.exit->code) > 0) status += ", by the driver";
     out.push_back({static_cast<int>(rank), r.pid, std::move(status), r.host});
   }
   return out;
@@ -176,15 +187,17 @@ std::vector<RankExit> WorkerGroup::exits() const {
 
 void WorkerGroup::begin_case(std::int64_t seq) {
   misplaced_sentinel_.clear();
-  begin_tails(seq);
-}
-
-void WorkerGroup::begin_tails(std::int64_t seq) {
-  for (Rank& rank : ranks_) rank.tail.begin_case(seq);
+  for (StderrRing* const stream : streams()) stream->begin_case(seq);
 }
 
 void WorkerGroup::reopen_tails() {
-  for (Rank& rank : ranks_) rank.tail.reopen();
+  for (StderrRing* const stream : streams()) stream->reopen();
+}
+
+std::vector<StderrRing*> WorkerGroup::streams() {
+  std::vector<StderrRing*> out;
+  for (Rank& rank : ranks_) out.push_back(&rank.tail);
+  return out;
 }
 
 std::vector<StderrTail> WorkerGroup::tails() {

@@ -25,7 +25,9 @@
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/pipes.h"
-#include "driver/surroundings.h"
+#include "driver/rank_environment.h"
+#include "driver/run.h"
+#include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
 
@@ -40,15 +42,19 @@ class WorkerGroup {
 
   // The settings that all kinds of group have.
   struct Config {
-    std::vector<std::string> command;  // the worker's argv
-    std::string device;
-    bool share_gpus = true;
+    const RunConfig* run = nullptr;  // worker, surroundings, device and launcher; not owned, outlives the group
     int world_size = 1;
     std::string tag;  // value of CP_POOL_TAG, by which processes of the pool are found
     Logs logs;
-    std::vector<std::pair<std::string, std::string>> variables;  // added to the ranks' environment
-    // The ranks' working directory and environment; none: those of this process.
-    std::optional<Surroundings> surroundings;
+    Variables variables;  // added to the ranks' environment
+  };
+
+  // The pipe from a child's stderr, and the watch over its exit.
+  struct Watch {
+    std::shared_ptr<PipeReader> stderr_pipe;
+    std::shared_ptr<ExitWatcher> watcher;
+
+    void close() const;
   };
 
   struct Rank {
@@ -56,9 +62,10 @@ class WorkerGroup {
     pid_t pid = -1;                  // process ID on the rank's host; -1: unknown
     std::string host;                // empty: this host
     std::optional<ExitStatus> exit;  // how the rank ended, if that is known
-    bool killed_by_driver = false;   // it died of a signal that the driver sent
+    std::vector<int> signals_sent;   // while it ran
     StderrRing tail;
     LogFile log;
+    Watch watch;  // if it is a child of the driver
   };
 
   WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change);
@@ -97,7 +104,7 @@ class WorkerGroup {
   [[nodiscard]] std::vector<RankExit> exits() const;
 
   void begin_case(std::int64_t seq);
-  virtual void reopen_tails();  // StderrRing::reopen of every rank
+  void reopen_tails();
   virtual std::vector<StderrTail> tails();
   // The last words of a rank or launcher that has ended; empty if it had none.
   virtual std::string last_words(const RankEnd& end);
@@ -113,15 +120,12 @@ class WorkerGroup {
   virtual void reap();
 
  protected:
-  // The pipe from a child's stderr, and the watch over its exit.
-  struct Watch {
-    std::shared_ptr<PipeReader> stderr_pipe;
-    std::shared_ptr<ExitWatcher> watcher;
-
-    void close() const;
-  };
   // What the child writes goes to `tail` and `log`.
   Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log, std::function<void()> on_exit);
+  [[nodiscard]] const RunConfig& run() const { return *common_.run; }
+  [[nodiscard]] const Surroundings* surroundings() const { return run().surroundings ? &*run().surroundings : nullptr; }
+  // Returns the variables of a rank, adding to `rank` what is the same for all ranks, whoever starts them.
+  [[nodiscard]] Variables variables_of(protocol::RankEnvironment rank) const;
   Rank& add_rank();
   void open_logs();
   void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
@@ -130,11 +134,12 @@ class WorkerGroup {
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
   [[nodiscard]] const std::vector<RankEnd>& ends() const { return ends_; }  // in the order in which the ranks ended
 
-  virtual void begin_tails(std::int64_t seq);
+  // The stderr of the ranks, and of the launcher if there is one.
+  virtual std::vector<StderrRing*> streams();
   // Adds what only this kind of group knows.
   virtual void add_to(RankFacts& facts) const = 0;
   [[nodiscard]] asio::io_context& io() const { return io_; }
-  [[nodiscard]] const Logs& logs() const { return logs_; }
+  [[nodiscard]] const Logs& logs() const { return common_.logs; }
   [[nodiscard]] std::vector<Rank>& own_ranks() { return ranks_; }
 
  private:
@@ -142,7 +147,7 @@ class WorkerGroup {
   void on_line(const protocol::Line& line);
 
   asio::io_context& io_;
-  Logs logs_;
+  Config common_;
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;
   std::vector<RankEnd> ends_;

@@ -81,10 +81,9 @@ void print_kill_to_next_result() {
              percentile(ms, 1));
 }
 
-LocalGroup::Config config_of(std::vector<std::string> command) {
+LocalGroup::Config config_of(const RunConfig& run) {
   LocalGroup::Config config;
-  config.command = std::move(command);
-  config.device = "cpu";
+  config.run = &run;
   config.world_size = 2;
   config.tag = "driver-figures";
   return config;
@@ -93,7 +92,8 @@ LocalGroup::Config config_of(std::vector<std::string> command) {
 // A group of two ranks that is pinged through the pipes and the event loop of the driver.
 class PingedGroup {
  public:
-  explicit PingedGroup(std::vector<std::string> command) : group_(io_, config_of(std::move(command)), [] {}) {
+  explicit PingedGroup(std::vector<std::string> command)
+      : run_{.worker_command = std::move(command)}, group_(io_, config_of(run_), [] {}) {
     group_.spawn();
     wait_for<protocol::ReadyEvent>();
   }
@@ -118,6 +118,7 @@ class PingedGroup {
   }
 
   asio::io_context io_{1};
+  RunConfig run_;
   LocalGroup group_;
   std::int64_t seq_ = 0;
 };

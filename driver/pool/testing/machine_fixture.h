@@ -182,10 +182,7 @@ class TestedPool {
   Item named;
   Clock::time_point time{std::chrono::hours{1}};
   PoolMachine machine{hands,
-                      {.id = {"cpu/2", 1},
-                       .world_size = 2,
-                       .slots = {},
-                       .gpus = {},
+                      {.pool = {.pool = {"cpu/2", 1}, .world_size = 2, .pids = {}, .slots = {}, .gpus = {}},
                        .start_timeout = milliseconds{30000},
                        .home = &config}};
   PoolMachine::Finished last;

@@ -135,14 +135,20 @@ inline std::string act(TestedPool& pool, const std::string& event) {
   return (events().contains(event) ? events() : more_events()).at(event)(pool);
 }
 
-// Events that are divided by "; ". Returns what the last one has brought about.
-inline std::string act_all(TestedPool& pool, std::string_view line) {
-  std::string out;
-  while (!line.empty()) {
-    const std::size_t end = std::min(line.find("; "), line.size());
-    out = act(pool, std::string(line.substr(0, end)));
-    line.remove_prefix(std::min(end + 2, line.size()));
+inline std::vector<std::string> split(std::string_view text, std::string_view between) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(between), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + between.size(), text.size()));
   }
+  return out;
+}
+
+// Events that are divided by "; ". Returns what the last one has brought about.
+inline std::string act_all(TestedPool& pool, std::string_view events) {
+  std::string out;
+  for (const std::string& event : split(events, "; ")) out = act(pool, event);
   return out;
 }
 

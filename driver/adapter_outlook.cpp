@@ -1,4 +1,4 @@
-#include "driver/pool/adapter_outlook.h"
+#include "driver/adapter_outlook.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "driver/pool/runner.h"
 #include "driver/rank_environment.h"
 #include "worker/protocol/usable_cores.h"
 
@@ -40,18 +39,6 @@ std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
   constexpr std::chrono::milliseconds kLeast{1};
   constexpr int kPartOfACase = 5;  // a fifth of the timeout
   return std::clamp(config.timeout / kPartOfACase, kLeast, kMost);
-}
-
-RunResult run_cases(const std::vector<Item>& cases, const RunConfig& config, const RunStarted& header,
-                    EventSink& sink) {
-  Runner runner(config, sink, slot_count(config));
-  return run_cases(runner, cases, header);
-}
-
-RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header) {
-  for (const Item& named : cases) runner.add(named);
-  runner.no_more_cases();
-  return runner.run(header);
 }
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-#include "driver/pool/run_capsules.h"
+#include "driver/capsule/failure_capsule.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -47,9 +47,9 @@ std::vector<std::string> environment_of(const std::vector<std::string>& own) {
   return out;
 }
 
-Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure, const Item& named) {
-  const RunConfig config = config_for(run.config, named.ranks);
-  const protocol::ReadyEvent& worker = run.history->worker_of(failure);
+// config: with what the case's own ranks change.
+Capsule capsule_of(const RunConfig& config, const protocol::ReadyEvent& worker, const HistoryOfFailure& failure,
+                   const Item& named) {
   Capsule out;
   out.version = CP_POOL_VERSION;
   out.id = failure.event.id;
@@ -81,9 +81,13 @@ std::string folder_name(const CaseFinished& event) {
   return name;
 }
 
-void write(const RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
-  const std::span<const SentCase> until = run.history->until(failure);
-  Capsule capsule = capsule_of(run, failure, until.back().named);
+}  // namespace
+
+void write_failure_capsule(const RunConfig& config, const PoolHistory& history, const HistoryOfFailure& failure,
+                           const Verdict* verdict) {
+  const std::span<const SentCase> until = history.until(failure);
+  const Item& named = until.back().named;
+  Capsule capsule = capsule_of(config_for(config, named.ranks), history.worker_of(failure), failure, named);
   CapsuleFiles files;
   std::vector<const SentCase*> sent = needed(until, verdict);
   if (sent.size() > kMostCases) {
@@ -99,26 +103,8 @@ void write(const RunContext& run, const HistoryOfFailure& failure, const Verdict
   }
   if (verdict != nullptr) capsule.verdict = *verdict;
   files.result = &failure.event;
-  files.dump_dir = run.config.dump_dir;
-  write_capsule(*run.config.capsules / folder_name(failure.event), capsule, files);
-}
-
-void write_or_tell(RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
-  try {
-    write(run, failure, verdict);
-  } catch (const std::runtime_error& e) {
-    run.lose_output("--capsules", e.what());
-  }
-}
-
-}  // namespace
-
-void write_last_capsule(RunContext& run) {
-  write_or_tell(run, run.history->failures().back(), nullptr);
-}
-
-void write_capsules(RunContext& run, const Verdicts& verdicts) {
-  for (const auto& [place, verdict] : verdicts) write_or_tell(run, run.history->failures().at(place), &verdict);
+  files.dump_dir = config.dump_dir;
+  write_capsule(*config.capsules / folder_name(failure.event), capsule, files);
 }
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-#include "driver/pool/output_names.h"
+#include "driver/output_names.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "driver/pool/pool_history.h"
+#include "driver/capsule/pool_history.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/between_runs.h"
+#include "driver/process/between_runs.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -57,16 +57,6 @@ TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
   for (const RankExit& exit : retired.exits) EXPECT_EQ(exit.status, "exit 0");
   EXPECT_EQ(finished.exit_code, 130);
   EXPECT_THAT(processes_left(), IsEmpty());
-}
-
-TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
-  RunConfig config = fake_config({"--offers=cancel"});
-  Recorder recorder;
-  interrupt_first_case(recorder);
-  run(fake_cases({"hang"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
-  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "signal 15 (SIGTERM), by the driver");
-  EXPECT_LT(recorder.finished(0).duration_ms, 10000);
 }
 
 // A recorder that interrupts the run when interrupt() is called, and then sends SIGTERM at every tick.

@@ -120,20 +120,6 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
   EXPECT_THAT(recorder.all<PoolRetired>()[0].exits, Each(Field(&RankExit::status, "exit 0")));
 }
 
-TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.grace = std::chrono::seconds(30);
-  config.hygiene.fds = 100;  // the second case reaches this growth, and the third exceeds it
-  run(fake_cases({"leaks_fds", "leaks_fds", "leaks_fds", "pass"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass", "pass"));
-  EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
-  const PoolRetired retired = recorder.all<PoolRetired>()[0];
-  EXPECT_EQ(retired.cases, 3);
-  EXPECT_THAT(retired.detail, HasSubstr("rank 0: open descriptors grew from 10 to 210"));
-  EXPECT_THAT(retired.exits, Each(Field(&RankExit::status, "exit 0"))) << "it is asked to shut down";
-}
-
 // Only the driver can reap a process that a case left behind and that has ended: it is the subreaper.
 TEST(Pool, LeavesNoDeadProcessOfACaseBehindForAsLongAsItLives) {
   Recorder recorder;

@@ -54,12 +54,5 @@ TEST(Prepare, IsNotSentToAWorkerThatDoesNotOfferItOrToAPoolThatWillNotRunTheNext
   }
 }
 
-TEST(Prepare, ThatIsRefusedIsNoAnswerToTheRunningCase) {
-  Recorder recorder;
-  run(fake_cases({"refuses_to_prepare", "pass"}), fake_config({"--offers=prepare"}), recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
-  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
-}
-
 }  // namespace
 }  // namespace cp_pool::driver_test

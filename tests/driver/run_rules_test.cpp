@@ -193,14 +193,5 @@ TEST(SlowCase, IsToldOfAgainAndAgainWithItsPhase) {
   EXPECT_EQ(told.back().phase, "backward");
 }
 
-TEST(SlowCase, IsNotToldOfWithoutALimit) {
-  RunConfig config = fake_config();
-  config.slow_after = milliseconds(0);
-  config.timeout = milliseconds(200);
-  Recorder recorder;
-  run(fake_cases({"hang"}), config, recorder);
-  EXPECT_THAT(recorder.all<CaseProgress>(), IsEmpty());
-}
-
 }  // namespace
 }  // namespace cp_pool::driver_test

@@ -96,21 +96,6 @@ TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
   }
 }
 
-TEST(StartFaultText, HasTheLastLineOfStdoutWhereStderrHasNone) {
-  RunConfig config = fake_config({});
-  config.worker_command = {"sh", "-c", "echo no license; exit 127"};
-  Recorder recorder;
-  run({fake_case("pass", 1)}, config, recorder);
-  EXPECT_THAT(recorder.finished(0).reason,
-              EndsWith(R"(is no message (those begin with "[CP_POOL_RESP] "): no license)"));
-}
-
-TEST(StartFaultText, HasNoLastWordsWhereNothingWasSaid) {
-  Recorder recorder;
-  run({fake_case("pass", 1)}, fake_config({"--start=exit_127"}), recorder);
-  EXPECT_EQ(recorder.finished(0).reason, "the pool cannot start: rank 0 died: exit 127");
-}
-
 TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
   Recorder recorder;
   // Only the pool of two ranks has a rank 1.
@@ -121,15 +106,6 @@ TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
   EXPECT_THAT(recorder.finished(0).reason, EndsWith("fewer devices than the 2 that its ranks need, one each"));
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_TRUE(finished.ledger_exact);
-}
-
-TEST(Start, WithFewerGpusThanRanksSaysWhatNeedsNone) {
-  Recorder recorder;
-  RunConfig config = fake_config({"--start=too_few_devices"});
-  config.device = "cuda";
-  run(fake_cases({"pass"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip"));
-  EXPECT_THAT(recorder.finished(0).reason, EndsWith("one each (--device cpu needs none)"));
 }
 
 TEST(Start, ShowsWhatTheWorkerSaidOnStderr) {

@@ -213,7 +213,6 @@ class RankZero {
     if (kind == "until_sigusr1") wait_for_sigusr1();
     if (kind == "pass_when_late") wait_for_sigusr2();
     if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
-    if (kind == "refuses_to_prepare") refuse_next();
     if (kind == "ignores_shutdown") ignores_shutdown_ = true;
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence") fence(request.seq);
@@ -269,13 +268,6 @@ class RankZero {
     respond(pong);
   }
 
-  void refuse_next() {
-    const auto line = requests_.next();
-    if (!line) _exit(0);
-    const auto prepare = std::get<protocol::PrepareRequest>(protocol::parse_request(*line));
-    respond(protocol::ProtocolErrorEvent{prepare.seq, "nothing is prepared here"});
-  }
-
   // Breaks the protocol as the kind says. Returns true if the case needs no more.
   bool break_protocol(const std::string& kind, std::int64_t seq) {
     if (kind == "half_line") {
@@ -320,9 +312,8 @@ class RankZero {
     out.backend = "math";
     for (int rank = 0; rank < environment_.world_size; ++rank) {
       out.ranks.push_back({{.output_hash = "cafe"}, rank});
-      out.hygiene.push_back(hygiene_of(kind, rank));
+      out.hygiene.push_back({rank, 1000 + 1000 * rank, 10 + 1000 * rank, 2 + 1000 * rank});
     }
-    if (kind == "leaks_fds") ++leaks_;
     if (kind == "unhealthy") {
       out.healthy = false;
       out.reason = "the communicator cannot be rebuilt";
@@ -366,13 +357,6 @@ class RankZero {
     if (kind == "pass_of_failed_rank") result.ranks.back().ok = false;
     if (kind == "rank_too_many") result.ranks.back().rank = static_cast<int>(result.ranks.size());
     if (kind == "rank_twice") result.ranks.front().rank = result.ranks.back().rank;
-  }
-
-  // The hygiene of each rank differs. The figure that the kind leaks grows by a hundred with every such case.
-  [[nodiscard]] protocol::Hygiene hygiene_of(const std::string& kind, int rank) const {
-    protocol::Hygiene out{rank, 1000 + 1000 * rank, 10 + 1000 * rank, 2 + 1000 * rank};
-    if (kind == "leaks_fds") out.fds += 100 * leaks_;
-    return out;
   }
 
   // Fills every text that a report shows, with colour sequences that no report may contain.
@@ -422,7 +406,6 @@ class RankZero {
   LineReader requests_{STDIN_FILENO};
   State state_;
   std::string steps_file_;
-  int leaks_ = 0;
   bool ignores_shutdown_ = false;
 };
 

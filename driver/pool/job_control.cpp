@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "driver/process/process_settings.h"
+
 namespace cp_pool {
 
 namespace {
@@ -16,11 +18,6 @@ sigset_t set_of(int signal) {
   sigemptyset(&out);
   sigaddset(&out, signal);
   return out;
-}
-
-bool is_ignored(int signal) {
-  struct sigaction now = {};
-  return sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
 }
 
 sigset_t signals_to_take() {
@@ -47,10 +44,6 @@ bool stop_this_process() {
 }
 
 }  // namespace
-
-void watch_for_hangup(asio::signal_set& signals) {
-  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
-}
 
 JobControl::JobControl(PoolHost& host, OnContinued on_continued)
     : host_(host),

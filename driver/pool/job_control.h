@@ -1,12 +1,12 @@
-// Signals to a process with pools: those that stop its runs, and Ctrl-Z.
+// Stops a process with pools as a whole at Ctrl-Z (SIGTSTP): it ends the ranks, then stops itself. The ranks are in
+// process groups of their own, which the terminal's signal does not reach. Stops that the driver cannot catch (SIGSTOP,
+// SIGTTIN, SIGTTOU) leave the ranks running; the driver notices them when it goes on.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <signal.h>
 
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/signal_set.hpp>
 
 #include "driver/clock.h"
 #include "driver/pool/pool_host.h"
@@ -14,15 +14,6 @@
 
 namespace cp_pool {
 
-// Two signals within this time count as one: timeout(1) and a terminal's hang-up send two at once.
-inline constexpr std::chrono::milliseconds kSameSignal{100};
-
-// Adds SIGHUP to the signals that stop a run or a service, unless the process ignores it, as under nohup.
-void watch_for_hangup(asio::signal_set& signals);
-
-// Stops the process as a whole at Ctrl-Z (SIGTSTP): it ends the ranks, then stops itself. The ranks are in process
-// groups of their own, which the terminal's signal does not reach. Stops that the driver cannot catch (SIGSTOP,
-// SIGTTIN, SIGTTOU) leave the ranks running; the driver notices them when it goes on.
 class JobControl {
  public:
   // Called when the process goes on after a stop. paused: 0 if the ranks were ended, but the process was not stopped.

@@ -29,4 +29,13 @@ ProcessSettings::~ProcessSettings() {
   ::prctl(PR_SET_CHILD_SUBREAPER, subreaper_ ? 1 : 0);
 }
 
+bool is_ignored(int signal) {
+  struct sigaction now{};
+  return ::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
+}
+
+void watch_for_hangup(asio::signal_set& signals) {
+  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
+}
+
 }  // namespace cp_pool

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "driver/pool/books.h"
-#include "driver/pool/job_control.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"
 #include "driver/process/cpu_time.h"
+#include "driver/process/process_settings.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/json_fields.h"
 

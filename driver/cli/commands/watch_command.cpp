@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "driver/between_runs.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/round_book.h"
@@ -22,6 +21,7 @@
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/worker_files.h"
+#include "driver/process/between_runs.h"
 #include "driver/process/file_stamps.h"
 #include "driver/process/folder_watch.h"
 #include "driver/process/process_tree.h"

@@ -1,4 +1,4 @@
-#include "driver/between_runs.h"
+#include "driver/process/between_runs.h"
 
 #include <csignal>
 
@@ -7,7 +7,7 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "driver/pool/job_control.h"
+#include "driver/process/process_settings.h"
 
 namespace cp_pool {
 

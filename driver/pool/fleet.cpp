@@ -44,10 +44,8 @@ int slot_count(const RunConfig& config) {
 Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
     : host_(host),
       owner_(owner),
-      gpus_(std::move(config.gpus)),
-      hosts_(std::move(config.hosts)),
-      slots_(config.scheduling.slots),
-      scheduler_(with_distances(config.scheduling, gpus_)),
+      config_(std::move(config)),
+      scheduler_(with_distances(config_.scheduling, config_.gpus)),
       look_again_(host.io) {}
 
 std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
@@ -266,18 +264,20 @@ void Fleet::carry_out(const SendCase& send) {
 
 // The GPUs that the pool's ranks see: those of its slots, or all if slots do not stand for GPUs.
 std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
-  if (slots_ != static_cast<int>(gpus_.size())) return gpus_;
+  if (config_.scheduling.slots != static_cast<int>(config_.gpus.size())) return config_.gpus;
   std::vector<std::string> out;
   out.reserve(slots.size());
-  for (const int slot : slots) out.push_back(gpus_[static_cast<std::size_t>(slot)]);
+  for (const int slot : slots) out.push_back(config_.gpus[static_cast<std::size_t>(slot)]);
   return out;
 }
 
 PoolPlace Fleet::place_on(int ranks, const std::vector<int>& slots) const {
-  if (hosts_.empty()) return {.slots = slots, .gpus = gpus_of(slots), .hosts = {}};
-  const std::vector<int> of_hosts = slots_of(hosts_);
-  const bool slots_are_of_hosts = slots_ == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
-  return {.slots = slots, .gpus = {}, .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, hosts_)};
+  if (config_.hosts.empty()) return {.slots = slots, .gpus = gpus_of(slots), .hosts = {}};
+  const std::vector<int> of_hosts = slots_of(config_.hosts);
+  const bool slots_are_of_hosts = config_.scheduling.slots == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
+  return {.slots = slots,
+          .gpus = {},
+          .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, config_.hosts)};
 }
 
 PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
@@ -286,7 +286,7 @@ PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
 }
 
 PoolPlace Fleet::place_of(int ranks, int slots) const {
-  std::vector<int> numbers(static_cast<std::size_t>(std::min(slots, slots_.value_or(slots))));
+  std::vector<int> numbers(static_cast<std::size_t>(std::min(slots, config_.scheduling.slots.value_or(slots))));
   std::iota(numbers.begin(), numbers.end(), 0);
   return place_on(ranks, numbers);
 }

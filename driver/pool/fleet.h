@@ -162,9 +162,7 @@ class Fleet {
 
   PoolHost& host_;
   PoolOwner& owner_;
-  std::vector<std::string> gpus_;
-  std::vector<HostShare> hosts_;
-  std::optional<int> slots_;
+  Config config_;
   Scheduler scheduler_;
   std::map<int, FleetClient*> clients_;     // by number
   std::map<Key, int> keys_;                 // key -> the scheduler's number

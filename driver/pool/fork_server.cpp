@@ -106,8 +106,8 @@ void ForkServer::start() {
   try {
     spawn();
     listen();
-    limit_answer(config_.start_timeout, fmt::format("the fork server was not ready within {} ms (--start-timeout)",
-                                                    config_.start_timeout.count()));
+    limit_answer(config_.run->start_timeout, fmt::format("the fork server was not ready within {} ms (--start-timeout)",
+                                                         config_.run->start_timeout.count()));
   } catch (const SpawnError&) {
     state_ = State::useless;  // the ranks are started with the same interpreter and report the error
   } catch (const std::system_error& error) {
@@ -147,11 +147,11 @@ void ForkServer::spawn() {
   Pipe err = make_pipe();
   std::vector<std::pair<std::string, std::string>> variables{
       {protocol::kEnvTag, tag_},
-      {protocol::kEnvDevice, config_.device},
-      {kEnvStartTimeout, std::to_string(config_.start_timeout.count())}};
-  const Surroundings* const surroundings = config_.surroundings ? &*config_.surroundings : nullptr;
+      {protocol::kEnvDevice, config_.run->device},
+      {kEnvStartTimeout, std::to_string(config_.run->start_timeout.count())}};
+  const Surroundings* const surroundings = config_.run->surroundings ? &*config_.run->surroundings : nullptr;
   add_wait_policy(variables, surroundings);
-  SpawnRequest request{.argv = config_.command,
+  SpawnRequest request{.argv = config_.run->fork_server,
                        .env = std::move(variables),
                        .stdin_fd = cases_.get(),
                        .stdout_fd = err.write.get(),
@@ -198,7 +198,7 @@ void ForkServer::take(const std::string& text) {
     const std::string event = message.at("event").get<std::string>();
     if (event == "forked") return take_pid(message);
     if (event == "broken") return refuse_ranks(message.at("reason").get<std::string>());
-    if (event == "importing") return limit_answer(config_.start_timeout, "");
+    if (event == "importing") return limit_answer(config_.run->start_timeout, "");
     tell_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
     if (state_ == State::starting) answer_timer_.cancel();
@@ -243,7 +243,7 @@ void ForkServer::send_next() {
   }
   order = Order{};  // the server has the descriptors now
   sent_ = true;
-  limit_answer(config_.patience, "");
+  limit_answer(config_.run->fork_patience, "");
 }
 
 // Gives the server up if its next answer takes longer. no_rank_starts: why no rank can start then, forked or not; empty

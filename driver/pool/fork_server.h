@@ -30,18 +30,16 @@
 #include "driver/process/pipes.h"
 #include "driver/process/process_tree.h"
 #include "driver/process/unique_fd.h"
-#include "driver/surroundings.h"
+#include "driver/run.h"
 
 namespace cp_pool {
 
 class ForkServer {
  public:
   struct Config {
-    std::vector<std::string> command;           // argv; options that name the socket and this process are appended
-    std::optional<Surroundings> surroundings;   // working directory and environment; none: those of this process
-    std::chrono::milliseconds patience{10000};  // limit for the answer to an order
-    std::string device = "cpu";
-    std::chrono::milliseconds start_timeout{60000};  // limit for the imports, of which it uses 90 %
+    // Its command, to which options are appended that name the socket and this process; fork_patience, surroundings,
+    // device, and the start_timeout for the imports, of which it uses 90 %. Not owned, outlives the server.
+    const RunConfig* run = nullptr;
     // Returns the cases about which the adapter is asked, each a line of JSON. May be empty.
     std::function<std::vector<std::string>()> cases;
     // Gets the adapter's reason for each of these cases, empty for one that it would run, before on_change is called.

@@ -45,11 +45,6 @@ FrameNames read_names(const std::vector<FrameAddress>& frames, std::string_view 
   return names;
 }
 
-struct Answer {
-  std::string text;
-  bool complete = false;
-};
-
 }  // namespace
 
 asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<StderrTail>& tails) {
@@ -64,22 +59,23 @@ asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<S
     co_return;
   }
   run.host.ranks.insert(helper->pid());
-  Answer answer;
+  std::string answer;
+  bool complete = false;
   const auto reader =
       std::make_shared<PipeReader>(run.host.io, helper->take_output(),
-                                   PipeReader::Functions{[&](std::string_view bytes) { answer.text += bytes; },
+                                   PipeReader::Functions{[&](std::string_view bytes) { answer += bytes; },
                                                          [&](std::error_code) {
-                                                           answer.complete = true;
+                                                           complete = true;
                                                            wakeup.notify();
                                                          }});
   reader->start();
   const auto limit = Clock::now() + kNamingLimit;
-  while (!answer.complete && !run.stop.kill_at_once && Clock::now() < limit) co_await wakeup.wait_until(limit);
+  while (!complete && !run.stop.kill_at_once && Clock::now() < limit) co_await wakeup.wait_until(limit);
   reader->close();
   const pid_t pid = helper->pid();
   helper.reset();
   run.host.ranks.erase(pid);
-  const FrameNames names = read_names(frames, answer.text);
+  const FrameNames names = read_names(frames, answer);
   for (StderrTail& tail : tails) tail.text = with_names(tail.text, names);
 }
 

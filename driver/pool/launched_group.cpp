@@ -76,18 +76,6 @@ LaunchedGroup::~LaunchedGroup() {
   watch_.close();
 }
 
-Variables LaunchedGroup::variables(const std::string& host, int port) const {
-  protocol::RankEnvironment of_ranks;
-  of_ranks.master_addr = host;
-  of_ranks.master_port = static_cast<std::uint16_t>(port);
-  Variables out = variables_of(of_ranks);
-  const std::vector<std::string>& of_a_rank = rank_variables();
-  std::erase_if(out, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
-  // Makes rank 0, and not torchrun, serve the control plane at the given port.
-  if (run().launcher.kind == LauncherKind::torchrun) out.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
-  return out;
-}
-
 void LaunchedGroup::spawn() {
   open_logs();
   if (logs().dir) launcher_log_ = {*logs().dir / "launcher.stderr.log", logs().on_error};
@@ -97,7 +85,14 @@ void LaunchedGroup::spawn() {
 
   const std::string host = master_host();
   const int port = random_port();
-  auto added = variables(host, port);
+  protocol::RankEnvironment of_ranks;
+  of_ranks.master_addr = host;
+  of_ranks.master_port = static_cast<std::uint16_t>(port);
+  Variables added = variables_of(of_ranks);
+  const std::vector<std::string>& of_a_rank = rank_variables();
+  std::erase_if(added, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
+  // Makes rank 0, and not torchrun, serve the control plane at the given port.
+  if (run().launcher.kind == LauncherKind::torchrun) added.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
   std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
   Launch launch{
       .world_size = config_.world_size,

@@ -53,7 +53,6 @@ class LaunchedGroup : public WorkerGroup {
  private:
   [[nodiscard]] std::string silent_ranks() const;  // RankFacts::silent
   [[nodiscard]] std::string ranks_left() const;    // RankFacts::left
-  [[nodiscard]] Variables variables(const std::string& host, int port) const;
   [[nodiscard]] std::string master_host() const;
   void open_lifelines();
   void on_hello(int rank, const lifeline::Hello& hello);

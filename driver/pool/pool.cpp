@@ -13,8 +13,6 @@
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/launched_group.h"
 #include "driver/pool/local_group.h"
-#include "driver/process/loopback.h"
-#include "driver/process/oom_kills.h"
 #include "driver/rank_environment.h"
 
 namespace cp_pool {
@@ -95,11 +93,6 @@ asio::awaitable<void> Pool::complete(Attempt& attempt) {
   case_.reset();
 }
 
-void Pool::give_up() {
-  wanted_ = false;
-  wake();
-}
-
 void Pool::begin_to_retire(Retirement retirement) {
   processes_.find();  // while parents still live, because a child with another environment is found through them
   machine_.retire(std::move(retirement), Clock::now());
@@ -108,10 +101,6 @@ void Pool::begin_to_retire(Retirement retirement) {
 asio::awaitable<void> Pool::retire(Retirement retirement) {
   begin_to_retire(std::move(retirement));
   (void)co_await next();
-}
-
-std::vector<int> Pool::pids() const {
-  return group_ ? group_->pids() : std::vector<int>{};
 }
 
 PoolFacts Pool::facts() {
@@ -147,10 +136,6 @@ std::optional<CaseToRun> Pool::take_case() {
 
 void Pool::start_server() {
   start_.fork_server->start();
-}
-
-std::string Pool::loopback_trouble() {
-  return cp_pool::loopback_trouble();
 }
 
 std::optional<StartFailure> Pool::spawn(bool fork) {
@@ -208,10 +193,6 @@ void Pool::send(const protocol::Request& request) {
   group_->send(request);
 }
 
-void Pool::kill() {
-  if (group_) group_->kill();
-}
-
 Remains Pool::forget_ranks() {
   Remains out;
   if (!group_) return out;
@@ -227,10 +208,6 @@ Remains Pool::forget_ranks() {
 
 void Pool::emit(Event event) {
   (std::holds_alternative<CaseProgress>(event) ? run() : home_).emit(std::move(event));
-}
-
-bool Pool::memory_ran_out() {
-  return oom_kills() > oom_kills_before_;
 }
 
 }  // namespace cp_pool

@@ -15,7 +15,9 @@
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
 #include "driver/pool/worker_group.h"
+#include "driver/process/loopback.h"
 #include "driver/process/machine_clocks.h"
+#include "driver/process/oom_kills.h"
 #include "driver/process/process_tree.h"
 #include "driver/run.h"
 
@@ -56,7 +58,10 @@ class Pool : private PoolHands {
   asio::awaitable<PoolMachine::Finished> next();
   void wake() { wakeup_.notify(); }
   // Called when nobody needs the pool any more: its start is given up, or it ends when it is idle.
-  void give_up();
+  void give_up() {
+    wanted_ = false;
+    wake();
+  }
   // Ends every process of the pool and emits pool_retired. begin_to_retire() is to be followed by next().
   asio::awaitable<void> retire(Retirement retirement);
   void begin_to_retire(Retirement retirement);
@@ -65,7 +70,7 @@ class Pool : private PoolHands {
   [[nodiscard]] const std::string& sent_lines() const { return sent_lines_; }
   [[nodiscard]] const PoolId& id() const { return id_; }
   // Process IDs by rank; empty before the ranks are started and after they are gone.
-  [[nodiscard]] std::vector<int> pids() const;
+  [[nodiscard]] std::vector<int> pids() const { return group_ ? group_->pids() : std::vector<int>{}; }
   // For a user that talks to the ranks of an idle pool itself and does not call next() meanwhile.
   [[nodiscard]] WorkerGroup& group() const { return *group_; }
   [[nodiscard]] std::vector<ProcessInfo> processes() { return processes_.find(); }
@@ -79,7 +84,7 @@ class Pool : private PoolHands {
   void start_server() override;
   std::optional<StartFailure> spawn(bool fork) override;
   void stop_forking() override { group_->stop_forking(); }
-  std::string loopback_trouble() override;
+  std::string loopback_trouble() override { return cp_pool::loopback_trouble(); }
   void send(const protocol::Request& request) override;
   void close_stdin() override { group_->close_stdin_when_written(); }
   void begin_case(std::int64_t seq) override { group_->begin_case(seq); }
@@ -88,13 +93,15 @@ class Pool : private PoolHands {
   std::string last_words(const RankEnd& end) override { return group_->last_words(end); }
   void show_stacks() override { group_->ask_for_stacks(); }
   void terminate() override { group_->terminate(); }
-  void kill() override;
+  void kill() override {
+    if (group_) group_->kill();
+  }
   int kill_processes() override { return processes_.kill_all(); }
   Remains forget_ranks() override;
   void emit(Event event) override;
   std::int64_t next_seq() override { return ++host_.last_seq; }
   void count_failure() override { run().count_failure(); }
-  bool memory_ran_out() override;
+  bool memory_ran_out() override { return oom_kills() > oom_kills_before_; }
 
   // The run whose case the pool runs; between cases the one that it is kept for.
   [[nodiscard]] RunContext& run() { return case_ ? *case_->run : home_; }

@@ -22,19 +22,22 @@ void PoolHost::notify_all() {
 
 void PoolHost::remove(Pool& pool) {
   pools_.erase(&pool);
-  if (pausing() && pools_.empty()) asio::post(io, [this] { stand_still(); });
+  stand_still_soon();
 }
 
 void PoolHost::pause(std::function<void()> then) {
   if (pausing()) return;
   pausing_ = std::move(then);
   notify_all();
-  if (pools_.empty()) asio::post(io, [this] { stand_still(); });
+  stand_still_soon();
 }
 
-void PoolHost::stand_still() {
-  if (pausing()) std::exchange(pausing_, nullptr)();
-  gone_on_.notify();
+void PoolHost::stand_still_soon() {
+  if (!pausing() || !pools_.empty()) return;
+  asio::post(io, [this] {
+    if (pausing()) std::exchange(pausing_, nullptr)();
+    gone_on_.notify();
+  });
 }
 
 asio::awaitable<void> PoolHost::end_of_pause() {

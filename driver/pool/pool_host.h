@@ -36,7 +36,7 @@ struct PoolHost {
   asio::awaitable<void> end_of_pause();  // for one coroutine at a time
 
  private:
-  void stand_still();
+  void stand_still_soon();  // if every pool has ended
 
   std::set<Pool*> pools_;  // pools that exist
   Wakeup gone_on_{io};

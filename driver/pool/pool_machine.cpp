@@ -93,9 +93,11 @@ void PoolMachine::step() {
     case State::shutting_down:
       return shut_down();
     case State::terminating:
-      return terminate();
+      if (ended_or_over_time()) begin_to_kill();
+      return;
     case State::killing:
-      return kill();
+      if (facts_.ranks.all_ended || over_time()) enter(State::sweeping, now_);
+      return;
     case State::sweeping:
       return sweep();
     case State::over:
@@ -118,18 +120,19 @@ void PoolMachine::begin() {
 }
 
 void PoolMachine::await_server() {
-  if (facts_.server.state == ServerFacts::State::starting && !start_is_given_up()) return;
-  if (!facts_.server.no_rank_starts.empty()) return after_spawn(refused_start());
-  if (start_is_given_up()) return after_spawn(given_up_start());
+  std::optional<StartFailure> failure = given_up_start();
+  if (facts_.server.state == ServerFacts::State::starting && !failure) return;
+  if (!facts_.server.no_rank_starts.empty()) failure = refused_start();
+  if (failure) return after_spawn(std::move(failure));
   const bool forks = facts_.server.state == ServerFacts::State::ready;
-  std::optional<StartFailure> failure = hands_.spawn(forks);
+  failure = hands_.spawn(forks);
   if (forks && !failure) return enter(State::forking);
   after_spawn(std::move(failure));
 }
 
 void PoolMachine::await_forks() {
   if (facts_.ranks.forking) {
-    if (start_is_given_up()) hands_.stop_forking();
+    if (given_up_start()) hands_.stop_forking();
     return;  // ends at the latest when the server is given up
   }
   if (facts_.ranks.fork_failed) return begin_to_kill();
@@ -139,7 +142,8 @@ void PoolMachine::await_forks() {
 // The ranks of a pool that was forked only in part are gone: all are started anew, one by one.
 void PoolMachine::spawn_again() {
   (void)hands_.forget_ranks();
-  after_spawn(start_is_given_up() ? given_up_start() : hands_.spawn(false));
+  std::optional<StartFailure> given_up = given_up_start();
+  after_spawn(given_up ? std::move(given_up) : hands_.spawn(false));
 }
 
 void PoolMachine::after_spawn(std::optional<StartFailure> failure) {
@@ -161,7 +165,7 @@ void PoolMachine::await_ready() {
     if (const auto* ready = std::get_if<protocol::ReadyEvent>(&event)) return take_ready(*ready);
   }
   if (any_ended()) return begin_to_fail(std::move(failing_.why));
-  if (start_is_given_up()) return fail(given_up_start());
+  if (auto given_up = given_up_start()) return fail(*std::move(given_up));
   if (!over_time()) return;
   failing_.late = true;
   begin_to_fail(
@@ -231,15 +235,13 @@ void PoolMachine::fail(StartFailure failure) {
   finished_ = std::move(failure);
 }
 
-bool PoolMachine::start_is_given_up() const {
-  return !facts_.wanted || facts_.pausing || facts_.stop.abandon_running();
-}
-
-StartFailure PoolMachine::given_up_start() const {
+// Why the start is given up; nullopt: it goes on.
+std::optional<StartFailure> PoolMachine::given_up_start() const {
   if (facts_.stop.abandon_running())
     return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
   if (facts_.pausing) return start_failure(RetireReason::paused, "the run was paused before it was ready");
-  return start_failure(RetireReason::finished, "no case was left for it before it was ready");
+  if (!facts_.wanted) return start_failure(RetireReason::finished, "no case was left for it before it was ready");
+  return std::nullopt;
 }
 
 // The start of a pool whose fork server has found out that no rank can start.
@@ -337,19 +339,11 @@ void PoolMachine::shut_down() {
   enter(State::terminating, now_ + setup_.home->grace);
 }
 
-void PoolMachine::terminate() {
-  if (ended_or_over_time()) begin_to_kill();
-}
-
 void PoolMachine::begin_to_kill() {
   hands_.kill();
   clean_passes_ = 0;
   kill_limit_ = now_ + kKillLimit;
   enter(State::killing, kill_limit_);
-}
-
-void PoolMachine::kill() {
-  if (facts_.ranks.all_ended || over_time()) enter(State::sweeping, now_);
 }
 
 void PoolMachine::sweep() {

@@ -273,12 +273,9 @@ class PoolMachine {
   void fail(StartFailure failure);
   [[nodiscard]] bool ended_or_over_time() const;
   void shut_down();
-  void terminate();
   void begin_to_kill();
-  void kill();
   void sweep();
-  [[nodiscard]] bool start_is_given_up() const;
-  [[nodiscard]] StartFailure given_up_start() const;
+  [[nodiscard]] std::optional<StartFailure> given_up_start() const;
   [[nodiscard]] StartFailure refused_start() const;
   [[nodiscard]] std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool an_end_has(std::span<const int> exit_codes) const;

@@ -13,33 +13,15 @@ using testing::HasSubstr;
 
 // A pool whose worker is ready, and has started a case.
 struct ReadyPool : TestedPool {
-  explicit ReadyPool(const nlohmann::json& capabilities = {{"requests", {"prepare"}}, {"options", {"diagnosis_ms"}}}) {
-    say(protocol::Event{ready(capabilities)});
-  }
+  explicit ReadyPool(const protocol::ReadyEvent& with = ready()) { say(protocol::Event{with}); }
   std::string answer(protocol::ResultEvent result) {
     run_case();
     const std::string out = say(protocol::Event{std::move(result)});
     return out == "nothing" ? after(250ms) : out;
   }
-  auto options() { return std::get<protocol::RunRequest>(hands.requests.at(0)).options; }
 };
 
 const protocol::ResultEvent kPass = TestedPool::result(CaseOutcome::pass);
-
-TEST(AStart, IsNotTriedAgainAfterExitsThatCannotBeHelped) {
-  for (const int code : {protocol::kExitNoCommonVersion, protocol::kExitNoDevice, protocol::kExitTooFewDevices,
-                         protocol::kExitCommandNotFound}) {
-    TestedPool pool;
-    pool.config.device = "cuda";
-    pool.end_rank(0, {false, code});
-    pool.hands.known.ranks.drained = true;
-    const bool too_few = code == protocol::kExitTooFewDevices;
-    EXPECT_EQ(pool.look(), fmt::format("keep tails, no start (start_failed, permanent{})", too_few ? ", skip" : ""))
-        << "rank 0 reports for all, so nobody waits for rank 1";
-    EXPECT_EQ(pool.reasons().find("than the 2 that its ranks need, one each (--device cpu") != std::string::npos,
-              too_few);
-  }
-}
 
 TEST(AStart, IsRefusedToAWorkerThatDoesNotFit) {
   const auto end_of_start = [](int protocol, int ranks, std::optional<double> bound_factor) {
@@ -61,16 +43,6 @@ TEST(AStart, IsRefusedToAWorkerThatDoesNotFit) {
 
 // --- The request ---
 
-TEST(ARequest, AsksForADiagnosisAndAPreparationOnlyWhoOffersThem) {
-  const Item next;
-  ReadyPool pool;
-  EXPECT_EQ(pool.run_case(&next), "send run, send prepare");
-  EXPECT_TRUE(pool.options().diagnosis_ms);
-  ReadyPool other{nlohmann::json{}};
-  EXPECT_EQ(other.run_case(&next), "send run");
-  EXPECT_FALSE(other.options().diagnosis_ms);
-}
-
 TEST(ARequest, NamesTheFilesAndTheTimeOfTheCase) {
   ReadyPool pool;
   pool.named.timeout = 1500ms;
@@ -82,44 +54,47 @@ TEST(ARequest, NamesTheFilesAndTheTimeOfTheCase) {
   EXPECT_EQ(request.timeout_ms, 1500);
 }
 
-TEST(ARequest, ToPrepareIsNotSentBesideTimesNorForACaseThatWillBeSkipped) {
+TEST(ARequest, AsksForNoMoreThanIsOfUse) {
   Item next;
-  ReadyPool timed;
-  timed.config.perf.emplace();
-  EXPECT_EQ(timed.run_case(&next), "send run");
-  test::attention(next.payload).input_scale = 10;
-  EXPECT_EQ(ReadyPool().run_case(&next), "send run");
-}
-
-TEST(ARequest, OfAReplayAsksForNoFilesAndNoDiagnosis) {
-  for (const bool replay : {true, false}) {
-    ReadyPool pool;
-    pool.named.replay = replay;
+  // What a ready pool asks for, with this set.
+  const auto asks = [&](const std::function<void(TestedPool&)>& set, bool offered = true, bool was_diagnosed = false) {
+    TestedPool pool;
+    set(pool);
+    pool.say(protocol::Event{offered ? TestedPool::ready() : TestedPool::ready({})});
+    pool.hands.waiting = CaseToRun{
+        .config = &pool.config, .named = &pool.named, .started = {}, .next = &next, .was_diagnosed = was_diagnosed};
+    std::string out = pool.look();
+    const auto& options = std::get<protocol::RunRequest>(pool.hands.requests.at(0)).options;
+    if (options.diagnosis_ms) out += ", diagnosis";
+    if (options.dump_dir) out += ", dump";
+    if (options.perf) out += options.perf->trace_dir ? ", trace" : ", times";
+    return out;
+  };
+  const std::string all = "send run, send prepare, diagnosis";
+  EXPECT_EQ(asks([](TestedPool&) {}), all);
+  EXPECT_EQ(asks([](TestedPool&) {}, false), "send run") << "the worker offers nothing";
+  const auto with_files = [](TestedPool& pool) {
     pool.config.dump_dir = "/dumps";
     pool.config.perf.emplace().trace_dir = "/traces";
-    pool.run_case();
-    EXPECT_EQ(pool.options().dump_dir.has_value(), !replay);
-    EXPECT_EQ(pool.options().perf->trace_dir.has_value(), !replay);
-    EXPECT_EQ(pool.options().diagnosis_ms.has_value(), !replay);
-  }
-}
-
-TEST(ARequest, AsksForADiagnosisOnlyWhereItIsOfUse) {
-  const auto asks = [](const std::function<void(TestedPool&)>& set, bool was_diagnosed = false) {
-    ReadyPool pool;
-    set(pool);
-    pool.hands.waiting =
-        CaseToRun{.config = &pool.config, .named = &pool.named, .started = {}, .was_diagnosed = was_diagnosed};
-    pool.look();
-    return pool.options().diagnosis_ms.has_value();
   };
-  EXPECT_TRUE(asks([](TestedPool&) {}, true)) << "of a case that runs once";
-  EXPECT_FALSE(asks([](TestedPool& pool) { pool.config.diagnosis = false; }));
-  EXPECT_FALSE(
-      asks([](TestedPool& pool) { pool.named.expected = Expected{.outcome = CaseOutcome::fail, .reason = "known"}; }));
-  EXPECT_FALSE(asks([](TestedPool& pool) { pool.named.search = SearchStep::smaller; }));
-  EXPECT_TRUE(asks([](TestedPool& pool) { pool.named.runs = 2; }));
-  EXPECT_FALSE(asks([](TestedPool& pool) { pool.named.runs = 2; }, true));
+  EXPECT_EQ(asks(with_files), "send run, diagnosis, dump, trace") << "nothing is prepared beside times";
+  const auto replay = [&](TestedPool& pool) {
+    with_files(pool);
+    pool.named.replay = true;
+  };
+  EXPECT_EQ(asks(replay), "send run, times");
+  EXPECT_EQ(asks([](TestedPool& pool) { pool.config.diagnosis = false; }), "send run, send prepare");
+  const auto to_fail = [](TestedPool& pool) {
+    pool.named.expected = Expected{.outcome = CaseOutcome::fail, .reason = ""};
+  };
+  EXPECT_EQ(asks(to_fail), "send run, send prepare");
+  EXPECT_EQ(asks([](TestedPool& pool) { pool.named.search = SearchStep::smaller; }), "send run, send prepare");
+  const auto repeated = [](TestedPool& pool) { pool.named.runs = 2; };
+  EXPECT_EQ(asks(repeated), all);
+  EXPECT_EQ(asks(repeated, true, true), "send run, send prepare") << "it is diagnosed once";
+  EXPECT_EQ(asks([](TestedPool&) {}, true, true), all) << "a case that runs once may come again";
+  test::attention(next.payload).input_scale = 10;
+  EXPECT_EQ(asks([](TestedPool&) {}), "send run, diagnosis") << "the next case will be skipped";
 }
 
 TEST(ACase, WithAFieldThatTheWorkerDoesNotKnowIsSkippedAndThePoolStays) {
@@ -131,12 +106,10 @@ TEST(ACase, WithAFieldThatTheWorkerDoesNotKnowIsSkippedAndThePoolStays) {
 
 // --- The result ---
 
-TEST(AResult, OfAnotherCaseOrAnUnhealthyWorkerEndsThePool) {
+TEST(AResult, OfAnUnhealthyWorkerEndsThePool) {
   protocol::ResultEvent result = kPass;
   result.healthy = false;
   EXPECT_EQ(ReadyPool().answer(result), "pass, ends: unhealthy");
-  result.seq = 8;
-  EXPECT_EQ(ReadyPool().answer(result), "keep tails, uncharged crash, ends: protocol_break");
 }
 
 TEST(AResult, MayNotGrowPastALimit) {
@@ -195,38 +168,11 @@ TEST(ATimeout, DoesNotLastAsLongAsTheStacks) {
   EXPECT_EQ(pool.attempt().duration_ms, 60000);
 }
 
-// --- Diagnosis and progress ---
-
-TEST(ADiagnosis, ThatComesBeforeTheResultIsNone) {
-  ReadyPool pool;
-  protocol::DiagnosisEvent early{.seq = 7, .diagnosis = {}};
-  early.diagnosis.cause = "early";
-  pool.run_case();
-  pool.say(protocol::Event{early});
-  pool.say(protocol::Event{TestedPool::result(CaseOutcome::fail, true)});
-  pool.after(250ms);
-  EXPECT_EQ(pool.say(protocol::Event{protocol::DiagnosisEvent{.seq = 7, .diagnosis = {}}}), "fail");
-  EXPECT_NE(pool.attempt().diagnosis->cause, "early");
-}
-
 TEST(ADiagnosis, OfSeveralGroupsIsNotAskedFor) {
-  ReadyPool pool{nlohmann::json{{"options", {"diagnosis_ms"}}, {"case_fields", {"group"}}}};
+  ReadyPool pool(TestedPool::ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"group"}}}));
   test::attention(pool.named.payload).group = 2;
   EXPECT_EQ(pool.answer(TestedPool::result(CaseOutcome::fail)), "keep tails, fail");
   EXPECT_THAT(pool.reasons(), HasSubstr("cases of several groups of ranks are not diagnosed"));
-}
-
-TEST(ProgressOfACase, SaysThatItIsSlowAndWhichRanksAreSilent) {
-  ReadyPool pool{nlohmann::json{{"requests", {"cancel"}}}};
-  pool.config.slow_after = 1s;
-  pool.run_case();
-  pool.after(1s);
-  EXPECT_TRUE(std::get<CaseProgress>(pool.hands.events.back()).slow);
-  pool.hands.known.status_requests = 1;
-  pool.look();
-  EXPECT_EQ(pool.after(999ms), "nothing");
-  EXPECT_EQ(pool.after(201ms), "emit case_progress, emit case_progress") << "it is slow again, too";
-  EXPECT_TRUE(std::get<CaseProgress>(pool.hands.events.at(pool.hands.events.size() - 2)).ranks.at(0).silent);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ killing
   all end: sweep, sweep, forget ranks, emit pool_retired, gone -> gone
   time: forget ranks, emit pool_retired, gone -> gone
 sweeping
-  time: sweep
+  time: sweep, sweep, forget ranks, emit pool_retired, gone -> gone
 forking starting start_failing pipes_closed running cancelling draining fencing diagnosing diagnosis_draining showing_stacks over
   retire: SIGTERM -> terminating
   retire after a crash: SIGKILL -> killing
@@ -145,6 +145,22 @@ starting: a failure waits 200 ms for all exits, and has the last words of a rank
 starting: exits that leave no words are told with what rank 0 said instead of a message
   chatter; exit 3 of rank 1; 200 ms > keep tails, no start (start_failed)
   says rank 1 died: exit 3; the last line of rank 0's stdout that is no message
+starting: rank 0 reports for all that another start cannot help
+  exit 78 of rank 0; pipes end > keep tails, no start (start_failed, permanent)
+starting: as there is no device
+  exit 69 of rank 0; pipes end > keep tails, no start (start_failed, permanent)
+starting: or no such command
+  exit 127 of rank 0; pipes end > keep tails, no start (start_failed, permanent)
+  says rank 0 died: exit 127 |
+starting: with too few devices the cases are skipped
+  exit 77 of rank 0; pipes end > keep tails, no start (start_failed, permanent, skip)
+  says this machine has fewer devices than the 2 that its ranks need, one each |
+starting: of which --device cpu needs none
+  cuda; exit 77 of rank 0; pipes end > keep tails, no start (start_failed, permanent, skip)
+  says one each (--device cpu needs none)
+starting: another rank does not report for all
+  exit 69 of rank 1; pipes end > nothing
+  200 ms > keep tails, no start (start_failed, permanent)
 starting: a worker's own reason is better than its last words
   last words; refusal; exit 3 of rank 0; all end > keep tails, no start (start_failed)
   says rank 0 died: exit 3: what?
@@ -309,6 +325,9 @@ running: a result that does not pass waits 250 ms for the end of its stderr
   error > nothing
   looks again in 250
   250 ms > keep tails, error
+running: a result of another case ends the pool
+  pass of another > keep tails, crash, ends: protocol_break
+  says a result for seq 8, which is not outstanding
 running: a second result ends the pool
   error; error; tails end > keep tails, error, ends: protocol_break
   says a result for seq 7, which is not outstanding
@@ -324,19 +343,22 @@ running: a question is answered with the pong to it
   looks again in 1200
   pong to another > nothing
   question > nothing
-  pong > emit case_progress
+  pong > emit case_progress (rank) (rank)
   question > send ping
-running: or after 1200 ms
+running: or after 1200 ms, when rank 0 of a worker that reads during cases is silent
   question; 1199 ms > nothing
-  1 ms > emit case_progress
+  1 ms > emit case_progress (silent rank)
 running: progress is reported at most once a second
   progress > nothing
   looks again in 1000
+idle: a question that was asked of another run is none of the case
+  question; case > send run
 idle: a slow case is reported
   slow after 10 s; case > send run
   looks again in 10000
-  10000 ms > emit case_progress
+  10000 ms > emit case_progress (slow)
   looks again in 10000
+  question; 1200 ms > emit case_progress (silent rank)
 running: a diagnosis has its time and the grace, and then the pool ends
   diagnosis of 3 s; fail, diagnosing; 250 ms > keep tails, count failure, reopen tails
   1000 ms > emit case_progress
@@ -351,6 +373,9 @@ running: a diagnosis that is not announced is not awaited
 diagnosing: an unhealthy worker is asked for no more
   unhealthy diagnosis > fail, ends: unhealthy
   says its worker asked for that after the diagnosis of case
+running: a diagnosis before the result is none
+  early diagnosis; fail, diagnosing; 250 ms; diagnosis > fail
+  says the worker's reason |  |  |
 diagnosing: a diagnosis of another case is none
   diagnosis of another > nothing
   diagnosis > fail
@@ -398,8 +423,10 @@ idle: a second end changes nothing
 killing: it sweeps until two looks find no process
   process left; all end > sweep
   4 ms > nothing
-  1 ms > sweep
-  no process left; 5 ms > sweep, sweep, forget ranks, emit pool_retired, gone
+  1 ms > sweep, sweep, forget ranks, emit pool_retired, gone
+killing: both looks are made anew when a process is found
+  process later; all end > sweep, sweep
+  5 ms > sweep, sweep, forget ranks, emit pool_retired, gone
 killing: it sweeps for 5 s at most
   process left; 4999 ms; all end > sweep
   5 ms > forget ranks, emit pool_retired, gone

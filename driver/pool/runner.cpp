@@ -59,12 +59,8 @@ int Runner::add_launch(RunConfig config) {
   const int number = static_cast<int>(launches_.size()) - 1;
   if (launch.config.fork_server.empty()) return number;
   ForkServer::Config server;
-  server.command = launch.config.fork_server;
-  server.surroundings = launch.config.surroundings;
-  server.patience = launch.config.fork_patience;
+  server.run = &launch.config;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
-  server.device = launch.config.device;
-  server.start_timeout = launch.config.start_timeout;
   server.cases = [this, number] { return cases_to_ask_about(number); };
   server.skips = [this, number](const std::vector<std::string>& reasons) { skip(number, reasons); };
   server.on_change = [this, number] {

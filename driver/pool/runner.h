@@ -45,13 +45,12 @@ class Runner : public CaseExecutor, private PoolOwner {
     std::optional<ForkServer> fork_server;
     std::vector<std::size_t> asked;  // the jobs about which the adapter was asked
     bool is_needed = false;          // it has got a case
-
-    RankStart start() { return {&config, fork_server ? &*fork_server : nullptr}; }
   };
 
   RunContext& home(int /*pool*/, int /*launch*/, const FleetClient* /*wanted_by*/) override { return context_; }
   RankStart start_of(int /*pool*/, int launch) override {
-    return launches_.at(static_cast<std::size_t>(launch))->start();
+    Launch& from = *launches_.at(static_cast<std::size_t>(launch));
+    return {&from.config, from.fork_server ? &*from.fork_server : nullptr};
   }
   int add_launch(RunConfig config);
   int launch_of(const Item& named);

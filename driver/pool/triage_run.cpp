@@ -13,14 +13,12 @@ namespace cp_pool {
 
 namespace {
 
-std::string reason_line(const std::string& text) {
-  return std::string(protocol::first_line(text));
-}
-
 FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentCase> sent) {
   const CaseFinished& event = failure.event;
   FailureToTriage out;
-  out.failure.end = {.outcome = event.outcome, .reason = reason_line(event.reason), .machine = machine_sign(event)};
+  out.failure.end = {.outcome = event.outcome,
+                     .reason = std::string(protocol::first_line(event.reason)),
+                     .machine = machine_sign(event)};
   for (const SentCase& before : sent.first(failure.place)) out.failure.history.push_back(before.named.id);
   FailureSignature kind = failure_signature(event);
   out.kind = fmt::format("{}\n{}", kind.how, kind.origin);
@@ -70,7 +68,9 @@ asio::awaitable<void> TriageRun::serve() {
       plan_.stop(fmt::format("the time limit of {} s for a triage was reached", plan_.limits().time.count() / 1000));
       break;
     }
-    const CaseEnd end{.outcome = replayed.outcome, .reason = reason_line(replayed.reason), .machine = replayed.machine};
+    const CaseEnd end{.outcome = replayed.outcome,
+                      .reason = std::string(protocol::first_line(replayed.reason)),
+                      .machine = replayed.machine};
     run_.emit(std::move(replayed));
     plan_.ended(end);
   }

@@ -11,14 +11,6 @@
 
 namespace cp_pool {
 
-namespace {
-
-std::string excerpt(std::string_view text) {
-  return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
-}
-
-}  // namespace
-
 WorkerGroup::WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change)
     : io_(io), common_(config), on_change_(std::move(on_change)) {
   ranks_.reserve(static_cast<std::size_t>(config.world_size));  // the pipes keep references to the elements
@@ -127,8 +119,8 @@ void WorkerGroup::on_line(const protocol::Line& line) {
   try {
     inbox_.emplace_back(protocol::parse_event(line.text));
   } catch (const protocol::ProtocolError& error) {
-    inbox_.emplace_back(
-        ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt(line.text))});
+    const std::string excerpt = protocol::cut_text(protocol::clean_text(line.text.substr(0, 256)), 200);
+    inbox_.emplace_back(ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt)});
   }
 }
 

@@ -46,11 +46,7 @@ void Launch::make_fork_server() {
   told_.reset();
   if (config_.fork_server.empty()) return;
   ForkServer::Config server;
-  server.command = config_.fork_server;
-  server.surroundings = config_.surroundings;
-  server.patience = config_.fork_patience;
-  server.device = config_.device;
-  server.start_timeout = config_.start_timeout;
+  server.run = &config_;
   server.tell = [this](const ForkServerTold& told) { tell(told); };
   server.on_change = [this] { host_.notify_all(); };
   fork_server_.emplace(host_, std::move(server));

@@ -30,10 +30,9 @@ class RecordingHands : public PoolHands {
   std::optional<StartFailure> spawn_failure;
   std::string last_line;  // of the rank that ended
   std::string loopback;
-  int processes_left = 0;
+  std::deque<int> processes_left;  // at each look; afterwards none
   bool no_memory = false;
   std::vector<std::string> log;
-  std::vector<Event> events;
   std::vector<protocol::Request> requests;
 
   PoolFacts facts() override {
@@ -46,7 +45,10 @@ class RecordingHands : public PoolHands {
     inbox.pop_front();
     return out;
   }
-  std::optional<CaseToRun> take_case() override { return std::exchange(waiting, std::nullopt); }
+  std::optional<CaseToRun> take_case() override {
+    if (waiting) known.status_requests = 0;  // from now on those of the case's run
+    return std::exchange(waiting, std::nullopt);
+  }
   void start_server() override { log.emplace_back("start server"); }
   std::optional<StartFailure> spawn(bool fork) override {
     log.emplace_back(fork ? "fork" : "spawn");
@@ -72,7 +74,9 @@ class RecordingHands : public PoolHands {
   void kill() override { log.emplace_back("SIGKILL"); }
   int kill_processes() override {
     log.emplace_back("sweep");
-    return processes_left;
+    const int found = processes_left.empty() ? 0 : processes_left.front();
+    if (!processes_left.empty()) processes_left.pop_front();
+    return found;
   }
   Remains forget_ranks() override {
     log.emplace_back("forget ranks");
@@ -82,7 +86,10 @@ class RecordingHands : public PoolHands {
   }
   void emit(Event event) override {
     log.push_back("emit " + std::visit([](const auto& e) { return std::string(e.kName); }, event));
-    events.push_back(std::move(event));
+    if (const auto* const progress = std::get_if<CaseProgress>(&event)) {
+      if (progress->slow) log.back() += " (slow)";
+      for (const RankStanding& rank : progress->ranks) log.back() += rank.silent ? " (silent rank)" : " (rank)";
+    }
   }
   std::int64_t next_seq() override { return ++seq_; }
   void count_failure() override { log.emplace_back("count failure"); }
@@ -146,7 +153,7 @@ class TestedPool {
     return look();
   }
 
-  static protocol::ReadyEvent ready(nlohmann::json capabilities = {{"requests", {"cancel"}},
+  static protocol::ReadyEvent ready(nlohmann::json capabilities = {{"requests", {"cancel", "prepare"}},
                                                                    {"options", {"diagnosis_ms"}}}) {
     protocol::ReadyEvent out;
     out.protocol = protocol::kVersion;
@@ -154,9 +161,9 @@ class TestedPool {
     out.capabilities = std::move(capabilities);
     return out;
   }
-  static protocol::ResultEvent result(CaseOutcome outcome, bool diagnosing = false) {
+  static protocol::ResultEvent result(CaseOutcome outcome, bool diagnosing = false, std::int64_t seq = 7) {
     protocol::ResultEvent out;
-    out.seq = 7;
+    out.seq = seq;
     out.outcome = outcome;
     out.reason = "the worker's reason";
     out.diagnosing = diagnosing;

@@ -85,8 +85,14 @@ inline const std::map<std::string, Act>& more_events() {
       {"started another", message(protocol::StartedEvent{8})},
       {"progress", message(protocol::ProgressEvent{7, "forward"})},
       {"progress of another", message(protocol::ProgressEvent{8, "backward"})},
+      {"pass of another", message(TestedPool::result(CaseOutcome::pass, false, 8))},
       {"fail", message(TestedPool::result(CaseOutcome::fail))},
       {"cancelled", message(TestedPool::result(CaseOutcome::cancelled))},
+      {"early diagnosis", message([] {
+         protocol::DiagnosisEvent out{.seq = 7, .diagnosis = {}};
+         out.diagnosis.cause = "early";
+         return out;
+       }())},
       {"diagnosis of another", message(protocol::DiagnosisEvent{.seq = 6, .diagnosis = {}})},
       {"unhealthy diagnosis", message(protocol::DiagnosisEvent{.seq = 7, .healthy = false, .diagnosis = {}})},
       {"refusal of case", message(protocol::ProtocolErrorEvent{7, "no such case"})},
@@ -94,8 +100,6 @@ inline const std::map<std::string, Act>& more_events() {
       {"pong", message(protocol::PongEvent{.seq = 101, .ranks = {0, 1}})},
       {"pong to another", message(protocol::PongEvent{.seq = 99, .ranks = {0, 1}})},
       {"exit of rank 0", [](TestedPool& pool) { return pool.end_rank(0); }},
-      {"exit 3 of rank 0", [](TestedPool& pool) { return pool.end_rank(0, {false, 3}); }},
-      {"exit 3 of rank 1", [](TestedPool& pool) { return pool.end_rank(1, {false, 3}); }},
       {"error of the driver", fact([](PoolFacts& facts) { facts.stop.internal_error = true; })},
       {"retire for age", [](TestedPool& pool) { return pool.retire(RetireReason::max_cases); }},
       {"retire for growth", [](TestedPool& pool) { return pool.retire(RetireReason::hygiene); }},
@@ -112,15 +116,14 @@ inline const std::map<std::string, Act>& more_events() {
       {"no memory", given([](TestedPool& pool) { pool.hands.no_memory = true; })},
       {"unread", given([](TestedPool& pool) { pool.hands.known.ranks.stdin_pending = true; })},
       {"launched", given([](TestedPool& pool) { pool.hands.known.ranks.die_with_their_processes = false; })},
-      {"process left", given([](TestedPool& pool) { pool.hands.processes_left = 1; })},
-      {"no process left", given([](TestedPool& pool) { pool.hands.processes_left = 0; })},
+      {"process left", given([](TestedPool& pool) { pool.hands.processes_left = {1}; })},
+      {"process later", given([](TestedPool& pool) { pool.hands.processes_left = {0, 1}; })},
       {"no spawn", given([](TestedPool& pool) { pool.hands.spawn_failure.emplace(); })},
       {"cuda", given([](TestedPool& pool) { pool.config.device = "cuda"; })},
       {"slow after 10 s", given([](TestedPool& pool) { pool.config.slow_after = milliseconds{10000}; })},
       {"diagnosis of 3 s", given([](TestedPool& pool) { pool.config.diagnosis_time = milliseconds{3000}; })},
       {"case of 1500 ms", given([](TestedPool& pool) { pool.named.timeout = milliseconds{1500}; })},
       {"run of 9 s", given([](TestedPool& pool) { pool.config.global_timeout = milliseconds{9000}; })},
-      {"bound factor", given([](TestedPool& pool) { pool.config.bound_factor = 2; })},
       {"retried", given([](TestedPool& pool) {
          pool.named.retries = 1;
          pool.config.retries.on.insert(CaseOutcome::fail);
@@ -129,9 +132,12 @@ inline const std::map<std::string, Act>& more_events() {
   return all;
 }
 
-// An event of the maps above, or "250 ms", which pass.
+// An event of the maps above, "250 ms", which pass, or "exit 3 of rank 0".
 inline std::string act(TestedPool& pool, const std::string& event) {
   if (std::isdigit(event.front()) != 0) return pool.after(milliseconds{std::stoi(event)});
+  if (event.starts_with("exit ") && std::isdigit(event[5]) != 0) {
+    return pool.end_rank(event.back() - '0', {.signaled = false, .code = std::stoi(event.substr(5))});
+  }
   return (events().contains(event) ? events() : more_events()).at(event)(pool);
 }
 

@@ -47,7 +47,7 @@ std::string case_after(std::initializer_list<std::variant<int, std::string>> ste
 TEST(StderrRing, KeepsTheLinesOfACaseUpToItsFence) {
   EXPECT_EQ(case_after({1, "one\ntw", "o\n"}), "one\ntwo\n...");
   EXPECT_EQ(case_after({1, "one\ntw", "o\n", kFence1}), "one\ntwo\n");
-  EXPECT_EQ(case_after({1, "first\n", kFence2}), "first\n\n...") << "the fence is that of another case";
+  EXPECT_EQ(case_after({1, "first\n", kFence2}), "first\n...") << "the fence is that of another case";
 }
 
 TEST(StderrRing, GivesNoCaseWhatWasWrittenBetweenCases) {

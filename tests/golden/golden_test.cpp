@@ -27,6 +27,7 @@
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/process/unique_fd.h"
+#include "driver/reporters/events_json.h"
 #include "driver/reporters/github_annotations.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -34,6 +35,7 @@
 #include "driver/reporters/markdown_sink.h"
 #include "driver/reporters/notices.h"
 #include "driver/reporters/terminal_sink.h"
+#include "driver/reporters/trace_sink.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -97,7 +99,9 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
   const OpenFile terminal(folder / "terminal.txt");
   const OpenFile live(folder / "live.txt");
   std::string stderr_lines;
+  std::string result_lines;  // of cp-pool submit --json
   std::vector<std::unique_ptr<EventSink>> sinks;
+  sinks.push_back(std::make_unique<TraceSink>(folder / "trace.json"));
   sinks.push_back(std::make_unique<JunitSink>(folder / "junit.xml", "node"));
   sinks.push_back(std::make_unique<HtmlSink>(folder / "report.html"));
   sinks.push_back(std::make_unique<MarkdownSink>(folder / "summary.markdown"));
@@ -113,6 +117,9 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
   for (const Event& event : events) {
     set_clock(event);
     for (const auto& sink : sinks) sink->on_event(event);
+    if (const auto* const finished = std::get_if<CaseFinished>(&event)) {
+      result_lines += to_line(case_result_json(*finished)) + '\n';
+    }
   }
   sinks.clear();
   // The style is the same on all pages, so only one keeps it.
@@ -122,6 +129,7 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
     test::write_file(folder / "report.html", page.substr(0, begin) + page.substr(page.find("</style>", begin)));
   }
   test::write_file(folder / "stderr.txt", stderr_lines);
+  test::write_file(folder / "results.jsonl", result_lines);
 }
 
 // Returns the lines with the times at which those of `recorded` were written, instead of those of the test.

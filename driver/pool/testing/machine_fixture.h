@@ -46,7 +46,7 @@ class RecordingHands : public PoolHands {
     return out;
   }
   std::optional<CaseToRun> take_case() override {
-    if (waiting) known.status_requests = 0;  // from now on those of the case's run
+    if (waiting) known.status_requests = 5;  // from now on those of the case's run
     return std::exchange(waiting, std::nullopt);
   }
   void start_server() override { log.emplace_back("start server"); }

@@ -92,8 +92,8 @@ LocalGroup::Config config_of(const RunConfig& run) {
 // A group of two ranks that is pinged through the pipes and the event loop of the driver.
 class PingedGroup {
  public:
-  explicit PingedGroup(std::vector<std::string> command)
-      : run_{.worker_command = std::move(command)}, group_(io_, config_of(run_), [] {}) {
+  explicit PingedGroup(std::vector<std::string> command) : group_(io_, config_of(run_), [] {}) {
+    run_.worker_command = std::move(command);
     group_.spawn();
     wait_for<protocol::ReadyEvent>();
   }
@@ -112,7 +112,7 @@ class PingedGroup {
       while (const auto incoming = group_.take()) {
         if (std::holds_alternative<Wanted>(std::get<protocol::Event>(*incoming))) return;
       }
-      if (group_.any_exited()) throw std::runtime_error("the worker ended");
+      if (!group_.facts().ends.empty()) throw std::runtime_error("the worker ended");
       io_.run_one();
     }
   }

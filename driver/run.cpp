@@ -35,7 +35,7 @@ RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ran
 
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
   if (config.diagnosis_time.count() > 0) return config.diagnosis_time;
-  constexpr std::chrono::milliseconds kMost{5000};
+  constexpr std::chrono::milliseconds kMost{20000};
   constexpr std::chrono::milliseconds kLeast{1};
   constexpr int kPartOfACase = 5;  // a fifth of the timeout
   return std::clamp(config.timeout / kPartOfACase, kLeast, kMost);

@@ -102,7 +102,7 @@ inline Retries retries_of(const Item& named, const RunConfig& config) {
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
 
-// How long the diagnosis of a fail may take: config.diagnosis_time, else 5 s, or 20 % of config.timeout if that is
+// How long the diagnosis of a fail may take: config.diagnosis_time, else 20 s, or 20 % of config.timeout if that is
 // less.
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
 

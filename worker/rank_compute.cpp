@@ -290,6 +290,8 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   set_deadline();
   diagnosis::Settings settings;
   settings.deadline = start + limit * 6 / 10;  // leaves time to answer the last question
+  // So a busy machine gives the same answers.
+  settings.cpu_limit = has_diagnosed_ ? limit / 4 : limit / 2;
   settings.limit = limit;
   settings.known = known_mistakes_;
   settings.on_phase = [](std::string_view question) {
@@ -297,6 +299,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   };
   const at::NoGradGuard no_grad;
   Diagnosis found = parts_.runner.diagnose(*judged_, groups, settings, deadline_);
+  has_diagnosed_ = true;
   if (rank != 0) return std::nullopt;
   const bool known =
       std::ranges::find(known_mistakes_, found.id, &diagnosis::KnownMistake::id) != known_mistakes_.end();

@@ -82,6 +82,7 @@ class RankCompute {
   std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
   // What this rank, if it is rank 0, has found for certain in earlier cases: one of each id.
   std::vector<diagnosis::KnownMistake> known_mistakes_;
+  bool has_diagnosed_ = false;
   std::string case_id_;  // of the last case
   bool judges_ = false;  // the code under test has returned; its results are judged
   bool exiting_ = false;

@@ -1,11 +1,13 @@
 #include "cp_core/diagnosis/bench.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -22,8 +24,16 @@ bool is_forward(at::Tensor Results::* member) {
   return std::ranges::find(kForwardResults, member) != kForwardResults.end();
 }
 
-// Size of the sample of queries on which hypotheses are tried first.
-constexpr std::int64_t kSampleRows = 64;
+bool is_of_queries(at::Tensor Results::* member) {
+  return member == &Results::out || member == &Results::lse || member == &Results::dq;
+}
+
+bool is_of_keys(at::Tensor Results::* member) {
+  return member == &Results::dk || member == &Results::dv;
+}
+
+// How many queries, and how many keys, hypotheses are tried on first.
+constexpr std::int64_t kSampleRows = 16;
 
 at::Tensor evenly(const at::Tensor& rows, std::int64_t most) {
   if (rows.numel() <= most) return rows;
@@ -52,7 +62,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
     for (int rank = 0; rank < world_.ranks; ++rank) {
       if (!ranks.eq(rank).any().item<bool>()) continue;
       wrong[static_cast<std::size_t>(rank)] = true;
-      if (given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq) {
+      if (is_of_queries(given.member)) {
         wrong_queries[static_cast<std::size_t>(rank)] = true;
       }
     }
@@ -64,24 +74,43 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
   choose_sample();
 }
 
-// Samples half of the rows from those with a wrong out or lse, and half from the others.
+Bench::Sample::Sample(const World& whole, const at::Tensor& some)
+    : world(whole.with_queries(some)), right(world), forward(run_forward(right)), queries(some) {
+  if (world.c().training) backward = run_backward(right, forward);
+}
+
+// Samples half of the rows from those with a wrong result, and half from the others.
 void Bench::choose_sample() {
   if (world_.q_rows.count() <= 2 * kSampleRows) return;
-  at::Tensor wrong = at::zeros_like(world_.q_rows.valid);
+  at::Tensor wrong_queries = at::zeros_like(world_.q_rows.valid);
+  at::Tensor wrong_keys = at::zeros_like(world_.kv_rows.valid);
   for (const Given& given : fits_.given()) {
-    if (given.member == &Results::out || given.member == &Results::lse) {
-      wrong.logical_or_(fits_.errors(given).gt(1.0).any(-1));
+    if (is_of_queries(given.member)) wrong_queries.logical_or_(fits_.errors(given).gt(1.0).any(-1));
+    if (is_of_keys(given.member)) wrong_keys.logical_or_(fits_.errors(given).gt(1.0).any(-1));
+  }
+  const auto chosen = [](const at::Tensor& wrong) {
+    return at::cat({evenly(wrong.nonzero().flatten(), kSampleRows / 2),
+                    evenly(wrong.logical_not().nonzero().flatten(), kSampleRows / 2)});
+  };
+  sample_.emplace(world_, chosen(wrong_queries));
+  if (world_.c().training) sample_->keys = chosen(wrong_keys);
+  for (const auto who : {Attempt::Who::all, Attempt::Who::queries_of_ranks, Attempt::Who::results_of_ranks}) {
+    for (const Given& given : fits_.given()) {
+      if (!is_of_queries(given.member) && !is_of_keys(given.member)) continue;
+      const Given some = fits_.of_rows(given, is_of_keys(given.member) ? sample_->keys : sample_->queries);
+      at::Tensor concerns = at::ones_like(some.judged);
+      if (who == Attempt::Who::queries_of_ranks) concerns = are_of(some.rank, query_ranks_);
+      if (who == Attempt::Who::results_of_ranks) concerns = are_of(some.rank, failing_ranks_);
+      const at::Tensor numbers = concerns.nonzero().flatten();
+      sample_->rows.at(static_cast<std::size_t>(who)).push_back({fits_.of_rows(some, numbers), numbers});
     }
   }
-  const at::Tensor rows = at::cat({evenly(wrong.nonzero().flatten(), kSampleRows / 2),
-                                   evenly(wrong.logical_not().nonzero().flatten(), kSampleRows / 2)});
-  sample_rows_ = rows;
-  sample_.emplace(world_.with_queries(rows));
 }
 
 std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
   using Passes = Attempt::Passes;
   std::vector<Attempt> all;
+  if (forward_fails_ && hypothesis.model && hypothesis.level != Hypothesis::Level::forward) return all;
   // In 16 bits, a mistake in the forward may stay within its bounds and only show in gradients.
   const bool sharp = world_.c().dtype == DType::fp32;
   const bool training = world_.c().training;
@@ -177,15 +206,48 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
 }
 
 bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
-  if (!sample_ || attempt.who != Attempt::Who::all || !has_other_forward(hypothesis, attempt)) return true;
-  const Model model = changed(Model(*sample_), hypothesis, attempt);
-  if (model.returned || model.returned_part_lse) return true;  // needs whole ranks, not a sample
-  const Forward forward = run_forward(model);
-  for (const Given& given : fits_.given()) {
-    if (given.member != &Results::out && given.member != &Results::lse) continue;
-    if (!fits_.plausible(given.of_rows(sample_rows_), forward.results.*(given.member))) return false;
+  if (!sample_) return true;
+  if (hypothesis.model && hypothesis.level == Hypothesis::Level::sums) {
+    return may_sum_to_sample(changed(right_, hypothesis, attempt), attempt);
   }
-  return true;
+  const Model model = changed(sample_->right, hypothesis, attempt);
+  if (model.returned || model.returned_part_lse || model.needs_all_rows) return true;
+  const bool other_forward = has_other_forward(hypothesis, attempt);
+  const Forward forward = other_forward || model.part.defined() ? run_forward(model) : sample_->forward;
+  WholeResults values;
+  if (other_forward) {
+    values.out = forward.results.out;
+    values.lse = forward.results.lse;
+    if (!plausible_in_sample(values, attempt)) return false;
+  }
+  if (!world_.c().training || model.sums || model.returned_gradients) return true;
+  values = {};
+  values.dq = sum_dq(model, run_backward(model, forward));
+  return plausible_in_sample(values, attempt);
+}
+
+// The same for a model that differs only in which pairs count in gradients.
+bool Bench::may_sum_to_sample(const Model& model, const Attempt& attempt) const {
+  if (attempt.who == Attempt::Who::queries_of_ranks || model.landing.defined() || model.sums ||
+      model.returned_gradients) {
+    return true;
+  }
+  WholeResults values;
+  std::tie(values.dk, values.dv) = sum_dk_dv(model, backward_, sample_->keys);
+  const bool by_query = model.weight_dq.defined() && model.weight_dq.size(0) > 1;
+  Model of_sample = sample_->right;
+  of_sample.weight_dq = by_query ? model.weight_dq.index_select(0, sample_->queries) : model.weight_dq;
+  of_sample.dq_head = model.dq_head;
+  values.dq = sum_dq(of_sample, sample_->backward);
+  return plausible_in_sample(values, attempt);
+}
+
+bool Bench::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
+  return std::ranges::all_of(sample_->rows.at(static_cast<std::size_t>(attempt.who)), [&](const Sample::Rows& rows) {
+    const at::Tensor& value = values.*(rows.given.member);
+    if (!value.defined()) return true;
+    return Fits::plausible(rows.given, attempt.who == Attempt::Who::all ? value : value.index_select(0, rows.numbers));
+  });
 }
 
 // Undoes the model's changes for the queries of all ranks but the wrong ones. False: the changes cannot be separated by
@@ -231,6 +293,10 @@ bool Bench::fails_with_nan_alone() const {
     const at::Tensor wrong = fits_.errors(given).gt(1.0);
     return !wrong.logical_and(given.value.isnan().any(-1).logical_not()).any().item<bool>();
   });
+}
+
+bool Bench::is_plausible(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  return attempt.who == Attempt::Who::all && has_other_forward(hypothesis, attempt) == forward_fails_;
 }
 
 bool Bench::changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const {

@@ -1,6 +1,8 @@
 // Tests hypotheses against one observation.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +55,8 @@ class Bench {
   static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
   // The variants of a hypothesis that are worth trying, given which results fail.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;
+  // Whether the attempt changes a result that fails and leaves the forward alone if that is right.
+  [[nodiscard]] bool is_plausible(const Hypothesis& hypothesis, const Attempt& attempt) const;
   // Whether a query sees other keys, or sees a key another number of times, than it should by this hypothesis.
   [[nodiscard]] bool changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const;
   // Whether the hypothesis predicts every result of every rank within its bounds.
@@ -63,8 +67,29 @@ class Bench {
 
   static at::Tensor are_of(const at::Tensor& row_ranks, const std::vector<int>& ranks);
 
+  // Some of the rows, on which hypotheses are tried first.
+  struct Sample {
+    struct Rows {
+      Given given;
+      at::Tensor numbers;  // int64: the rows of the prediction that are compared with `given`
+    };
+
+    Sample(const World& whole, const at::Tensor& queries);
+
+    World world;
+    Model right;
+    Forward forward;
+    Backward backward;  // empty unless the case trains
+    at::Tensor queries;
+    at::Tensor keys;  // undefined unless the case trains
+    // By Attempt::Who: the rows that a prediction for these ranks concerns.
+    std::array<std::vector<Rows>, 3> rows = {};
+  };
+
   void choose_sample();
   [[nodiscard]] bool may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const;
+  [[nodiscard]] bool may_sum_to_sample(const Model& model, const Attempt& attempt) const;
+  [[nodiscard]] bool plausible_in_sample(const WholeResults& values, const Attempt& attempt) const;
   [[nodiscard]] bool explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const;
   [[nodiscard]] bool restrict_to(Model& model, const at::Tensor& rows) const;
   [[nodiscard]] WholeResults of_wrong_ranks(WholeResults wrong, const WholeResults& right) const;
@@ -82,8 +107,7 @@ class Bench {
   std::vector<int> failing_ranks_;
   std::vector<int> query_ranks_;  // ranks that have a wrong out, lse or dq
   bool forward_fails_ = false;
-  std::optional<World> sample_;
-  at::Tensor sample_rows_;
+  std::optional<Sample> sample_;
 };
 
 }  // namespace cp_pool::diagnosis

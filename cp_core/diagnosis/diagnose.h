@@ -24,6 +24,8 @@ struct KnownMistake {
 struct Settings {
   // No further step of the implementation is begun after this time. Rank 0's clock decides for all ranks.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  // Rank 0 tries no further hypothesis when the thread that called diagnose() has used this much more CPU time.
+  std::chrono::nanoseconds cpu_limit = std::chrono::nanoseconds::max();
   std::chrono::milliseconds limit{0};              // the time that the whole diagnosis may take, for sentences about it
   std::function<void(std::string_view)> on_phase;  // called with a description before each question
   std::vector<KnownMistake> known = {};            // are tried before all questions; only rank 0's are read

@@ -3,55 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/common_ground.h"
 #include "cp_core/diagnosis/error_strips.h"
-#include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/repetition.h"
 #include "cp_core/diagnosis/seen_pairs.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-// A hypothesis, and the variant of it that explains the observations.
-struct Candidate {
-  const Hypothesis* hypothesis = nullptr;
-  Attempt attempt;
-};
-
-const std::string& id_of(const Candidate& candidate) {
-  const Hypothesis& hypothesis = *candidate.hypothesis;
-  const bool backward = candidate.attempt.passes == Attempt::Passes::backward;
-  return backward && !hypothesis.backward_id.empty() ? hypothesis.backward_id : hypothesis.id;
-}
-
 std::string only_on(const std::vector<int>& ranks) {
   return fmt::format("on rank{} {} only", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
-std::string sentence_of(const Candidate& candidate, const Bench& bench) {
-  const Hypothesis& hypothesis = *candidate.hypothesis;
-  const Attempt& attempt = candidate.attempt;
-  const bool backward = attempt.passes == Attempt::Passes::backward;
-  std::string says = hypothesis.says;
-  if (backward) says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
-  if (attempt.passes == Attempt::Passes::forward) says = "in the forward only, " + says;
-  if (hypothesis.shows || bench.world().ranks == 1) return says;
-  switch (attempt.who) {
-    case Attempt::Who::all:
-      return says + " on all ranks";
-    case Attempt::Who::queries_of_ranks:
-      return fmt::format("{} {}", says, only_on(bench.query_ranks()));
-    case Attempt::Who::results_of_ranks:
-      return fmt::format("{} {}", says, only_on(bench.failing_ranks()));
-  }
-  return says;
 }
 
 // Whether the mistake concerns particular heads. The mask probe may have fewer heads than the case, and then cannot
@@ -79,6 +46,17 @@ bool saw_all_rightly(const SeenKeys& seen) {
   return !unread.any().item<bool>();
 }
 
+// The search may take kSearch / kSearchOf of the time; the rest is for observing which keys each query saw.
+constexpr int kSearch = 3;
+constexpr int kSearchOf = 4;
+
+// Returns the CPU time that this thread has used.
+std::chrono::nanoseconds cpu_time() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
 // Returns a --diagnosis-time that is probably enough for all hypotheses, given how many were tried within a limit:
 // about twice what they need, rounded up. If none was, their time is not known, and they get several times the limit.
 std::string enough_time(std::chrono::milliseconds limit, std::size_t tried, std::size_t all) {
@@ -87,275 +65,306 @@ std::string enough_time(std::chrono::milliseconds limit, std::size_t tried, std:
   return rounded_up(limit * 2 * static_cast<int>(times));
 }
 
-class Explainer {
- public:
-  Explainer(const Observed& observed, const SeenKeys* seen, const Settings& settings)
-      : observed_(observed), seen_(seen), settings_(settings), of_case_(observed.the_case) {
-    if (observed.again) again_.emplace(*observed.again);
-    if (observed.other_seed) other_seed_.emplace(*observed.other_seed);
-    if (observed.probe) probe_.emplace(*observed.probe);
-    repetition_ = repetition_of(observed);
-  }
-
-  Diagnosis answer() {
-    diagnosis_.explains = of_case_.failing();
-    diagnosis_.strips = error_strips(of_case_);
-    const Bench* const first = first_failing();
-    if (is_stale()) return std::move(diagnosis_);
-    if (first == nullptr || differs_alone()) {
-      not_in_the_results();
-      return std::move(diagnosis_);
-    }
-    library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
-    std::vector<Candidate> candidates = candidates_on(*first, library_);
-    if (candidates.empty() && seen_ != nullptr) {
-      of_seen_ = seen_pairs_hypotheses(*seen_);
-      candidates = candidates_on(*first, of_seen_);
-    }
-    if (candidates.empty()) {
-      unknown(*first);
-    } else {
-      name(candidates, *first);
-    }
-    return std::move(diagnosis_);
-  }
-
-  std::optional<Diagnosis> confirmation() {
-    const bool fails_twice = !of_case_.failing().empty() && other_seed_ && !other_seed_->failing().empty();
-    if (!fails_twice || observed_.repeat_fault != RepeatFault::none) return std::nullopt;
-    const std::vector<KnownMistake>& known = settings_.known;
-    const auto is_known = [&](const std::string& id) {
-      return std::ranges::find(known, id, &KnownMistake::id) != known.end();
-    };
-    library_ =
-        all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
-    std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
-    std::vector<Candidate> candidates = candidates_on(of_case_, library_);
-    std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });
-    if (candidates.size() != 1 || !in_time_ || rests_on_nan(candidates.front(), of_case_)) return std::nullopt;
-    const Candidate& same = candidates.front();
-    diagnosis_.certainty = Certainty::certain;
-    diagnosis_.id = id_of(same);
-    diagnosis_.cause = sentence_of(same, of_case_);
-    diagnosis_.explains = of_case_.failing();
-    diagnosis_.strips = error_strips(of_case_);
-    diagnosis_.evidence = {
-        fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
-                    "bounds, and those of another seed; no other mistake was tried",
-                    std::ranges::find(known, diagnosis_.id, &KnownMistake::id)->case_id)};
-    return std::move(diagnosis_);
-  }
-
- private:
-  // The failing observation in which rounding hides least.
-  [[nodiscard]] const Bench* first_failing() const {
-    if (again_ && !again_->failing().empty()) return &*again_;
-    if (!of_case_.failing().empty()) return &of_case_;
-    return probe_ && !probe_->failing().empty() ? &*probe_ : nullptr;
-  }
-
-  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > settings_.deadline; }
-
-  // Returns a candidate for each id that explains the observations.
-  std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library) {
-    std::vector<Candidate> all;
-    for (const Hypothesis& hypothesis : library) {
-      for (const Attempt& attempt : first.attempts(hypothesis)) {
-        all.push_back({.hypothesis = &hypothesis, .attempt = attempt});
-      }
-    }
-    known_ += all.size();
-    std::vector<Candidate> found;
-    for (const Candidate& candidate : all) {
-      if (std::ranges::find(found, id_of(candidate), id_of) != found.end()) continue;
-      if (out_of_time()) {
-        in_time_ = false;
-        return found;
-      }
-      ++tried_;
-      if (!first.explains(*candidate.hypothesis, candidate.attempt)) continue;
-      if (explains_others(candidate, first) && !is_refuted_by_sight(candidate, first)) found.push_back(candidate);
-    }
-    return found;
-  }
-
-  // A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
-  // query saw; the steps without NaN, in which the keys were observed, do.
-  [[nodiscard]] static bool rests_on_nan(const Candidate& candidate, const Bench& first) {
-    return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
-  }
-
-  [[nodiscard]] bool is_refuted_by_sight(const Candidate& candidate, const Bench& first) const {
-    const bool of_forward = candidate.attempt.passes != Attempt::Passes::backward;
-    return of_forward && seen_ != nullptr && saw_all_rightly(*seen_) && rests_on_nan(candidate, first);
-  }
-
-  [[nodiscard]] bool is_shown_by_sight(const Candidate& candidate) const {
-    if (seen_ == nullptr) return false;
-    return candidate.attempt.passes == Attempt::Passes::backward ? seen_->gradients_wrong : seen_->wrong;
-  }
-
-  [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const {
-    const auto explained = [&](const Bench& bench) {
-      if (goes_by_heads(*candidate.hypothesis) && !has_same_heads(bench.world().c(), first.world().c())) return true;
-      // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
-      // example, has no sink and no scores that overflow.
-      if (candidate.hypothesis->shows && bench.failing().empty()) return true;
-      return &bench == &first || bench.explains(*candidate.hypothesis, candidate.attempt);
-    };
-    if (!explained(of_case_)) return false;
-    return std::ranges::all_of(std::array{&again_, &other_seed_, &probe_},
-                               [&](const auto* bench) { return !*bench || explained(**bench); });
-  }
-
-  void name(const std::vector<Candidate>& candidates, const Bench& first) {
-    const Candidate& best = candidates.front();
-    diagnosis_.id = id_of(best);
-    diagnosis_.cause = sentence_of(best, first);
-    for (const Candidate& candidate : candidates) {
-      const std::string& id = id_of(candidate);
-      if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
-      diagnosis_.others.push_back(id);
-      diagnosis_.evidence.push_back(fmt::format("another explanation: {}", sentence_of(candidate, first)));
-    }
-    if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
-        diagnosis_.id != "wrong_keys_seen") {
-      diagnosis_.others.emplace_back("wrong_keys_seen");
-      diagnosis_.evidence.emplace_back(
-          "each chunk of a rank has one row, so a mistake at the borders of chunks looks like a mistake in all rows");
-    }
-    const bool again = other_seed_ && !other_seed_->failing().empty();
-    // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
-    const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
-    const bool by_nan_alone = rests_on_nan(best, first) && !is_shown_by_sight(best);
-    const bool certain =
-        known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits && !by_nan_alone;
-    diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
-    if (by_nan_alone) {
-      diagnosis_.evidence.emplace_back(
-          "every wrong row holds a NaN, which also reaches queries that read a key with weight 0");
-    }
-    add_evidence(first, again);
-  }
-
-  void add_evidence(const Bench& first, bool again) {
-    const Case& c = first.world().c();
-    diagnosis_.evidence.push_back(
-        fmt::format("of {} hypotheses that were tried, {} explains all results of all ranks within their bounds{}",
-                    tried_, diagnosis_.others.empty() ? "only this one" : "each of these", first_text(first)));
-    if (again) diagnosis_.evidence.emplace_back("the hypothesis also explains the results of another seed");
-    if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed, all results are right");
-    if (!other_seed_) diagnosis_.evidence.emplace_back("the hypothesis was not tried on another seed");
-    if (!in_time_) diagnosis_.evidence.push_back(not_all_tried());
-    if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
-    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
-    if (c.dtype != observed_.the_case.c.dtype) {
-      diagnosis_.evidence.emplace_back(
-          "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
-    }
-    if (observed_.shrunk) {
-      diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
-    }
-  }
-
-  [[nodiscard]] std::string first_text(const Bench& first) const {
-    return probe_ && &first == &*probe_ ? " in the mask probe" : "";
-  }
-
-  bool is_stale() {
-    if (!again_ || !other_seed_) return false;
-    const std::string says = stale_results(observed_, *again_, *other_seed_);
-    if (says.empty()) return false;
-    diagnosis_.id = "stale_buffer";
-    diagnosis_.cause = says;
-    diagnosis_.certainty = Certainty::certain;
-    diagnosis_.evidence.emplace_back(
-        "the case was run with one seed and then with another: the second run returned the right results of the first "
-        "run");
-    if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
-    return true;
-  }
-
-  // The judged results are correct, and only the repetition of the same step differs.
-  [[nodiscard]] bool differs_alone() const {
-    return of_case_.failing().empty() && !observed_.failed_checks.empty() &&
-           std::ranges::all_of(observed_.failed_checks,
-                               [](const std::string& name) { return name.starts_with("repeat"); });
-  }
-
-  void not_in_the_results() {
-    if (differs_alone()) return only_in_the_repetition();
-    diagnosis_.cause = observed_.failed_checks.empty()
-                           ? "all judged results are within their bounds"
-                           : fmt::format("{} failed, and all judged results are within their bounds",
-                                         fmt::join(observed_.failed_checks, ", "));
-    if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
-  }
-
-  // "139 of 520 hypotheses tried; --diagnosis-time 60s"
-  [[nodiscard]] std::string not_all_tried() const {
-    std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
-    if (settings_.limit.count() > 0) text += "; --diagnosis-time " + enough_time(settings_.limit, tried_, known_);
-    return text;
-  }
-
-  void only_in_the_repetition() {
-    diagnosis_.explains = observed_.failed_checks;
-    diagnosis_.evidence.push_back(repetition_.says);
-    if (observed_.repeat_fault == RepeatFault::sign) {
-      diagnosis_.id = "depends_on_sign";
-      diagnosis_.cause =
-          "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated";
-      diagnosis_.certainty = Certainty::certain;
-    } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
-      diagnosis_.id = "stale_buffer";
-      diagnosis_.cause = "the repeated step returns results of the first step, although q, k, v and dout were negated";
-      diagnosis_.certainty = Certainty::likely;
-    } else {
-      diagnosis_.id = "not_repeatable";
-      diagnosis_.cause =
-          "the results are right within their bounds, but the same step gave different results the second time";
-      diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
-    }
-  }
-
-  void unknown(const Bench& first) {
-    diagnosis_.explains.clear();
-    const std::string ground = common_ground(of_case_.failing().empty() ? first : of_case_);
-    if (in_time_) {
-      diagnosis_.cause = "no known mistake explains the failure: " + ground;
-    } else {
-      diagnosis_.cause = fmt::format("not found in {:g} s: {}; {}",
-                                     std::chrono::duration<double>(settings_.limit).count(), not_all_tried(), ground);
-    }
-    if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
-    if (again_ && again_->failing().empty() && !of_case_.failing().empty())
-      diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
-    if (!repetition_.same_bits) {
-      diagnosis_.cause += fmt::format("; {}", repetition_.says);
-    }
-    for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
-      diagnosis_.evidence.push_back(std::move(sentence));
-    if (in_time_) diagnosis_.evidence.push_back(fmt::format("{} hypotheses were tried", tried_));
-  }
-
-  const Observed& observed_;
-  const SeenKeys* seen_;
-  const Settings& settings_;
-  Bench of_case_;
-  std::optional<Bench> again_;
-  std::optional<Bench> other_seed_;
-  std::optional<Bench> probe_;
-  Repetition repetition_;
-  Hypotheses library_;
-  Hypotheses of_seen_;
-  bool in_time_ = true;
-  std::size_t known_ = 0;  // hypotheses with their variants, tried or not
-  std::size_t tried_ = 0;
-  Diagnosis diagnosis_;
-};
-
 }  // namespace
+
+const std::string& Explainer::id_of(const Candidate& candidate) {
+  const Hypothesis& hypothesis = *candidate.hypothesis;
+  const bool backward = candidate.attempt.passes == Attempt::Passes::backward;
+  return backward && !hypothesis.backward_id.empty() ? hypothesis.backward_id : hypothesis.id;
+}
+
+std::string Explainer::sentence_of(const Candidate& candidate, const Bench& bench) {
+  const Hypothesis& hypothesis = *candidate.hypothesis;
+  const Attempt& attempt = candidate.attempt;
+  const bool backward = attempt.passes == Attempt::Passes::backward;
+  std::string says = hypothesis.says;
+  if (backward) says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
+  if (attempt.passes == Attempt::Passes::forward) says = "in the forward only, " + says;
+  if (hypothesis.shows || bench.world().ranks == 1) return says;
+  switch (attempt.who) {
+    case Attempt::Who::all:
+      return says + " on all ranks";
+    case Attempt::Who::queries_of_ranks:
+      return fmt::format("{} {}", says, only_on(bench.query_ranks()));
+    case Attempt::Who::results_of_ranks:
+      return fmt::format("{} {}", says, only_on(bench.failing_ranks()));
+  }
+  return says;
+}
+
+Explainer::Explainer(const Observed& observed, const Settings& settings)
+    : observed_(observed),
+      settings_(settings),
+      end_(settings.deadline),
+      cpu_end_(settings.cpu_limit),
+      of_case_(observed.the_case),
+      repetition_(repetition_of(observed)) {
+  if (cpu_end_ != std::chrono::nanoseconds::max()) cpu_end_ += cpu_time();
+  if (observed.again) again_.emplace(*observed.again);
+  if (observed.other_seed) other_seed_.emplace(*observed.other_seed);
+  if (observed.probe) probe_.emplace(*observed.probe);
+}
+
+void Explainer::search() {
+  diagnosis_.explains = of_case_.failing();
+  diagnosis_.strips = error_strips(of_case_);
+  const Bench* const first = first_failing();
+  decided_ = is_stale();
+  if (decided_) return;
+  if (first == nullptr || differs_alone()) {
+    not_in_the_results();
+    decided_ = true;
+    return;
+  }
+  library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
+  const auto now = std::chrono::steady_clock::now();
+  const auto wall = std::exchange(end_, std::min(end_, now + (end_ - now) / kSearchOf * kSearch));
+  const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
+  candidates_ = candidates_on(*first, library_);
+  end_ = wall;
+  cpu_end_ = cpu;
+}
+
+bool Explainer::needs_sight() const {
+  if (decided_) return !differs_alone() && diagnosis_.certainty == Certainty::unknown;
+  return candidates_.empty() || std::ranges::any_of(candidates_, [this](const Candidate& one) {
+           return first_failing()->changes_keys(*one.hypothesis, one.attempt);
+         });
+}
+
+Diagnosis Explainer::answer(const SeenKeys* seen) {
+  if (decided_) return std::move(diagnosis_);
+  const Bench& first = *first_failing();
+  if (seen != nullptr && saw_all_rightly(*seen)) {
+    std::erase_if(candidates_, [&](const Candidate& one) {
+      return one.attempt.passes != Attempt::Passes::backward && rests_on_nan(one, first);
+    });
+  }
+  Hypotheses of_seen;
+  if (candidates_.empty() && seen != nullptr) {
+    of_seen = seen_pairs_hypotheses(*seen);
+    candidates_ = candidates_on(first, of_seen);
+  }
+  if (candidates_.empty()) {
+    unknown(first);
+  } else {
+    name(candidates_, first, seen);
+  }
+  return std::move(diagnosis_);
+}
+
+std::optional<Diagnosis> Explainer::confirmation() {
+  const bool fails_twice = !of_case_.failing().empty() && other_seed_ && !other_seed_->failing().empty();
+  if (!fails_twice || observed_.repeat_fault != RepeatFault::none) return std::nullopt;
+  const std::vector<KnownMistake>& known = settings_.known;
+  const auto is_known = [&](const std::string& id) {
+    return std::ranges::find(known, id, &KnownMistake::id) != known.end();
+  };
+  library_ =
+      all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
+  std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
+  std::vector<Candidate> candidates = candidates_on(of_case_, library_);
+  std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });
+  if (candidates.size() != 1 || !in_time_ || rests_on_nan(candidates.front(), of_case_)) return std::nullopt;
+  const Candidate& same = candidates.front();
+  diagnosis_.certainty = Certainty::certain;
+  diagnosis_.id = id_of(same);
+  diagnosis_.cause = sentence_of(same, of_case_);
+  diagnosis_.explains = of_case_.failing();
+  diagnosis_.strips = error_strips(of_case_);
+  diagnosis_.evidence = {
+      fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
+                  "bounds, and those of another seed; no other mistake was tried",
+                  std::ranges::find(known, diagnosis_.id, &KnownMistake::id)->case_id)};
+  return std::move(diagnosis_);
+}
+
+// The failing observation in which rounding hides least.
+const Bench* Explainer::first_failing() const {
+  if (again_ && !again_->failing().empty()) return &*again_;
+  if (!of_case_.failing().empty()) return &of_case_;
+  return probe_ && !probe_->failing().empty() ? &*probe_ : nullptr;
+}
+
+bool Explainer::out_of_time() const {
+  return std::chrono::steady_clock::now() > end_ || cpu_time() > cpu_end_;
+}
+
+// Returns a candidate for each id that explains the observations.
+std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, const Hypotheses& library) {
+  std::vector<Candidate> all;
+  for (const Hypothesis& hypothesis : library) {
+    for (const Attempt& attempt : first.attempts(hypothesis)) {
+      all.push_back({.hypothesis = &hypothesis, .attempt = attempt});
+    }
+  }
+  std::ranges::stable_partition(all,
+                                [&](const Candidate& one) { return first.is_plausible(*one.hypothesis, one.attempt); });
+  known_ += all.size();
+  std::vector<Candidate> found;
+  for (const Candidate& candidate : all) {
+    if (std::ranges::find(found, id_of(candidate), id_of) != found.end()) continue;
+    if (out_of_time()) {
+      in_time_ = false;
+      return found;
+    }
+    ++tried_;
+    if (!first.explains(*candidate.hypothesis, candidate.attempt)) continue;
+    if (explains_others(candidate, first)) found.push_back(candidate);
+  }
+  return found;
+}
+
+// A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
+// query saw; the steps without NaN, in which the keys were observed, do.
+bool Explainer::rests_on_nan(const Candidate& candidate, const Bench& first) {
+  return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
+}
+
+bool Explainer::explains_others(const Candidate& candidate, const Bench& first) const {
+  const auto explained = [&](const Bench& bench) {
+    if (goes_by_heads(*candidate.hypothesis) && !has_same_heads(bench.world().c(), first.world().c())) return true;
+    // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
+    // example, has no sink and no scores that overflow.
+    if (candidate.hypothesis->shows && bench.failing().empty()) return true;
+    return &bench == &first || bench.explains(*candidate.hypothesis, candidate.attempt);
+  };
+  if (!explained(of_case_)) return false;
+  return std::ranges::all_of(std::array{&again_, &other_seed_, &probe_},
+                             [&](const auto* bench) { return !*bench || explained(**bench); });
+}
+
+void Explainer::name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen) {
+  const Candidate& best = candidates.front();
+  diagnosis_.id = id_of(best);
+  diagnosis_.cause = sentence_of(best, first);
+  for (const Candidate& candidate : candidates) {
+    const std::string& id = id_of(candidate);
+    if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
+    diagnosis_.others.push_back(id);
+    diagnosis_.evidence.push_back(fmt::format("another explanation: {}", sentence_of(candidate, first)));
+  }
+  if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
+      diagnosis_.id != "wrong_keys_seen") {
+    diagnosis_.others.emplace_back("wrong_keys_seen");
+    diagnosis_.evidence.emplace_back(
+        "each chunk of a rank has one row, so a mistake at the borders of chunks looks like a mistake in all rows");
+  }
+  const bool again = other_seed_ && !other_seed_->failing().empty();
+  // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
+  const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
+  const bool by_nan_alone = rests_on_nan(best, first) &&
+                            !(seen != nullptr && seen->wrong && best.attempt.passes != Attempt::Passes::backward);
+  const bool certain =
+      known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits && !by_nan_alone;
+  diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
+  if (by_nan_alone) {
+    diagnosis_.evidence.emplace_back(
+        "every wrong row holds a NaN, which also reaches queries that read a key with weight 0");
+  }
+  add_evidence(first, again);
+}
+
+void Explainer::add_evidence(const Bench& first, bool again) {
+  const Case& c = first.world().c();
+  diagnosis_.evidence.push_back(
+      fmt::format("of {} hypotheses that were tried, {} explains all results of all ranks within their bounds{}",
+                  tried_, diagnosis_.others.empty() ? "only this one" : "each of these", first_text(first)));
+  if (again) diagnosis_.evidence.emplace_back("the hypothesis also explains the results of another seed");
+  if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed, all results are right");
+  if (!other_seed_) diagnosis_.evidence.emplace_back("the hypothesis was not tried on another seed");
+  if (!in_time_) diagnosis_.evidence.push_back(not_all_tried());
+  if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
+  if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
+  if (c.dtype != observed_.the_case.c.dtype) {
+    diagnosis_.evidence.emplace_back(
+        "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
+  }
+  if (observed_.shrunk) {
+    diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
+  }
+}
+
+std::string Explainer::first_text(const Bench& first) const {
+  return probe_ && &first == &*probe_ ? " in the mask probe" : "";
+}
+
+bool Explainer::is_stale() {
+  if (!again_ || !other_seed_) return false;
+  const std::string says = stale_results(*again_, *other_seed_);
+  if (says.empty()) return false;
+  diagnosis_.id = "stale_buffer";
+  diagnosis_.cause = says;
+  diagnosis_.certainty = Certainty::certain;
+  diagnosis_.evidence.emplace_back(
+      "the case was run with one seed and then with another: the second run returned the right results of the first "
+      "run");
+  if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
+  return true;
+}
+
+// The judged results are correct, and only the repetition of the same step differs.
+bool Explainer::differs_alone() const {
+  return of_case_.failing().empty() && !observed_.failed_checks.empty() &&
+         std::ranges::all_of(observed_.failed_checks,
+                             [](const std::string& name) { return name.starts_with("repeat"); });
+}
+
+void Explainer::not_in_the_results() {
+  if (differs_alone()) return only_in_the_repetition();
+  diagnosis_.cause = observed_.failed_checks.empty()
+                         ? "all judged results are within their bounds"
+                         : fmt::format("{} failed, and all judged results are within their bounds",
+                                       fmt::join(observed_.failed_checks, ", "));
+  if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
+}
+
+// "139 of 520 hypotheses tried; --diagnosis-time 60s"
+std::string Explainer::not_all_tried() const {
+  std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
+  if (settings_.limit.count() > 0) text += "; --diagnosis-time " + enough_time(settings_.limit, tried_, known_);
+  return text;
+}
+
+void Explainer::only_in_the_repetition() {
+  diagnosis_.explains = observed_.failed_checks;
+  diagnosis_.evidence.push_back(repetition_.says);
+  if (observed_.repeat_fault == RepeatFault::sign) {
+    diagnosis_.id = "depends_on_sign";
+    diagnosis_.cause =
+        "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated";
+    diagnosis_.certainty = Certainty::certain;
+  } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
+    diagnosis_.id = "stale_buffer";
+    diagnosis_.cause = "the repeated step returns results of the first step, although q, k, v and dout were negated";
+    diagnosis_.certainty = Certainty::likely;
+  } else {
+    diagnosis_.id = "not_repeatable";
+    diagnosis_.cause =
+        "the results are right within their bounds, but the same step gave different results the second time";
+    diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
+  }
+}
+
+void Explainer::unknown(const Bench& first) {
+  diagnosis_.explains.clear();
+  const std::string ground = common_ground(of_case_.failing().empty() ? first : of_case_);
+  if (in_time_) {
+    diagnosis_.cause = "no known mistake explains the failure: " + ground;
+  } else {
+    diagnosis_.cause = fmt::format("not found in {:g} s: {}; {}",
+                                   std::chrono::duration<double>(settings_.limit).count(), not_all_tried(), ground);
+  }
+  if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
+  if (again_ && again_->failing().empty() && !of_case_.failing().empty())
+    diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
+  if (!repetition_.same_bits) {
+    diagnosis_.cause += fmt::format("; {}", repetition_.says);
+  }
+  for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
+    diagnosis_.evidence.push_back(std::move(sentence));
+  if (in_time_) diagnosis_.evidence.push_back(fmt::format("{} hypotheses were tried", tried_));
+}
 
 std::string rounded_up(std::chrono::duration<double> time) {
   using std::chrono::seconds;
@@ -363,14 +372,6 @@ std::string rounded_up(std::chrono::duration<double> time) {
   const auto needed = std::chrono::ceil<seconds>(time);
   const auto* const enough = std::ranges::find_if(kRound, [&](seconds round) { return round >= needed; });
   return fmt::format("{}s", (enough == kRound.end() ? needed : *enough).count());
-}
-
-Diagnosis explanation_of(const Observed& observed, const SeenKeys* seen, const Settings& settings) {
-  return Explainer(observed, seen, settings).answer();
-}
-
-std::optional<Diagnosis> confirmation_of(const Observed& observed, const Settings& settings) {
-  return Explainer(observed, nullptr, settings).confirmation();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -2,40 +2,83 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cases/diagnosis.h"
+#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/diagnose.h"
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/observation.h"
+#include "cp_core/diagnosis/repetition.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
 namespace cp_pool::diagnosis {
 
-// The observations of the failing case. Steps that could not be run are missing.
-struct Observed {
-  Observation the_case;
-  std::vector<std::string> failed_checks;
-  RepeatFault repeat_fault = RepeatFault::none;
-  // The case run again, in fp32 if the implementation supports it and fails in it.
-  std::optional<Observation> again = {};
-  bool right_in_fp32 = false;  // fp32 gave correct results, so `again` and all that follows have the dtype of the case
-  std::optional<Observation> other_seed = {};  // `again` with another seed
-  std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
-  std::optional<Observation> probe = {};       // the mask probe
-  bool shrunk = false;                         // the observations are of a smaller case than the one that failed
-  bool takes_windows = true;                   // Symptoms::takes_windows
-};
+// Tries known mistakes on what was observed.
+class Explainer {
+ public:
+  // Keeps references to both.
+  Explainer(const Observed& observed, const Settings& settings);
 
-// seen may be null.
-Diagnosis explanation_of(const Observed& observed, const SeenKeys* seen, const Settings& settings);
+  // Tries all known mistakes, as far as there is time.
+  void search();
+  // After search(): whether it helps to know which keys each query saw, because no mistake explains the failure, or one
+  // that changes these keys does.
+  [[nodiscard]] bool needs_sight() const;
+  // After search(). seen: which keys each query saw; null if that is not known.
+  Diagnosis answer(const SeenKeys* seen);
+  // Instead of search() and answer(): returns the diagnosis that the case fails for the one mistake of settings.known
+  // that explains the case and another seed; nullopt if none or several do.
+  std::optional<Diagnosis> confirmation();
+
+ private:
+  // A hypothesis, and the variant of it that explains the observations.
+  struct Candidate {
+    const Hypothesis* hypothesis = nullptr;
+    Attempt attempt;
+  };
+
+  static const std::string& id_of(const Candidate& candidate);
+  static std::string sentence_of(const Candidate& candidate, const Bench& bench);
+  static bool rests_on_nan(const Candidate& candidate, const Bench& first);
+
+  [[nodiscard]] const Bench* first_failing() const;
+  [[nodiscard]] bool out_of_time() const;
+  std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library);
+  [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const;
+  void name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen);
+  void add_evidence(const Bench& first, bool again);
+  [[nodiscard]] std::string first_text(const Bench& first) const;
+  bool is_stale();
+  [[nodiscard]] bool differs_alone() const;
+  void not_in_the_results();
+  [[nodiscard]] std::string not_all_tried() const;
+  void only_in_the_repetition();
+  void unknown(const Bench& first);
+
+  const Observed& observed_;
+  const Settings& settings_;
+  // When hypotheses are no longer tried.
+  std::chrono::steady_clock::time_point end_;
+  std::chrono::nanoseconds cpu_end_;
+  Bench of_case_;
+  std::optional<Bench> again_;
+  std::optional<Bench> other_seed_;
+  std::optional<Bench> probe_;
+  Repetition repetition_;
+  Hypotheses library_;
+  std::vector<Candidate> candidates_;
+  bool decided_ = false;  // diagnosis_ is the answer
+  bool in_time_ = true;
+  std::size_t known_ = 0;  // hypotheses with their variants, tried or not
+  std::size_t tried_ = 0;
+  Diagnosis diagnosis_;
+};
 
 // Returns a duration for --diagnosis-time that is at least this long: "30s".
 std::string rounded_up(std::chrono::duration<double> time);
-
-// Returns the diagnosis that the case fails for the one mistake of settings.known that explains the case and another
-// seed; nullopt if none or several do.
-std::optional<Diagnosis> confirmation_of(const Observed& observed, const Settings& settings);
 
 }  // namespace cp_pool::diagnosis

@@ -40,7 +40,7 @@ at::Tensor rows_of(const ResultsByRank& results, at::Tensor verify::Results::* m
 }
 
 // Selects the canonical row of each row. canonical: -1 = padding, which is filled with `padding`.
-at::Tensor of_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
+at::Tensor of_canonical_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
   if (of_canonical.size(0) == 0) {
     std::vector<std::int64_t> sizes = of_canonical.sizes().vec();
     sizes[0] = canonical.size(0);
@@ -59,15 +59,31 @@ double quantile(const at::Tensor& values, double share) {
   return sorted[at].item<double>();
 }
 
+double total_of(const Given& given, const at::Tensor& errors) {
+  return errors.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0)
+      .square()
+      .clamp_max_(1e60)
+      .sum()
+      .item<double>();
+}
+
 }  // namespace
 
-Given Given::of_rows(const at::Tensor& rows) const {
-  Given some = *this;
+Given Fits::of_rows(const Given& given, const at::Tensor& rows) const {
+  Given some = given;
   for (const auto part :
        {&Given::value, &Given::right, &Given::baseline, &Given::floor, &Given::judged, &Given::rank}) {
-    some.*part = (this->*part).index_select(0, rows);
+    some.*part = (given.*part).index_select(0, rows);
   }
+  prepare(some);
   return some;
+}
+
+void Fits::prepare(Given& given) const {
+  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor).mul_(bound_factor_);
+  given.finite = given.value.isfinite().all().item<bool>();
+  given.accepted = std::max(total_of(given, bound.mul(kNearBounds)),
+                            kNearErrors * kNearErrors * total_of(given, distance(given.value, given.right)));
 }
 
 Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound_factor) {
@@ -121,21 +137,24 @@ void Fits::add(const World& world, const verify::ExpectedTensor& expected, at::T
   const Observation& of = *world.observation;
   if (value.size(0) != canonical.size(0) || value.size(1) != expected.value.size(1)) return;
   const bool fp32 = member == &verify::Results::lse || member == &verify::Results::max_logit;
-  const at::Tensor right = of_rows(expected.value, canonical, member == &verify::Results::lse ? -kInfinity : 0.0);
+  const at::Tensor right =
+      of_canonical_rows(expected.value, canonical, member == &verify::Results::lse ? -kInfinity : 0.0);
   if (right.sizes() != value.sizes()) return;
   Given given{.name = expected.name,
               .member = member,
               .part = expected.part,
               .value = verify::row_part(value, expected.part),
               .right = verify::row_part(right, expected.part)};
-  given.baseline = of_rows(expected.baseline_error, canonical, 0.0);
-  given.floor = of_rows(expected.bound, canonical, 0.0).sub(given.baseline, verify::kAllowedBaselines).clamp_min_(0.0);
+  given.baseline = of_canonical_rows(expected.baseline_error, canonical, 0.0);
+  given.floor =
+      of_canonical_rows(expected.bound, canonical, 0.0).sub(given.baseline, verify::kAllowedBaselines).clamp_min_(0.0);
   given.judged = canonical.ge(0);
   if (of.sharding.judges_padding) given.judged = at::ones_like(given.judged);
   given.rank = rank;
   given.unit = verify::floor_factor(fp32 ? DType::fp32 : of.c.dtype);
   const at::Tensor has_floor = given.floor.gt(0.0);
   given.typical_baseline = quantile(given.baseline.div(given.floor).masked_select(has_floor), /*share=*/0.9);
+  prepare(given);
   given_.push_back(std::move(given));
 }
 
@@ -158,17 +177,12 @@ at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted,
   return ratio.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0);
 }
 
-bool Fits::plausible(const Given& given, const at::Tensor& predicted) const {
+bool Fits::plausible(const Given& given, const at::Tensor& predicted) {
   const at::Tensor part = verify::row_part(predicted, given.part);
-  const at::Tensor judged = given.judged.unsqueeze(1);
-  const auto total = [&judged](const at::Tensor& errors) {
-    return errors.masked_fill(judged.logical_not(), 0.0).square().clamp_max_(1e60).sum().item<double>();
-  };
-  const double left = total(distance(given.value, part));
-  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor).mul_(bound_factor_);
-  const double allowed = total(bound.mul(kNearBounds));
-  if (left <= allowed) return true;
-  return left <= kNearErrors * kNearErrors * total(distance(given.value, given.right));
+  if (!given.finite) return total_of(given, distance(given.value, part)) <= given.accepted;
+  const at::Tensor squares = given.value.sub(part).square_();
+  squares.masked_fill_(given.judged.logical_not().view({-1, 1, 1}), 0.0);
+  return squares.sum().item<double>() <= given.accepted * static_cast<double>(given.value.size(-1));
 }
 
 }  // namespace cp_pool::diagnosis

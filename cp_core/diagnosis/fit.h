@@ -25,9 +25,8 @@ struct Given {
   at::Tensor rank = {};                           // int64 [rows]
   double unit = 0;                                // c u
   double typical_baseline = 0;                    // 90th percentile of baseline / floor
-
-  // Returns only these rows.
-  [[nodiscard]] Given of_rows(const at::Tensor& rows) const;
+  bool finite = true;                             // all values are
+  double accepted = 0;                            // the largest sum of squared errors that plausible() accepts
 };
 
 class Fits {
@@ -44,12 +43,16 @@ class Fits {
   // The same, with the correct values as the prediction.
   [[nodiscard]] at::Tensor errors(const Given& given) const { return errors_of_part(given, given.right, {}); }
   // A cheap test, by values alone, of whether the prediction is near enough to be worth computing magnitudes for.
-  [[nodiscard]] bool plausible(const Given& given, const at::Tensor& predicted) const;
+  [[nodiscard]] static bool plausible(const Given& given, const at::Tensor& predicted);
+  // Returns only these rows of a result.
+  [[nodiscard]] Given of_rows(const Given& given, const at::Tensor& rows) const;
 
  private:
   void add(const World& world, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
            const at::Tensor& value, const at::Tensor& canonical, const at::Tensor& rank);
   void add_dbias(const World& world, const verify::ExpectedTensor& expected, const at::Tensor& value);
+  // Sets what plausible() needs.
+  void prepare(Given& given) const;
   // The same as errors(), with rows of the part that is judged.
   [[nodiscard]] at::Tensor errors_of_part(const Given& given, const at::Tensor& predicted,
                                           const at::Tensor& magnitude) const;

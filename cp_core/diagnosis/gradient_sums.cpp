@@ -26,7 +26,7 @@ class Sums {
 
   void fill(WholeResults& results) const {
     const at::Tensor ds = backward_.ds.mul(backward_.row_scale);
-    results.dq = to_heads(operands_.times_k(weighted(ds, model_.weight_dq)), model_.dq_head, world_.c().heads);
+    results.dq = dq();
     const at::Tensor of_k = weighted(ds, model_.weight_dk);
     const at::Tensor of_v = weighted(backward_.p, model_.weight_dv);
     results.dk = to_keys(of_k, operands_.q());
@@ -39,6 +39,22 @@ class Sums {
     }
     if (world_.problem.has_dbias()) results.dbias = dbias();
     if (world_.problem.has_dsink()) results.dsink = dsink();
+  }
+
+  [[nodiscard]] at::Tensor dq() const {
+    const at::Tensor ds = weighted(backward_.ds.mul(backward_.row_scale), model_.weight_dq);
+    return to_heads(operands_.times_k(ds), model_.dq_head, world_.c().heads);
+  }
+
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> dk_dv_of(const at::Tensor& keys) const {
+    const auto of_keys = [&](const at::Tensor& of_pairs, const at::Tensor& weight, const at::Tensor& queries) {
+      const at::Tensor some = of_pairs.index_select(2, keys);
+      const bool by_key = weight.defined() && weight.size(1) > 1;
+      return to_heads(at::bmm(weighted(some, by_key ? weight.index_select(1, keys) : weight).transpose(1, 2), queries),
+                      model_.dkv_head, world_.c().kv_heads);
+    };
+    return {of_keys(backward_.ds.mul(backward_.row_scale), model_.weight_dk, operands_.q()),
+            of_keys(backward_.p, model_.weight_dv, operands_.dout())};
   }
 
  private:
@@ -148,6 +164,14 @@ class Sums {
 
 void sum_gradients(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
   Sums(model, backward, absolute).fill(results);
+}
+
+at::Tensor sum_dq(const Model& model, const Backward& backward) {
+  return Sums(model, backward, /*absolute=*/false).dq();
+}
+
+std::pair<at::Tensor, at::Tensor> sum_dk_dv(const Model& model, const Backward& backward, const at::Tensor& keys) {
+  return Sums(model, backward, /*absolute=*/false).dk_dv_of(keys);
 }
 
 void sum_by(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {

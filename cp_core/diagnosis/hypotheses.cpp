@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -152,18 +153,36 @@ Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   return all;
 }
 
-Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const SeenKeys* seen,
+Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const LookAtKeys& look,
                   const CpGroups& groups, const Settings& settings) {
   if (settings.on_phase) settings.on_phase("hypotheses");
   Questions questions(implementation, judged, groups, settings);
   const bool on_rank_0 = groups.cp->rank() == 0;
   Observing observing(questions, judged, on_rank_0);
   const std::optional<Observed> observed = observing.observe();
+  std::optional<Explainer> explainer;
+  if (on_rank_0 && observed) {
+    explainer.emplace(*observed, settings);
+    explainer->search();
+  }
+  std::optional<SeenKeys> seen;
+  if (questions.agreed(!explainer || explainer->needs_sight())) seen = look();
   if (!on_rank_0) return {};
-  if (observed) return explanation_of(*observed, observed->shrunk ? nullptr : seen, settings);
-  Diagnosis unknown;
-  unknown.cause = observing.why_not();
-  return unknown;
+  Diagnosis diagnosis;
+  if (explainer) {
+    diagnosis = explainer->answer(seen && !observed->shrunk ? &*seen : nullptr);
+  } else {
+    diagnosis.cause = observing.why_not();
+  }
+  if (!seen) return diagnosis;
+  if (seen->wrong) {
+    diagnosis.pairs = std::move(seen->pairs);
+    diagnosis.picture = std::move(seen->picture);
+  }
+  if (!seen->why_not.empty())
+    diagnosis.evidence.push_back("the keys that each query saw are unknown: " + seen->why_not);
+  std::ranges::move(seen->notes, std::back_inserter(diagnosis.evidence));
+  return diagnosis;
 }
 
 std::optional<Diagnosis> confirm(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
@@ -175,7 +194,7 @@ std::optional<Diagnosis> confirm(Implementation& implementation, const JudgedCas
   const std::optional<Observed> observed = Observing(questions, judged, on_rank_0).observe_two_seeds();
   if (!observed) return std::nullopt;
   std::optional<Diagnosis> confirmed;
-  if (on_rank_0) confirmed = confirmation_of(*observed, settings);
+  if (on_rank_0) confirmed = Explainer(*observed, settings).confirmation();
   if (!questions.agreed(confirmed.has_value())) return std::nullopt;
   return on_rank_0 ? confirmed : Diagnosis{};
 }

@@ -2,6 +2,7 @@
 // the fp64 definition or of its results.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,10 +16,12 @@
 
 namespace cp_pool::diagnosis {
 
-// Fills certainty, id, cause, explains, others and evidence of a Diagnosis. seen: what was observed of the mask, to
-// name it in sentences; may be null. Collective over groups.cp, since a hypothesis that fits is tried on another seed.
-// Only rank 0 gets the answer.
-Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const SeenKeys* seen,
+// Observes which keys each query saw. Collective.
+using LookAtKeys = std::function<SeenKeys()>;
+
+// Finds the mistakes that explain the case and another seed of it. Calls `look` on every rank if none does, or if what
+// does changes the keys that queries see. Collective over groups.cp. Only rank 0 gets the answer.
+Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const LookAtKeys& look,
                   const CpGroups& groups, const Settings& settings);
 
 // Tries only the mistakes of settings.known, on the case and on another seed. nullopt unless exactly one of them

@@ -83,6 +83,7 @@ struct Model {
   at::Tensor sink;        // [heads], replaces the sink of the world
   bool sink_needs_a_key = false;
   bool sink_in_padding = false;
+  bool needs_all_rows = false;  // cannot be applied to a world with only some of the queries
   // Changes the results of the forward as they are returned: out [q rows, heads, dim], lse [q rows, heads, 1].
   std::function<void(const World&, verify::Results&)> returned;
   // Changes the gradients as they are returned. Is applied to their magnitudes too, and so must be linear.

@@ -32,6 +32,21 @@ struct Observation {
   bool is_probe = false;  // the mask probe of a case: its inputs make the mask readable (verify/mask_probe.h)
 };
 
+// The observations of the failing case. Steps that could not be run are missing.
+struct Observed {
+  Observation the_case;
+  std::vector<std::string> failed_checks;
+  RepeatFault repeat_fault = RepeatFault::none;
+  // The case run again, in fp32 if the implementation supports it and fails in it.
+  std::optional<Observation> again = {};
+  bool right_in_fp32 = false;  // fp32 gave correct results, so `again` and all that follows have the dtype of the case
+  std::optional<Observation> other_seed = {};  // `again` with another seed
+  std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
+  std::optional<Observation> probe = {};       // the mask probe
+  bool shrunk = false;                         // the observations are of a smaller case than the one that failed
+  bool takes_windows = true;                   // Symptoms::takes_windows
+};
+
 // Runs the implementation under test again. All methods are collective over groups.cp and return the same on every
 // rank.
 class Questions {

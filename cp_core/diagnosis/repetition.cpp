@@ -69,7 +69,7 @@ Repetition repetition_of(const Observed& observed) {
           .says = fmt::format("the same step gave different results in {} of {} runs", others, runs.size())};
 }
 
-std::string stale_results(const Observed& /*observed*/, const Bench& again, const Bench& other_seed) {
+std::string stale_results(const Bench& again, const Bench& other_seed) {
   for (const bool added : {false, true}) {
     if (!are_stale(again, other_seed, added)) continue;
     return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),

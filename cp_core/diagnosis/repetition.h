@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cp_core/diagnosis/bench.h"
-#include "cp_core/diagnosis/explanation.h"
+#include "cp_core/diagnosis/observation.h"
 
 namespace cp_pool::diagnosis {
 
@@ -18,6 +18,6 @@ Repetition repetition_of(const Observed& observed);
 
 // Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
 // to them; else an empty string. again: the step before.
-std::string stale_results(const Observed& observed, const Bench& again, const Bench& other_seed);
+std::string stale_results(const Bench& again, const Bench& other_seed);
 
 }  // namespace cp_pool::diagnosis

@@ -71,6 +71,12 @@ WholeResults forward_of(const Model& model) {
   return run_forward(model).results;
 }
 
+WholeResults dq_of(const Model& model) {
+  WholeResults results;
+  results.dq = sum_dq(model, run_backward(model, run_forward(model)));
+  return results;
+}
+
 WholeResults gradients_of(const Model& model) {
   const Forward forward = run_forward(model);
   WholeResults results = forward.results;
@@ -85,7 +91,7 @@ at::Tensor nearest_model(const std::vector<Model>& models) {
 }
 
 at::Tensor nearest_model_in_dq(const std::vector<Model>& models) {
-  return nearest(models, gradients_of, {&WholeResults::dq});
+  return nearest(models, dq_of, {&WholeResults::dq});
 }
 
 at::Tensor nearest_model_in_dk(const std::vector<Model>& models) {

@@ -13,9 +13,9 @@ namespace cp_pool::diagnosis {
 // int64 [q rows]: the index of the model that is nearest to the out and lse that ranks returned; the first one among
 // equals. All 0 if a rank did not return them.
 at::Tensor nearest_model(const std::vector<Model>& models);
-// The same by dq. The models must be of a whole world, not of selected queries.
+// The same by dq.
 at::Tensor nearest_model_in_dq(const std::vector<Model>& models);
-// The same by dk: int64 [kv rows].
+// The same by dk: int64 [kv rows]. The models must be of a whole world, not of selected queries.
 at::Tensor nearest_model_in_dk(const std::vector<Model>& models);
 
 // Takes each element of the member from the model with that index. number: int64, broadcastable to the member's shape.

@@ -113,6 +113,7 @@ World World::with_queries(const at::Tensor& rows) const {
   some.q = q.index_select(0, rows);
   some.k = k;
   some.v = v;
+  if (dout.defined()) some.dout = dout.index_select(0, rows);
   some.bias = bias;
   some.sink = sink;
   return some;

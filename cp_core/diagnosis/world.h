@@ -43,8 +43,7 @@ struct World {
   // Keeps a reference to the observation.
   explicit World(const Observation& of);
 
-  // Returns the world with only these queries, for computations in which queries do not depend on each other. It has
-  // no dout.
+  // Returns the world with only these queries, for computations in which queries do not depend on each other.
   [[nodiscard]] World with_queries(const at::Tensor& rows) const;
 
   [[nodiscard]] const Case& c() const { return observation->c; }

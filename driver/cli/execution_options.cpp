@@ -360,7 +360,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "--no-reference-cache", config.reference_cache,
            "Let the worker compute every expected result again, and keep none", false);
   add_duration(command, "--diagnosis-time", config.diagnosis_time, milliseconds{0},
-               "Time limit of the diagnosis of a failure; 0 = 5 s, or 20 % of --timeout if that is less");
+               "Time limit of the diagnosis of a failure; 0 = 20 s, or 20 % of --timeout if that is less");
   add_flag(command, "--no-diagnosis", config.diagnosis, "Do not let the worker look for the cause of a failure", false);
   add_perf(command, options);
 }

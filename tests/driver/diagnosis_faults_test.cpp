@@ -127,7 +127,7 @@ TEST(Diagnosis, IsAskedForWithItsTime) {
     seconds diagnosis_time;
     std::string line;
   };
-  for (const auto& [timeout, diagnosis_time, line] : {Told{seconds{30}, seconds{0}, "may diagnose for 5000 ms"},
+  for (const auto& [timeout, diagnosis_time, line] : {Told{seconds{120}, seconds{0}, "may diagnose for 20000 ms"},
                                                       Told{seconds{10}, seconds{0}, "may diagnose for 2000 ms"},
                                                       Told{seconds{10}, seconds{60}, "may diagnose for 60000 ms"}}) {
     RunConfig config = diagnosing_config();

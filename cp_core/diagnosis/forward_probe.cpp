@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/diagnosis/pair_values.h"
 #include "cp_core/verify/canonical.h"
 
 namespace cp_pool::diagnosis {
@@ -18,8 +18,6 @@ namespace {
 using verify::CanonicalInputs;
 using verify::Results;
 
-// The most weights that are kept, over all classes of heads: 512 MiB.
-constexpr std::int64_t kMostWeightsKept = std::int64_t{1} << 27U;
 // The value of all elements of K. No mean of rows of V is negative, so if K is read in place of V the output cannot be
 // mistaken for a set of keys (RowReading::keys_of_minus_one).
 constexpr double kNoValue = -1;
@@ -48,7 +46,7 @@ class WeightProbe {
         trusts_lse_(trusts_lse),
         keys_(prober.grid().kv.size()),
         tolerance_(weight_tolerance(asked.c.dtype, asked.c.cp_size)),
-        values_(asked.c.heads, prober.grid().q.size(), keys_, tolerance_ / 2, kMostWeightsKept) {}
+        weights_(at::zeros({asked.c.heads, prober.grid().q.size(), keys_}, at::kFloat)) {}
 
   // Returns why nothing can be read, as a sentence; empty if something can.
   std::string ask() {
@@ -57,16 +55,16 @@ class WeightProbe {
         "steps";
     CanonicalInputs inputs = forward_inputs(prober_, asked_);
     Results first;
-    while (keys_asked_ < keys_ && prober_.has_time(Prober::Part::forward)) {
+    while (keys_asked_ < keys_ && prober_.has_time()) {
       const std::int64_t count = set_one_hot(inputs.v, keys_asked_);
-      const Results results = prober_.ask(asked_, inputs, Prober::Part::forward);
+      const Results results = prober_.ask(asked_, inputs);
       if (!results.out.defined()) return "a rank returned no out, or an out of the wrong shape";
       if (keys_asked_ == 0) {
         if (!repeats(inputs, results)) return kDrifts;
-        keep_lse(results.lse);
+        if (results.lse.defined()) lse_ = results.lse.squeeze(2);
         first = results;
       }
-      values_.set_keys(keys_asked_, results.out.narrow(2, 0, count));
+      weights_.narrow(2, keys_asked_, count).copy_(results.out.narrow(2, 0, count).transpose(0, 1));
       keys_asked_ += count;
     }
     if (keys_asked_ == 0) return "there was no time for a step";
@@ -78,24 +76,41 @@ class WeightProbe {
   // Returns what each class of heads saw.
   [[nodiscard]] std::vector<Sight> sights() const {
     std::vector<Sight> sights;
-    for (const PairValues::HeadClass& heads : values_.classes()) sights.push_back(sight_of(heads));
+    for (const std::vector<std::int64_t>& heads : classes()) sights.push_back(sight_of(heads));
     return sights;
   }
 
   [[nodiscard]] bool has_lse() const { return lse_.defined(); }
   [[nodiscard]] std::int64_t keys_asked() const { return keys_asked_; }
-  [[nodiscard]] const std::vector<std::int64_t>& unread_heads() const { return values_.unread(); }
 
  private:
   bool repeats(const CanonicalInputs& inputs, const Results& results) {
-    const Results again = prober_.ask(asked_, inputs, Prober::Part::forward);
+    const Results again = prober_.ask(asked_, inputs);
     return prober_.agreed(same_bits(results.out, again.out) && same_bits(results.lse, again.lse));
   }
 
-  void keep_lse(const at::Tensor& lse) {
-    if (!lse.defined()) return;
-    lse_ = lse.squeeze(2);
-    values_.tell_apart(lse.exp());
+  // Returns the heads with equal weights and lse, class by class; head 0 is in the first one.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> classes() const {
+    std::vector<std::vector<std::int64_t>> all;
+    for (std::int64_t head = 0; head < asked_.c.heads; ++head) {
+      const auto same = std::ranges::find_if(all, [&](const auto& heads) {
+        const std::int64_t other = heads.front();
+        return alike(weights_[other], weights_[head]) &&
+               (!has_lse() || alike(lse_.select(1, other).exp(), lse_.select(1, head).exp()));
+      });
+      if (same == all.end()) {
+        all.push_back({head});
+      } else {
+        same->push_back(head);
+      }
+    }
+    return all;
+  }
+
+  // NaN equals NaN, and infinities equal themselves.
+  [[nodiscard]] bool alike(const at::Tensor& a, const at::Tensor& b) const {
+    const at::Tensor close = a.sub(b).abs().le(at::maximum(a.abs(), b.abs()).mul(tolerance_ / 2));
+    return close.logical_or(a.eq(b)).logical_or(a.isnan().logical_and(b.isnan())).all().item<bool>();
   }
 
   // Padding queries are read only if the implementation promises something about them.
@@ -103,14 +118,14 @@ class WeightProbe {
     return !prober_.grid().q.row(query).padding || prober_.judged().sharding.judges_padding;
   }
 
-  [[nodiscard]] Sight sight_of(const PairValues::HeadClass& heads) const {
+  [[nodiscard]] Sight sight_of(const std::vector<std::int64_t>& heads) const {
     const std::int64_t queries = prober_.grid().q.size();
-    Sight sight{.heads = heads.heads,
-                .weights = heads.values,
+    Sight sight{.heads = heads,
                 .times = at::full({queries, keys_}, std::numeric_limits<double>::quiet_NaN(), at::kDouble),
                 .rows = {}};
-    const at::Tensor lse = has_lse() ? lse_.select(1, heads.heads.front()).contiguous() : at::Tensor();
-    const auto* const weights = heads.values.const_data_ptr<float>();
+    const at::Tensor lse = has_lse() ? lse_.select(1, heads.front()).contiguous() : at::Tensor();
+    const at::Tensor of_head = weights_[heads.front()];
+    const auto* const weights = of_head.const_data_ptr<float>();
     auto* const times = sight.times.mutable_data_ptr<double>();
     const auto asked = static_cast<std::size_t>(keys_asked_);
     for (std::int64_t i = 0; i < queries; ++i) {
@@ -150,8 +165,8 @@ class WeightProbe {
   bool trusts_lse_;
   std::int64_t keys_;
   double tolerance_;
-  PairValues values_;
-  at::Tensor lse_;  // fp64 [q, heads]; undefined if the implementation returns none
+  at::Tensor weights_;  // [heads, q, kv]: elements of out
+  at::Tensor lse_;      // fp64 [q, heads]; undefined if the implementation returns none
   std::int64_t keys_asked_ = 0;
 };
 
@@ -178,30 +193,15 @@ ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Te
   reading.sight = std::move(chosen == nullptr ? sights.front() : *chosen);
   reading.has_lse = probe.has_lse();
   reading.keys_asked = probe.keys_asked();
-  reading.unread_heads = probe.unread_heads();
   return reading;
 }
 
-std::optional<bool> sees_the_same(Prober& prober, const AskedCase& other, const Sight& sight, std::int64_t first) {
-  if (!prober.has_time(Prober::Part::forward)) return std::nullopt;
-  CanonicalInputs inputs = forward_inputs(prober, other);
-  const std::int64_t count = set_one_hot(inputs.v, first);
-  const Results results = prober.ask(other, inputs, Prober::Part::forward);
-  if (!results.out.defined()) return std::nullopt;
-  const at::Tensor seen = results.out.narrow(2, 0, count);
-  const at::Tensor before = sight.weights.narrow(1, first, count).to(at::kDouble).unsqueeze(1);
-  const double tolerance = 2 * weight_tolerance(other.c.dtype, other.c.cp_size);
-  const at::Tensor close = seen.sub(before).abs().le(at::maximum(seen.abs(), before.abs()).mul(tolerance));
-  const at::Tensor both_nan = seen.isnan().logical_and(before.isnan());
-  return prober.agreed(close.logical_or(both_nan).all().item<bool>());
-}
-
 std::int64_t queries_spoilt_by_padding(Prober& prober, const AskedCase& asked) {
-  if (!prober.has_time(Prober::Part::forward)) return 0;
+  if (!prober.has_time()) return 0;
   CanonicalInputs inputs = forward_inputs(prober, asked);
   (void)set_one_hot(inputs.v, 0);
-  const Results clean = prober.ask(asked, inputs, Prober::Part::forward);
-  const Results poisoned = prober.ask(asked, inputs, Prober::Part::forward, Prober::Padding::declared);
+  const Results clean = prober.ask(asked, inputs);
+  const Results poisoned = prober.ask(asked, inputs, Prober::Padding::declared);
   if (!clean.out.defined() || !poisoned.out.defined()) return 0;
   const at::Tensor spoilt = has_nan(poisoned.out).logical_and(has_nan(clean.out).logical_not());
   std::int64_t count = 0;

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/diagnosis/pair_values.h"
 #include "cp_core/diagnosis/prober.h"
 #include "cp_core/diagnosis/row_reading.h"
 
@@ -18,7 +16,6 @@ namespace cp_pool::diagnosis {
 // What the heads of one class saw; they all saw the same.
 struct Sight {
   std::vector<std::int64_t> heads;
-  at::Tensor weights;            // fp32 [q, kv]: elements of out
   at::Tensor times;              // fp64 [q, kv]: as SeenKeys::times
   std::vector<RowReading> rows;  // one per query
 };
@@ -29,17 +26,12 @@ struct ForwardReading {
   bool wrong = false;         // `sight` differs from what is expected, as rank 0 sees it
   bool heads_differ = false;  // not all heads saw the same keys, as rank 0 sees it
   bool has_lse = false;
-  std::int64_t keys_asked = 0;             // how many keys, from the first on, there was time to ask for
-  std::vector<std::int64_t> unread_heads;  // heads that were left out for want of memory
+  std::int64_t keys_asked = 0;  // how many keys, from the first on, there was time to ask for
 };
 
 // Asks for the weights of all keys, block by block. trusts_lse: an lse may show that a query saw its keys several
 // times. Collective; every rank reads the same gathered results by itself.
 ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected, bool trusts_lse);
-
-// Whether all heads of another asked case give the block of keys from `first` on the same weights as `sight`. nullopt:
-// there was no time, or no result. Collective; every rank gets rank 0's answer.
-std::optional<bool> sees_the_same(Prober& prober, const AskedCase& other, const Sight& sight, std::int64_t first);
 
 // Counts the valid queries whose out is NaN if padding holds NaN, and is not NaN if padding holds numbers. Collective;
 // every rank gets rank 0's count. 0 if there was no time, or no result.

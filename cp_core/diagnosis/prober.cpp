@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include <ATen/ops/full.h>
@@ -64,7 +63,6 @@ verify::CanonicalInputs valid_rows(const verify::CanonicalInputs& inputs, const 
   valid.q = valid_rows(inputs.q, grid.q);
   valid.k = valid_rows(inputs.k, grid.kv);
   valid.v = valid_rows(inputs.v, grid.kv);
-  valid.dout = valid_rows(inputs.dout, grid.q);
   return valid;
 }
 
@@ -77,9 +75,8 @@ Prober::Prober(Implementation& implementation, const JudgedCase& judged, const C
       groups_(groups),
       settings_(settings),
       grid_(make_grid(judged.c, judged.lengths, judged.sharding, groups.cp->size())),
-      owners_(verify::ownership_of(judged.sharding, judged.c.layout, judged.lengths, groups.cp->size())) {
-  longest_.fill(std::chrono::duration_cast<steady_clock::duration>(judged.repeated_step));
-}
+      owners_(verify::ownership_of(judged.sharding, judged.c.layout, judged.lengths, groups.cp->size())),
+      longest_(std::chrono::duration_cast<steady_clock::duration>(judged.repeated_step)) {}
 
 std::optional<AskedCase> Prober::asked_case(std::int64_t heads, std::int64_t kv_heads) {
   Case c = verify::mask_probe_case(judged_.c, heads);
@@ -106,51 +103,29 @@ std::int64_t Prober::largest_of_all(std::int64_t here) {
   return number.item<int>();
 }
 
-bool Prober::has_time(Part part) {
-  // An estimate for the first whole step: a backward takes about 2.5 times as long as a forward.
-  constexpr int kForwardsOfAStep = 4;
-  steady_clock::duration expected = longest_.at(static_cast<std::size_t>(part));
-  if (expected == steady_clock::duration::zero() && part == Part::whole) {
-    expected = kForwardsOfAStep * longest_.at(static_cast<std::size_t>(Part::forward));
-  }
+bool Prober::has_time() {
   const steady_clock::time_point now = steady_clock::now();
-  return agreed(now < settings_.deadline && settings_.deadline - now > expected);
+  return agreed(now < settings_.deadline && settings_.deadline - now > longest_);
 }
 
-Results Prober::ask(const AskedCase& asked, const verify::CanonicalInputs& inputs, Part part, Padding padding) {
+Results Prober::ask(const AskedCase& asked, const verify::CanonicalInputs& inputs, Padding padding) {
   const steady_clock::time_point start = steady_clock::now();
-  verify::CanonicalInputs given = padding == Padding::codes ? inputs : valid_rows(inputs, grid_);
-  if (part == Part::forward) given.dout = at::Tensor();
+  const verify::CanonicalInputs given = padding == Padding::codes ? inputs : valid_rows(inputs, grid_);
   const verify::Shards shards =
       verify::make_shards(asked.c, given, padding == Padding::codes ? asked.grid : asked.view);
   const StepSetting setting{
       .c = asked.c, .lengths = judged_.lengths, .groups = groups_, .view = asked.view, .device = judged_.device};
   Results own;
-  {
-    const std::unique_ptr<Step> step = implementation_.make_step(setting, shards);
-    step->forward(own);
-    if (part == Part::whole) step->backward(own);
-  }
+  implementation_.make_step(setting, shards)->forward(own);
   const ResultsByRank by_rank =
       gather_results(asked.c, owners_, verify::in_defined_heads(asked.c, own, asked.view), *groups_.cp);
   const bool unpromised = !judged_.sharding.judges_padding;
   Results all;
-  for (const auto member : {&Results::out, &Results::lse, &Results::dq}) {
+  for (const auto member : {&Results::out, &Results::lse}) {
     all.*member = in_grid_order(by_rank, member, grid_.q, unpromised);
   }
-  for (const auto member : {&Results::dk, &Results::dv}) {
-    all.*member = in_grid_order(by_rank, member, grid_.kv, unpromised);
-  }
-  auto& longest = longest_.at(static_cast<std::size_t>(part));
-  longest = std::max(longest, steady_clock::now() - start);
+  longest_ = std::max(longest_, steady_clock::now() - start);
   return all;
-}
-
-void Prober::clear_padding(at::Tensor& dout) const {
-  if (judged_.sharding.padding == verify::PaddingFill::nan) return;
-  for (std::int64_t i = 0; i < grid_.q.size(); ++i) {
-    if (grid_.q.row(i).padding) dout.select(0, i).zero_();
-  }
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
@@ -165,7 +140,6 @@ verify::CanonicalInputs Prober::zeros(const AskedCase& asked) const {
   inputs.q = at::zeros({grid_.q.size(), c.heads, c.head_dim_qk}, options);
   inputs.k = at::zeros({grid_.kv.size(), c.kv_heads, c.head_dim_qk}, options);
   inputs.v = at::zeros({grid_.kv.size(), c.kv_heads, c.head_dim_v}, options);
-  inputs.dout = at::zeros({grid_.q.size(), c.heads, c.head_dim_v}, options);
   return inputs;
 }
 

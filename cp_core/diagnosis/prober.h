@@ -1,9 +1,7 @@
 // Runs the implementation under test with chosen inputs and assembles the results of all ranks.
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -44,35 +42,25 @@ class Prober {
   // The same with as few heads as the implementation declares for its mask probe.
   [[nodiscard]] std::optional<AskedCase> with_few_heads();
 
-  // Whether the implementation promises the same bits, gradients included, if the same step is run twice.
-  [[nodiscard]] bool promises_bits(const AskedCase& asked) {
-    return implementation_.repeats_bits(asked.c, judged_.device);
-  }
-
   // This method and all below are collective. Returns rank 0's argument on every rank: a decision on what to ask next
   // must be the same on all ranks.
   [[nodiscard]] bool agreed(bool here) { return agreed_number(here ? 1 : 0) != 0; }
   [[nodiscard]] std::int64_t agreed_number(std::int64_t here) { return largest_of_all(is_rank_0() ? here : 0); }
   // Whether the argument is true on any rank.
   [[nodiscard]] bool anywhere(bool here) { return largest_of_all(here ? 1 : 0) != 0; }
-  enum class Part { forward, whole };
-  // Whether one more step may be begun: one that takes as long as the longest of its kind would end before the
-  // deadline.
-  [[nodiscard]] bool has_time(Part part);
+  // Whether one more step may be begun: one that takes as long as the longest so far would end before the deadline.
+  [[nodiscard]] bool has_time();
 
-  // Runs a step with these inputs, which are in grid order. Returns the results of all ranks in grid order, with the
-  // heads of docs/definitions.md, as fp64 on the CPU. Part::forward runs no backward even if the case trains. A result
-  // that some rank did not return, or returned in a wrong shape, is undefined. Padding rows are NaN if the
-  // implementation promises nothing about them. Padding::codes: padding rows of inputs hold what `inputs` has there;
-  // Padding::declared: they hold what the implementation declares.
+  // Runs a forward with these inputs, which are in grid order. Returns out and lse of all ranks in grid order, with the
+  // heads of docs/definitions.md, as fp64 on the CPU. A result that some rank did not return, or returned in a wrong
+  // shape, is undefined. Padding rows are NaN if the implementation promises nothing about them. Padding::codes:
+  // padding rows of inputs hold what `inputs` has there; Padding::declared: they hold what the implementation declares.
   enum class Padding { codes, declared };
-  [[nodiscard]] verify::Results ask(const AskedCase& asked, const verify::CanonicalInputs& inputs, Part part,
+  [[nodiscard]] verify::Results ask(const AskedCase& asked, const verify::CanonicalInputs& inputs,
                                     Padding padding = Padding::codes);
 
   // Returns inputs of the asked case that are all 0, on the device.
   [[nodiscard]] verify::CanonicalInputs zeros(const AskedCase& asked) const;
-  // Sets dout to 0 in padding rows, on which an implementation may rely unless it declares that padding holds NaN.
-  void clear_padding(at::Tensor& dout) const;
 
  private:
   // The numbers must not be negative and must fit into int32.
@@ -84,7 +72,7 @@ class Prober {
   const Settings& settings_;
   ProbeGrid grid_;
   verify::Ownership owners_;
-  std::array<std::chrono::steady_clock::duration, 2> longest_{};  // by Part
+  std::chrono::steady_clock::duration longest_;
 };
 
 // Whether two results are equal element by element, or both undefined. NaN equals NaN.

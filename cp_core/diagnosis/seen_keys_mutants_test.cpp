@@ -76,13 +76,10 @@ int owner_of(std::int64_t token) {
 TEST(SeenKeysOfMutants, NothingIsWrongWithoutOne) {
   const SeenKeys seen = seen_with(Mutant::none, causal_sequence());
   expect_times(seen, [](auto i, auto j) { return j <= i ? 1 : 0; });
-  EXPECT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong) << test::text_of(seen);
+  EXPECT_FALSE(seen.wrong || seen.heads_differ) << test::text_of(seen);
   EXPECT_TRUE(seen.whole_numbers);
   EXPECT_FALSE(seen.picture);
-  EXPECT_THAT(seen.notes,
-              ElementsAre("in the probe with q = 0 and 2 heads, every query saw exactly the keys that it should see, "
-                          "and dq, dk and dv count the same pairs. The fault depends on scores, is rounding, or is in "
-                          "a result that was not probed (max_logit, dbias, dsink)"));
+  EXPECT_THAT(seen.notes, IsEmpty());
 }
 
 TEST(SeenKeysOfMutants, WindowLeftNarrow) {
@@ -93,8 +90,7 @@ TEST(SeenKeysOfMutants, WindowLeftNarrow) {
   EXPECT_EQ(seen.pairs.missing_pairs, 13);
   EXPECT_EQ(seen.pairs.excess_pairs, 0);
   EXPECT_EQ(seen.pairs.missing.front().text, "query 3 (rank 0) did not see key 0 (chunk 0, rank 0)");
-  EXPECT_THAT(seen.notes, ElementsAre("all missing pairs lie at j - i' = -3, where i' is the diagonal of query i, and "
-                                      "j is the position of the key"));
+  EXPECT_THAT(seen.notes, IsEmpty());
 }
 
 TEST(SeenKeysOfMutants, CausalIgnored) {
@@ -119,10 +115,7 @@ TEST(SeenKeysOfMutants, CausalIgnored) {
 TEST(SeenKeysOfMutants, MaskOffset) {
   const SeenKeys seen = seen_with(Mutant::mask_offset, forward_only(causal_sequence()));
   expect_times(seen, [](auto i, auto j) { return j <= i + 1 ? 1 : 0; });
-  EXPECT_THAT(
-      seen.notes,
-      ElementsAre(
-          "all excess pairs lie at j - i' = 1, where i' is the diagonal of query i, and j is the position of the key"));
+  EXPECT_THAT(seen.notes, IsEmpty());
 }
 
 TEST(SeenKeysOfMutants, ChunkIgnored) {
@@ -203,39 +196,13 @@ TEST(SeenKeysOfMutants, AllGatherStepRepeated) {
   EXPECT_EQ(seen.pairs.excess.front().times, 2);
 }
 
-TEST(SeenKeysOfMutants, BackwardKvIsOwn) {
-  const SeenKeys seen = seen_with(Mutant::backward_kv_is_own, one_sequence());
-  EXPECT_FALSE(seen.wrong || seen.heads_differ);
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_TRUE(says(seen, "every query saw exactly the keys that it should see\n"));
-  EXPECT_THAT(seen.notes, Contains("dq counts no pairs between the queries of rank 0 and the keys of rank 1"));
-  EXPECT_THAT(seen.notes, Contains("dq counts no pairs between the queries of rank 1 and the keys of rank 0"));
-  EXPECT_THAT(seen.notes, testing::Not(Contains(StartsWith("dv"))));
-  EXPECT_THAT(seen.notes, Contains(HasSubstr("dk has 128 pairs whose ds is not p (dout . v - delta)")));
-}
-
-TEST(SeenKeysOfMutants, OwnGradientsDropped) {
-  const SeenKeys seen = seen_with(Mutant::own_dkv_dropped, one_sequence());
-  EXPECT_FALSE(seen.wrong);
-  for (const char* name : {"dk", "dv"}) {
-    for (const char* rank : {"0", "1"}) {
-      EXPECT_TRUE(says(seen, std::string(name) + " counts no pairs between the queries of rank " + rank +
-                                 " and the keys of rank " + rank + "\n"))
-          << test::text_of(seen);
-    }
-  }
-  EXPECT_THAT(seen.notes, testing::Not(Contains(StartsWith("dq"))));
-}
-
 // The causal mask makes parts of unequal size, so that equal weights are wrong.
 TEST(SeenKeysOfMutants, MergeWeightsEqual) {
   const SeenKeys seen = seen_with(Mutant::merge_weights_equal, forward_only(causal_sequence()));
   EXPECT_TRUE(seen.wrong);
   EXPECT_FALSE(seen.whole_numbers);
   EXPECT_EQ(seen.pairs.missing_pairs + seen.pairs.excess_pairs, 0);
-  EXPECT_TRUE(says(seen,
-                   "weights that are not whole numbers. No set of seen keys explains such weights: parts were merged "
-                   "with wrong weights"));
+  EXPECT_TRUE(says(seen, "the weights of keys are not whole numbers: parts were merged with wrong weights"));
   ASSERT_TRUE(seen.picture);
   EXPECT_THAT(seen.picture->rows, Contains(HasSubstr("?")));
 }
@@ -243,57 +210,21 @@ TEST(SeenKeysOfMutants, MergeWeightsEqual) {
 TEST(SeenKeysOfMutants, MergedLse) {
   const SeenKeys stale = seen_with(Mutant::merge_lse_not_updated, forward_only(causal_sequence()));
   EXPECT_FALSE(stale.wrong);
-  EXPECT_TRUE(says(
-      stale,
-      "is not the logarithm of the number of keys that the output shows; the first such query is query 4 (rank 1)"));
+  EXPECT_TRUE(says(stale, "the first of which is query 4 (rank 1), the lse is not the logarithm"));
   const SeenKeys largest = seen_with(Mutant::merge_lse_is_max, forward_only(causal_sequence()));
   EXPECT_FALSE(largest.wrong);
-  EXPECT_TRUE(says(largest, "is not a weighted mean of V: the weights sum to 1.25"));
+  EXPECT_TRUE(says(largest, "out is not a weighted mean of V"));
   const SeenKeys rounded = seen_with(Mutant::merge_lse_rounded, forward_only(causal_sequence()));
   EXPECT_FALSE(rounded.wrong);
-  EXPECT_TRUE(says(rounded, "counts the right keys, but has errors of up to"));
-  for (const SeenKeys* const seen : {&stale, &largest, &rounded}) EXPECT_FALSE(says(*seen, "The fault depends on"));
-}
-
-TEST(SeenKeysOfMutants, GqaMapping) {
-  Case c = causal_sequence();
-  c.heads = 4;
-  const SeenKeys seen = seen_with(Mutant::gqa_mapping, c);
-  EXPECT_FALSE(seen.wrong || seen.gradients_wrong);
-  EXPECT_TRUE(seen.heads_differ);
-  EXPECT_THAT(seen.notes, ElementsAre("query head 1 read kv head 1 instead of 0",  //
-                                      "query head 2 read kv head 0 instead of 1"));
-}
-
-TEST(SeenKeysOfMutants, HeadsThatGoToOtherRanks) {
-  Case c = forward_only(causal_sequence());
-  c.comm = CommType::a2a;
-  const SeenKeys seen = seen_with(Mutant::a2a_head_order, c);
-  EXPECT_FALSE(seen.wrong);
-  EXPECT_THAT(seen.notes, ElementsAre("query head 0 read kv head 1 instead of 0",  //
-                                      "query head 1 read kv head 0 instead of 1"));
+  EXPECT_TRUE(says(rounded, "the lse is not the logarithm"));
 }
 
 TEST(SeenKeysOfMutants, FaultsOfTheSoftmaxVanish) {
   Case c = causal_sequence();
   c.input_scale = 10;
   const SeenKeys seen = seen_with(Mutant::softmax_max_not_subtracted, c);
-  EXPECT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, ElementsAre(HasSubstr("The fault depends on scores")));
-}
-
-TEST(SeenKeysOfMutants, ScaleOfAGradient) {
-  const SeenKeys seen = seen_with(Mutant::dq_scale_missing, causal_sequence());
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, Contains("dq is 2.83 times the right value, for every pair"));
-}
-
-// With a delta per part, ds is 0 in a part of one key. No pair of it is reported as lacking.
-TEST(SeenKeysOfMutants, DeltaOfPartsIsNoLackOfPairs) {
-  const SeenKeys seen = seen_with(Mutant::backward_out_of_part, causal_sequence());
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, testing::Not(Contains(HasSubstr("lacks"))));
-  EXPECT_THAT(seen.notes, Contains(HasSubstr("whose ds is not p (dout . v - delta)")));
+  EXPECT_FALSE(seen.wrong || seen.heads_differ);
+  EXPECT_THAT(seen.notes, IsEmpty());
 }
 
 TEST(SeenKeysOfMutants, ValuesThatDidNotCome) {
@@ -303,25 +234,18 @@ TEST(SeenKeysOfMutants, ValuesThatDidNotCome) {
     return c;
   }());
   expect_times(seen, [](auto i, auto j) { return owner_of(i) == owner_of(j) ? 1 : 0; });
-  EXPECT_THAT(seen.notes, Contains("all pairs are missing between the queries of rank 0 and the keys of rank 1"));
-  EXPECT_TRUE(says(seen, "The lse counts the missing keys too: only their values are missing"));
+  EXPECT_TRUE(says(seen, "the lse counts more keys than out shows"));
 }
 
 TEST(SeenKeysOfMutants, KInThePlaceOfV) {
   const SeenKeys seen = seen_with(Mutant::kv_places_swapped, forward_only(one_sequence()));
   EXPECT_FALSE(seen.whole_numbers);
-  EXPECT_THAT(
-      seen.notes,
-      ElementsAre("the output of 16 queries holds values of K instead of V: those of 8 keys for query 0 (rank 0)"));
+  EXPECT_THAT(seen.notes, ElementsAre(HasSubstr("out holds values of K instead of V")));
 }
 
 TEST(SeenKeysOfMutants, WhatDoesNotRepeatIsUnknown) {
   const SeenKeys forward = seen_with(Mutant::repeat_drifts, causal_sequence());
   EXPECT_THAT(forward.why_not, HasSubstr("different bits when it was repeated"));
-  const SeenKeys backward = seen_with(Mutant::repeat_drifts_backward, causal_sequence());
-  EXPECT_EQ(backward.why_not, "");
-  EXPECT_FALSE(backward.gradients_wrong);
-  EXPECT_THAT(backward.notes, Contains(HasSubstr("the pairs that dq, dk and dv count are unknown")));
 }
 
 }  // namespace

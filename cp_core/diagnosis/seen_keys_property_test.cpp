@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -28,8 +27,7 @@ namespace {
 
 using test::ToyAttention;
 using test::ToySight;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::IsEmpty;
 
 int count_of_cases() {
   const char* const text = std::getenv("CP_POOL_DIAGNOSIS_CASES");
@@ -62,15 +60,13 @@ Case random_small_case(std::mt19937_64& generator) {
 TEST(SeenKeysProperty, NothingIsWrongWithOurOwn) {
   std::mt19937_64 generator(11);
   for (int i = 0; i < count_of_cases(); ++i) {
-    Case c = random_small_case(generator);
-    // Only every fourth case keeps its backward, which takes many steps.
-    c.training = c.training && i % 4 == 0;
+    const Case c = random_small_case(generator);
     const SeenKeys seen = test::seen_by_own(c);
     SCOPED_TRACE(verify::test::text_of(c));
-    ASSERT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong || !seen.whole_numbers) << test::text_of(seen);
+    ASSERT_FALSE(seen.wrong || seen.heads_differ || !seen.whole_numbers) << test::text_of(seen);
     if (seen.why_not == "the case has no queries, or no keys") continue;
     ASSERT_EQ(seen.why_not, "");
-    ASSERT_THAT(seen.notes, ElementsAre(HasSubstr("every query saw exactly the keys that it should see")));
+    ASSERT_THAT(seen.notes, IsEmpty());
   }
 }
 
@@ -226,41 +222,6 @@ TEST(SeenKeysProperty, ReadsEveryPairUpToAFactorWithoutLse) {
     at::Tensor expected = times.clone();
     hide_unread(toy, expected);
     ASSERT_TRUE(same(seen.times, expected)) << seen.times << expected << test::text_of(seen);
-    ASSERT_THAT(seen.notes, testing::Contains(HasSubstr("no lse is returned")));
-  }
-}
-
-// Gradients that count the pairs of the forward are judged correct, whatever pairs these are; dv shows each missing
-// pair.
-TEST(SeenKeysProperty, ReadsWhichQueriesReachedTheGradientsOfKeys) {
-  std::mt19937_64 generator(14);
-  for (int i = 0; i < count_of_cases() / 2; ++i) {
-    ToyCase toy = random_toy_case(generator);
-    if (toy.c.head_dim_v == 1) continue;
-    toy.c.training = true;
-    ToySight sight{.times = {random_times(generator, toy, 3)}};
-    SCOPED_TRACE(fmt::format("{}: {}", i, verify::test::text_of(toy.c)));
-    const SeenKeys right = seen_by_toy(toy, sight);
-    ASSERT_FALSE(right.gradients_wrong) << test::text_of(right);
-
-    sight.in_dv = at::ones_like(sight.times.front());
-    auto in_dv = sight.in_dv.accessor<double, 2>();
-    const bool codes_padding = toy.sharding.padding == verify::PaddingFill::nan;
-    bool lacks = false;
-    for (std::int64_t q = 0; q < sight.in_dv.size(0); ++q) {
-      for (std::int64_t kv = 0; kv < sight.in_dv.size(1); ++kv) {
-        if (generator() % 64 != 0) continue;
-        in_dv[q][kv] = 0;
-        const bool query_shows = !toy.grid.q.row(q).padding || (codes_padding && toy.sharding.judges_padding);
-        const bool key_shows = !toy.grid.kv.row(kv).padding || toy.sharding.judges_padding;
-        lacks = lacks || (query_shows && key_shows && sight.times.front()[q][kv].item<double>() > 0);
-      }
-    }
-    const SeenKeys wrong = seen_by_toy(toy, sight);
-    ASSERT_EQ(wrong.gradients_wrong, lacks) << test::text_of(wrong);
-    if (lacks) {
-      ASSERT_THAT(wrong.notes, testing::Contains(testing::AllOf(testing::StartsWith("dv"), HasSubstr(" lacks "))));
-    }
   }
 }
 

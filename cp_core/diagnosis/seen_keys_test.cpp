@@ -23,11 +23,11 @@ namespace {
 
 using test::ToyAttention;
 using test::ToySight;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::StartsWith;
 
 constexpr std::int64_t kToyTokens = 16;
@@ -91,55 +91,6 @@ TEST(SeenKeys, HeadsThatSawOtherKeysAreNamed) {
   EXPECT_THAT(seen.notes, Contains("the other heads saw other keys"));
 }
 
-TEST(SeenKeys, AQueryHeadThatReadsAnotherKvHeadIsNamed) {
-  Case c = toy_sequence();
-  c.heads = 4;
-  ToySight sight = sees_all();
-  sight.kv_heads = {0, 1, 1, 1};
-  const SeenKeys seen = seen_by(c, sight);
-  EXPECT_TRUE(seen.heads_differ);
-  EXPECT_THAT(seen.notes, Contains("query head 1 read kv head 1 instead of 0"));
-}
-
-TEST(SeenKeys, GradientsThatLackPairs) {
-  ToySight sight = sees_all();
-  sight.in_dq = pairs_with(0, 7, 8, 11, 0);
-  sight.in_dk = pairs_with(4, 5, 0, 15, 0);
-  sight.in_dv = pairs_with(12, 15, 0, 3, 0);
-  const SeenKeys seen = seen_by(toy_sequence(), sight);
-  EXPECT_FALSE(seen.wrong || seen.heads_differ);
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes,
-              ElementsAre("dq of queries 0..7 (rank 0) lacks keys 8..11 (rank 1)",
-                          "dv of keys 0..3 (rank 0) lacks queries 12..15 (rank 1)",
-                          "dk of keys 0..15 (ranks 0, 1) lacks queries 4..5 (rank 0)",
-                          "in the probe with q = 0 and 2 heads, every query saw exactly the keys that it should see"));
-}
-
-TEST(SeenKeys, GradientsThatCountPairsTwice) {
-  ToySight sight = sees_all();
-  sight.in_dq = pairs_with(0, 7, 8, 15, 2);
-  sight.in_dv = pairs_with(0, 1, 0, 1, 0.5);
-  const SeenKeys seen = seen_by(toy_sequence(), sight);
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, Contains("dq of queries 0..7 (rank 0) counts keys 8..15 (rank 1) twice"));
-  EXPECT_THAT(seen.notes, Contains("dv of keys 0..1 (rank 0) counts queries 0..1 (rank 0) 0.5 times"));
-}
-
-TEST(SeenKeys, GradientsAreHeldAgainstWhatTheForwardSaw) {
-  ToySight sight;
-  sight.times = {pairs_with(0, 7, 8, 15, 0)};
-  const SeenKeys seen = seen_by(toy_sequence(), sight);
-  EXPECT_TRUE(seen.wrong);
-  EXPECT_FALSE(seen.gradients_wrong) << test::text_of(seen);
-}
-
-TEST(SeenKeys, ACommonFactorOfAGradientIsNoMatterOfPairs) {
-  ToySight sight = sees_all();
-  sight.dq_factor = 2;
-  EXPECT_THAT(seen_by(toy_sequence(), sight).notes, Contains("dq is 2 times the right value, for every pair"));
-}
-
 TEST(SeenKeys, WeightsOfAWrongMergeAreNoKeys) {
   Case c = toy_sequence();
   c.training = false;
@@ -149,7 +100,8 @@ TEST(SeenKeys, WeightsOfAWrongMergeAreNoKeys) {
   EXPECT_TRUE(seen.wrong);
   EXPECT_FALSE(seen.whole_numbers);
   EXPECT_EQ(seen.pairs.missing_pairs + seen.pairs.excess_pairs, 0);
-  EXPECT_THAT(seen.notes, Contains("queries 0..15 (ranks 0, 1) gave keys 0..7 (rank 0) the weight 0.50 instead of 1"));
+  EXPECT_THAT(seen.notes, Contains(StartsWith("for 16 of 16 queries, the first of which is query 0 (rank 0), the "
+                                              "weights of keys are not whole numbers")));
 }
 
 // The lse of 12 keys in base 2 happens to be close to the natural lse of 36 keys.
@@ -161,7 +113,8 @@ TEST(SeenKeys, AnLseInAnotherBaseIsNotTakenForKeysSeenSeveralTimes) {
   sight.lse_factor = 1 / std::log(2.0);
   const SeenKeys seen = seen_by(c, sight);
   EXPECT_TRUE(at::equal(seen.times, sight.times.front())) << seen.times;
-  EXPECT_THAT(seen.notes, Contains(HasSubstr("the lse of 16 queries is not the logarithm of the number of keys")));
+  EXPECT_THAT(seen.notes,
+              Contains(AllOf(StartsWith("for 16 of 16 queries"), HasSubstr("the lse is not the logarithm"))));
 }
 
 // Seeing all keys twice and an lse that is too large by log 2 give the same results.
@@ -172,9 +125,7 @@ TEST(SeenKeys, ThatAllKeysAreSeenTwiceIsNotBelievedOfLseAlone) {
   sight.times = {at::ones({kToyTokens, kToyTokens}, at::kDouble).mul(2)};
   const SeenKeys seen = seen_by(c, sight);
   EXPECT_FALSE(seen.wrong);
-  EXPECT_THAT(seen.notes,
-              Contains(HasSubstr("only the lse of 16 queries says that each of their keys was seen several times")));
-  EXPECT_THAT(seen.notes, Not(Contains(HasSubstr("The fault depends on"))));
+  EXPECT_THAT(seen.notes, Contains(HasSubstr("only the lse says that each key was seen several times")));
 }
 
 TEST(SeenKeys, AnLseOfMinusInfinityHidesNoKeys) {
@@ -184,7 +135,8 @@ TEST(SeenKeys, AnLseOfMinusInfinityHidesNoKeys) {
   sight.lse_factor = -std::numeric_limits<double>::infinity();
   const SeenKeys seen = seen_by(c, sight);
   EXPECT_FALSE(seen.wrong) << test::text_of(seen);
-  EXPECT_THAT(seen.notes, Contains(HasSubstr("the lse of 16 queries is not the logarithm of the number of keys")));
+  EXPECT_THAT(seen.notes,
+              Contains(AllOf(StartsWith("for 16 of 16 queries"), HasSubstr("the lse is not the logarithm"))));
 }
 
 // Queries 8..15 see every key twice, or their lse is too large by log 2. The lse of queries 0..7, which see one key
@@ -205,26 +157,6 @@ TEST(SeenKeys, AnLseThatFailsAloneSaysNothingOfKeys) {
   out.tensor = "out";
   EXPECT_EQ(excess_of({out, lse}), 8 + 8 * kToyTokens);
   EXPECT_EQ(excess_of({lse}), 8);
-}
-
-// NaN of one pair reaches every element of the query's dq.
-TEST(SeenKeys, ANanInAGradientCountsNoPairs) {
-  ToySight sight = sees_all();
-  sight.times = {pairs_with(0, 3, 8, 15, 0)};
-  sight.in_dq = pairs_with(0, 0, 0, 0, std::numeric_limits<double>::quiet_NaN());
-  const SeenKeys seen = seen_by(toy_sequence(), sight);
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, Contains("dq is NaN or infinite in 16 pairs, among them query 0 (rank 0) and keys 0..15 "
-                                   "(ranks 0, 1): whether it counts these pairs is unknown"));
-  EXPECT_THAT(seen.notes, Not(Contains(HasSubstr("dq of"))));
-}
-
-TEST(SeenKeys, AGradientThatHoldsSomethingElseIsNotReadAsPairs) {
-  ToySight sight = sees_all();
-  sight.dk_has_dv = true;
-  const SeenKeys seen = seen_by(toy_sequence(), sight);
-  EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes, Contains(HasSubstr("dk holds values in elements that no pair of a query and a key fills")));
 }
 
 TEST(SeenKeys, WhatDoesNotRepeatIsUnknown) {
@@ -256,9 +188,7 @@ TEST(SeenKeys, QuestionsAreTold) {
   Case c = toy_sequence();
   c.cp_size = 1;
   (void)seen_by_all(c, sees_all(), settings);
-  EXPECT_THAT(questions, ElementsAre("which keys each query saw", "which keys each query saw, with all heads",
-                                     "which kv heads each query head read", "which pairs dq, dk and dv count",
-                                     "which pairs dq, dk and dv count, with all heads"));
+  EXPECT_THAT(questions, ElementsAre("which keys each query saw", "which keys each query saw, with all heads"));
 }
 
 }  // namespace

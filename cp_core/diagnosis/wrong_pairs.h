@@ -9,14 +9,12 @@
 #include "cases/diagnosis.h"
 #include "cp_core/diagnosis/probe_grid.h"
 #include "cp_core/diagnosis/row_reading.h"
-#include "cp_core/trial/judged_case.h"
 
 namespace cp_pool::diagnosis {
 
 // The keys that queries saw, and those that they should have seen.
 struct SightPairs {
   const ProbeGrid& grid;
-  const JudgedCase& judged;
   const at::Tensor& times;     // fp64 [q, kv], as SeenKeys::times
   const at::Tensor& expected;  // fp64 [q, kv]
   const std::vector<RowReading>& rows;
@@ -26,8 +24,6 @@ struct SightPairs {
 
 WrongPairs find_wrong_pairs(const SightPairs& pairs);
 
-// Says what missing and excess pairs have in common.
-std::vector<std::string> notes_on_pairs(const SightPairs& pairs);
 // Reports weights that are no whole numbers or do not sum to 1, and where lse contradicts out.
 std::vector<std::string> notes_on_weights(const SightPairs& pairs);
 

@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -35,32 +33,21 @@ class ToyStep final : public Step {
 
   void forward(verify::Results& results) override {
     const at::NoGradGuard no_grad;
-    q_ = own(setting_.view.q, shards_.q);
-    k_ = gathered(own(setting_.view.kv, shards_.k), "k");
-    v_ = gathered(own(setting_.view.kv, shards_.v), "v");
-    exp_ = at::matmul(q_, by_query_head(k_).transpose(1, 2)).mul(scale()).exp();
-    const at::Tensor weights = exp_.mul(times());
-    sum_ = weights.sum(2, /*keepdim=*/true);
-    p_ = weights.div(sum_).nan_to_num(0.0);
-    out_ = at::matmul(sight_.in_out.defined() ? p_.mul(of_own(sight_.in_out)) : p_, by_query_head(v_));
-    if (!sight_.repeats && second_) out_ = out_.mul(1 + 0x1p-6);
-    results.out = in_layout(with_garbage(out_, setting_.view.q));
+    const at::Tensor q = own(setting_.view.q, shards_.q);
+    const at::Tensor k = gathered(own(setting_.view.kv, shards_.k), "k");
+    const at::Tensor v = gathered(own(setting_.view.kv, shards_.v), "v");
+    const at::Tensor weights = at::matmul(q, by_query_head(k).transpose(1, 2)).mul(scale()).exp().mul(times());
+    const at::Tensor sum = weights.sum(2, /*keepdim=*/true);
+    const at::Tensor p = weights.div(sum).nan_to_num(0.0);
+    at::Tensor out = at::matmul(sight_.in_out.defined() ? p.mul(of_own(sight_.in_out)) : p, by_query_head(v));
+    if (!sight_.repeats && second_) out = out.mul(1 + 0x1p-6);
+    results.out = in_layout(with_garbage(out, setting_.view.q));
     if (!sight_.gives_lse) return;
     results.lse =
-        with_garbage(sum_.log().mul(sight_.lse_factor), setting_.view.q).squeeze(2).to(at::kFloat).contiguous();
+        with_garbage(sum.log().mul(sight_.lse_factor), setting_.view.q).squeeze(2).to(at::kFloat).contiguous();
   }
 
-  void backward(verify::Results& results) override {
-    const at::NoGradGuard no_grad;
-    const at::Tensor dout = own(setting_.view.q, shards_.dout);
-    const at::Tensor dp = at::matmul(dout, by_query_head(v_).transpose(1, 2));
-    const at::Tensor ds = dp.sub(dout.mul(out_).sum(2, /*keepdim=*/true)).mul(p_);
-    results.dq = in_layout(with_garbage(
-        at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor), setting_.view.q));
-    results.dk = summed(at::matmul(counted(ds, sight_.in_dk).transpose(1, 2), q_).mul(scale()), "dk");
-    results.dv = summed(at::matmul(counted(p_, sight_.in_dv).transpose(1, 2), dout), "dv");
-    if (sight_.dk_has_dv) results.dk = results.dk.add(results.dv);
-  }
+  void backward(verify::Results& /*results*/) override {}
 
  private:
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(setting_.groups.cp->rank()); }
@@ -91,13 +78,9 @@ class ToyStep final : public Step {
     return whole;
   }
 
-  // The key-value head that each query head reads.
-  [[nodiscard]] at::Tensor read_heads() const {
-    const Case& c = setting_.c;
-    if (static_cast<std::int64_t>(sight_.kv_heads.size()) == c.heads) return at::tensor(sight_.kv_heads, at::kLong);
-    return at::arange(c.heads, at::kLong).div(c.heads / c.kv_heads, /*rounding_mode=*/"floor");
+  [[nodiscard]] at::Tensor by_query_head(const at::Tensor& keys) const {
+    return keys.repeat_interleave(setting_.c.heads / setting_.c.kv_heads, /*dim=*/0);
   }
-  [[nodiscard]] at::Tensor by_query_head(const at::Tensor& keys) const { return keys.index_select(0, read_heads()); }
 
   // Selects this rank's queries from a matrix of the grid: [rows, kv].
   [[nodiscard]] at::Tensor of_own(const at::Tensor& matrix) const {
@@ -111,9 +94,6 @@ class ToyStep final : public Step {
     }
     return at::stack(heads);
   }
-  [[nodiscard]] at::Tensor counted(const at::Tensor& pairs, const at::Tensor& matrix) const {
-    return matrix.defined() ? pairs.mul(of_own(matrix)) : pairs;
-  }
 
   // Gathers [heads, rows, dim] from all ranks, in grid order.
   [[nodiscard]] at::Tensor gathered(const at::Tensor& rows, const char* what) const {
@@ -123,20 +103,11 @@ class ToyStep final : public Step {
     return all;
   }
 
-  // Sums [heads, all keys, dim] over ranks and over the query heads of each key-value head. Returns this rank's rows.
-  [[nodiscard]] at::Tensor summed(const at::Tensor& by_head, const char* what) const {
-    at::Tensor sum = at::zeros({setting_.c.kv_heads, by_head.size(1), by_head.size(2)}, at::kDouble)
-                         .index_add(0, read_heads(), by_head);
-    setting_.groups.cp->all_reduce(sum, ReduceOp::sum, what)->wait();
-    return in_layout(with_garbage(sum.index_select(1, places_of(grid_.kv.by_rank[rank()])), setting_.view.kv));
-  }
-
   StepSetting setting_;
   const verify::Shards& shards_;
   const ToySight& sight_;
   ProbeGrid grid_;
   bool second_;
-  at::Tensor q_, k_, v_, exp_, sum_, p_, out_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // An implementation of context-parallel attention in which every query sees each key as often as a test says, whatever
-// the mask. It gathers everything and computes densely.
+// the mask. It gathers everything and computes densely. It has no backward.
 #pragma once
 
 #include <memory>
@@ -16,18 +16,10 @@ namespace cp_pool::diagnosis::test {
 // Tensors are fp64 [rows of q, rows of kv] of the probe's grid (probe_grid.h).
 struct ToySight {
   std::vector<at::Tensor> times;  // how often the query sees the key; query head h has element h modulo the size
-  // How often a pair counts in each gradient. Undefined: once.
-  at::Tensor in_dq{};
-  at::Tensor in_dk{};
-  at::Tensor in_dv{};
-  at::Tensor in_out{};  // a factor of each weight in out that does not affect lse. Undefined: 1
+  at::Tensor in_out{};            // a factor of each weight in out that does not affect lse. Undefined: 1
   bool gives_lse = true;
   double lse_factor = 1;  // lse is multiplied by it
-  double dq_factor = 1;
-  bool dk_has_dv = false;  // dk + dv is returned as dk
-  bool repeats = true;     // false: every second out is a little larger
-  // By query head, the key-value head that it reads, if the case has as many heads; empty: as defined.
-  std::vector<std::int64_t> kv_heads{};
+  bool repeats = true;    // false: every second out is a little larger
 };
 
 class ToyAttention final : public Implementation {

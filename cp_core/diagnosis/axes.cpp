@@ -17,8 +17,8 @@
 #include <fmt/ranges.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
@@ -67,11 +67,11 @@ Reorder heads_and_elements(bool back) {
   };
 }
 
-class Axes {
+class Axes : Subject {
  public:
-  explicit Axes(const World& world) : world_(world), c_(world.c()) {}
+  using Subject::Subject;
 
-  Hypotheses all(const Symptoms& symptoms) {
+  Hypotheses all() {
     // With NaN in padding, it is not known which rows would hold NaN after an exchange.
     if (world_.q_rows.poisoned.any().item<bool>() || world_.kv_rows.poisoned.any().item<bool>()) {
       if (c_.strided) strides();
@@ -79,7 +79,8 @@ class Axes {
     }
     for (const Misreading& misreading : misreadings()) {
       inputs(misreading);
-      results(misreading, symptoms);
+      returned_lse(misreading);
+      reordered(misreading);
     }
     if (c_.strided) strides();
     return std::move(all_);
@@ -173,22 +174,20 @@ class Axes {
     const at::Tensor v = order_of(misreading, world_.v);
     if (!k.defined() || !v.defined()) return;
     if (is_known({k, v})) return;
-    all_.push_back({.id = kId,
-                    .says = fmt::format("in K and V, {}", misreading.says),
-                    .pass = [k, v](const World& world, Pass& pass) {
-                      pass.k = in_order(world.k, k);
-                      pass.v = in_order(world.v, v);
-                    }});
-    all_.push_back({.id = kId, .says = fmt::format("in K and V, {}", misreading.says), .model = [k, v](Model& model) {
-                      for (Pass* const pass : {&model.forward, &model.backward}) {
-                        pass->k = in_order(model.world->k, k);
-                        pass->v = in_order(model.world->v, v);
-                      }
-                      model.returned_gradients = [k, v](const World&, Results& results) {
-                        results.dk = in_order(results.dk, k.argsort());
-                        results.dv = in_order(results.dv, v.argsort());
-                      };
-                    }});
+    pass(kId, fmt::format("in K and V, {}", misreading.says), [k, v](const World& world, Pass& pass) {
+      pass.k = in_order(world.k, k);
+      pass.v = in_order(world.v, v);
+    });
+    model(kId, fmt::format("in K and V, {}", misreading.says), [k, v](Model& model) {
+      for (Pass* const pass : {&model.forward, &model.backward}) {
+        pass->k = in_order(model.world->k, k);
+        pass->v = in_order(model.world->v, v);
+      }
+      model.returned_gradients = [k, v](const World&, Results& results) {
+        results.dk = in_order(results.dk, k.argsort());
+        results.dv = in_order(results.dv, v.argsort());
+      };
+    });
     all_inputs(misreading, k, v);
   }
 
@@ -197,24 +196,23 @@ class Axes {
     if (!q.defined()) return;
     const at::Tensor dout = c_.training ? order_of(misreading, world_.dout) : at::Tensor();
     for (const bool home : {true, false}) {
-      all_.push_back(
-          {.id = kId, .says = fmt::format("in q, k, v and dout, {}", misreading.says), .model = [=](Model& model) {
-             const World& world = *model.world;
-             model.needs_all_rows = true;
-             if (world.q_rows.first.empty()) return;
-             for (Pass* const pass : {&model.forward, &model.backward}) {
-               pass->q = in_order(world.q, q);
-               pass->k = in_order(world.k, k);
-               pass->v = in_order(world.v, v);
-               if (dout.defined()) pass->dout = in_order(world.dout, dout);
-             }
-             if (!home) return;
-             model.returned_gradients = [q, k, v](const World&, Results& results) {
-               results.dq = in_order(results.dq, q.argsort());
-               results.dk = in_order(results.dk, k.argsort());
-               results.dv = in_order(results.dv, v.argsort());
-             };
-           }});
+      model(kId, fmt::format("in q, k, v and dout, {}", misreading.says), [=](Model& model) {
+        const World& world = *model.world;
+        model.needs_all_rows = true;
+        if (world.q_rows.first.empty()) return;
+        for (Pass* const pass : {&model.forward, &model.backward}) {
+          pass->q = in_order(world.q, q);
+          pass->k = in_order(world.k, k);
+          pass->v = in_order(world.v, v);
+          if (dout.defined()) pass->dout = in_order(world.dout, dout);
+        }
+        if (!home) return;
+        model.returned_gradients = [q, k, v](const World&, Results& results) {
+          results.dq = in_order(results.dq, q.argsort());
+          results.dk = in_order(results.dk, k.argsort());
+          results.dv = in_order(results.dv, v.argsort());
+        };
+      });
     }
   }
 
@@ -226,23 +224,33 @@ class Axes {
     return false;
   }
 
+  // The lse is returned in another order, and the gradients are right or follow from it.
+  void returned_lse(const Misreading& misreading) {
+    if (misreading.needs_elements || !symptoms_.fails("lse")) return;
+    model(kId, fmt::format("in lse, {}", misreading.says), [read = misreading.read](Model& model) {
+      model.returned = [read](const World&, Results& results) {
+        const at::Tensor other = read(results.lse);
+        if (other.defined()) results.lse = other;
+      };
+    });
+  }
+
   // Returns the failing results in another order.
-  void results(const Misreading& misreading, const Symptoms& symptoms) {
-    if (misreading.needs_elements && symptoms.fails("lse")) return;
+  void reordered(const Misreading& misreading) {
+    if (misreading.needs_elements && symptoms_.fails("lse")) return;
     std::vector<std::string> names;
     for (const char* const name : {"out", "lse", "dq", "dk", "dv"}) {
-      if (symptoms.fails(name)) names.emplace_back(name);
+      if (symptoms_.fails(name)) names.emplace_back(name);
     }
     if (names.empty()) return;
-    all_.push_back({.id = kId,
-                    .says = fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says),
-                    .results = [names, read = misreading.read](const World&, Results& results) {
-                      for (const auto& [name, member] : verify::kResults) {
-                        if (std::ranges::find(names, name) == names.end()) continue;
-                        const at::Tensor other = read(results.*member);
-                        if (other.defined()) results.*member = other;
-                      }
-                    }});
+    results(kId, fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says),
+            [names, read = misreading.read](const World&, Results& results) {
+              for (const auto& [name, member] : verify::kResults) {
+                if (std::ranges::find(names, name) == names.end()) continue;
+                const at::Tensor other = read(results.*member);
+                if (other.defined()) results.*member = other;
+              }
+            });
   }
 
   // A strided input is the first half of the heads of a larger tensor; the other half holds the padding value. If it is
@@ -282,40 +290,36 @@ class Axes {
     for (const auto& [what, queries, gradients] :
          {std::tuple{"q, k, v and dout", true, true}, std::tuple{"q, k and v", true, false},
           std::tuple{"k and v", false, false}}) {
-      all_.push_back(
-          {.id = "strides_ignored",
-           .says = fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
-           .model = [queries = queries, gradients = gradients](Model& model) {
-             model.needs_all_rows = true;
-             const World& world = *model.world;
-             if (world.q_rows.first.empty()) return;
-             for (Pass* const pass : {&model.forward, &model.backward}) {
-               const Read k = read_as_contiguous(world.k, world.kv_rows, world);
-               pass->k = k.rows;
-               pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
-               pass->kv_poisoned = k.poisoned;
-               if (queries) {
-                 const Read q = read_as_contiguous(world.q, world.q_rows, world);
-                 pass->q = q.rows;
-                 pass->q_poisoned = q.poisoned;
-               }
-               if (gradients && world.dout.defined())
-                 pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
-             }
-           }});
+      model("strides_ignored",
+            fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
+            [queries = queries, gradients = gradients](Model& model) {
+              model.needs_all_rows = true;
+              const World& world = *model.world;
+              if (world.q_rows.first.empty()) return;
+              for (Pass* const pass : {&model.forward, &model.backward}) {
+                const Read k = read_as_contiguous(world.k, world.kv_rows, world);
+                pass->k = k.rows;
+                pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
+                pass->kv_poisoned = k.poisoned;
+                if (queries) {
+                  const Read q = read_as_contiguous(world.q, world.q_rows, world);
+                  pass->q = q.rows;
+                  pass->q_poisoned = q.poisoned;
+                }
+                if (gradients && world.dout.defined())
+                  pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
+              }
+            });
     }
   }
 
-  const World& world_;
-  const Case& c_;
   std::vector<std::pair<at::Tensor, at::Tensor>> known_;
-  Hypotheses all_;
 };
 
 }  // namespace
 
 Hypotheses axis_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Axes(world).all(symptoms);
+  return Axes(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

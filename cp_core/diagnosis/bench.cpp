@@ -58,6 +58,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
     if (!failed.any().item<bool>()) continue;
     failing_.emplace_back(given.name);
     if (is_forward(given.member)) forward_fails_ = true;
+    if (given.member == &Results::out) out_has_nan_ = given.value.isnan().any().item<bool>();
     const at::Tensor ranks = given.rank.masked_select(failed);
     for (int rank = 0; rank < world_.ranks; ++rank) {
       if (!ranks.eq(rank).any().item<bool>()) continue;
@@ -118,6 +119,7 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
     if (forward_fails_ || !sharp) all.push_back({.passes = Passes::both});
     if ((forward_fails_ || !sharp) && training) all.push_back({.passes = Passes::forward, .from_returned = true});
     if (!forward_fails_ && training) all.push_back({.passes = Passes::backward});
+    if (hypothesis.of_mask && out_has_nan_) all.push_back({.nan_without_keys = true});
   } else {
     all.emplace_back();
     if (hypothesis.shows) return all;
@@ -202,6 +204,7 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
     if (attempt.passes != Attempt::Passes::forward) model.backward = std::move(pass);
   }
   model.from_returned = model.from_returned || attempt.from_returned;
+  model.nan_without_keys = attempt.nan_without_keys;
   return model;
 }
 
@@ -258,13 +261,16 @@ bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
     Pass& changed = model.*pass;
     const Pass& right = right_.*pass;
     if (changed.kv_head != right.kv_head || changed.q_head != right.q_head || changed.dout_head != right.dout_head ||
-        changed.sink_head != right.sink_head || changed.bias_head != right.bias_head) {
+        changed.sink_head != right.sink_head || changed.bias_head != right.bias_head ||
+        changed.least_score != right.least_score || !changed.v_head.empty()) {
       return false;
     }
     if (changed.k.defined() || changed.v.defined()) return false;
     changed.times = at::where(rows.unsqueeze(1), changed.times, right.times);
     const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
-    if (changed.held.defined()) changed.held = at::where(ranks.unsqueeze(1), changed.held, places);
+    for (const auto held : {&Pass::held, &Pass::held_v}) {
+      if ((changed.*held).defined()) changed.*held = at::where(ranks.unsqueeze(1), changed.*held, places);
+    }
     if (changed.exchanged.defined()) changed.exchanged = changed.exchanged.logical_and(ranks.unsqueeze(1));
     if (changed.bias_index.defined() && right.bias_index.defined()) {
       changed.bias_index = at::where(rows.unsqueeze(1), changed.bias_index, right.bias_index);
@@ -279,7 +285,8 @@ bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
     const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
     model.landing = at::where(ranks.unsqueeze(1), model.landing, places);
   }
-  return model.dq_head == right_.dq_head && model.dkv_head == right_.dkv_head && model.delta_head.empty();
+  return model.dq_head == right_.dq_head && model.dkv_head == right_.dkv_head && model.dk_head.empty() &&
+         model.delta_head.empty();
 }
 
 bool Bench::failing_of(at::Tensor WholeResults::* member) const {

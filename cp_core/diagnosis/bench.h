@@ -22,7 +22,8 @@ struct Attempt {
   enum class Who { all, queries_of_ranks, results_of_ranks };
 
   Passes passes = Passes::both;
-  bool from_returned = false;  // Model::from_returned
+  bool from_returned = false;     // Model::from_returned
+  bool nan_without_keys = false;  // Model::nan_without_keys
   Who who = Who::all;
 
   bool operator==(const Attempt&) const = default;
@@ -74,7 +75,7 @@ class Bench {
       at::Tensor numbers;  // int64: the rows of the prediction that are compared with `given`
     };
 
-    Sample(const World& whole, const at::Tensor& queries);
+    Sample(const World& whole, const at::Tensor& some);
 
     World world;
     Model right;
@@ -107,6 +108,7 @@ class Bench {
   std::vector<int> failing_ranks_;
   std::vector<int> query_ranks_;  // ranks that have a wrong out, lse or dq
   bool forward_fails_ = false;
+  bool out_has_nan_ = false;
   std::optional<Sample> sample_;
 };
 

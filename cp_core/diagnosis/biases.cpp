@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -82,9 +82,9 @@ std::vector<Run> runs_of_others(const Side& side, int ranks) {
   return all;
 }
 
-class Biases {
+class Biases : Subject {
  public:
-  Biases(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     if (!world_.bias.defined()) return {};
@@ -103,9 +103,8 @@ class Biases {
  private:
   // index: for all queries. The world that the hypothesis is tried on may have only a sample of them.
   void add(std::string id, std::string says, const at::Tensor& index) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [index](const World& world, Pass& pass) {
-                      pass.bias_index = index.index_select(0, world.q_rows.row);
-                    }});
+    pass(std::move(id), std::move(says),
+         [index](const World& world, Pass& pass) { pass.bias_index = index.index_select(0, world.q_rows.row); });
   }
 
   [[nodiscard]] at::Tensor position_at(const Side& side, const at::Tensor& rows) const {
@@ -296,11 +295,11 @@ class Biases {
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
       // The gradient goes either to the heads whose bias was read, or to the heads that computed it.
-      all_.push_back({.id = id, .says = says, .pass = [map](const World&, Pass& pass) { pass.bias_head = map; }});
-      all_.push_back({.id = id, .says = std::move(says), .model = [map](Model& model) {
-                        model.forward.bias_head = model.backward.bias_head = map;
-                        model.dbias_lands_at_own_head = true;
-                      }});
+      pass(id, says, [map](const World&, Pass& pass) { pass.bias_head = map; });
+      model(id, std::move(says), [map](Model& model) {
+        model.forward.bias_head = model.backward.bias_head = map;
+        model.dbias_lands_at_own_head = true;
+      });
     };
     for (const int blocks : {head_ranks(c_), world_.ranks}) {
       if (blocks < 2 || heads % blocks != 0) continue;
@@ -318,11 +317,9 @@ class Biases {
     take("heads have their biases in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
   }
 
-  void sum(const std::string& says, std::function<void(Model&)> model) {
-    all_.push_back({.id = "dbias_not_summed",
-                    .says = "the gradient of the bias counts only " + says,
-                    .model = std::move(model),
-                    .level = Hypothesis::Level::sums});
+  void sum(const std::string& says, std::function<void(Model&)> change) {
+    model("dbias_not_summed", "the gradient of the bias counts only " + says, std::move(change),
+          Hypothesis::Level::sums);
   }
 
   void gradient() {
@@ -390,11 +387,6 @@ class Biases {
       alone("one head of each block", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
     }
   }
-
-  const World& world_;
-  const Case& c_;
-  const Symptoms& symptoms_;
-  Hypotheses all_;
 };
 
 }  // namespace

@@ -253,8 +253,8 @@ void Explainer::name(const std::vector<Candidate>& candidates, const Bench& firs
   const bool again = other_seed_ && !other_seed_->failing().empty();
   // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
   const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
-  const bool by_nan_alone = rests_on_nan(best, first) &&
-                            !(seen != nullptr && seen->wrong && best.attempt.passes != Attempt::Passes::backward);
+  const bool is_sight = seen != nullptr && seen->wrong && best.attempt.passes != Attempt::Passes::backward;
+  const bool by_nan_alone = rests_on_nan(best, first) && !is_sight;
   const bool certain =
       known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits && !by_nan_alone;
   diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;

@@ -29,8 +29,8 @@ class Sums {
     results.dq = dq();
     const at::Tensor of_k = weighted(ds, model_.weight_dk);
     const at::Tensor of_v = weighted(backward_.p, model_.weight_dv);
-    results.dk = to_keys(of_k, operands_.q());
-    results.dv = to_keys(of_v, operands_.dout());
+    results.dk = to_keys(of_k, operands_.q(), dk_head());
+    results.dv = to_keys(of_v, operands_.dout(), model_.dkv_head);
     if (exchanged_.defined()) {
       // Where K and V are exchanged, V is used as K and gets the gradient of K, and the other way round.
       const at::Tensor dk = at_exchanged(of_v, operands_.dout());
@@ -47,14 +47,15 @@ class Sums {
   }
 
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> dk_dv_of(const at::Tensor& keys) const {
-    const auto of_keys = [&](const at::Tensor& of_pairs, const at::Tensor& weight, const at::Tensor& queries) {
+    const auto of_keys = [&](const at::Tensor& of_pairs, const at::Tensor& weight, const at::Tensor& queries,
+                             const std::vector<std::int64_t>& heads) {
       const at::Tensor some = of_pairs.index_select(2, keys);
       const bool by_key = weight.defined() && weight.size(1) > 1;
       return to_heads(at::bmm(weighted(some, by_key ? weight.index_select(1, keys) : weight).transpose(1, 2), queries),
-                      model_.dkv_head, world_.c().kv_heads);
+                      heads, world_.c().kv_heads);
     };
-    return {of_keys(backward_.ds.mul(backward_.row_scale), model_.weight_dk, operands_.q()),
-            of_keys(backward_.p, model_.weight_dv, operands_.dout())};
+    return {of_keys(backward_.ds.mul(backward_.row_scale), model_.weight_dk, operands_.q(), dk_head()),
+            of_keys(backward_.p, model_.weight_dv, operands_.dout(), model_.dkv_head)};
   }
 
  private:
@@ -68,24 +69,29 @@ class Sums {
     return sums.index_add_(0, index_tensor(heads), computed).transpose(0, 1).contiguous();
   }
 
-  [[nodiscard]] at::Tensor to_keys(const at::Tensor& of_pairs, const at::Tensor& queries) const {
-    return landed(exchanged_.defined() ? of_pairs.masked_fill(exchanged_, 0.0) : of_pairs, queries);
-  }
-  [[nodiscard]] at::Tensor at_exchanged(const at::Tensor& of_pairs, const at::Tensor& queries) const {
-    return landed(of_pairs.masked_fill(exchanged_.logical_not(), 0.0), queries);
+  [[nodiscard]] const std::vector<std::int64_t>& dk_head() const {
+    return model_.dk_head.empty() ? model_.dkv_head : model_.dk_head;
   }
 
-  [[nodiscard]] at::Tensor landed(const at::Tensor& of_pairs, const at::Tensor& queries) const {
+  [[nodiscard]] at::Tensor to_keys(const at::Tensor& of_pairs, const at::Tensor& queries,
+                                   const std::vector<std::int64_t>& heads) const {
+    return landed(exchanged_.defined() ? of_pairs.masked_fill(exchanged_, 0.0) : of_pairs, queries, heads);
+  }
+  [[nodiscard]] at::Tensor at_exchanged(const at::Tensor& of_pairs, const at::Tensor& queries) const {
+    return landed(of_pairs.masked_fill(exchanged_.logical_not(), 0.0), queries, model_.dkv_head);
+  }
+
+  [[nodiscard]] at::Tensor landed(const at::Tensor& of_pairs, const at::Tensor& queries,
+                                  const std::vector<std::int64_t>& heads) const {
     const std::int64_t kv_heads = world_.c().kv_heads;
     if (!model_.landing.defined()) {
-      return to_heads(at::bmm(of_pairs.transpose(1, 2), queries), model_.dkv_head, kv_heads);
+      return to_heads(at::bmm(of_pairs.transpose(1, 2), queries), heads, kv_heads);
     }
     at::Tensor sums = at::zeros({world_.kv_rows.count(), kv_heads, queries.size(2)}, queries.options());
     for (int rank = 0; rank < world_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
-      const at::Tensor part =
-          to_heads(at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)),
-                   model_.dkv_head, kv_heads);
+      const at::Tensor part = to_heads(
+          at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)), heads, kv_heads);
       const at::Tensor target = model_.landing.select(0, rank);
       const at::Tensor kept = target.ge(0).nonzero().flatten();
       sums.index_add_(0, target.index_select(0, kept), part.index_select(0, kept));

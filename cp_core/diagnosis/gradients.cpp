@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/diagnosis/row_choice.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -28,9 +28,9 @@ struct Share {
   at::Tensor pairs;        // bool
 };
 
-class GradientMistakes {
+class GradientMistakes : Subject {
  public:
-  GradientMistakes(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {
+  GradientMistakes(const World& world, const Symptoms& symptoms) : Subject(world, symptoms) {
     for (const char* const name : {"dq", "dk", "dv"}) {
       if (symptoms.fails(name)) wrong_.emplace_back(name);
     }
@@ -56,9 +56,8 @@ class GradientMistakes {
   }
   [[nodiscard]] const char* verb(const char* one, const char* many) const { return wrong_.size() == 1 ? one : many; }
 
-  void add(std::string id, std::string says, std::function<void(Model&)> model) {
-    all_.push_back(
-        {.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = Hypothesis::Level::sums});
+  void sums(std::string id, std::string says, std::function<void(Model&)> change) {
+    model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
   }
 
   void scale() {
@@ -66,7 +65,7 @@ class GradientMistakes {
     const double over = 1 / world_.problem.scale();
     const bool q = wrong("dq");
     const bool k = wrong("dk");
-    add("gradient_scale_missing", fmt::format("{} {} the scale", names(), verb("lacks", "lack")), [=](Model& model) {
+    sums("gradient_scale_missing", fmt::format("{} {} the scale", names(), verb("lacks", "lack")), [=](Model& model) {
       const at::Tensor weight = at::ones({1, 1}, at::kDouble).mul(over);
       if (q) model.weight_dq = weight;
       if (k) model.weight_dk = weight;
@@ -84,15 +83,15 @@ class GradientMistakes {
     const auto ranks = static_cast<double>(world_.ranks);
     for (const bool over : {false, true}) {
       const double factor = over ? 1 / ranks : ranks;
-      all_.push_back(
-          {.id = over ? "gradient_over_ranks" : "gradient_times_ranks",
-           .says = fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "),
-                               failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
-           .results = [failing, factor](const World&, WholeResults& results) {
-             for (const auto& [name, member] : verify::kResults) {
-               if (std::ranges::find(failing, name) != failing.end()) results.*member = (results.*member).mul(factor);
-             }
-           }});
+      results(over ? "gradient_over_ranks" : "gradient_times_ranks",
+              fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "),
+                          failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
+              [failing, factor](const World&, WholeResults& results) {
+                for (const auto& [name, member] : verify::kResults) {
+                  if (std::ranges::find(failing, name) != failing.end())
+                    results.*member = (results.*member).mul(factor);
+                }
+              });
     }
   }
 
@@ -155,7 +154,7 @@ class GradientMistakes {
     const bool q = wrong("dq");
     const bool k = wrong("dk");
     const bool v = wrong("dv");
-    add("gradient_share_missing", std::move(says), [=](Model& model) {
+    sums("gradient_share_missing", std::move(says), [=](Model& model) {
       if (q) model.weight_dq = weight;
       if (k) model.weight_dk = weight;
       if (v) model.weight_dv = weight;
@@ -164,7 +163,7 @@ class GradientMistakes {
 
   // dq of each query counts only the pairs of one of the choices, the one that fits its dq best.
   void lack_some(std::string says, const std::vector<at::Tensor>& choices) {
-    add("gradient_share_missing", std::move(says), [choices](Model& model) {
+    sums("gradient_share_missing", std::move(says), [choices](Model& model) {
       std::vector<Model> models;
       for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
       model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &Model::weight_dq);
@@ -175,7 +174,7 @@ class GradientMistakes {
   void lack_one_or_other(std::string says, const std::vector<at::Tensor>& choices) {
     if (wrong("dq") || !wrong("dk")) return;
     const bool v = wrong("dv");
-    add("gradient_share_missing", std::move(says), [choices, v](Model& model) {
+    sums("gradient_share_missing", std::move(says), [choices, v](Model& model) {
       std::vector<Model> models;
       for (const at::Tensor& gone : choices) {
         models.emplace_back(model).weight_dk = gone.logical_not().to(at::kDouble);
@@ -290,16 +289,14 @@ class GradientMistakes {
       const at::Tensor q = rolled(world_.q_rows, by);
       const at::Tensor kv = rolled(world_.kv_rows, by);
       if (!q.defined() || !kv.defined()) continue;
-      all_.push_back(
-          {.id = id,
-           .says = fmt::format("a rank returns the {} of the {} rank", names(), by > 0 ? "next" : "previous"),
-           .results = [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
-             for (const std::string& name : wrong) {
-               if (name == "dq") results.dq = results.dq.index_select(0, q);
-               if (name == "dk") results.dk = results.dk.index_select(0, kv);
-               if (name == "dv") results.dv = results.dv.index_select(0, kv);
-             }
-           }});
+      results(id, fmt::format("a rank returns the {} of the {} rank", names(), by > 0 ? "next" : "previous"),
+              [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
+                for (const std::string& name : wrong) {
+                  if (name == "dq") results.dq = results.dq.index_select(0, q);
+                  if (name == "dk") results.dk = results.dk.index_select(0, kv);
+                  if (name == "dv") results.dv = results.dv.index_select(0, kv);
+                }
+              });
     }
     for (const Ring& ring : rings_of(world_)) {
       if (ring.size > 1) sum_of_sent(ring);
@@ -318,10 +315,10 @@ class GradientMistakes {
       };
       const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
       if (!landing.defined()) return;
-      add("gradient_of_another_rank",
-          fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
-                      by > 0 ? "next" : "previous"),
-          [landing](Model& model) { model.landing = landing; });
+      sums("gradient_of_another_rank",
+           fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
+                       by > 0 ? "next" : "previous"),
+           [landing](Model& model) { model.landing = landing; });
     }
     // The gradients stay at the rank that computed them, in the rows of its own keys.
     const auto own = [=, this](int rank, int owner) {
@@ -329,27 +326,35 @@ class GradientMistakes {
     };
     const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!landing.defined()) return;
-    add("gradient_of_another_rank", "a rank adds its contributions to other ranks' keys to the rows of its own keys",
-        [landing](Model& model) { model.landing = landing; });
+    sums("gradient_of_another_rank", "a rank adds its contributions to other ranks' keys to the rows of its own keys",
+         [landing](Model& model) { model.landing = landing; });
   }
 
   void exchanged() {
     const char* const id = "dk_dv_exchanged";
     const auto change = [this, id](std::string says, std::function<void(WholeResults&)> by) {
-      all_.push_back({.id = id,
-                      .says = std::move(says),
-                      .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
+      results(id, std::move(says), [by = std::move(by)](const World&, WholeResults& results) { by(results); });
     };
     change("dk and dv are swapped", [](WholeResults& results) { std::swap(results.dk, results.dv); });
     change("dv is returned both as dk and as dv", [](WholeResults& results) { results.dk = results.dv; });
     change("dk is returned both as dk and as dv", [](WholeResults& results) { results.dv = results.dk; });
+    change("dk + dv is returned both as dk and as dv",
+           [](WholeResults& results) { results.dk = results.dv = results.dk.add(results.dv); });
+    for (const int by : {1, -1}) {
+      if (world_.ranks == 1) break;
+      const at::Tensor others = rows_at_same_place(
+          world_.kv_rows, world_.ranks,
+          [=, ranks = world_.ranks](int, int owner) { return ((owner + by) % ranks + ranks) % ranks; });
+      if (!others.defined()) break;
+      change(fmt::format("dk + dv is returned as dk, and that of the {} rank as dv", by > 0 ? "next" : "previous"),
+             [rows = others[0]](WholeResults& results) {
+               results.dk = results.dk.add(results.dv);
+               results.dv = results.dk.index_select(0, rows);
+             });
+    }
   }
 
-  const World& world_;
-  const Case& c_;
-  const Symptoms& symptoms_;
   std::vector<std::string> wrong_;  // those of dq, dk and dv that fail
-  Hypotheses all_;
 };
 
 }  // namespace

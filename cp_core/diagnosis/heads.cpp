@@ -1,5 +1,6 @@
 // Mistakes in which heads of the inputs a head computes with, and in which heads its results are returned.
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -10,7 +11,7 @@
 
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/gradient_sums.h"
-#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -33,9 +34,10 @@ Map inverse(const Map& map) {
   return back;
 }
 
-class Heads {
+class Heads : Subject {
  public:
-  explicit Heads(const World& world) : c_(world.c()), heads_(c_.heads), kv_heads_(c_.kv_heads), group_(world.group()) {
+  Heads(const World& world, const Symptoms& symptoms)
+      : Subject(world, symptoms), heads_(c_.heads), kv_heads_(c_.kv_heads), group_(world.group()) {
     std::set<std::int64_t> counts{world.ranks};
     if (head_ranks(c_) > 1) counts.insert(head_ranks(c_));
     for (const std::int64_t count : counts) {
@@ -58,15 +60,14 @@ class Heads {
     if (!read_maps_.emplace(id, kv_of).second) return;
     for (const bool lands_there : {true, false}) {
       for (const bool backward_alone : {false, true}) {
-        all_.push_back({.id = id,
-                        .says = fmt::format("{}{}", backward_alone ? "in the backward only, " : "", says),
-                        .model =
-                            [kv_of, lands_there, backward_alone](Model& model) {
-                              if (!backward_alone) model.forward.kv_head = kv_of;
-                              model.backward.kv_head = kv_of;
-                              if (lands_there) model.dkv_head = kv_of;
-                            },
-                        .level = backward_alone ? Hypothesis::Level::backward : Hypothesis::Level::forward});
+        model(
+            id, fmt::format("{}{}", backward_alone ? "in the backward only, " : "", says),
+            [kv_of, lands_there, backward_alone](Model& model) {
+              if (!backward_alone) model.forward.kv_head = kv_of;
+              model.backward.kv_head = kv_of;
+              if (lands_there) model.dkv_head = kv_of;
+            },
+            backward_alone ? Hypothesis::Level::backward : Hypothesis::Level::forward);
       }
     }
   }
@@ -91,6 +92,12 @@ class Heads {
         statistics_stay(blocks);
       }
     }
+    if (group_ > 1) k_or_v_interleaved();
+    for (const std::int64_t group :
+         std::set<std::int64_t>{group_ * 2, group_ + 1, std::max<std::int64_t>(1, group_ / 2)}) {
+      read("kv_group_size_wrong", fmt::format("{} query heads read each key-value head instead of {}", group, group_),
+           mapped(heads_, [=, this](std::int64_t h) { return h / group % kv_heads_; }));
+    }
     const char* const id = "kv_head_repeated";
     read(id, "all query heads read key-value head 0", mapped(heads_, [](std::int64_t) { return 0; }));
     read(id, "all query heads read the last key-value head",
@@ -110,6 +117,41 @@ class Heads {
     }
   }
 
+  // Only K, or only V, is repeated as a whole. Its gradients are summed in the same way, or as defined.
+  void k_or_v_interleaved() {
+    const Map tiled = mapped(heads_, [this](std::int64_t h) { return h % kv_heads_; });
+    const Map own = mapped(heads_, [this](std::int64_t h) { return h / group_; });
+    for (const bool k : {true, false}) {
+      for (const bool lands_there : {true, false}) {
+        model("kv_heads_interleaved",
+              fmt::format("query head h reads {0} of key-value head h % {1}, and {2} of head h / {3}", k ? "K" : "V",
+                          kv_heads_, k ? "V" : "K", group_),
+              [=](Model& model) {
+                for (Pass* const pass : {&model.forward, &model.backward}) {
+                  pass->kv_head = k ? tiled : own;
+                  pass->v_head = k ? own : tiled;
+                }
+                if (!lands_there) return;
+                model.dk_head = k ? tiled : own;
+                model.dkv_head = k ? own : tiled;
+              });
+      }
+    }
+    // The forward is right, and the gradients of key-value heads are summed over the wrong query heads.
+    if (symptoms_.fails("dq") || !c_.training) return;
+    for (const auto& [dk, dv] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      model(
+          "gradient_heads_misgrouped",
+          fmt::format("{} of key-value head h {} summed over the query heads i with i % {} = h instead of i / {} = h",
+                      dk ? (dv ? "dk and dv" : "dk") : "dv", dk && dv ? "are" : "is", kv_heads_, group_),
+          [=, dk = dk, dv = dv](Model& model) {
+            model.dk_head = dk ? tiled : own;
+            model.dkv_head = dv ? tiled : own;
+          },
+          Hypothesis::Level::sums);
+    }
+  }
+
   // In each of `blocks` blocks, the heads of q, out, dout and dq are ordered [group, kv heads], but those of lse,
   // delta, bias and max_logit [kv heads, group].
   void statistics_stay(std::int64_t blocks) {
@@ -117,22 +159,21 @@ class Heads {
     const std::int64_t kv_block = kv_heads_ / blocks;
     const Map read = mapped(
         heads_, [=, this](std::int64_t h) { return h / block * block + h % group_ * kv_block + h % block / group_; });
-    all_.push_back({.id = "kv_heads_interleaved",
-                    .says = fmt::format("query head h reads key-value head h % {} instead of h / {}, and the lse of "
-                                        "head h is stored at another head",
-                                        kv_block, group_),
-                    .model = [read](Model& model) {
-                      model.forward.q_head = model.backward.q_head = read;
-                      model.forward.dout_head = model.backward.dout_head = read;
-                      model.dq_head = read;
-                      model.delta_head =
-                          mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
-                      const at::Tensor index = index_tensor(inverse(read));
-                      model.returned = [index](const World&, verify::Results& results) {
-                        results.out = results.out.index_select(1, index);
-                      };
-                      model.from_returned = true;
-                    }});
+    model("kv_heads_interleaved",
+          fmt::format("query head h reads key-value head h % {} instead of h / {}, and the lse of "
+                      "head h is stored at another head",
+                      kv_block, group_),
+          [read](Model& model) {
+            model.forward.q_head = model.backward.q_head = read;
+            model.forward.dout_head = model.backward.dout_head = read;
+            model.dq_head = read;
+            model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
+            const at::Tensor index = index_tensor(inverse(read));
+            model.returned = [index](const World&, verify::Results& results) {
+              results.out = results.out.index_select(1, index);
+            };
+            model.from_returned = true;
+          });
   }
 
   struct Exchange {
@@ -172,10 +213,6 @@ class Heads {
     }
   }
 
-  void add(std::string says, std::function<void(Model&)> model) {
-    all_.push_back({.id = "heads_exchanged", .says = std::move(says), .model = std::move(model)});
-  }
-
   // The heads are exchanged when inputs are sent, and not put back in order when results return.
   void throughout(const std::string& says, const Map& q, const Map& kv) {
     for (const bool bias_too : {true, false}) {
@@ -183,7 +220,7 @@ class Heads {
         if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
         // delta may be computed before or after the exchange.
         for (const bool exchanged_delta : {true, false}) {
-          add(says, [=, group = group_](Model& model) {
+          model("heads_exchanged", says, [=, group = group_](Model& model) {
             for (Pass* const pass : {&model.forward, &model.backward}) {
               pass->q_head = q;
               pass->dout_head = q;
@@ -213,7 +250,7 @@ class Heads {
     };
     for (const bool lse_too : {true, false}) {
       for (const bool gradients_too : {true, false}) {
-        add("in the results only, " + says, [=](Model& model) {
+        model("heads_exchanged", "in the results only, " + says, [=](Model& model) {
           if (lse_too) {
             model.returned = change;
           } else {
@@ -227,7 +264,7 @@ class Heads {
 
   void keys_alone(const std::string& says, const Map& kv) {
     for (const bool lands_there : {true, false}) {
-      add("for K and V only, " + says, [=, group = group_](Model& model) {
+      model("heads_exchanged", "for K and V only, " + says, [=, group = group_](Model& model) {
         Map kv_of;
         for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h)
           kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
@@ -239,7 +276,7 @@ class Heads {
 
   // Only queries are exchanged, and their results are put back in order.
   void queries_alone(const std::string& says, const Map& q) {
-    add("for queries only, " + says, [=, group = group_](Model& model) {
+    model("heads_exchanged", "for queries only, " + says, [=, group = group_](Model& model) {
       Map kv_of(q.size());
       for (std::size_t h = 0; h < q.size(); ++h)
         kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
@@ -271,53 +308,47 @@ class Heads {
     if (is_identity(from)) return;
     const char* const id = "backward_heads_repeated";
     const Map kv_of = mapped(heads_, [&](std::int64_t h) { return from[static_cast<std::size_t>(h)] / group_; });
-    all_.push_back(
-        {.id = id,
-         .says = fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
-         .model =
-             [=](Model& model) {
-               model.backward.q_head = from;
-               model.backward.kv_head = kv_of;
-               model.lse_head = from;
-               model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
-             },
-         .level = Hypothesis::Level::backward});
-    all_.push_back({.id = id,
-                    .says = fmt::format("in the backward, blocks of {} heads compute the first block again", block),
-                    .results = [=, group = group_](const World&, WholeResults& results) {
-                      const at::Tensor q = index_tensor(from);
-                      Map of_kv;
-                      for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group))
-                        of_kv.push_back(from[h] / group);
-                      results.dq = results.dq.index_select(1, q);
-                      results.dk = results.dk.index_select(1, index_tensor(of_kv));
-                      results.dv = results.dv.index_select(1, index_tensor(of_kv));
-                    }});
+    model(
+        id, fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
+        [=](Model& model) {
+          model.backward.q_head = from;
+          model.backward.kv_head = kv_of;
+          model.lse_head = from;
+          model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
+        },
+        Hypothesis::Level::backward);
+    results(id, fmt::format("in the backward, blocks of {} heads compute the first block again", block),
+            [=, group = group_](const World&, WholeResults& results) {
+              const at::Tensor q = index_tensor(from);
+              Map of_kv;
+              for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group))
+                of_kv.push_back(from[h] / group);
+              results.dq = results.dq.index_select(1, q);
+              results.dk = results.dk.index_select(1, index_tensor(of_kv));
+              results.dv = results.dv.index_select(1, index_tensor(of_kv));
+            });
     // The same, but only for the rank's own keys.
-    all_.push_back(
-        {.id = id,
-         .says = fmt::format(
-             "in the backward, for a rank's own keys only, blocks of {} heads compute the first block again", block),
-         .model =
-             [=, group = group_](Model& model) {
-               model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
-                 repeat_own(of, backward, absolute, from, group, results);
-               };
-             },
-         .level = Hypothesis::Level::sums});
+    model(
+        id,
+        fmt::format("in the backward, for a rank's own keys only, blocks of {} heads compute the first block again",
+                    block),
+        [=, group = group_](Model& model) {
+          model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
+            repeat_own(of, backward, absolute, from, group, results);
+          };
+        },
+        Hypothesis::Level::sums);
   }
 
   static void repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group,
                          verify::Results& results);
 
-  const Case& c_;
   std::int64_t heads_;
   std::int64_t kv_heads_;
   std::int64_t group_;
   std::vector<std::int64_t> block_counts_;
   std::set<std::pair<std::string, Map>> read_maps_;  // with their ids
   std::set<Map> seen_;
-  Hypotheses all_;
 };
 
 void Heads::repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group,
@@ -343,8 +374,8 @@ void Heads::repeat_own(const Model& of, const Backward& backward, bool absolute,
 
 }  // namespace
 
-Hypotheses head_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  return Heads(world).all();
+Hypotheses head_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Heads(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -60,6 +60,8 @@ struct MaskRule {
 
   // fp64 [q rows, kv rows]: 1 where a query sees a key, else 0.
   [[nodiscard]] at::Tensor times() const;
+  // int64 [q rows]: the position of the key on each query's diagonal.
+  [[nodiscard]] at::Tensor diagonal_of_queries() const { return diagonal_of(places).first.squeeze(1); }
 
  private:
   // Returns i' of the queries and j of the keys (docs/definitions.md): [q rows, 1] and [1, kv rows].

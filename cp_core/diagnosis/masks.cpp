@@ -1,5 +1,6 @@
 // Mistakes in which keys a query sees.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -8,19 +9,18 @@
 #include <ATen/ops/div.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
 using ChangeRule = std::function<void(const World&, MaskRule&)>;
 
-class Masks {
+class Masks : Subject {
  public:
-  Masks(const World& world, bool takes_windows)
-      : world_(world), c_(world.c()), lengths_(world.lengths()), takes_windows_(takes_windows) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     diagonals();
@@ -29,6 +29,7 @@ class Masks {
     chunks();
     sequences();
     lengths();
+    neighbours();
     return std::move(all_);
   }
 
@@ -87,7 +88,7 @@ class Masks {
         rule.causal = true;
       });
     }
-    if (takes_windows_) literal_limits();
+    if (symptoms_.takes_windows) literal_limits();
   }
 
   // A side of the window that is -1, which means no limit, is taken for a width of -1.
@@ -175,6 +176,7 @@ class Masks {
 
   void sequences() {
     if (c_.batch == 1) return;
+    of_longest();
     const char* const id = "sequence_borders_ignored";
     add(id, "queries see the keys of all sequences at the positions that the mask allows",
         [](const World&, MaskRule& rule) { rule.borders = false; });
@@ -185,6 +187,52 @@ class Masks {
     add(id, "the valid tokens of the pack are taken for one sequence", [](const World& world, MaskRule& rule) {
       as_one_sequence(world.lengths().valid_q, world.lengths().valid_kv, rule);
     });
+  }
+
+  void of_longest() {
+    if (std::ranges::adjacent_find(lengths_.valid_kv, std::ranges::not_equal_to()) == lengths_.valid_kv.end()) return;
+    for (const bool queries : {true, false}) {
+      add("lengths_of_longest",
+          fmt::format("the length of the longest sequence is used for all{}", queries ? "" : ", for keys only"),
+          [queries](const World&, MaskRule& rule) {
+            std::ranges::fill(rule.valid_kv, std::ranges::max(rule.valid_kv));
+            if (queries) std::ranges::fill(rule.valid_q, std::ranges::max(rule.valid_q));
+          });
+    }
+  }
+
+  // The keys of parts that are not next to the query's part are not asked for. A part is a stretch of the sequence, or
+  // what a rank holds.
+  void neighbours() {
+    if (world_.ranks < 3) return;
+    const auto within = [this](const char* says, std::function<at::Tensor(const World&)> near) {
+      pass("window_of_neighbours", says,
+           [near = std::move(near)](const World& world, Pass& pass) { pass.times = pass.times.mul(near(world)); });
+    };
+    within("queries see only keys in their own and in neighbouring parts of the sequence, one part per rank",
+           [](const World& world) {
+             std::vector<std::int64_t> part;
+             for (const std::int64_t length : world.lengths().padded_kv) {
+               part.push_back(std::max<std::int64_t>(1, length / world.ranks));
+             }
+             const auto part_of = [&](const Side& side, const at::Tensor& position) {
+               return position.div(index_tensor(part).index_select(0, side.sequence.clamp_min(0)), "floor");
+             };
+             const at::Tensor diagonal = MaskRule(world).diagonal_of_queries();
+             return part_of(world.q_rows, diagonal)
+                 .unsqueeze(1)
+                 .sub(part_of(world.kv_rows, world.kv_rows.position).unsqueeze(0))
+                 .abs()
+                 .le(1);
+           });
+    for (const bool both : {true, false}) {
+      within(both ? "queries see only the keys of their own and of neighbouring ranks"
+                  : "queries see only the keys of their own and of the previous rank",
+             [both](const World& world) {
+               const at::Tensor apart = world.q_rows.rank.unsqueeze(1).sub(world.kv_rows.rank.unsqueeze(0));
+               return both ? apart.abs().le(1) : apart.ge(0).logical_and(apart.le(1));
+             });
+    }
   }
 
   static at::Tensor starts_of(const std::vector<std::int64_t>& lengths, const at::Tensor& sequences) {
@@ -234,48 +282,43 @@ class Masks {
     add("lengths_rounded", says, change);
     if (!world_.sink.defined()) return;
     // The rows that are lost do not get the sink either.
-    all_.push_back({.id = "lengths_rounded", .says = says, .model = [change](Model& model) {
-                      MaskRule rule(*model.world);
-                      change(*model.world, rule);
-                      model.forward.times = model.backward.times = rule.times();
-                      model.sink_needs_a_key = true;
-                    }});
+    model("lengths_rounded", says, [change](Model& model) {
+      MaskRule rule(*model.world);
+      change(*model.world, rule);
+      model.forward.times = model.backward.times = rule.times();
+      model.sink_needs_a_key = true;
+    });
   }
 
   // A chunk's first query is taken for one of the chunk before. If it is the first row of a rank's dual chunk, there is
   // no chunk before it and the query sees nothing.
   void first_queries_of_chunks() {
-    all_.push_back({.id = "chunk_boundary_off_by_one",
-                    .says = "a chunk's queries begin one position late, and the first query is lost where a rank's "
-                            "rows begin with a chunk",
-                    .pass = [](const World& world, Pass& pass) {
-                      MaskRule rule(world);
-                      rule.chunk_query_shift = 1;
-                      std::vector<std::int64_t> differences;
-                      differences.reserve(rule.valid_q.size());
-                      for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
-                        differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
-                      }
-                      const Side& rows = world.q_rows;
-                      const at::Tensor diagonal =
-                          rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
-                      const at::Tensor lost =
-                          rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
-                      pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
-                    }});
+    pass(
+        "chunk_boundary_off_by_one",
+        "a chunk's queries begin one position late, and the first query is lost where a rank's rows begin with a chunk",
+        [](const World& world, Pass& pass) {
+          MaskRule rule(world);
+          rule.chunk_query_shift = 1;
+          std::vector<std::int64_t> differences;
+          differences.reserve(rule.valid_q.size());
+          for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
+            differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
+          }
+          const Side& rows = world.q_rows;
+          const at::Tensor diagonal =
+              rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
+          const at::Tensor lost = rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
+          pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
+        });
   }
 
-  const World& world_;
-  const Case& c_;
-  const SequenceLengths& lengths_;
-  bool takes_windows_;
-  Hypotheses all_;
+  const SequenceLengths& lengths_ = world_.lengths();
 };
 
 }  // namespace
 
 Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms) {
-  Hypotheses all = Masks(world, symptoms.takes_windows).all();
+  Hypotheses all = Masks(world, symptoms).all();
   for (Hypothesis& hypothesis : all) hypothesis.of_mask = true;
   return all;
 }

@@ -11,23 +11,23 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-class MaxLogits {
+class MaxLogits : Subject {
  public:
-  explicit MaxLogits(const World& world) : world_(world), c_(world.c()) {}
+  using Subject::Subject;
 
   Hypotheses all() {
-    add("max_logit_counts_zero", "max_logit includes a score of 0 that no pair has",
-        [](Model& model) { model.max_logit_least = 0; });
+    model("max_logit_counts_zero", "max_logit includes a score of 0 that no pair has",
+          [](Model& model) { model.max_logit_least = 0; });
     hidden_keys();
     if (world_.sink.defined()) {
-      add("max_logit_of_sink", "max_logit includes the sink", [](Model& model) {
+      model("max_logit_of_sink", "max_logit includes the sink", [](Model& model) {
         model.returned = [](const World& world, verify::Results& results) {
           results.max_logit = at::maximum(results.max_logit, world.sink.view({1, -1, 1}));
         };
@@ -38,12 +38,8 @@ class MaxLogits {
   }
 
  private:
-  void add(std::string id, std::string says, std::function<void(Model&)> model) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .model = std::move(model)});
-  }
-
   void hide(const std::string& says, std::function<void(const World&, MaskRule&)> change) {
-    add("max_logit_of_hidden_keys", says, [change = std::move(change)](Model& model) {
+    model("max_logit_of_hidden_keys", says, [change = std::move(change)](Model& model) {
       MaskRule rule(*model.world);
       change(*model.world, rule);
       model.max_logit_times = rule.times();
@@ -91,8 +87,8 @@ class MaxLogits {
   }
 
   void count(std::string says, const at::Tensor& times) {
-    add("max_logit_of_hidden_keys", std::move(says),
-        [times](Model& model) { model.max_logit_times = times.index_select(0, model.world->q_rows.row); });
+    model("max_logit_of_hidden_keys", std::move(says),
+          [times](Model& model) { model.max_logit_times = times.index_select(0, model.world->q_rows.row); });
   }
 
   // A chunk of queries and the keys from the first to the last that it sees are computed as one rectangle, and the
@@ -193,17 +189,17 @@ class MaxLogits {
     const std::int64_t ranks = world_.ranks;
     const char* const id = "max_logit_not_reduced";
     const at::Tensor own = at::eye(ranks, options);
-    add(id, "max_logit is the maximum over the rank's own queries only",
-        [own](Model& model) { model.shares_max_logit = own; });
+    model(id, "max_logit is the maximum over the rank's own queries only",
+          [own](Model& model) { model.shares_max_logit = own; });
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       at::Tensor without = at::ones({ranks, ranks}, options);
       without.select(1, rank).zero_();
-      add(id, fmt::format("max_logit leaves out rank {}'s queries", rank),
-          [without](Model& model) { model.shares_max_logit = without; });
+      model(id, fmt::format("max_logit leaves out rank {}'s queries", rank),
+            [without](Model& model) { model.shares_max_logit = without; });
       if (ranks == 2) continue;
       const at::Tensor alone = at::ones({ranks, ranks}, options).sub(without);
-      add(id, fmt::format("max_logit is the maximum over rank {}'s queries only", rank),
-          [alone](Model& model) { model.shares_max_logit = alone; });
+      model(id, fmt::format("max_logit is the maximum over rank {}'s queries only", rank),
+            [alone](Model& model) { model.shares_max_logit = alone; });
     }
     for (const Ring& ring : rings_of(world_)) {
       const at::Tensor steps = step_of_pairs(world_, ring);
@@ -211,28 +207,24 @@ class MaxLogits {
         const at::Tensor counts = steps.eq(step).to(at::kDouble);
         const std::string whose =
             step == 0 ? "a rank's own keys" : fmt::format("the keys of step {} of the ring", step);
-        add(id, fmt::format("max_logit is the maximum over {} only", whose), [counts](Model& model) {
+        model(id, fmt::format("max_logit is the maximum over {} only", whose), [counts](Model& model) {
           model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
         });
-        add(id, fmt::format("max_logit is the maximum over the rank's own queries with {} only", whose),
-            [counts, own](Model& model) {
-              model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
-              model.shares_max_logit = own;
-            });
+        model(id, fmt::format("max_logit is the maximum over the rank's own queries with {} only", whose),
+              [counts, own](Model& model) {
+                model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
+                model.shares_max_logit = own;
+              });
       }
     }
   }
-
-  const World& world_;
-  const Case& c_;
-  Hypotheses all_;
 };
 
 }  // namespace
 
 Hypotheses max_logit_hypotheses(const World& world, const Symptoms& symptoms) {
   if (!symptoms.fails("max_logit")) return {};
-  return MaxLogits(world).all();
+  return MaxLogits(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -1,6 +1,7 @@
 // Mistakes in how the parts of a row are merged.
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -12,9 +13,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/diagnosis/row_choice.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -54,9 +55,9 @@ at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype) {
   return values.to(dtype).to(at::kDouble);
 }
 
-class Merges {
+class Merges : Subject {
  public:
-  explicit Merges(const World& world) : world_(world), parts_(parts_of(world)) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     for (const Parts& parts : parts_) rules(parts);
@@ -69,13 +70,11 @@ class Merges {
 
  private:
   void add(const Parts& parts, std::string id, const std::string& says, MergeRule rule) {
-    all_.push_back({.id = std::move(id),
-                    .says = fmt::format("{} ({})", says, parts.what),
-                    .model = [parts, rule = std::move(rule)](Model& model) {
-                      model.merge = rule;
-                      model.merges_rightly = false;
-                      take_seen_parts(parts, nearest_model, model);
-                    }});
+    model(std::move(id), fmt::format("{} ({})", says, parts.what), [parts, rule = std::move(rule)](Model& model) {
+      model.merge = rule;
+      model.merges_rightly = false;
+      take_seen_parts(parts, nearest_model, model);
+    });
   }
 
   // Cuts each query's keys into the parts that fit its results best: those of `parts`, or a finer cut.
@@ -101,6 +100,8 @@ class Merges {
 
   void rules(const Parts& parts) {
     without_weights(parts);
+    empty_parts(parts);
+    transposed_lse(parts);
     add(parts, "merge_not_rescaled", "the result merged so far is not rescaled when another part joins",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           Merge merge = merge_rightly(lse, part_lse, false);
@@ -181,20 +182,20 @@ class Merges {
   // The out of a row is the sum of the parts in which it sees keys, divided by their number.
   void averaged(const Parts& parts, const char* id) {
     for (const bool zero_lse : {false, true}) {
-      all_.push_back({.id = id,
-                      .says = fmt::format("parts are averaged without weights{} ({})",
-                                          zero_lse ? ", as if each lse were 0" : "", parts.what),
-                      .model = [parts, zero_lse](Model& model) {
-                        take_parts(parts, model);
-                        model.merges_rightly = false;
-                        model.counts_parts = true;
-                        model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](
-                                                          const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-                          at::Tensor total = at::logaddexp(lse, part_lse);
-                          if (zero_lse) total = at::zeros_like(lse).add(std::log(n));
-                          return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse), .lse = total};
-                        });
-                      }});
+      model(id,
+            fmt::format("parts are averaged without weights{} ({})", zero_lse ? ", as if each lse were 0" : "",
+                        parts.what),
+            [parts, zero_lse](Model& model) {
+              take_parts(parts, model);
+              model.merges_rightly = false;
+              model.counts_parts = true;
+              model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](
+                                                const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+                at::Tensor total = at::logaddexp(lse, part_lse);
+                if (zero_lse) total = at::zeros_like(lse).add(std::log(n));
+                return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse), .lse = total};
+              });
+            });
     }
   }
 
@@ -255,24 +256,60 @@ class Merges {
     }
   }
 
+  // A part without keys is not neutral.
+  void empty_parts(const Parts& parts) {
+    add(parts, "empty_part_counts", "a part in which a query sees no key has the lse 0 instead of minus infinity",
+        [](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+          return merge_rightly(lse, at::where(has_keys(part_lse), part_lse, 0.0), first);
+        });
+  }
+
+  // The lse of a part is written by row and then by head, and read by head and then by row, or the other way round.
+  void transposed_lse(const Parts& parts) {
+    const std::int64_t ranks = world_.ranks;
+    const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
+    if (c_.heads == 1 || world_.q_rows.count() % (ranks * sequences) != 0) return;
+    for (const std::int64_t blocks : std::set<std::int64_t>{ranks, ranks * sequences}) {
+      for (const bool by_row : {true, false}) {
+        const auto read = [blocks, by_row](const at::Tensor& lse) {
+          const std::int64_t heads = lse.size(0);
+          const at::Tensor of_blocks =
+              lse.view({heads, blocks, -1}).transpose(0, 1).contiguous();  // [block, head, row]
+          const std::int64_t rows = of_blocks.size(2);
+          const at::Tensor memory = by_row ? of_blocks.transpose(1, 2).contiguous().view({blocks, heads, rows})
+                                           : of_blocks.view({blocks, rows, heads}).transpose(1, 2);
+          return memory.transpose(0, 1).reshape(lse.sizes());
+        };
+        model("axes_exchanged",
+              fmt::format("in the lse of each part, the axes of tokens and heads are exchanged ({})", parts.what),
+              [parts, read](Model& model) {
+                model.needs_all_rows = true;
+                if (model.world->q_rows.first.empty()) return;
+                take_parts(parts, model);
+                model.merges_rightly = false;
+                model.merge = [read](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+                  return merge_rightly(lse, read(part_lse), first);
+                };
+              });
+      }
+    }
+  }
+
   // The lse before the first part is 0.
   void starts() {
     const char* const id = "merge_starts_at_zero";
     const auto from_zero = [](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
       return merge_rightly(at::where(has_keys(lse), lse, 0.0), part_lse, false);
     };
-    all_.push_back({.id = id,
-                    .says = "the lse before the first part is 0 instead of minus infinity",
-                    .model = [from_zero](Model& model) {
-                      model.merge = from_zero;
-                      model.merges_rightly = false;
-                    }});
-    all_.push_back({.id = id,
-                    .says = "the lse before the first part is 0 instead of minus infinity, in rows that see a key",
-                    .model = [from_zero](Model& model) {
-                      model.merge = where_keys_are(from_zero);
-                      model.merges_rightly = false;
-                    }});
+    model(id, "the lse before the first part is 0 instead of minus infinity", [from_zero](Model& model) {
+      model.merge = from_zero;
+      model.merges_rightly = false;
+    });
+    model(id, "the lse before the first part is 0 instead of minus infinity, in rows that see a key",
+          [from_zero](Model& model) {
+            model.merge = where_keys_are(from_zero);
+            model.merges_rightly = false;
+          });
     for (const Parts& parts : parts_) {
       // The first part becomes the result so far, even in rows that see none of its keys.
       add(parts, id, "a merged lse of minus infinity is taken for 0 when another part joins",
@@ -283,11 +320,11 @@ class Merges {
   }
 
   void return_lse(std::string id, std::string says, std::function<at::Tensor(const World&, const at::Tensor&)> change) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .model = [change = std::move(change)](Model& model) {
-                      model.returned = [change](const World& world, verify::Results& results) {
-                        results.lse = change(world, results.lse);
-                      };
-                    }});
+    model(std::move(id), std::move(says), [change = std::move(change)](Model& model) {
+      model.returned = [change](const World& world, verify::Results& results) {
+        results.lse = change(world, results.lse);
+      };
+    });
   }
 
   void returned_lse() {
@@ -303,19 +340,17 @@ class Merges {
     // The returned lse is that of one part only; out is correct.
     for (const Parts& parts : parts_) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
-        all_.push_back({.id = "lse_without_a_part",
-                        .says = fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
-                        .model = [parts, part](Model& model) {
-                          take_parts(parts, model);
-                          model.returned_part_lse = part;
-                        }});
+        model("lse_without_a_part", fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
+              [parts, part](Model& model) {
+                take_parts(parts, model);
+                model.returned_part_lse = part;
+              });
       }
-      all_.push_back({.id = "lse_without_a_part",
-                      .says = fmt::format("the returned lse leaves out the last part ({})", parts.what),
-                      .model = [parts](Model& model) {
-                        take_parts(parts, model);
-                        model.returned_part_lse = -1;
-                      }});
+      model("lse_without_a_part", fmt::format("the returned lse leaves out the last part ({})", parts.what),
+            [parts](Model& model) {
+              take_parts(parts, model);
+              model.returned_part_lse = -1;
+            });
     }
   }
 
@@ -350,18 +385,16 @@ class Merges {
 
   void overflow() {
     const char* const id = "max_not_subtracted";
-    all_.push_back({.id = id,
-                    .says = "the softmax takes exponentials of scores without subtracting the maximum",
-                    .model = [](Model& model) { model.softmax_in_fp32 = true; }});
+    model(id, "the softmax takes exponentials of scores without subtracting the maximum",
+          [](Model& model) { model.softmax_in_fp32 = true; });
     for (const Parts& parts : parts_) {
-      all_.push_back(
-          {.id = id,
-           .says = fmt::format(
-               "the softmax of a part takes exponentials of scores without subtracting the maximum ({})", parts.what),
-           .model = [parts](Model& model) {
-             take_parts(parts, model);
-             model.softmax_in_fp32 = true;
-           }});
+      model(id,
+            fmt::format("the softmax of a part takes exponentials of scores without subtracting the maximum ({})",
+                        parts.what),
+            [parts](Model& model) {
+              take_parts(parts, model);
+              model.softmax_in_fp32 = true;
+            });
       add(parts, id, "the merge takes exponentials of the lse without subtracting the maximum",
           after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const auto in_fp32 = [](const at::Tensor& values) { return values.to(at::kFloat).exp().to(at::kDouble); };
@@ -370,10 +403,9 @@ class Merges {
           }));
     }
     if (!world_.c().training) return;
-    all_.push_back({.id = id,
-                    .says = "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
-                    .model = [](Model& model) { model.exponentials_divided = true; },
-                    .level = Hypothesis::Level::backward});
+    model(
+        id, "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
+        [](Model& model) { model.exponentials_divided = true; }, Hypothesis::Level::backward);
   }
 
   void backward() {
@@ -381,34 +413,30 @@ class Merges {
     for (const Parts& parts : parts_) {
       for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
         const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
-        all_.push_back(
-            {.id = "backward_of_part",
-             .says = fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
-                                 parts.what),
-             .model =
-                 [parts, lse = lse, delta = delta](Model& model) {
-                   model.lse_of_part = lse;
-                   model.delta_of_part = delta;
-                   take_seen_parts(parts, nearest_model_in_dq, model);
-                 },
-             .level = Hypothesis::Level::backward});
+        model(
+            "backward_of_part",
+            fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
+                        parts.what),
+            [parts, lse = lse, delta = delta](Model& model) {
+              model.lse_of_part = lse;
+              model.delta_of_part = delta;
+              take_seen_parts(parts, nearest_model_in_dq, model);
+            },
+            Hypothesis::Level::backward);
       }
     }
-    all_.push_back({.id = "delta_missing",
-                    .says = "the score gradient lacks the dout . out term",
-                    .model = [](Model& model) { model.delta_missing = true; },
-                    .level = Hypothesis::Level::backward});
+    model(
+        "delta_missing", "the score gradient lacks the dout . out term",
+        [](Model& model) { model.delta_missing = true; }, Hypothesis::Level::backward);
   }
 
-  const World& world_;
-  std::vector<Parts> parts_;
-  Hypotheses all_;
+  std::vector<Parts> parts_ = parts_of(world_);
 };
 
 }  // namespace
 
-Hypotheses merge_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  return Merges(world).all();
+Hypotheses merge_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Merges(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -23,14 +23,17 @@ struct Pass {
   // int64 [ranks, kv rows]: which row the rank really holds at the place; -1 = zeros. Undefined: every row is at its
   // place.
   at::Tensor held;
+  at::Tensor held_v;  // the same for V alone. Undefined: as `held`
   // bool [ranks, kv rows]: the places at which K and V are exchanged. Undefined: nowhere.
   at::Tensor exchanged;
   double scale = 0;
   double bias_factor = 1;
-  at::Tensor bias_index;  // int64, pairs: the element of the bias that the pair reads, as World::bias_index
+  double least_score = -kInfinity;  // smaller scores, with scale and bias, are raised to it
+  at::Tensor bias_index;            // int64, pairs: the element of the bias that the pair reads, as World::bias_index
   // For each computed head: which head of each input it reads.
   std::vector<std::int64_t> q_head;
   std::vector<std::int64_t> kv_head;
+  std::vector<std::int64_t> v_head;  // of V alone; empty: as kv_head
   std::vector<std::int64_t> dout_head;
   std::vector<std::int64_t> bias_head;
   std::vector<std::int64_t> sink_head;
@@ -79,6 +82,9 @@ struct Model {
   // The softmax takes exponentials of the fp32 scores without subtracting the row's largest score first.
   bool softmax_in_fp32 = false;
 
+  // Everything that a valid query without keys contributes to, in its sequence, is NaN, as a softmax over no key is.
+  bool nan_without_keys = false;
+
   double sink_times = 1;  // how often the sink is counted
   at::Tensor sink;        // [heads], replaces the sink of the world
   bool sink_needs_a_key = false;
@@ -104,6 +110,7 @@ struct Model {
   // For each computed head: the head to which its gradients are added.
   std::vector<std::int64_t> dq_head;
   std::vector<std::int64_t> dkv_head;
+  std::vector<std::int64_t> dk_head;  // of dk alone; empty: as dkv_head
   // int64 [ranks, kv rows]: the row to which the gradients of a rank's place are added; -1 = none. Undefined: the row
   // of the place.
   at::Tensor landing;

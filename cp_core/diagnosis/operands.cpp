@@ -36,13 +36,13 @@ at::Tensor Operands::dout() const {
 }
 
 at::Tensor Operands::keys(Keys which) const {
-  const at::Tensor rows = which == Keys::k ? rows_of(pass_.k, world_.k) : rows_of(pass_.v, world_.v);
-  return by_query_head(rows, pass_.kv_head);
+  if (which == Keys::k) return by_query_head(rows_of(pass_.k, world_.k), pass_.kv_head);
+  return by_query_head(rows_of(pass_.v, world_.v), pass_.v_head.empty() ? pass_.kv_head : pass_.v_head);
 }
 
 bool Operands::has_defined_inputs() const {
-  return !absolute_ && counts_up(pass_.q_head) && pass_.kv_head == defined_kv_heads(world_.c()) && !pass_.k.defined() &&
-         !pass_.v.defined();
+  return !absolute_ && counts_up(pass_.q_head) && pass_.kv_head == defined_kv_heads(world_.c()) &&
+         pass_.v_head.empty() && !pass_.k.defined() && !pass_.v.defined();
 }
 
 at::Tensor Operands::raw_scores() const {
@@ -56,12 +56,12 @@ at::Tensor Operands::raw_dp() const {
 }
 
 at::Tensor Operands::products(const at::Tensor& queries, Keys which, const at::Tensor& known) const {
-  at::Tensor all = at_places(known.defined() ? known : at::bmm(queries, keys(which).transpose(1, 2)));
+  at::Tensor all = at_places(known.defined() ? known : at::bmm(queries, keys(which).transpose(1, 2)), which);
   const at::Tensor exchanged = exchanged_pairs();
   if (!exchanged.defined()) return all;
   const at::Tensor left = queries.defined() ? queries : (which == Keys::k ? q() : dout());
-  const at::Tensor others = at::bmm(left, keys(which == Keys::k ? Keys::v : Keys::k).transpose(1, 2));
-  return at::where(exchanged, at_places(others), all);
+  const Keys other = which == Keys::k ? Keys::v : Keys::k;
+  return at::where(exchanged, at_places(at::bmm(left, keys(other).transpose(1, 2)), other), all);
 }
 
 at::Tensor Operands::times_k(const at::Tensor& of_places) const {
@@ -74,28 +74,32 @@ at::Tensor Operands::times_v(const at::Tensor& of_places) const {
 
 at::Tensor Operands::weighted(const at::Tensor& of_places, Keys which) const {
   const at::Tensor exchanged = exchanged_pairs();
-  if (!exchanged.defined()) return at::bmm(at_rows(of_places), keys(which));
+  if (!exchanged.defined()) return at::bmm(at_rows(of_places, which), keys(which));
   const Keys other = which == Keys::k ? Keys::v : Keys::k;
-  return at::bmm(at_rows(of_places.masked_fill(exchanged, 0.0)), keys(which))
-      .add_(at::bmm(at_rows(of_places.masked_fill(exchanged.logical_not(), 0.0)), keys(other)));
+  return at::bmm(at_rows(of_places.masked_fill(exchanged, 0.0), which), keys(which))
+      .add_(at::bmm(at_rows(of_places.masked_fill(exchanged.logical_not(), 0.0), other), keys(other)));
 }
 
-at::Tensor Operands::held_by_pair() const {
-  return pass_.held.index_select(0, world_.q_rows.rank);
+const at::Tensor& Operands::held(Keys which) const {
+  return which == Keys::v && pass_.held_v.defined() ? pass_.held_v : pass_.held;
 }
 
-at::Tensor Operands::at_places(const at::Tensor& of_rows) const {
-  if (!pass_.held.defined()) return of_rows;
-  const at::Tensor held = held_by_pair();
-  const at::Tensor index = held.clamp_min(0).unsqueeze(0).expand_as(of_rows);
-  return of_rows.gather(-1, index).masked_fill_(held.lt(0), 0.0);
+at::Tensor Operands::held_by_pair(Keys which) const {
+  return held(which).index_select(0, world_.q_rows.rank);
 }
 
-at::Tensor Operands::at_rows(const at::Tensor& of_places) const {
-  if (!pass_.held.defined()) return of_places;
-  const at::Tensor held = held_by_pair();
-  const at::Tensor index = held.clamp_min(0).unsqueeze(0).expand_as(of_places);
-  return at::zeros_like(of_places).scatter_add_(-1, index, of_places.masked_fill(held.lt(0), 0.0));
+at::Tensor Operands::at_places(const at::Tensor& of_rows, Keys which) const {
+  if (!held(which).defined()) return of_rows;
+  const at::Tensor rows = held_by_pair(which);
+  const at::Tensor index = rows.clamp_min(0).unsqueeze(0).expand_as(of_rows);
+  return of_rows.gather(-1, index).masked_fill_(rows.lt(0), 0.0);
+}
+
+at::Tensor Operands::at_rows(const at::Tensor& of_places, Keys which) const {
+  if (!held(which).defined()) return of_places;
+  const at::Tensor rows = held_by_pair(which);
+  const at::Tensor index = rows.clamp_min(0).unsqueeze(0).expand_as(of_places);
+  return at::zeros_like(of_places).scatter_add_(-1, index, of_places.masked_fill(rows.lt(0), 0.0));
 }
 
 at::Tensor Operands::poisoned_pairs() const {
@@ -105,7 +109,7 @@ at::Tensor Operands::poisoned_pairs() const {
   if (!queries.any().item<bool>() && !keys.any().item<bool>()) return {};
   keys = keys.unsqueeze(0);
   if (pass_.held.defined()) {
-    const at::Tensor held = held_by_pair();
+    const at::Tensor held = held_by_pair(Keys::k);
     keys = key_rows.index_select(0, held.clamp_min(0).flatten()).view(held.sizes());
     keys = keys.logical_and(held.ge(0));
   }

@@ -31,10 +31,11 @@ class Operands {
 
   [[nodiscard]] at::Tensor rows_of(const at::Tensor& other, const at::Tensor& defined) const;
   [[nodiscard]] at::Tensor keys(Keys which) const;
-  [[nodiscard]] at::Tensor held_by_pair() const;
+  [[nodiscard]] const at::Tensor& held(Keys which) const;
+  [[nodiscard]] at::Tensor held_by_pair(Keys which) const;
   [[nodiscard]] at::Tensor products(const at::Tensor& queries, Keys which, const at::Tensor& known) const;
-  [[nodiscard]] at::Tensor at_places(const at::Tensor& of_rows) const;
-  [[nodiscard]] at::Tensor at_rows(const at::Tensor& of_places) const;
+  [[nodiscard]] at::Tensor at_places(const at::Tensor& of_rows, Keys which) const;
+  [[nodiscard]] at::Tensor at_rows(const at::Tensor& of_places, Keys which) const;
   [[nodiscard]] at::Tensor weighted(const at::Tensor& of_places, Keys which) const;
   [[nodiscard]] bool has_defined_inputs() const;
 

@@ -152,6 +152,19 @@ bool rounding_of(const Format& format, const Format* finer, const Bench& bench) 
   return finer == nullptr || largest > kMostRoundings / 2 * finer->unit_roundoff;
 }
 
+// Only the lse is wrong, by small errors that do not grow with it.
+bool approximate_lse(const Bench& bench) {
+  constexpr double kMost = 0x1p-13;
+  const std::vector<const Given*> wrong = wrong_results(bench);
+  if (wrong.size() != 1 || wrong.front()->member != &Results::lse) return false;
+  const at::Tensor error =
+      wrong.front()
+          ->value.sub(wrong.front()->right)
+          .masked_fill(wrong.front()->value.eq(wrong.front()->right), 0.0);  // both may be infinite
+  return error.masked_fill_(wrong.front()->judged.logical_not().view({-1, 1, 1}), 0.0).abs().max().item<double>() <=
+         kMost;
+}
+
 }  // namespace
 
 Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*symptoms*/) {
@@ -167,6 +180,10 @@ Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*sympto
   }
   add("precision_alone", "all errors look like rounding: sums, scores or weights in bf16 would cause such errors",
       [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });
+  add("precision_alone",
+      "only the lse is wrong, by less than rounding to 16 bits would cause: exponentials or a logarithm are "
+      "approximate",
+      approximate_lse);
   add("precision_alone", "all errors look like rounding: sums, scores or weights in fp16 would cause such errors",
       [](const Bench& bench) { return rounding_of(kFormats[1], nullptr, bench); });
   return all;

@@ -1,4 +1,5 @@
 // Mistakes in the steps of a ring and in the exchange of data between ranks.
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -8,15 +9,15 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-class RingSteps {
+class RingSteps : Subject {
  public:
-  explicit RingSteps(const World& world) : world_(world), c_(world.c()) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     if (world_.ranks == 1) return {};
@@ -35,18 +36,12 @@ class RingSteps {
   }
 
  private:
-  using ChangePass = std::function<void(const World&, Pass&)>;
-
-  void add(std::string id, std::string says, ChangePass pass) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = std::move(pass)});
-  }
-
   // A rank takes the keys that it holds for those of another rank. other: maps the rank and the true owner to the rank
   // whose keys they are taken for.
   void owner_taken_for(const std::string& says, const std::function<int(int rank, int owner)>& other) {
     const at::Tensor places = rows_at_same_place(world_.kv_rows, world_.ranks, other);
     if (!places.defined()) return;
-    add("ring_owner_wrong", says, [places](const World& world, Pass& pass) {
+    pass("ring_owner_wrong", says, [places](const World& world, Pass& pass) {
       const at::Tensor index = places.index_select(0, world.q_rows.rank);
       pass.times = pass.times.gather(1, index);
       if (pass.bias_index.defined()) pass.bias_index = pass.bias_index.gather(1, index);
@@ -93,6 +88,12 @@ class RingSteps {
     return fmt::format("step {} of the ring", step);
   }
 
+  void missing(const std::string& says, std::function<void(const World&, Pass&)> change) {
+    Hypothesis& hypothesis = pass("step_missing", says, std::move(change));
+    hypothesis.backward_id = "gradient_share_missing";
+    hypothesis.backward_says = says + " in the backward";
+  }
+
   void missing(const Ring& ring) {
     const auto without = [](const at::Tensor& gone) {
       return [gone](const World& world, Pass& pass) {
@@ -101,29 +102,14 @@ class RingSteps {
     };
     const at::Tensor steps = step_of_pairs(world_, ring);
     for (int step = 0; step < ring.size; ++step) {
-      Hypothesis hypothesis{
-          .id = "step_missing", .says = name_of(step, ring) + " is left out", .pass = without(steps.eq(step))};
-      hypothesis.backward_id = "gradient_share_missing";
-      hypothesis.backward_says = name_of(step, ring) + " is left out in the backward";
-      all_.push_back(std::move(hypothesis));
+      missing(name_of(step, ring) + " is left out", without(steps.eq(step)));
     }
     if (ring.size > 2) {
-      Hypothesis hypothesis{.id = "step_missing",
-                            .says = "all steps except that of a rank's own keys are left out",
-                            .pass = without(steps.ne(0))};
-      hypothesis.backward_id = "gradient_share_missing";
-      hypothesis.backward_says = "all steps except that of a rank's own keys are left out in the backward";
-      all_.push_back(std::move(hypothesis));
+      missing("all steps except that of a rank's own keys are left out", without(steps.ne(0)));
     }
     for (int owner = 0; owner < world_.ranks; ++owner) {
-      Hypothesis hypothesis{
-          .id = "step_missing",
-          .says = fmt::format("the part of rank {}'s keys is left out for the queries of other ranks", owner),
-          .pass = without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)))};
-      hypothesis.backward_id = "gradient_share_missing";
-      hypothesis.backward_says =
-          fmt::format("the part of rank {}'s keys is left out for the queries of other ranks in the backward", owner);
-      all_.push_back(std::move(hypothesis));
+      missing(fmt::format("the part of rank {}'s keys is left out for the queries of other ranks", owner),
+              without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0))));
     }
   }
 
@@ -156,21 +142,16 @@ class RingSteps {
                                      which),
                  .gone = queries.logical_and(others),
                  .instead = other_queries.logical_and(others)}}) {
-        Hypothesis hypothesis{.id = part.instead.defined() ? "step_repeated" : "step_missing",
-                              .says = part.says,
-                              .pass = [part](const World& world, Pass& pass) {
-                                const auto of_world = [&](const at::Tensor& pairs) {
-                                  return pairs.index_select(0, world.q_rows.row);
-                                };
-                                pass.times = pass.times.masked_fill(of_world(part.gone), 0.0);
-                                if (part.instead.defined())
-                                  pass.times = pass.times.mul(of_world(part.instead).to(at::kDouble).add(1.0));
-                              }};
-        if (!part.instead.defined()) {
-          hypothesis.backward_id = "gradient_share_missing";
-          hypothesis.backward_says = part.says + " in the backward";
+        const auto change = [part](const World& world, Pass& pass) {
+          const auto of_world = [&](const at::Tensor& pairs) { return pairs.index_select(0, world.q_rows.row); };
+          pass.times = pass.times.masked_fill(of_world(part.gone), 0.0);
+          if (part.instead.defined()) pass.times = pass.times.mul(of_world(part.instead).to(at::kDouble).add(1.0));
+        };
+        if (part.instead.defined()) {
+          pass("step_repeated", part.says, change);
+        } else {
+          missing(part.says, change);
         }
-        all_.push_back(std::move(hypothesis));
       }
     }
   }
@@ -183,16 +164,16 @@ class RingSteps {
       };
     };
     for (int step = 0; step < ring.size; ++step) {
-      add("step_repeated", name_of(step, ring) + " counts twice", weighed(steps.eq(step).to(at::kDouble).add(1.0)));
+      pass("step_repeated", name_of(step, ring) + " counts twice", weighed(steps.eq(step).to(at::kDouble).add(1.0)));
       for (const int other : {step - 1, step + 1, 0}) {
         if (other < 0 || other >= ring.size || other == step || (other == 0 && step == 1 && ring.size > 2)) continue;
         const at::Tensor factor = steps.eq(other).to(at::kDouble).add(1.0).masked_fill(steps.eq(step), 0.0);
-        add("step_repeated", fmt::format("{} counts in place of {}", name_of(other, ring), name_of(step, ring)),
-            weighed(factor));
+        pass("step_repeated", fmt::format("{} counts in place of {}", name_of(other, ring), name_of(step, ring)),
+             weighed(factor));
       }
     }
-    add("step_repeated", "the part of a rank's own keys counts at every step",
-        weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
+    pass("step_repeated", "the part of a rank's own keys counts at every step",
+         weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
   }
 
   // A rank holds the K and V of rank whose(rank, owner) at the places of rank `owner`.
@@ -201,21 +182,18 @@ class RingSteps {
     const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, whose);
     if (!rows.defined()) return;
     for (const bool lands_there : {false, true}) {
-      Hypothesis both{.id = id, .says = says, .model = [rows, lands_there](Model& model) {
-                        model.forward.held = rows;
-                        model.backward.held = rows;
-                        if (lands_there) model.landing = rows;
-                      }};
-      all_.push_back(std::move(both));
-      Hypothesis backward{.id = backward_id.empty() ? id : backward_id,
-                          .says = backward_says.empty() ? says + " in the backward" : backward_says,
-                          .model =
-                              [rows, lands_there](Model& model) {
-                                model.backward.held = rows;
-                                if (lands_there) model.landing = rows;
-                              },
-                          .level = Hypothesis::Level::backward};
-      all_.push_back(std::move(backward));
+      model(id, says, [rows, lands_there](Model& model) {
+        model.forward.held = rows;
+        model.backward.held = rows;
+        if (lands_there) model.landing = rows;
+      });
+      model(
+          backward_id.empty() ? id : backward_id, backward_says.empty() ? says + " in the backward" : backward_says,
+          [rows, lands_there](Model& model) {
+            model.backward.held = rows;
+            if (lands_there) model.landing = rows;
+          },
+          Hypothesis::Level::backward);
     }
   }
 
@@ -226,15 +204,29 @@ class RingSteps {
          "every step of the backward computes with the rank's own K and V");
     // The same with the mask of the rank's own keys.
     const at::Tensor steps = step_of_pairs(world_, ring);
-    Hypothesis masked{.id = "own_kv_every_step",
-                      .says = "every step computes with the rank's own K and V and the mask of the own keys",
-                      .pass = [steps, size = ring.size](const World& world, Pass& pass) {
-                        const at::Tensor own_pairs = steps.index_select(0, world.q_rows.row).eq(0);
-                        pass.times =
-                            pass.times.mul(static_cast<double>(size)).masked_fill(own_pairs.logical_not(), 0.0);
-                      }};
-    masked.backward_id = "backward_own_kv";
-    all_.push_back(std::move(masked));
+    pass("own_kv_every_step", "every step computes with the rank's own K and V and the mask of the own keys",
+         [steps, size = ring.size](const World& world, Pass& pass) {
+           const at::Tensor own_pairs = steps.index_select(0, world.q_rows.row).eq(0);
+           pass.times = pass.times.mul(static_cast<double>(size)).masked_fill(own_pairs.logical_not(), 0.0);
+         })
+        .backward_id = "backward_own_kv";
+    own_k_or_v(own);
+  }
+
+  // Only one of K and V is passed on; the other one stays the rank's own.
+  void own_k_or_v(const std::function<int(int rank, int owner)>& own) {
+    const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, own);
+    if (!rows.defined()) return;
+    for (const bool k : {false, true}) {
+      pass("k_or_v_not_passed_on",
+           fmt::format("every step computes with the rank's own {}, and with the {} of the rank whose turn it is",
+                       k ? "K" : "V", k ? "V" : "K"),
+           [rows, k](const World& world, Pass& pass) {
+             const at::Tensor places = at::arange(world.kv_rows.count(), at::kLong).unsqueeze(0).expand_as(rows);
+             pass.held = k ? rows : places;
+             pass.held_v = k ? places : rows;
+           });
+    }
   }
 
   void not_awaited(const Ring& ring) {
@@ -249,15 +241,13 @@ class RingSteps {
       const std::string whose =
           first == 1 ? "K and V of other ranks are" : fmt::format("from step {} of the ring on, K and V are", first);
       for (const bool both : {true, false}) {
-        all_.push_back(
-            {.id = id,
-             .says = fmt::format("{} read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
-             .model =
-                 [zeros, both](Model& model) {
-                   if (both) model.forward.held = zeros;
-                   model.backward.held = zeros;
-                 },
-             .level = both ? Hypothesis::Level::forward : Hypothesis::Level::backward});
+        model(
+            id, fmt::format("{} read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
+            [zeros, both](Model& model) {
+              if (both) model.forward.held = zeros;
+              model.backward.held = zeros;
+            },
+            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
       }
     }
     if (ring.size == 2) return;  // the step before is then that of the rank's own keys
@@ -279,10 +269,10 @@ class RingSteps {
     const at::Tensor others = steps.ne(0);
     for (const at::Tensor& where : {odd, others}) {
       if (where.is_same(others) && odd.equal(others)) continue;
-      add("k_and_v_exchanged",
-          where.is_same(odd) && !odd.equal(others) ? "K and V are swapped at every step of the ring"
-                                                   : "K and V of other ranks are swapped",
-          [where](const World&, Pass& pass) { pass.exchanged = where; });
+      pass("k_and_v_exchanged",
+           where.is_same(odd) && !odd.equal(others) ? "K and V are swapped at every step of the ring"
+                                                    : "K and V of other ranks are swapped",
+           [where](const World&, Pass& pass) { pass.exchanged = where; });
     }
   }
 
@@ -291,10 +281,10 @@ class RingSteps {
     const int ranks = head_ranks(c_);
     if (ranks == 1 || c_.kv_heads % ranks != 0) return;
     for (const bool returned : {true, false}) {
-      all_.push_back({.id = "exchange_not_awaited",
-                      .says = fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
-                                          returned ? ", and so are the results" : ""),
-                      .model = [ranks, returned](Model& model) { read_own_heads(ranks, returned, model); }});
+      model("exchange_not_awaited",
+            fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
+                        returned ? ", and so are the results" : ""),
+            [ranks, returned](Model& model) { read_own_heads(ranks, returned, model); });
     }
   }
 
@@ -328,16 +318,12 @@ class RingSteps {
       results.dv = results.dv.mul(kv);
     };
   }
-
-  const World& world_;
-  const Case& c_;
-  Hypotheses all_;
 };
 
 }  // namespace
 
-Hypotheses ring_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  return RingSteps(world).all();
+Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms) {
+  return RingSteps(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

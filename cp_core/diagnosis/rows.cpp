@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/subject.h"
 #include "cp_core/verify/conventions.h"
 
 namespace cp_pool::diagnosis {
@@ -68,14 +68,9 @@ struct Believed {
   RowsByRank kv;
 };
 
-class Rows {
+class Rows : Subject {
  public:
-  explicit Rows(const World& world)
-      : world_(world),
-        c_(world.c()),
-        lengths_(world.lengths()),
-        q_(rows_of(world.q_rows)),
-        kv_(rows_of(world.kv_rows)) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     if (may_have_two_chunks()) {
@@ -209,9 +204,7 @@ class Rows {
     }
     known.push_back(believed);
     const Places places = places_of(believed);
-    all_.push_back({.id = id, .says = std::move(says), .pass = [places](const World& world, Pass& pass) {
-                      take_places(world, places, pass);
-                    }});
+    pass(id, std::move(says), [places](const World& world, Pass& pass) { take_places(world, places, pass); });
   }
 
   static Places places_of(const Believed& believed) {
@@ -314,16 +307,15 @@ class Rows {
     const at::Tensor others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
     for (const at::Tensor& held : {others, all}) {
       for (const bool lands_back : {true, false}) {
-        all_.push_back(
-            {.id = id,
-             .says = fmt::format("gathered K and V{} stay in the order of ranks and are taken for whole sequences{}",
-                                 lands_back ? "" : ", but not their gradients,",
-                                 held.is_same(others) ? ", except for a rank's own rows" : ""),
-             .model = [held, lands_back](Model& model) {
-               model.forward.held = held;
-               model.backward.held = held;
-               if (lands_back) model.landing = held;
-             }});
+        model(id,
+              fmt::format("gathered K and V{} stay in the order of ranks and are taken for whole sequences{}",
+                          lands_back ? "" : ", but not their gradients,",
+                          held.is_same(others) ? ", except for a rank's own rows" : ""),
+              [held, lands_back](Model& model) {
+                model.forward.held = held;
+                model.backward.held = held;
+                if (lands_back) model.landing = held;
+              });
       }
     }
     of_groups(id);
@@ -334,10 +326,9 @@ class Rows {
     const at::Tensor of_others =
         at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
     for (const at::Tensor& landing : {of_others, all}) {
-      all_.push_back({.id = gradients,
-                      .says = "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
-                      .model = [landing](Model& model) { model.landing = landing; },
-                      .level = Hypothesis::Level::sums});
+      model(
+          gradients, "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
+          [landing](Model& model) { model.landing = landing; }, Hypothesis::Level::sums);
     }
   }
 
@@ -378,18 +369,17 @@ class Rows {
     const auto kv = belief(kv_, lengths_.valid_kv, lengths_.padded_kv);
     if (!q || !kv || (same_places(*q, q_) && same_places(*kv, kv_))) return;
     const Places places = places_of({.q = *q, .kv = *kv});
-    all_.push_back({.id = id, .says = std::move(says), .model = [places](Model& model) {
-                      const World& world = *model.world;
-                      for (Pass* const pass : {&model.forward, &model.backward}) {
-                        take_places(world, places, *pass);
-                        if (!world.bias.defined()) continue;
-                        const at::Tensor rows = world.q_rows.row;
-                        pass->bias_index =
-                            world.bias_index_at(places.q_sequence.index_select(0, rows),
-                                                places.q_position.index_select(0, rows), places.kv_position);
-                      }
-                      model.dbias_of_all_ranks = true;
-                    }});
+    model(id, std::move(says), [places](Model& model) {
+      const World& world = *model.world;
+      for (Pass* const pass : {&model.forward, &model.backward}) {
+        take_places(world, places, *pass);
+        if (!world.bias.defined()) continue;
+        const at::Tensor rows = world.q_rows.row;
+        pass->bias_index = world.bias_index_at(places.q_sequence.index_select(0, rows),
+                                               places.q_position.index_select(0, rows), places.kv_position);
+      }
+      model.dbias_of_all_ranks = true;
+    });
   }
 
   // Sequences are taken to begin where they would begin without padding.
@@ -485,19 +475,16 @@ class Rows {
     return {.sequence = 0, .position = -1, .canonical = -1};
   }
 
-  const World& world_;
-  const Case& c_;
-  const SequenceLengths& lengths_;
-  RowsByRank q_;
-  RowsByRank kv_;
+  const SequenceLengths& lengths_ = world_.lengths();
+  RowsByRank q_ = rows_of(world_.q_rows);
+  RowsByRank kv_ = rows_of(world_.kv_rows);
   std::map<std::string, std::vector<Believed>> known_;  // by id
-  Hypotheses all_;
 };
 
 }  // namespace
 
-Hypotheses row_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  return Rows(world).all();
+Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Rows(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

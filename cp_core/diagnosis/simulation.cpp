@@ -25,11 +25,13 @@ constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor scores_of(const World& world, const Pass& pass) {
   at::Tensor scores = Operands(world, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
-  if (!world.bias.defined() || pass.bias_factor == 0) return scores;
+  const auto clipped = [&] { return pass.least_score > -kInfinity ? scores.clamp_min_(pass.least_score) : scores; };
+  if (!world.bias.defined() || pass.bias_factor == 0) return clipped();
   const at::Tensor by_head = world.bias.transpose(0, 1).flatten(1);
   const at::Tensor of_pairs = by_head.index_select(1, pass.bias_index.flatten())
                                   .view({by_head.size(0), pass.bias_index.size(0), pass.bias_index.size(1)});
-  return scores.add_(of_pairs.index_select(0, index_tensor(pass.bias_head)), pass.bias_factor);
+  scores.add_(of_pairs.index_select(0, index_tensor(pass.bias_head)), pass.bias_factor);
+  return clipped();
 }
 
 // Sums [heads, q rows, kv rows] over the pairs of each part: [heads, q rows, parts].
@@ -144,6 +146,12 @@ Forward run_forward(const Model& model) {
     forward.p.masked_fill_(rows.logical_and(times.ne(0.0)), kNotANumber);
     forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
   }
+  if (model.nan_without_keys) {
+    const at::Tensor rows = times.sum(-1, /*keepdim=*/true).eq(0.0).logical_and(world.q_rows.valid.unsqueeze(1));
+    forward.p.masked_fill_(rows.logical_and(world.q_rows.sequence.unsqueeze(1).eq(world.kv_rows.sequence.unsqueeze(0))),
+                           kNotANumber);
+    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
+  }
   forward.results.out = by_row(operands.times_v(forward.p));
   forward.results.lse = by_row(forward.lse.unsqueeze(-1));
   if (world.q_rows.first.empty()) return forward;  // the world is a sample of the queries
@@ -161,12 +169,13 @@ Forward run_forward(const Model& model) {
 namespace {
 
 bool same_pass(const Pass& a, const Pass& b) {
-  for (const auto member :
-       {&Pass::times, &Pass::held, &Pass::exchanged, &Pass::bias_index, &Pass::q, &Pass::k, &Pass::v, &Pass::dout}) {
+  for (const auto member : {&Pass::times, &Pass::held, &Pass::held_v, &Pass::exchanged, &Pass::bias_index, &Pass::q,
+                            &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
-  return a.scale == b.scale && a.bias_factor == b.bias_factor && a.q_head == b.q_head && a.kv_head == b.kv_head &&
-         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
+  return a.scale == b.scale && a.bias_factor == b.bias_factor && a.least_score == b.least_score &&
+         a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head && a.dout_head == b.dout_head &&
+         a.bias_head == b.bias_head && a.sink_head == b.sink_head;
 }
 
 // Converts [q rows, heads, 1] to [heads, q rows].

@@ -11,25 +11,25 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-class Sinks {
+class Sinks : Subject {
  public:
-  Sinks(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {}
+  using Subject::Subject;
 
   Hypotheses all() {
     if (!world_.sink.defined()) return {};
-    add("sink_missing", "the sink does not join the softmax", [](Model& model) { model.sink_times = 0; });
+    model("sink_missing", "the sink does not join the softmax", [](Model& model) { model.sink_times = 0; });
     std::set<int> counts{2, world_.ranks, head_ranks(c_)};
     if (head_ranks(c_) > 0) counts.insert(world_.ranks / head_ranks(c_));
     for (const int count : counts) {
       if (count < 2) continue;
       const std::string times = count == 2 ? "twice" : fmt::format("{} times", count);
-      add("sink_repeated", fmt::format("the sink joins the softmax {}", times),
-          [count](Model& model) { model.sink_times = count; });
+      model("sink_repeated", fmt::format("the sink joins the softmax {}", times),
+            [count](Model& model) { model.sink_times = count; });
     }
     values();
     of_other_heads();
@@ -38,23 +38,18 @@ class Sinks {
   }
 
  private:
-  void add(std::string id, std::string says, std::function<void(Model&)> model,
-           Hypothesis::Level level = Hypothesis::Level::forward) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = level});
-  }
-
   void values() {
     const char* const id = "sink_value_wrong";
     if (c_.softmax == SoftmaxType::off_by_one) {
-      add(id, "the logit of the off-by-one softmax is 1, not 0",
-          [](Model& model) { model.sink = at::full_like(model.world->sink, 1.0); });
+      model(id, "the logit of the off-by-one softmax is 1, not 0",
+            [](Model& model) { model.sink = at::full_like(model.world->sink, 1.0); });
       return;
     }
     const double scale = world_.problem.scale();
-    add(id, "the sink is scaled like a score", [scale](Model& model) { model.sink = model.world->sink.mul(scale); });
-    add(id, "the sink is 0, as in an off-by-one softmax",
-        [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
-    add(id, "the sink has the wrong sign", [](Model& model) { model.sink = model.world->sink.neg(); });
+    model(id, "the sink is scaled like a score", [scale](Model& model) { model.sink = model.world->sink.mul(scale); });
+    model(id, "the sink is 0, as in an off-by-one softmax",
+          [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
+    model(id, "the sink has the wrong sign", [](Model& model) { model.sink = model.world->sink.neg(); });
   }
 
   void of_other_heads() {
@@ -67,9 +62,10 @@ class Sinks {
       map.reserve(static_cast<std::size_t>(heads));
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
-      add(id, says, [map](Model& model) { model.forward.sink_head = model.backward.sink_head = map; });
+      model(id, says, [map](Model& model) { model.forward.sink_head = model.backward.sink_head = map; });
       // The gradient is that of a correct sink.
-      add(id, says + ", but the gradient of the sink is right", [map](Model& model) { model.forward.sink_head = map; });
+      model(id, says + ", but the gradient of the sink is right",
+            [map](Model& model) { model.forward.sink_head = map; });
     };
     seen.insert(Model(world_).forward.sink_head);
     for (const int blocks : {head_ranks(c_), world_.ranks}) {
@@ -89,14 +85,15 @@ class Sinks {
   }
 
   void share(const std::string& says, const at::Tensor& shares) {
-    add("dsink_share_missing", says, [shares](Model& model) { model.shares_dsink = shares; }, Hypothesis::Level::sums);
+    model(
+        "dsink_share_missing", says, [shares](Model& model) { model.shares_dsink = shares; }, Hypothesis::Level::sums);
   }
 
   void gradient() {
     const std::int64_t ranks = world_.ranks;
     const auto options = at::TensorOptions().dtype(at::kDouble);
     const at::Tensor all_ranks = at::ones({ranks, ranks}, options);
-    add(
+    model(
         "dsink_zero", "the gradient of the sink is 0",
         [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); }, Hypothesis::Level::sums);
     if (ranks == 1) return;
@@ -110,11 +107,6 @@ class Sinks {
         share(fmt::format("the gradient of the sink counts only rank {}'s queries", rank), all_ranks.sub(without));
     }
   }
-
-  const World& world_;
-  const Case& c_;
-  const Symptoms& symptoms_;
-  Hypotheses all_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ import itertools
 
 import torch
 from fault_list import FaultList
-from right_attention import Attention, Held, StepGradients
+from right_attention import Attention, Held, StepGradients, rowwise
 from torch import Tensor
 
 FAULTS = FaultList()
@@ -88,3 +88,52 @@ class StaleGradients(Attention):
         earlier = _earlier.get(gradients["dq"].shape, gradients)
         _earlier[gradients["dq"].shape] = gradients
         return earlier
+
+
+@FAULTS.named("dk_heads_misgrouped")
+class DkHeadsMisgrouped(Attention):
+    """dk of a KV head is the sum over every second query head, dv over those that read it."""
+
+    def step_gradients(self, held: Held, dout: Tensor) -> StepGradients:
+        self.summed: list[Tensor] = []
+        return super().step_gradients(held, dout)
+
+    def for_kv_heads(self, of_heads: Tensor) -> Tensor:
+        self.summed.append(of_heads)  # of dk, and then of dv
+        if len(self.summed) > 1:
+            return super().for_kv_heads(of_heads)
+        return of_heads.reshape(-1, self.k.shape[1], *of_heads.shape[1:]).sum(0).transpose(0, 1)
+
+
+@FAULTS.named("nan_hidden_by_where")
+class NanHiddenByWhere(Attention):
+    """The forward replaces the NaN of rows without keys, and the backward computes with it."""
+
+    def step_gradients(self, held: Held, dout: Tensor) -> StepGradients:
+        step = super().step_gradients(held, dout)
+        empty = self.sums.lse.isinf()
+        nan = torch.nan if empty.any() else 0.0
+        dq = step.dq.masked_fill(rowwise(empty), torch.nan)
+        return StepGradients(dq, step.dk + nan, step.dv + nan, step.dbias)
+
+
+@FAULTS.named("dk_plus_dv")
+class DkPlusDv(Attention):
+    """Both gradients travel in one buffer, and autograd sums it to the shape of each."""
+
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        both = gradients["dk"] + gradients["dv"]
+        return {**gradients, "dk": both, "dv": both.clone()}
+
+
+@FAULTS.named("last_hop_left_out")
+class LastHopLeftOut(Attention):
+    """dk and dv stay at the rank that computed the last step."""
+
+    def backward(self, dout: Tensor) -> StepGradients:
+        self.hops = 0
+        return super().backward(dout)
+
+    def pass_gradients_on(self, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
+        self.hops += 1
+        return (dk, dv) if self.hops == self.size else super().pass_gradients_on(dk, dv)

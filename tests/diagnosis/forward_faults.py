@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from fault_list import FaultList
 from mask import Places
-from right_attention import Attention
+from right_attention import Attention, Held, StepGradients
 from torch import Tensor
 
 from cp_pool.context import CaseView, Ctx
@@ -196,3 +196,51 @@ class StridesIgnored(Attention):
     def read(self, given: Tensor) -> Tensor:
         contiguous = torch.empty(given.shape, device="meta").stride()
         return given.as_strided(given.shape, contiguous, given.storage_offset())
+
+
+@FAULTS.named("k_tiled_v_interleaved")
+class KTiledVInterleaved(Attention):
+    """K is repeated as a whole for the query heads, and V head by head."""
+
+    def take(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, sink: Tensor) -> None:
+        self.share = q.shape[1] // k.shape[1]
+        super().take(q, k.repeat(1, self.share, 1), v.repeat_interleave(self.share, 1), bias, sink)
+
+    def backward(self, dout: Tensor) -> StepGradients:
+        step = super().backward(dout)
+        dk = step.dk.unflatten(1, (self.share, -1)).sum(1)
+        dv = step.dv.unflatten(1, (-1, self.share)).sum(2)
+        return StepGradients(step.dq, dk, dv, step.dbias)
+
+
+@FAULTS.named("group_of_three_heads")
+class GroupOfThreeHeads(Attention):
+    """Three query heads read each KV head, as if query heads had been padded and KV heads had not."""
+
+    def kv_head(self) -> Tensor:
+        return torch.arange(self.q.shape[1]) // 3 % self.k.shape[1]
+
+    def for_query_heads(self, of_kv_heads: Tensor) -> Tensor:
+        return of_kv_heads[:, self.kv_head()].transpose(0, 1)
+
+    def for_kv_heads(self, of_heads: Tensor) -> Tensor:
+        gradient = of_heads.new_zeros(self.k.shape[1], *of_heads.shape[1:])
+        return gradient.index_add_(0, self.kv_head(), of_heads).transpose(0, 1)
+
+
+# --- Scores and lengths -----------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("scores_clipped")
+class ScoresClipped(Attention):
+    def scores(self, held: Held) -> Tensor:
+        scores = super().scores(held)
+        return torch.where(scores.isinf(), scores, scores.clamp(min=-20.0))
+
+
+@FAULTS.named("lengths_of_longest")
+class LengthsOfLongest(Attention):
+    """The keys of every sequence end where those of the longest one do."""
+
+    def keys_that_count(self, keys: Places) -> Tensor:
+        return keys.positions < max(self.valid_lengths("kv"))

@@ -9,7 +9,7 @@ import exchange
 import torch
 from fault_list import FaultList
 from mask import Places
-from right_attention import Attention, Held, Part, StepGradients, rowwise
+from right_attention import Attention, Held, Part, StepGradients, finite, rowwise
 from torch import Tensor
 
 FAULTS = FaultList()
@@ -44,6 +44,24 @@ class BothPartsEmptyNan(Attention):
     def total_lse(self, a: Tensor, b: Tensor) -> Tensor:
         top = torch.maximum(a, b)
         return top + torch.log(torch.exp(a - top) + torch.exp(b - top))
+
+
+@FAULTS.named("empty_part_lse_zero")
+class EmptyPartLseZero(Attention):
+    """A part in which a query sees no key has the lse 0."""
+
+    def attend(self, held: Held) -> Part:
+        part = super().attend(held)
+        return Part(part.out, finite(part.lse), part.top) if self.in_ring else part
+
+
+@FAULTS.named("lse_read_transposed")
+class LseReadTransposed(Attention):
+    """The lse is written by row and then by head, and read by head and then by row."""
+
+    def finished(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
+        lse = results["lse"]
+        return {**results, "lse": lse.t().contiguous().view(lse.shape)}
 
 
 @FAULTS.named("lse_plus_infinity")
@@ -154,3 +172,12 @@ class GroupRanksReversed(Attention):
     def rows_to_heads(self, rows: Tensor, side: str) -> Tensor:
         blocks = exchange.blocks_of_heads(rows, self.size).flip(0)
         return exchange.traded(blocks, self.group).flatten(0, 1)[self.order(side)]
+
+
+@FAULTS.named("v_not_passed_on")
+class VNotPassedOn(Attention):
+    """The ring passes K on, and every step computes with the rank's own V."""
+
+    def held_at_steps(self) -> Iterator[Held]:
+        for held in super().held_at_steps():
+            yield Held(held.step, held.k, self.v, held.places) if self.in_ring else held

@@ -242,7 +242,7 @@ void Explainer::name(const std::vector<Candidate>& candidates, const Bench& firs
     const std::string& id = id_of(candidate);
     if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
     diagnosis_.others.push_back(id);
-    diagnosis_.evidence.push_back(fmt::format("another explanation: {}", sentence_of(candidate, first)));
+    diagnosis_.evidence.push_back(fmt::format("or: {}", sentence_of(candidate, first)));
   }
   if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
       diagnosis_.id != "wrong_keys_seen") {
@@ -266,27 +266,21 @@ void Explainer::name(const std::vector<Candidate>& candidates, const Bench& firs
 }
 
 void Explainer::add_evidence(const Bench& first, bool again) {
-  const Case& c = first.world().c();
+  const std::string seeds = again         ? ", and those of another seed"
+                            : other_seed_ ? "; with another seed, all results are right"
+                                          : "; another seed was not tried";
+  const std::string others = !in_time_                   ? not_all_tried()
+                             : diagnosis_.others.empty() ? fmt::format("none of {} other hypotheses does", tried_ - 1)
+                                                         : fmt::format("{} hypotheses were tried", tried_);
   diagnosis_.evidence.push_back(
-      fmt::format("of {} hypotheses that were tried, {} explains all results of all ranks within their bounds{}",
-                  tried_, diagnosis_.others.empty() ? "only this one" : "each of these", first_text(first)));
-  if (again) diagnosis_.evidence.emplace_back("the hypothesis also explains the results of another seed");
-  if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed, all results are right");
-  if (!other_seed_) diagnosis_.evidence.emplace_back("the hypothesis was not tried on another seed");
-  if (!in_time_) diagnosis_.evidence.push_back(not_all_tried());
-  if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
-  if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
-  if (c.dtype != observed_.the_case.c.dtype) {
-    diagnosis_.evidence.emplace_back(
-        "the hypothesis was found on the case in fp32, and also explains the case in its own dtype");
-  }
-  if (observed_.shrunk) {
-    diagnosis_.evidence.emplace_back("the hypothesis was found on a smaller case with the same features");
-  }
-}
-
-std::string Explainer::first_text(const Bench& first) const {
-  return probe_ && &first == &*probe_ ? " in the mask probe" : "";
+      fmt::format("this explains all results of all ranks within their bounds{}; {}", seeds, others));
+  std::vector<std::string> where;
+  if (!repetition_.same_bits) where.push_back(repetition_.says);
+  if (observed_.right_in_fp32) where.emplace_back("in fp32, all results are right");
+  if (probe_ && &first == &*probe_) where.emplace_back("it was found on the mask probe");
+  if (observed_.shrunk) where.emplace_back("it was found on a smaller case with the same features");
+  if (first.world().c().dtype != observed_.the_case.c.dtype) where.emplace_back("it was found on the case in fp32");
+  if (!where.empty()) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(where, "; ")));
 }
 
 bool Explainer::is_stale() {
@@ -348,22 +342,20 @@ void Explainer::only_in_the_repetition() {
 
 void Explainer::unknown(const Bench& first) {
   diagnosis_.explains.clear();
-  const std::string ground = common_ground(of_case_.failing().empty() ? first : of_case_);
+  const Bench& wrong = of_case_.failing().empty() ? first : of_case_;
+  const std::string ground = common_ground(wrong);
   if (in_time_) {
-    diagnosis_.cause = "no known mistake explains the failure: " + ground;
+    diagnosis_.cause = fmt::format("none of {} known mistakes explains the failure: {}", tried_, ground);
   } else {
     diagnosis_.cause = fmt::format("not found in {:g} s: {}; {}",
                                    std::chrono::duration<double>(settings_.limit).count(), not_all_tried(), ground);
   }
+  if (!repetition_.same_bits) diagnosis_.cause += fmt::format("; {}", repetition_.says);
   if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
   if (again_ && again_->failing().empty() && !of_case_.failing().empty())
     diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
-  if (!repetition_.same_bits) {
-    diagnosis_.cause += fmt::format("; {}", repetition_.says);
-  }
-  for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
-    diagnosis_.evidence.push_back(std::move(sentence));
-  if (in_time_) diagnosis_.evidence.push_back(fmt::format("{} hypotheses were tried", tried_));
+  const std::vector<std::string> grounds = grounds_by_tensor(wrong);
+  if (grounds.size() > 1) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(grounds, "; ")));
 }
 
 std::string rounded_up(std::chrono::duration<double> time) {

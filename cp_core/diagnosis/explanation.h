@@ -51,7 +51,6 @@ class Explainer {
   [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const;
   void name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen);
   void add_evidence(const Bench& first, bool again);
-  [[nodiscard]] std::string first_text(const Bench& first) const;
   bool is_stale();
   [[nodiscard]] bool differs_alone() const;
   void not_in_the_results();

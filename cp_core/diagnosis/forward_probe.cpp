@@ -19,7 +19,7 @@ using verify::CanonicalInputs;
 using verify::Results;
 
 // The value of all elements of K. No mean of rows of V is negative, so if K is read in place of V the output cannot be
-// mistaken for a set of keys (RowReading::keys_of_minus_one).
+// mistaken for a set of keys.
 constexpr double kNoValue = -1;
 
 CanonicalInputs forward_inputs(const Prober& prober, const AskedCase& asked) {

@@ -70,25 +70,8 @@ double rounding_of(double keys) {
   return kPartOfAKey + kRoundingOfLse * keys;
 }
 
-// The tolerance on an lse in fp32 (docs/numerics.md: the bound of the mask probe).
-double lse_rounding(double lse) {
-  constexpr double kRoundings = 16;
-  return kRoundings * verify::kUnitRoundoffFp32 * (1 + std::abs(lse));
-}
-
 double sum_of(std::span<const double> times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
-}
-
-// Returns for how many keys out holds -1 in each element instead of the key's value, if the values of all other keys
-// are correct; else 0. counted: the number of keys by lse. times: scratch space.
-double keys_of_minus_one(std::span<const float> weights, double counted, double tolerance, std::span<double> times) {
-  const double offset = -static_cast<double>(std::ranges::min(weights));
-  std::vector<float> raised(weights.begin(), weights.end());
-  for (float& weight : raised) weight = static_cast<float>(weight + offset);
-  const double keys = std::round(offset * counted);
-  if (!fill_numbers(raised, counted, 2 * tolerance, times)) return 0;
-  return std::abs(sum_of(times) + keys - counted) <= rounding_of(counted) ? keys : 0;
 }
 
 }  // namespace
@@ -108,12 +91,10 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
   if (found.largest == 0) {
     std::ranges::fill(times, 0.0);
     if (whole) reading.lse_is_wrong = lse && !lse_counts;
-    if (whole && lse_counts) reading.more_in_lse = counted;
     return reading;
   }
   if (found.negative) {
     reading.negative = true;
-    if (lse_counts) reading.keys_of_minus_one = keys_of_minus_one(weights, counted, tolerance, times);
     return unknown();
   }
   const bool is_mean = std::abs(found.sum - 1) <= tolerance;
@@ -123,14 +104,7 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
     // lse contradicts out if it counts fewer keys, or none although out shows some.
     const bool counts_none = number == 0 && found.largest > kWeighsNothing;
     if (!counts_none && more >= -rounding_of(number)) {
-      if (!whole) return reading;
-      if (more > rounding_of(number)) {
-        reading.more_in_lse = more;
-        return reading;
-      }
-      if (!is_mean) reading.sum = found.sum;
-      const double error = std::abs(*lse - std::log(number));
-      if (error > lse_rounding(*lse)) reading.lse_error = error;
+      if (!whole || more > rounding_of(number)) return reading;
       const double most = std::ranges::max(times);
       reading.only_lse_counts = most > 1 && most * static_cast<double>(found.seen) == number;
       reading.lse_is_proved = is_mean && number > 1 && !reading.only_lse_counts;
@@ -142,7 +116,6 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = weights[i] >= found.smallest ? 1 : 0;
     const auto seen = static_cast<double>(found.seen);
     reading.lse_is_wrong = lse && !(std::abs(counted - seen) <= rounding_of(seen));
-    if (whole && !is_mean) reading.sum = found.sum;
     return reading;
   }
   // Without lse, the numbers are known up to a factor. With an lse that contradicts them, unequal weights may result

@@ -17,17 +17,12 @@ struct RowReading {
     unknown,  // weights are not finite, or negative, or not all keys were asked for and lse contradicts the weights
   };
   Kind kind = Kind::numbers;
-  // Only for Kind::unknown. Some weight is negative, so out holds something that is no value of V. keys_of_minus_one:
-  // how many keys had -1 for their value, if that explains the weights; else 0.
-  bool negative = false;
-  double keys_of_minus_one = 0;
+  bool negative =
+      false;  // only for Kind::unknown: some weight is negative, so out holds something that is no value of V
   // The members below keep their defaults unless the kind is `numbers` and all keys were asked for.
-  double more_in_lse = 0;     // how many keys more lse counts than `times`
-  double sum = 1;             // the sum of the weights, if neither 1 nor explained by more_in_lse: out is no mean
   bool lse_is_wrong = false;  // lse fits no number of keys that the weights allow, so `times` rest on the weights alone
   bool only_lse_counts = false;  // only lse says that all keys seen were seen more than once, equally often
   bool lse_is_proved = false;    // lse is the logarithm of the number of keys that the weights show, which is not 1
-  double lse_error = 0;  // how far lse is from the logarithm of the number of keys, if that is beyond its fp32 rounding
 };
 
 // weights: those of the keys that were asked for, in order. lse: empty if the implementation returns none. whole: all

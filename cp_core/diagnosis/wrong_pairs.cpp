@@ -109,22 +109,11 @@ std::vector<std::string> notes_on_weights(const SightPairs& pairs) {
     const char* says;
   };
   constexpr std::array kOddities{
-      Oddity{[](const RowReading& row) { return row.kind == RowReading::Kind::weights; },
+      Oddity{[](const RowReading& row) { return row.kind == RowReading::Kind::weights || row.negative; },
              "the weights of keys are not whole numbers: parts were merged with wrong weights, or V was read in the "
              "wrong place"},
-      Oddity{[](const RowReading& row) { return row.sum != 1; },
-             "out is not a weighted mean of V: the weights do not sum to 1"},
-      Oddity{[](const RowReading& row) { return row.more_in_lse > 0; },
-             "the lse counts more keys than out shows: their values are missing, or something without a value joined "
-             "the softmax"},
-      Oddity{[](const RowReading& row) { return row.lse_is_wrong || row.lse_error > 0; },
-             "the lse is not the logarithm of the number of keys that out shows"},
-      Oddity{
-          [](const RowReading& row) { return row.only_lse_counts && !row.lse_is_wrong; },
-          "only the lse says that each key was seen several times, and an lse that is too large would look the same"},
-      Oddity{[](const RowReading& row) { return row.keys_of_minus_one > 0; }, "out holds values of K instead of V"},
-      Oddity{[](const RowReading& row) { return row.kind == RowReading::Kind::unknown && row.keys_of_minus_one == 0; },
-             "the keys that were seen are unknown, because out is no mean of values of V, or contradicts the lse"}};
+      Oddity{[](const RowReading& row) { return row.lse_is_wrong || row.only_lse_counts; },
+             "the lse is not the logarithm of the number of keys that out shows"}};
   std::vector<std::string> notes;
   for (const Oddity& oddity : kOddities) {
     const auto count = std::ranges::count_if(pairs.rows, oddity.shows);

@@ -289,7 +289,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   const CpGroups groups = groups_of_case(parts_.groups.get(), groups_at_once_);
   set_deadline();
   diagnosis::Settings settings;
-  settings.deadline = start + limit * 6 / 10;  // leaves time to answer the last question
+  settings.deadline = start + limit * 3 / 4;  // leaves time to answer the last question
   // So a busy machine gives the same answers.
   settings.cpu_limit = has_diagnosed_ ? limit / 4 : limit / 2;
   settings.limit = limit;

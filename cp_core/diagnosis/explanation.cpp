@@ -198,8 +198,9 @@ std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, c
       all.push_back({.hypothesis = &hypothesis, .attempt = attempt});
     }
   }
-  std::ranges::stable_partition(all,
-                                [&](const Candidate& one) { return first.is_plausible(*one.hypothesis, one.attempt); });
+  std::ranges::stable_sort(all, {}, [&](const Candidate& one) {
+    return one.hypothesis->shows ? 0 : first.is_plausible(*one.hypothesis, one.attempt) ? 1 : 2;
+  });
   known_ += all.size();
   std::vector<Candidate> found;
   for (const Candidate& candidate : all) {

@@ -81,5 +81,16 @@ TEST(HypothesesTest, PaddingThatHoldsNanIsKnownByMaxLogit) {
   EXPECT_NE(named(verify::test::one_key_case(), Mutant::max_logit_from_zero), "max_logit_of_hidden_keys");
 }
 
+// In 16 bits the hypothesis is also tried on the mask probe.
+TEST(HypothesesTest, MistakesOfTheSinkAreTriedOnTheMaskProbeWhichHasNone) {
+  Case c = verify::test::small_case();
+  c.dtype = DType::bf16;
+  c.softmax = SoftmaxType::learnable;
+  c.heads = 8;
+  c.input_scale = 0.1;  // so that some sinks are larger than all scores
+  c.max_logit = true;
+  EXPECT_EQ(named(c, Mutant::max_logit_of_sink), "max_logit_of_sink");
+}
+
 }  // namespace
 }  // namespace cp_pool::diagnosis

@@ -38,18 +38,23 @@ class Sinks : Subject {
   }
 
  private:
+  void other_value(std::string says, std::function<at::Tensor(const at::Tensor&)> change) {
+    model("sink_value_wrong", std::move(says), [change = std::move(change)](Model& model) {
+      if (model.world->sink.defined()) model.sink = change(model.world->sink);  // the mask probe has none
+    });
+  }
+
   void values() {
-    const char* const id = "sink_value_wrong";
     if (c_.softmax == SoftmaxType::off_by_one) {
-      model(id, "the logit of the off-by-one softmax is 1, not 0",
-            [](Model& model) { model.sink = at::full_like(model.world->sink, 1.0); });
+      other_value("the logit of the off-by-one softmax is 1, not 0",
+                  [](const at::Tensor& sink) { return at::full_like(sink, 1.0); });
       return;
     }
-    const double scale = world_.problem.scale();
-    model(id, "the sink is scaled like a score", [scale](Model& model) { model.sink = model.world->sink.mul(scale); });
-    model(id, "the sink is 0, as in an off-by-one softmax",
-          [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
-    model(id, "the sink has the wrong sign", [](Model& model) { model.sink = model.world->sink.neg(); });
+    other_value("the sink is scaled like a score",
+                [scale = world_.problem.scale()](const at::Tensor& sink) { return sink.mul(scale); });
+    other_value("the sink is 0, as in an off-by-one softmax",
+                [](const at::Tensor& sink) { return at::zeros_like(sink); });
+    other_value("the sink has the wrong sign", [](const at::Tensor& sink) { return sink.neg(); });
   }
 
   void of_other_heads() {

@@ -78,3 +78,16 @@ def test_every_failure_of_a_package_is_explained(binary: Path, tmp_path: Path, a
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.startswith(f"{adapter}: ")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("report", sorted((EXAMPLES / "reports").glob("*.md")), ids=lambda path: path.stem)
+def test_a_report_shows_what_it_says(report: Path, tmp_path: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    script, seen = text.split("```python\n")[1].split("```")[0], text.split("```text\n")[1].split("```")[0]
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ran.stdout == seen, ran.stderr

@@ -22,7 +22,7 @@ struct Connection {
   int generation = 0;  // number of this connection, counted by the pool
   int rank = 0;
   int world_size = 1;
-  int ranks_on_gpu = 1;  // how many ranks use this rank's GPU
+  bool shares_gpus = false;  // some ranks of the pool use one GPU, if not this rank's
   at::Device device = at::kCPU;
   std::string master_addr;  // address of the pool's TCPStore
   std::uint16_t master_port = 0;

@@ -93,7 +93,7 @@ void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions
   parts_.runner.connect({.generation = generation,
                          .rank = parts_.environment.rank,
                          .world_size = parts_.environment.world_size,
-                         .ranks_on_gpu = parts_.gpu.ranks_on_it,
+                         .shares_gpus = parts_.gpu.shared_gpus > 0,
                          .device = parts_.device,
                          .master_addr = parts_.environment.master_addr,
                          .master_port = parts_.environment.master_port,

@@ -359,7 +359,7 @@ class Runner:
         rank: int,
         world_size: int,
         device: str,
-        ranks_on_gpu: int,
+        shares_gpus: bool,
         master_addr: str,
         master_port: int,
         prefix: str,
@@ -376,7 +376,8 @@ class Runner:
             f"{prefix}py/{generation}",
             TCPStore(master_addr, master_port, is_master=False, timeout=limit, wait_for_workers=False),
         )
-        backend = "nccl" if device.startswith("cuda") and ranks_on_gpu == 1 else "gloo"
+        # NCCL needs a GPU for every rank; a rank that has one of its own joins the group of those that have none.
+        backend = "nccl" if device.startswith("cuda") and not shares_gpus else "gloo"
         if device.startswith("cuda") and backend == "gloo":
             stage_messages()
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)

@@ -90,7 +90,7 @@ void PythonRunner::connect(const Connection& connection) {
   }
   breaker_.sockets().remember_own();
   with_python(breaker_, [&] {
-    runner_.attr("connect")(connection.rank, connection.world_size, connection.device.str(), connection.ranks_on_gpu,
+    runner_.attr("connect")(connection.rank, connection.world_size, connection.device.str(), connection.shares_gpus,
                             connection.master_addr, connection.master_port, connection.store_prefix,
                             connection.generation, connection.limit.count());
   });

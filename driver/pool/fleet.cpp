@@ -201,7 +201,7 @@ void Fleet::end_what_cannot_run() {
 void Fleet::end_unrun(std::size_t number, CaseOutcome outcome, const std::string& reason,
                       const std::vector<StderrTail>& tails) {
   const Job job = jobs_.extract(number).mapped();
-  job.client->books.finish(job, job.client->books.unrun(job, outcome, reason, tails));
+  job.client->finish(job, job.client->unrun(job, outcome, reason, tails));
   job.client->count_finished();
 }
 
@@ -215,9 +215,8 @@ void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
         !retries_of(*job.named, job.client->run.config).allow(patience.given_up_outcome(), job.tried)) {
       return false;
     }
-    Books& books = job.client->books;
-    books.note_try(job,
-                   books.unrun(job, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails()));
+    job.client->note_try(
+        job, job.client->unrun(job, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails()));
     scheduler_.case_added(job.key, {number, group_of(*job.named), job.client->number});
     again.push_back(&job);
     return true;

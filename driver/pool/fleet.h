@@ -18,7 +18,6 @@
 
 #include "driver/clock.h"
 #include "driver/fleet/scheduler.h"
-#include "driver/pool/books.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/pool_host.h"

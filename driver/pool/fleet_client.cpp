@@ -1,6 +1,10 @@
 #include "driver/pool/fleet_client.h"
 
+#include <utility>
+#include <variant>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cp_pool {
 
@@ -31,6 +35,85 @@ void KeyPatience::note_outcome(CaseOutcome outcome) {
   if (limit > 0 && timeouts_ >= limit && !given_up_) {
     given_up_ = fmt::format("{} cases running timed out (--max-consecutive-timeouts)", timeouts_);
   }
+}
+
+CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason) {
+  CaseFinished out;
+  out.index = index;
+  out.id = named.id;
+  out.number = named.number;
+  out.run = named.run;
+  out.runs = named.runs;
+  out.search = named.search;
+  out.expected = named.expected;
+  out.implementation = implementation_of(named);
+  out.payload = named.payload;
+  out.outcome = outcome;
+  out.reason = std::move(reason);
+  out.rerun = named.rerun;
+  return out;
+}
+
+CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const {
+  CaseFinished out = unrun(job, attempt.outcome, std::move(attempt.reason), std::move(attempt.stderr_tails));
+  out.seq = seq;
+  out.pool = pool.id();
+  out.duration_ms = attempt.duration_ms;
+  out.ranks = std::move(attempt.result.ranks);
+  out.checks = std::move(attempt.result.checks);
+  out.timings_ms = std::move(attempt.result.timings_ms);
+  out.hygiene = std::move(attempt.result.hygiene);
+  out.backend = std::move(attempt.result.backend);
+  out.backend_note = std::move(attempt.result.backend_note);
+  if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
+  if (const auto& perf = attempt.result.perf) {
+    out.perf = out.payload->figures(*perf);
+    out.perf->baseline_ms = job.named->baseline_ms;
+  }
+  out.diagnosis = std::move(attempt.diagnosis);
+  out.shared_gpus = pool.shared_gpus();
+  return out;
+}
+
+CaseFinished FleetClient::unrun(const Job& job, CaseOutcome outcome, std::string reason,
+                                std::vector<StderrTail> tails) const {
+  CaseFinished out = finished_case(job.index, *job.named, outcome, std::move(reason));
+  out.attempts = job.attempts;
+  out.dump_name = run.output_names.own_name(job.index);
+  out.stderr_tails = std::move(tails);
+  return out;
+}
+
+void FleetClient::note_try(Job& job, CaseFinished end) {
+  ++job.tried;
+  run.emit(CaseTried{std::move(end)});
+}
+
+// Turns a repeated pass into a fail if its outputs do not have the bits of the first pass, unless the case's kernels do
+// not promise equal bits.
+void FleetClient::judge_bits(CaseFinished& finished) {
+  if (!run.config.compare_runs || finished.outcome != CaseOutcome::pass) return;
+  finished.other_bits = run.output_bits.other_ranks(finished);
+  if (!finished.other_bits || finished.other_bits->empty() || !promises_bits(finished)) return;
+  finished.outcome = CaseOutcome::fail;
+  finished.reason = fmt::format("its outputs have other bits than those of its first run in this one, on rank {}",
+                                fmt::join(*finished.other_bits, ", "));
+}
+
+void FleetClient::finish(const Job& job, CaseFinished end, bool counted) {
+  judge_bits(end);
+  const CaseOutcome outcome = end.outcome;
+  end.flaky = outcome == CaseOutcome::pass && job.tried > 0;
+  ledger.record(end.index, outcome, end.flaky);
+  ledger.note_expected(end);
+  const bool failed = is_failure(end);
+  const bool has_history = run.history && failed && is_failure(outcome) && end.pool;
+  if (has_history) run.history->note_failure(end);
+  const Event event{std::move(end)};
+  run.emit(event);
+  if (has_history && run.config.capsules) run.write_capsule(run.history->failures().back());
+  if (failed && !counted) run.count_failure();
+  if (on_finished) on_finished(std::get<CaseFinished>(event));
 }
 
 }  // namespace cp_pool

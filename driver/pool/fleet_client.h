@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,12 +12,27 @@
 
 #include "driver/events.h"
 #include "driver/ledger.h"
-#include "driver/pool/books.h"
-#include "driver/pool/pool_machine.h"
+#include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
 #include "driver/run.h"
 
 namespace cp_pool {
+
+struct FleetClient;
+
+// A case, from being added until it has an outcome.
+struct Job {
+  std::size_t index = 0;  // index in the ledger of its run
+  FleetClient* client = nullptr;
+  int key = 0;  // the scheduler's number of its key
+  const Item* named = nullptr;
+  int attempts = 0;  // number of times that it was sent to a pool
+  int lost = 0;      // number of pools that were lost before the case had started
+  int tried = 0;     // number of tries that ended but were followed by another try (--retries)
+};
+
+// Returns the event of a case with the fields that do not depend on a pool.
+CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason);
 
 // Decides when a run gives up a key, because starting more pools for its cases makes no sense.
 class KeyPatience {
@@ -45,6 +61,7 @@ class KeyPatience {
   std::vector<StderrTail> last_start_tails_;
 };
 
+// This is the one place where a case is entered in the ledger and case_finished is emitted.
 struct FleetClient {
   // client_number: unique in the fleet.
   FleetClient(int client_number, RunContext& context) : number(client_number), run(context) {}
@@ -52,7 +69,18 @@ struct FleetClient {
   FleetClient& operator=(const FleetClient&) = delete;
   ~FleetClient() = default;
 
-  // Called for each case that has got its outcome; the client may be gone afterwards.
+  // The end of a case, or of one of its tries, on this pool.
+  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const;
+  // The end of a case that no pool has run.
+  [[nodiscard]] CaseFinished unrun(const Job& job, CaseOutcome outcome, std::string reason,
+                                   std::vector<StderrTail> tails) const;
+
+  // Finishes the case. counted: RunContext::count_failure() was already called for it.
+  void finish(const Job& job, CaseFinished end, bool counted = false);
+  // Emits the end of a try that is followed by another one. The ledger does not count it.
+  void note_try(Job& job, CaseFinished end);
+
+  // To be called for each case that has got its outcome; the client may be gone afterwards.
   void count_finished() {
     if (--unfinished == 0 && on_all_finished) on_all_finished();
   }
@@ -60,10 +88,13 @@ struct FleetClient {
   int number;
   RunContext& run;
   Ledger ledger;
-  Books books{run, ledger};
-  std::size_t unfinished = 0;             // number of cases that were added and have no outcome
-  std::map<int, KeyPatience> patience;    // by the scheduler's number of the key
-  std::function<void()> on_all_finished;  // called when its last unfinished case has finished
+  std::size_t unfinished = 0;                            // number of cases that were added and have no outcome
+  std::map<int, KeyPatience> patience;                   // by the scheduler's number of the key
+  std::function<void(const CaseFinished&)> on_finished;  // called after the event was emitted
+  std::function<void()> on_all_finished;                 // called when its last unfinished case has finished
+
+ private:
+  void judge_bits(CaseFinished& finished);
 };
 
 }  // namespace cp_pool

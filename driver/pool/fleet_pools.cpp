@@ -101,12 +101,12 @@ std::optional<Retirement> Fleet::end_case(int number, LivingPool& living, Attemp
   }
   const bool again = is_run_again(job, attempt);
   const bool counted = attempt.counted;
-  CaseFinished end = client.books.ended_on(job, *living.pool, living.seq, std::move(attempt));
+  CaseFinished end = client.ended_on(job, *living.pool, living.seq, std::move(attempt));
   const CaseOutcome outcome = end.outcome;
   if (again) {
-    client.books.note_try(job, std::move(end));
+    client.note_try(job, std::move(end));
   } else {
-    client.books.finish(job, std::move(end), counted);
+    client.finish(job, std::move(end), counted);
   }
   host_.reap_strangers();
   const std::size_t sent = *std::exchange(living.sent, std::nullopt);

@@ -136,6 +136,7 @@ TEST(AResult, MayNotGrowPastALimit) {
 TEST(AResult, ThatItsOwnFiguresDenyIsAnErrorAndEndsThePool) {
   ReadyPool pool;
   protocol::ResultEvent result = kPass;
+  result.healthy = false;  // a lesser reason
   Check& check = result.checks.emplace_back();
   check.ok = true;
   check.error = 2;

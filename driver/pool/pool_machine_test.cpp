@@ -319,6 +319,8 @@ running: a pause gives the case up, uncharged
   says the run was paused while a case ran (in forward)
 cancelling: a pause changes nothing
   pause > nothing
+running: nor does it at the end of the run
+  end of run; pause; 5000 ms > reopen tails, show stacks
 running: a result that has come before a pause counts
   pass; pause > ends: paused
 running: a result that does not pass waits 250 ms for the end of its stderr

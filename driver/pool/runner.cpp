@@ -45,7 +45,7 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
       clock_(io_) {
   watch_for_hangup(signals_);
   fleet_.add_client(client_);
-  client_.books.on_finished = [this](const CaseFinished& finished) {
+  client_.on_finished = [this](const CaseFinished& finished) {
     if (on_case_finished) on_case_finished(finished);
   };
   fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };

@@ -187,8 +187,8 @@ void WorkerGroup::reopen_tails() {
 }
 
 std::vector<StderrRing*> WorkerGroup::streams() {
-  std::vector<StderrRing*> out;
-  for (Rank& rank : ranks_) out.push_back(&rank.tail);
+  std::vector<StderrRing*> out(ranks_.size());
+  std::ranges::transform(ranks_, out.begin(), [](Rank& rank) { return &rank.tail; });
   return out;
 }
 

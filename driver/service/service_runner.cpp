@@ -9,7 +9,7 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "driver/pool/books.h"
+#include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"
 #include "driver/process/cpu_time.h"

@@ -261,6 +261,8 @@ idle: a case is not started by what is said of another
   says rank 0 died: signal 9 (SIGKILL) | rank 0
 idle: a death right after a result, before the next case starts, is that of the earlier case
   case; started; pass; case; exit of rank 0; pipes end > keep tails, uncharged crash, ends: died_after_result
+idle: a death after the next case has started is its own
+  case; started; pass; case; started; exit of rank 0; pipes end > keep tails, crash, ends: crash
 running: a living rank 0 has 50 ms for a result
   exit of rank 1; pipes end > nothing
   looks again in 50

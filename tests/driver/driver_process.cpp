@@ -1,6 +1,8 @@
 // A driver in a process of its own, for tests that kill or stop it: driver_process MODEL [options of the fake worker].
+// With --triage among the options a case has half a second, and a failure is replayed.
 // Runs one fake case on four ranks and prints a line on stdout for each event: "pid N" for every rank, "spawned",
 // "started" when the case has been sent, "in PHASE", "paused", "retired REASON", "finished OUTCOME, N attempts".
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -27,6 +29,10 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   };
   const std::string model = argc > 1 ? argv[1] : "pass";
-  RunConfig config = driver_test::fake_config(std::vector<std::string>(argv + (argc > 1 ? 2 : 1), argv + argc));
+  std::vector<std::string> options(argv + (argc > 1 ? 2 : 1), argv + argc);
+  const bool triage = std::erase(options, "--triage") > 0;
+  RunConfig config = driver_test::fake_config(options);
+  config.triage = triage;
+  if (triage) config.timeout = std::chrono::milliseconds(500);
   return driver_test::run(driver_test::fake_cases({model}, 4), config, recorder).exit_code;
 }

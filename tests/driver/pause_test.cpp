@@ -189,6 +189,20 @@ TEST(PausedDriver, AnInterruptThatCameMeanwhileEndsTheRun) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
+TEST(PausedDriver, BeginsAReplayAnew) {
+  StoppedDriver driver({"hang", "--triage"});
+  ASSERT_TRUE(driver.read_to("retired timeout"));
+  ASSERT_TRUE(driver.read_to("spawned"));
+  driver.stop(SIGTSTP);
+  EXPECT_TRUE(are_gone(driver.ranks()));
+  driver.go_on();
+  EXPECT_TRUE(driver.read_to("retired paused"));
+  EXPECT_TRUE(driver.read_to("spawned"));
+  driver.interrupt();
+  driver.wait();
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
 TEST(PausedDriver, KeepsTheOutcomeOfACaseWhoseCauseIsLookedFor) {
   StoppedDriver driver({"diag_none", "--options=diagnosis_ms"});
   ASSERT_TRUE(driver.read_to("in diagnosis"));

@@ -160,4 +160,17 @@ struct Diagnosis {
   }
 };
 
+// What a diagnosis has found in one case of a run. It is tried first on other failures, since the cases of a run mostly
+// fail for the same reason.
+struct KnownMistake {
+  Certainty certainty = Certainty::certain;
+  std::vector<std::string> ids;  // the diagnosis's id, then its others
+  std::string case_id;           // the case that was diagnosed
+
+  static constexpr auto fields() {
+    return FieldList{field("certainty", &KnownMistake::certainty, Presence::required),
+                     field("ids", &KnownMistake::ids, Presence::required), field("case", &KnownMistake::case_id)};
+  }
+};
+
 }  // namespace cp_pool

@@ -32,7 +32,7 @@ nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_
   nlohmann::json requests = {"cancel"};
   if (prepares) requests.push_back("prepare");
   nlohmann::json options = {"bound_factor"};
-  if (diagnoses) options.push_back("diagnosis_ms");
+  if (diagnoses) options.insert(options.end(), {"diagnosis_ms", "known_mistakes"});
   return {{"backends", backends},
           {"comm", names<CommType>()},
           {"layouts", names<Layout>()},

@@ -130,7 +130,7 @@ void RankCompute::handle(const RunCommand& command) {
   // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.preparer.settle(time_left());
   groups_at_once_ = 1;
-  case_id_ = request.id;
+  known_mistakes_ = request.options.known_mistakes;
   judges_ = false;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
@@ -301,9 +301,6 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   Diagnosis found = parts_.runner.diagnose(*judged_, groups, settings, deadline_);
   has_diagnosed_ = true;
   if (rank != 0) return std::nullopt;
-  const bool known =
-      std::ranges::find(known_mistakes_, found.id, &diagnosis::KnownMistake::id) != known_mistakes_.end();
-  if (found.certainty == Certainty::certain && !known) known_mistakes_.push_back({found.id, case_id_});
   found.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return found;
 }

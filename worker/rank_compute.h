@@ -80,10 +80,8 @@ class RankCompute {
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
-  // What this rank, if it is rank 0, has found for certain in earlier cases: one of each id.
-  std::vector<diagnosis::KnownMistake> known_mistakes_;
+  std::vector<KnownMistake> known_mistakes_;  // of the last case's request
   bool has_diagnosed_ = false;
-  std::string case_id_;  // of the last case
   bool judges_ = false;  // the code under test has returned; its results are judged
   bool exiting_ = false;
 };

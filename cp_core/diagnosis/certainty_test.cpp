@@ -91,9 +91,9 @@ Diagnosis diagnosed_knowing(std::vector<KnownMistake> known, Mutant mutant, std:
 
 TEST(Certainty, AKnownMistakeIsConfirmedWithoutFurtherQuestions) {
   std::vector<std::string> asked;
-  const Diagnosis same =
-      diagnosed_knowing({{.id = "scale_missing", .case_id = "first"}, {.id = "delta_missing", .case_id = "quick/a"}},
-                        Mutant::delta_missing, &asked);
+  const Diagnosis same = diagnosed_knowing(
+      {{.ids = {"scale_missing"}, .case_id = "first"}, {.ids = {"delta_missing"}, .case_id = "quick/a"}},
+      Mutant::delta_missing, &asked);
   EXPECT_EQ(same.certainty, Certainty::certain) << test::text_of(same);
   EXPECT_EQ(same.id, "delta_missing");
   EXPECT_THAT(same.evidence, testing::ElementsAre(StartsWith("this mistake was found in quick/a. ")));
@@ -105,10 +105,40 @@ TEST(Certainty, AKnownMistakeIsConfirmedWithoutFurtherQuestions) {
 }
 
 TEST(Certainty, AnotherMistakeThanTheKnownOneIsDiagnosedAsEver) {
-  const Diagnosis other = diagnosed_knowing({{.id = "scale_missing", .case_id = "first"}}, Mutant::delta_missing);
+  const Diagnosis other = diagnosed_knowing({{.ids = {"scale_missing"}, .case_id = "first"}}, Mutant::delta_missing);
   EXPECT_EQ(other.id, "delta_missing") << test::text_of(other);
   EXPECT_EQ(other.certainty, Certainty::certain);
   EXPECT_THAT(other.evidence, Not(Contains(StartsWith("this mistake was found in "))));
+}
+
+TEST(Certainty, ALikelyMistakeIsConfirmedAsLikely) {
+  const Diagnosis same = diagnosed_knowing(
+      {{.certainty = Certainty::likely, .ids = {"delta_missing"}, .case_id = "quick/a"}}, Mutant::delta_missing);
+  EXPECT_EQ(same.certainty, Certainty::likely) << test::text_of(same);
+  EXPECT_EQ(same.id, "delta_missing");
+  EXPECT_THAT(same.evidence, testing::ElementsAre(StartsWith("this mistake was found in quick/a. ")));
+}
+
+TEST(Certainty, AMistakeOfSeveralLikelyOnesIsLookedForAgainWhereTheOthersDoNotFit) {
+  const Diagnosis told_apart = diagnosed_knowing(
+      {{.certainty = Certainty::likely, .ids = {"scale_missing", "delta_missing"}, .case_id = "quick/a"}},
+      Mutant::delta_missing);
+  EXPECT_EQ(told_apart.certainty, Certainty::certain) << test::text_of(told_apart);
+  EXPECT_EQ(told_apart.id, "delta_missing");
+  EXPECT_THAT(told_apart.evidence, Not(Contains(StartsWith("this mistake was found in "))));
+}
+
+TEST(Certainty, KnownMistakesThatFitEquallyAreAllNamed) {
+  const ScopedMutant on(Mutant::dual_chunk_mirror);
+  Case c = verify::test::small_case();
+  c.causal = true;
+  Settings settings;
+  settings.known = {{.ids = {"chunks_not_mirrored"}, .case_id = "quick/a"},
+                    {.ids = {"sharding_striped"}, .case_id = "quick/b"}};
+  const Diagnosis both = test::diagnosed(c, settings).diagnosis;
+  EXPECT_EQ(both.certainty, Certainty::likely) << test::text_of(both);
+  EXPECT_EQ(both.id, "chunks_not_mirrored");
+  EXPECT_THAT(both.others, testing::ElementsAre("sharding_striped"));
 }
 
 TEST(Certainty, ASearchThatDidNotEndSaysSo) {

@@ -15,12 +15,6 @@
 
 namespace cp_pool::diagnosis {
 
-// A mistake that was found for certain in another case. It is tried first, since cases mostly fail for the same reason.
-struct KnownMistake {
-  std::string id;       // Diagnosis::id
-  std::string case_id;  // the case whose diagnosis found it
-};
-
 struct Settings {
   // No further step of the implementation is begun after this time. Rank 0's clock decides for all ranks.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();

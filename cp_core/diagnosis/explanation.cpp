@@ -29,6 +29,11 @@ bool goes_by_heads(const Hypothesis& hypothesis) {
   return std::ranges::find(kIds, hypothesis.id) != kIds.end();
 }
 
+// Whether the id describes the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
+bool names_an_effect(std::string_view id) {
+  return id == "wrong_keys_seen" || id == "precision_alone";
+}
+
 bool has_same_heads(const Case& a, const Case& b) {
   return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim_qk == b.head_dim_qk &&
          a.head_dim_v == b.head_dim_v;
@@ -156,26 +161,35 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
 std::optional<Diagnosis> Explainer::confirmation() {
   const bool fails_twice = !of_case_.failing().empty() && other_seed_ && !other_seed_->failing().empty();
   if (!fails_twice || observed_.repeat_fault != RepeatFault::none) return std::nullopt;
-  const std::vector<KnownMistake>& known = settings_.known;
   const auto is_known = [&](const std::string& id) {
-    return std::ranges::find(known, id, &KnownMistake::id) != known.end();
+    return !names_an_effect(id) && std::ranges::any_of(settings_.known, [&](const KnownMistake& one) {
+      return std::ranges::find(one.ids, id) != one.ids.end();
+    });
   };
   library_ =
       all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
   std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
   std::vector<Candidate> candidates = candidates_on(of_case_, library_);
   std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });
-  if (candidates.size() != 1 || !in_time_ || rests_on_nan(candidates.front(), of_case_)) return std::nullopt;
-  const Candidate& same = candidates.front();
-  diagnosis_.certainty = Certainty::certain;
-  diagnosis_.id = id_of(same);
-  diagnosis_.cause = sentence_of(same, of_case_);
+  const auto candidate_of = [&](const std::string& id) { return std::ranges::find(candidates, id, id_of); };
+  const auto fits = [&](const std::string& id) { return candidate_of(id) != candidates.end(); };
+  const auto same = std::ranges::find_if(settings_.known,
+                                         [&](const KnownMistake& one) { return std::ranges::all_of(one.ids, fits); });
+  if (same == settings_.known.end() || !in_time_) return std::nullopt;
+  const Candidate& best = *candidate_of(same->ids.front());
+  if (rests_on_nan(best, of_case_)) return std::nullopt;
+  diagnosis_.certainty = candidates.size() == 1 ? same->certainty : Certainty::likely;
+  diagnosis_.id = id_of(best);
+  diagnosis_.cause = sentence_of(best, of_case_);
+  for (const Candidate& other : candidates) {
+    if (id_of(other) != diagnosis_.id) diagnosis_.others.push_back(id_of(other));
+  }
   diagnosis_.explains = of_case_.failing();
   diagnosis_.strips = error_strips(of_case_);
   diagnosis_.evidence = {
       fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
                   "bounds, and those of another seed; no other mistake was tried",
-                  std::ranges::find(known, diagnosis_.id, &KnownMistake::id)->case_id)};
+                  same->case_id)};
   return std::move(diagnosis_);
 }
 
@@ -252,12 +266,10 @@ void Explainer::name(const std::vector<Candidate>& candidates, const Bench& firs
         "each chunk of a rank has one row, so a mistake at the borders of chunks looks like a mistake in all rows");
   }
   const bool again = other_seed_ && !other_seed_->failing().empty();
-  // These two ids describe the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
-  const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
   const bool is_sight = seen != nullptr && seen->wrong && best.attempt.passes != Attempt::Passes::backward;
   const bool by_nan_alone = rests_on_nan(best, first) && !is_sight;
-  const bool certain =
-      known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits && !by_nan_alone;
+  const bool certain = !names_an_effect(diagnosis_.id) && diagnosis_.others.empty() && again && in_time_ &&
+                       repetition_.same_bits && !by_nan_alone;
   diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
   if (by_nan_alone) {
     diagnosis_.evidence.emplace_back(

@@ -30,8 +30,10 @@ class Explainer {
   [[nodiscard]] bool needs_sight() const;
   // After search(). seen: which keys each query saw; null if that is not known.
   Diagnosis answer(const SeenKeys* seen);
-  // Instead of search() and answer(): returns the diagnosis that the case fails for the one mistake of settings.known
-  // that explains the case and another seed; nullopt if none or several do.
+  // Instead of search() and answer(): returns the diagnosis that the case fails for a mistake of settings.known, whose
+  // ids all explain the case and another seed. It is as certain as that of the known mistake, and only likely if
+  // further ids of settings.known explain both. nullopt if there is no such mistake: of ids that are only likely, those
+  // that are left may then be told apart.
   std::optional<Diagnosis> confirmation();
 
  private:

@@ -24,8 +24,8 @@ using LookAtKeys = std::function<SeenKeys()>;
 Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const LookAtKeys& look,
                   const CpGroups& groups, const Settings& settings);
 
-// Tries only the mistakes of settings.known, on the case and on another seed. nullopt unless exactly one of them
-// explains both. Collective; whether there is an answer is the same on every rank, and only rank 0 gets its content.
+// Tries only the mistakes of settings.known, on the case and on another seed (Explainer::confirmation). Collective;
+// whether there is an answer is the same on every rank, and only rank 0 gets its content.
 std::optional<Diagnosis> confirm(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
                                  const Settings& settings);
 

@@ -89,7 +89,10 @@ asio::awaitable<void> Pool::complete(Attempt& attempt) {
     const std::string trouble = clock_trouble(clocks_, MachineClocks::now());
     if (!trouble.empty()) attempt.reason += "; " + trouble;
   }
-  if (attempt.diagnosis && case_->named->runs > 1) run().diagnosed.insert(case_->named->id);
+  if (attempt.diagnosis) {
+    if (case_->named->runs > 1) run().diagnosed.insert(case_->named->id);
+    run().known_mistakes.note(*attempt.diagnosis, case_->named->id);
+  }
   case_.reset();
 }
 
@@ -131,7 +134,8 @@ std::optional<CaseToRun> Pool::take_case() {
                    .started = case_->started,
                    .next = case_->next,
                    .name_of_files = case_->run->output_names.own_name(case_->started.index),
-                   .was_diagnosed = case_->run->diagnosed.contains(case_->named->id)};
+                   .was_diagnosed = case_->run->diagnosed.contains(case_->named->id),
+                   .known_mistakes = case_->run->known_mistakes.for_next_case()};
 }
 
 void Pool::start_server() {

@@ -19,6 +19,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cases/diagnosis.h"
 #include "cases/enum_names.h"
 #include "driver/clock.h"
 #include "driver/events.h"
@@ -123,6 +124,7 @@ struct CaseToRun {
   const Item* next = nullptr;      // the case that the pool is to run afterwards; nullptr: it is not known
   std::string name_of_files = {};  // the ID that the worker names files by; empty: named->id
   bool was_diagnosed = false;      // an earlier run of the case has a diagnosis
+  std::vector<KnownMistake> known_mistakes = {};  // for a diagnosis of the case
 };
 
 // What is left of a pool's ranks when they have been ended.

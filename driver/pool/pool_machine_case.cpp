@@ -94,7 +94,7 @@ void PoolMachine::begin_case(CaseToRun what) {
 
 // A worker names the files of a case by the ID in the request, which is therefore name_of_files if there is one.
 void PoolMachine::send_case() {
-  const auto& [config, named, started, next, name_of_files, was_diagnosed] = current_.what;
+  const auto& [config, named, started, next, name_of_files, was_diagnosed, known_mistakes] = current_.what;
   protocol::RunRequest request;
   request.seq = current_.seq;
   request.id = name_of_files.empty() ? named->id : name_of_files;
@@ -103,7 +103,10 @@ void PoolMachine::send_case() {
                      .reference_cache = config->reference_cache,
                      .perf = config->perf,
                      .bound_factor = config->bound_factor};
-  if (current_.asks_why) request.options.diagnosis_ms = diagnosis_time_of(*config).count();
+  if (current_.asks_why) {
+    request.options.diagnosis_ms = diagnosis_time_of(*config).count();
+    if (lists(capabilities_, "options", "known_mistakes")) request.options.known_mistakes = known_mistakes;
+  }
   if (named->replay && request.options.perf) request.options.perf->trace_dir.reset();
   if (config->dump_dir && !named->replay) request.options.dump_dir = config->dump_dir->string();
   named->payload->put_into(request, capabilities_);

@@ -97,6 +97,20 @@ TEST(ARequest, AsksForNoMoreThanIsOfUse) {
   EXPECT_EQ(asks([](TestedPool&) {}), "send run, diagnosis") << "the next case will be skipped";
 }
 
+TEST(ARequest, HasTheKnownMistakesOnlyForAWorkerThatTriesThem) {
+  for (const bool offered : {true, false}) {
+    TestedPool pool;
+    pool.say(protocol::Event{TestedPool::ready(
+        {{"options", offered ? nlohmann::json{"diagnosis_ms", "known_mistakes"} : nlohmann::json{"diagnosis_ms"}}})});
+    pool.hands.waiting = CaseToRun{.config = &pool.config,
+                                   .named = &pool.named,
+                                   .started = {},
+                                   .known_mistakes = {{.ids = {"scale_missing"}, .case_id = "quick/a"}}};
+    pool.look();
+    EXPECT_EQ(std::get<protocol::RunRequest>(pool.hands.requests.at(0)).options.known_mistakes.size(), offered ? 1 : 0);
+  }
+}
+
 TEST(ACase, WithAFieldThatTheWorkerDoesNotKnowIsSkippedAndThePoolStays) {
   ReadyPool pool;
   test::attention(pool.named.payload).group = 2;

@@ -14,6 +14,7 @@
 #include "driver/capsule/pool_history.h"
 #include "driver/clock.h"
 #include "driver/events.h"
+#include "driver/known_mistakes.h"
 #include "driver/output_bits.h"
 #include "driver/output_names.h"
 #include "driver/pool/pool_host.h"
@@ -39,6 +40,7 @@ struct RunContext {
   std::set<std::string> lost_outputs;  // options whose loss has been reported
   OutputNames output_names;            // of the cases, if workers write dumps or traces
   std::set<std::string> diagnosed;     // IDs of cases that run several times and already have a diagnosis
+  KnownMistakes known_mistakes;
 
   std::optional<PoolHistory> history;  // only if triage or capsules need it
 

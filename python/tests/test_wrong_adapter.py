@@ -89,6 +89,17 @@ def test_a_mistake_that_is_found_is_confirmed_on_the_other_failures(binary: Path
         assert referred == (case != first)
 
 
+def test_a_mistake_that_is_found_is_confirmed_on_other_pools(binary: Path, tmp_path: Path) -> None:
+    cases = ("--matrix", "quick", "--filter", "dtype=fp32 & comm=p2p & (model=causal | model=five_ranks)")
+    # Five slots let one pool run at a time.
+    finished = judge(binary, tmp_path, "lse_in_base_2", *cases, "--slots", "5", "--diagnosis-time", "60s")
+    answers = [event["diagnosis"] for event in finished.values()]
+    own = [answer for answer in answers if not any("was found in" in text for text in answer["evidence"])]
+    assert {answer["id"] for answer in answers} == {"lse_base_2"}
+    assert {event["pool"]["key"] for event in finished.values()} == {"cpu/2", "cpu/5"}
+    assert len(own) == 1
+
+
 @pytest.mark.long
 def test_the_adapter_is_right_without_a_fault(binary: Path, tmp_path: Path) -> None:
     some = [

@@ -80,12 +80,17 @@ struct RunOfCase {  // how a case is run
   // Milliseconds that a diagnosis of a fail may take; unset = no diagnosis. For workers with "diagnosis_ms" in
   // capabilities.options.
   std::optional<std::int64_t> diagnosis_ms = std::nullopt;
+  // What diagnoses of earlier cases of the run have found, for a diagnosis of this one. For workers with
+  // "known_mistakes" in capabilities.options.
+  std::vector<KnownMistake> known_mistakes = {};
 
   static constexpr auto fields() {
-    return FieldList{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
+    return FieldList{field("dump_dir", &RunOfCase::dump_dir),
+                     field("reference_cache", &RunOfCase::reference_cache),
                      field("perf", &RunOfCase::perf, Presence::sparse),
                      field("bound_factor", &RunOfCase::bound_factor, Presence::sparse),
-                     field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse)};
+                     field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse),
+                     field("known_mistakes", &RunOfCase::known_mistakes, Presence::sparse)};
   }
 };
 struct RunRequest {

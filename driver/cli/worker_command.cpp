@@ -53,6 +53,8 @@ std::string wrong_with_file(const std::string& file) {
   return fmt::format("cannot read {}: {}", file, error_reason(std::error_code(errno, std::generic_category())));
 }
 
+constexpr const char* kLongestDelay = "2";  // in ms, where --delays names none
+
 WorkerCommand adapter_command(const WorkerChoice& choice) {
   const std::string python = choice.python.empty() ? default_python() : choice.python;
   const std::string adapter = absolute_adapter(choice.adapter);
@@ -62,7 +64,11 @@ WorkerCommand adapter_command(const WorkerChoice& choice) {
                         .fork_server = module_call("cp_pool.server"),
                         .explain_skips = module_call("cp_pool.worker")};
   command.explain_skips.emplace_back("--explain-skips");
-  if (!choice.delays.empty()) command.words.insert(command.words.end(), {"--delays", choice.delays});
+  if (!choice.delays.empty()) {
+    const std::size_t colon = std::min(choice.delays.find(':'), choice.delays.size());
+    const std::string longest = colon == choice.delays.size() ? kLongestDelay : choice.delays.substr(colon + 1);
+    command.words.insert(command.words.end(), {"--delays", choice.delays.substr(0, colon), longest});
+  }
   return command;
 }
 

@@ -101,44 +101,32 @@ def exchange_not_waited_for():
 # Keys and values of the wrong step or rank
 
 
-@fault
-def keys_of_the_step_before():
-    """The ring computes each step after the first with the K and V of the step before it."""
+def keep_from_the_first_step(keys):
+    """The ring of the forward computes every step with the V of the first, and with its K if `keys`."""
 
     def make(original):
         kept = []
 
         def prepare(q_part, k_part, v_part, *args):
-            step = args[9]
-            if step > 0:
-                k_part, v_part = kept
-            else:
+            if args[9] == 0:  # the step
                 kept[:] = k_part.clone(), v_part.clone()
-            return original(q_part, k_part, v_part, *args)
+            return original(q_part, kept[0] if keys else k_part, kept[1], *args)
 
         return prepare
 
     replace(context_parallel, "cp_p2p_fwd_prepare_qkv", make)
+
+
+@fault
+def keys_of_the_step_before():
+    """The ring computes each step after the first with the K and V of the step before it."""
+    keep_from_the_first_step(keys=True)
 
 
 @fault
 def values_not_passed_on():
     """The ring of the forward passes on K, and every rank computes with its own V."""
-
-    def make(original):
-        kept = []
-
-        def prepare(q_part, k_part, v_part, *args):
-            step = args[9]
-            if step > 0:
-                (v_part,) = kept
-            else:
-                kept[:] = (v_part.clone(),)
-            return original(q_part, k_part, v_part, *args)
-
-        return prepare
-
-    replace(context_parallel, "cp_p2p_fwd_prepare_qkv", make)
+    keep_from_the_first_step(keys=False)
 
 
 @fault

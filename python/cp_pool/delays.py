@@ -11,27 +11,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Delays", "parse_delays"]
+__all__ = ["Delays"]
 
-_MAX_MS = 2.0
 # Of other operations than collectives, this share is delayed.
 _SHARE = 1 / 8
 # The clock of current GPUs is at most 2 GHz; the kernel counts its cycles.
 _CYCLES_PER_MS = 2_000_000
 # The operators of torch.distributed, with and without torch.compile.
 _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
-
-
-def parse_delays(text: str) -> tuple[int, float]:
-    """The seed and the longest delay in ms of SEED[:MAX_MS]. Raises ValueError with a sentence."""
-    seed, _, longest = text.partition(":")
-    try:
-        parsed = int(seed), float(longest) if longest else _MAX_MS
-    except ValueError:
-        raise ValueError(f"'{text}' is not SEED[:MAX_MS]") from None
-    if not 0 < parsed[1] <= 1000:
-        raise ValueError(f"{longest} is not between 0 and 1000 ms")
-    return parsed
 
 
 class Delays(TorchDispatchMode):
@@ -41,9 +28,9 @@ class Delays(TorchDispatchMode):
     collectives only. The places and times follow from the seed, the rank, and what `begin` is given.
     """
 
-    def __init__(self, text: str, rank: int, device: torch.device) -> None:
+    def __init__(self, seed: int, max_ms: float, rank: int, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._seed, self._max_ms = parse_delays(text)
+        self._seed, self._max_ms = seed, max_ms
         self._rank, self._on_gpu = rank, device.type == "cuda"
         self._random = random.Random()
         self._entered = 0

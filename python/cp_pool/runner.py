@@ -12,7 +12,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FrameType
 from typing import Any, Literal, NoReturn, Protocol
@@ -260,8 +260,8 @@ class Step:
 class Runner:
     """One rank of an adapter."""
 
-    def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int, delays: str = "") -> None:
-        """delays: SEED[:MAX_MS] of --delays; empty: nothing is delayed."""
+    def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int, delays: Sequence[str] = ()) -> None:
+        """delays: seed and longest delay in ms, as text; empty: nothing is delayed."""
         self.adapter = adapter
         self._native = native
         self._wanted_delays = delays
@@ -390,7 +390,8 @@ class Runner:
         if self.adapter.setup is not None:
             self.call(self.adapter.setup, Ctx(self._world))
         if self._wanted_delays and self._delays is None:
-            self._delays = Delays(self._wanted_delays, rank, self._world.device)
+            seed, max_ms = self._wanted_delays
+            self._delays = Delays(int(seed), float(max_ms), rank, self._world.device)
         if self._state is None:
             self._state = State(self.adapter.reset_dynamo)
 

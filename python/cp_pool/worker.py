@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--inject", metavar="FAULT", action="append", default=[], help="break a rank on purpose (docs/protocol.md)"
     )
     parser.add_argument(
-        "--delays", metavar="SEED[:MAX_MS]", default="", help="delay the adapter's work at random places"
+        "--delays", nargs=2, default=(), metavar=("SEED", "MAX_MS"), help="delay the adapter's work at random places"
     )
     parser.add_argument(
         "--no-rehearsal", action="store_true", help="let the first case wait for what it is the first to import"

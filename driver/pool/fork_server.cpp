@@ -129,16 +129,17 @@ void ForkServer::write_cases() {
 }
 
 void ForkServer::tell_skips() {
-  const UniqueFd file = std::move(cases_);
-  if (!file) return;
+  if (!cases_) return;
   struct stat now{};
-  if (::fstat(file.get(), &now) != 0) return;
+  if (::fstat(cases_.get(), &now) != 0) return;
   std::string answers(static_cast<std::size_t>(now.st_size) - answers_begin_, '\0');
-  const ssize_t size = ::pread(file.get(), answers.data(), answers.size(), static_cast<off_t>(answers_begin_));
+  const ssize_t size = ::pread(cases_.get(), answers.data(), answers.size(), static_cast<off_t>(answers_begin_));
   if (size != static_cast<ssize_t>(answers.size())) return;
   std::vector<std::string> reasons;
   for (AdapterOutlook& outlook : outlooks_in(answers)) reasons.push_back(std::move(outlook.skip));
-  if (reasons.size() == asked_) config_.skips(reasons);
+  if (reasons.size() != asked_) return;
+  cases_ = {};
+  config_.skips(reasons);
 }
 
 void ForkServer::spawn() {
@@ -198,6 +199,7 @@ void ForkServer::take(const std::string& text) {
     const std::string event = message.at("event").get<std::string>();
     if (event == "forked") return take_pid(message);
     if (event == "broken") return refuse_ranks(message.at("reason").get<std::string>());
+    if (event == "asked") return tell_skips();
     if (event == "importing") return limit_answer(config_.run->start_timeout, "");
     tell_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));

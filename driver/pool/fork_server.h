@@ -4,9 +4,10 @@
 // Driver and server talk over a pair of sockets, one message per datagram. The server first says that it is ready (and
 // why each rank will import the adapter by itself, if so), why ranks have to be started one by one instead, or why no
 // rank can start at all. Its stdin is a file of cases, below which it has then written which of them the adapter would
-// skip. It then answers each order with the pid of a rank. By then the rank is a child of this process, because the
-// server forks twice and this process is a child subreaper. Only one order is sent at a time. If the adapter's files
-// have changed, the server first says that it imports them anew.
+// skip; or, if each rank imports the adapter, it may say later that they are there. It answers each order with the pid
+// of a rank. By then the rank is a child of this process, because the server forks twice and this process is a child
+// subreaper. Only one order is sent at a time. If the adapter's files have changed, the server first says that it
+// imports them anew.
 #pragma once
 
 #include <deque>
@@ -42,7 +43,8 @@ class ForkServer {
     const RunConfig* run = nullptr;
     // Returns the cases about which the adapter is asked, each a line of JSON. May be empty.
     std::function<std::vector<std::string>()> cases;
-    // Gets the adapter's reason for each of these cases, empty for one that it would run, before on_change is called.
+    // Gets the adapter's reason for each of these cases, empty for one that it would run, before on_change is called or
+    // while ranks start.
     std::function<void(const std::vector<std::string>& reasons)> skips;
     std::function<void(const ForkServerTold&)> tell;
     std::function<void()> on_change;  // called when it has become ready or useless

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from cp_pool.shared_import import SharedImport, import_shared, stamps_of, why_not_safe
+from cp_pool.shared_import import SharedImport, import_shared, note_import, recall_import, stamps_of, why_not_safe
 from cp_pool.start_limit import Hang, StartLimit
 
 __all__ = ["CannotStart", "Order", "Ranks", "serve"]
@@ -370,7 +370,8 @@ class AdapterRanks(Ranks):
 
         unsafe: why ranks cannot be forked from this process; the child is then only asked.
         """
-        while True:
+        known = {} if unsafe else recall_import(self._adapter)
+        while not known:
             reading, writing = os.pipe()
             server = os.getpid()
             child = os.fork()
@@ -380,6 +381,8 @@ class AdapterRanks(Ranks):
             os.close(writing)
             answer = self._await_answer(reading, child, limit)
             if not answer.get("serves"):
+                if answer.get("alone") and not answer["executes"]:
+                    note_import(self._adapter, answer)
                 break
             self._forget_cases()
             self.ready_was_said = True
@@ -391,6 +394,9 @@ class AdapterRanks(Ranks):
                 os._exit(int(code != 0))
             _say(self._connection, {"event": "importing"})
             limit = StartLimit(from_now=True)
+        if known:
+            answer = known
+            self._ask_beside(limit)
         self._forget_cases()
         if "hangs" in answer:
             raise CannotStart(f"adapter {self._adapter}: {answer['hangs']}", answer["stack"])
@@ -401,6 +407,25 @@ class AdapterRanks(Ranks):
         with limit.watching(self._give_up):
             trouble = self._preload(answer.get("preload", []))
         return trouble or why_not_safe()
+
+    def _ask_beside(self, limit: StartLimit) -> None:
+        """Imports the adapter in a child process that asks it about the cases, and finds out for the next run whether
+        the import can be shared by now. Meanwhile ranks import it by themselves."""
+        server = os.getpid()
+        if os.fork():
+            return
+        os.setpgid(0, 0)
+        _die_with_parent(server)
+        try:
+            null = os.open(os.devnull, os.O_WRONLY)
+            imported, _ = self._import_in_time(null, limit)
+            if not imported.unsafe:
+                note_import(self._adapter, {})
+            _point_at_null(0, 1, 2)
+            _answer_cases(imported.adapter, self._cases)
+            _say(self._connection, {"event": "asked"})
+        finally:
+            os._exit(0)
 
     def _await_answer(self, reading: int, child: int, limit: StartLimit) -> dict[str, Any]:
         """Returns what the child says of the import, empty if nothing. The child then serves, or has ended."""

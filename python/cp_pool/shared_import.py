@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import _collections_abc
 import contextlib
+import hashlib
+import json
 import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from cp_pool.errors import place_of_frame
 
-__all__ = ["SharedImport", "import_shared", "own_files", "stamps_of", "why_not_safe"]
+__all__ = ["SharedImport", "import_shared", "note_import", "own_files", "recall_import", "stamps_of", "why_not_safe"]
 
 # Variables of the environment that differ between ranks or pools, so the fork server does not have a rank's values.
 _RANK_VARIABLES = frozenset(
@@ -67,6 +70,36 @@ def import_shared(load: Callable[[], Any], file: str, argv: list[str]) -> Shared
         unsafe = "the import has opened a socket, which ranks would share. Open it in setup(ctx) or at first use"
     files = [file, *own_files(set(sys.modules) - known)] if file else own_files(set(sys.modules) - known)
     return SharedImport(adapter, variables, bytes(output), stamps_of(files), unsafe)
+
+
+def note_import(adapter: str, answer: dict[str, Any]) -> None:
+    """Keeps for later runs that ranks have to import the adapter by themselves: `alone` says why, `files` names its
+    files. Empty: they need not."""
+    place = _place_of_note(adapter)
+    with contextlib.suppress(OSError):
+        if not answer:
+            place.unlink(missing_ok=True)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        new = place.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({**answer, "stamps": stamps_of(answer["files"])}), encoding="utf-8")
+        new.replace(place)
+
+
+def recall_import(adapter: str) -> dict[str, Any]:
+    """Returns what was kept of the adapter; empty if nothing was, or if one of its files has changed."""
+    try:
+        answer = json.loads(_place_of_note(adapter).read_text(encoding="utf-8"))
+        stamps = {name: stamp and tuple(stamp) for name, stamp in answer["stamps"].items()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return {}
+    return answer if stamps_of(list(stamps)) == stamps else {}
+
+
+def _place_of_note(adapter: str) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = f"{os.path.abspath(adapter)} {sys.executable}"
+    return Path(cache) / "cp-pool" / "imports" / hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def why_not_safe() -> str:

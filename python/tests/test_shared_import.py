@@ -34,6 +34,7 @@ class Runs:
             "CP_POOL_TEST_FACTS": str(self.folder),
             "CP_POOL_TEST_DOES": does,
             "CP_POOL_TEST_REMOVED": "not yet",
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
 
     def run(self, cases: list[dict[str, Any]], *options: str, does: str = "") -> Run:
@@ -100,6 +101,17 @@ def test_ranks_import_by_themselves_what_they_cannot_share(runs: Runs, does: str
         assert "in setup(ctx) or at first use" in found.output
     else:  # its import fails without a rank, as it does with --worker
         assert line not in found.output
+
+
+def test_the_imports_of_ranks_that_share_none_begin_with_the_first_from_the_second_run_on(runs: Runs) -> None:
+    undeclared = case("undeclared", window=[4, 0])
+    for does in ("thread", "thread together"):
+        found = runs.run([causal(), undeclared], does=does)
+        assert found.outcomes() == ["skip", "skip"], found.output
+        assert "each rank imports the adapter by itself: threads exist" in found.output
+        assert runs.count() == 3
+    # What has changed for the better is noticed by the next run, and used by the one after it.
+    assert [[*runs.run([causal()]).outcomes(), runs.count()] for _ in range(2)] == [["skip", 3], ["skip", 1]]
 
 
 def test_an_import_that_would_take_another_rank_for_its_own_is_not_shared(tmp_path: Path) -> None:

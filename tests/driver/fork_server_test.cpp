@@ -124,6 +124,15 @@ TEST_F(ForkedRanks, OfAServerThatIsReadyMayImportByThemselves) {
   EXPECT_EQ(recorder.all<PoolReady>().at(0).ready.worker, "forked");
 }
 
+TEST_F(ForkedRanks, MayStartBeforeTheServerSaysWhatTheAdapterSkips) {
+  RunConfig config = forked_config("asks");
+  config.slots = 1;
+  run({fake_case("pass", 1), fake_case("undeclared", 2)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip"));
+  EXPECT_EQ(recorder.finished(1).reason, "undeclared");
+  EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(1)) << "a pool started for a case that is skipped";
+}
+
 TEST_F(ForkedRanks, AreAwaitedLongerWhileTheServerImportsAnew) {
   RunConfig config = forked_config("imports");
   config.fork_patience = milliseconds(2000);

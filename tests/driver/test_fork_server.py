@@ -6,10 +6,12 @@ exec: a forked rank executes the worker command.
 worker: a forked rank runs the worker of this file, without executing a program.
 thread, says_no, exits, hangs, broken: the server does this instead of getting ready.
 alone: the server is ready, and says that each rank imports by itself.
+asks: at its first order the server says which cases it would skip: those of the model undeclared.
 dies, stalls, babbles: the server does this at its third order.
 imports: at its third order the server says that it imports anew, for three seconds.
 interrupts: at its third order the server sends SIGINT to the driver, and then stalls.
 """
+
 import argparse
 import json
 import os
@@ -146,13 +148,24 @@ def prepare(mode: str) -> str:
     return ""
 
 
-def break_at_third_order(mode: str) -> None:
+def say_skips() -> None:
+    with os.fdopen(os.dup(0), "r+", encoding="utf-8") as cases:
+        cases.seek(0)
+        answers = [{"skip": "undeclared" if "undeclared" in line else ""} for line in cases]
+        cases.seek(0, os.SEEK_END)
+        cases.writelines(f"{json.dumps(answer)}\n" for answer in answers)
+    socket.socket(fileno=os.dup(options.socket)).send(b'{"event": "asked"}')
+
+
+def act_at_an_order(mode: str) -> None:
     orders = 0
     fork = server._fork_orphan
 
     def counted(be_child: Any) -> int:
         nonlocal orders
         orders += 1
+        if orders == 1 and mode == "asks":
+            say_skips()
         if orders == 3:
             if mode == "dies":
                 fork(be_child)  # forks a rank whose pid the driver never learns
@@ -177,6 +190,6 @@ parser.add_argument("mode")
 parser.add_argument("--socket", type=int, required=True)
 parser.add_argument("--driver", type=int, required=True)
 options = parser.parse_args()
-if options.mode in ("dies", "stalls", "babbles", "interrupts", "imports"):
-    break_at_third_order(options.mode)
+if options.mode in ("asks", "dies", "stalls", "babbles", "interrupts", "imports"):
+    act_at_an_order(options.mode)
 sys.exit(server.serve(socket.socket(fileno=options.socket), options.driver, TestRanks()))

@@ -2,7 +2,8 @@
 
 CP_POOL_TEST_IMPORTS  a file that gets a line for each import
 CP_POOL_TEST_FACTS    a folder in which each rank writes what it sees, into RANK.json
-CP_POOL_TEST_DOES     thread, socket, process or rank: something that ranks must do by themselves
+CP_POOL_TEST_DOES     words: thread, socket, process or rank, which are things that ranks must do by themselves;
+                      together: the import waits until three imports have begun
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ os.environ["CP_POOL_TEST_SET"] = "by the import"
 os.environ.pop("CP_POOL_TEST_REMOVED", None)
 ARGV = list(sys.argv)
 STDIN = os.readlink("/proc/self/fd/0")
-DOES = os.environ.get("CP_POOL_TEST_DOES", "")
+DOES = os.environ.get("CP_POOL_TEST_DOES", "").split()
 STOPS = threading.Event()
 
 
@@ -39,14 +41,16 @@ def watch() -> None:
     STOPS.wait()
 
 
-if DOES == "thread":
+if "thread" in DOES:
     threading.Thread(target=watch, name="watcher of mine", daemon=True).start()
-elif DOES == "socket":
+elif "socket" in DOES:
     SOCKET = socket.socket()
-elif DOES == "process":
+elif "process" in DOES:
     PROCESS = subprocess.Popen(["sleep", "3600"])
-elif DOES == "rank":
+elif "rank" in DOES:
     RANK = int(os.environ["RANK"])
+while "together" in DOES and len(Path(os.environ["CP_POOL_TEST_IMPORTS"]).read_text(encoding="utf-8").split()) < 3:
+    time.sleep(0.01)
 
 
 @adapter(features=["causal"])

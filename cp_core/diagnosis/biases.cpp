@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/eye.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -287,34 +285,14 @@ class Biases : Subject {
 
   void heads() {
     const char* const id = "bias_of_other_heads";
-    const std::int64_t heads = c_.heads;
-    std::set<std::vector<std::int64_t>> seen{Model(world_).forward.bias_head};
-    const auto take = [&](std::string says, const std::function<std::int64_t(std::int64_t)>& from) {
-      std::vector<std::int64_t> map;
-      map.reserve(static_cast<std::size_t>(heads));
-      for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
-      if (!seen.insert(map).second) return;
+    for (const HeadMap& map : misplaced_heads(world_, "the bias")) {
       // The gradient goes either to the heads whose bias was read, or to the heads that computed it.
-      pass(id, says, [map](const World&, Pass& pass) { pass.bias_head = map; });
-      model(id, std::move(says), [map](Model& model) {
-        model.forward.bias_head = model.backward.bias_head = map;
+      pass(id, map.says, [of = map.of](const World&, Pass& pass) { pass.bias_head = of; });
+      model(id, map.says, [of = map.of](Model& model) {
+        model.forward.bias_head = model.backward.bias_head = of;
         model.dbias_lands_at_own_head = true;
       });
-    };
-    for (const int blocks : {head_ranks(c_), world_.ranks}) {
-      if (blocks < 2 || heads % blocks != 0) continue;
-      const std::int64_t block = heads / blocks;
-      take("every block of heads has the bias of the first block", [=](std::int64_t h) { return h % block; });
-      take("each block of heads has the bias of the next block", [=](std::int64_t h) { return (h + block) % heads; });
-      take("each block of heads has the bias of the previous block",
-           [=](std::int64_t h) { return (h + heads - block) % heads; });
-      take("blocks of heads have their biases in reverse order",
-           [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
-      take("the heads of the bias are distributed round-robin instead of in blocks",
-           [=](std::int64_t h) { return h % block * blocks + h / block; });
     }
-    take("every head has the bias of head 0", [](std::int64_t) { return 0; });
-    take("heads have their biases in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
   }
 
   void sum(const std::string& says, std::function<void(Model&)> change) {
@@ -323,16 +301,11 @@ class Biases : Subject {
   }
 
   void gradient() {
-    const std::int64_t ranks = world_.ranks;
-    const auto options = at::TensorOptions().dtype(at::kDouble);
-    if (c_.layout == Layout::thd && ranks > 1) {
-      sum("the rank's own queries", [=](Model& model) { model.shares_dbias = at::eye(ranks, options); });
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        sum(fmt::format("rank {}'s queries", rank), [rank](Model& model) {
-          at::Tensor shares = at::zeros_like(model.shares_dbias);
-          shares.select(1, rank).fill_(1.0);
-          model.shares_dbias = std::move(shares);
-        });
+    if (c_.layout == Layout::thd && world_.ranks > 1) {
+      for (const QueryShares& shares : incomplete_shares(world_.ranks)) {
+        model(
+            "dbias_not_summed", "the gradient of the bias " + shares.says,
+            [counts = shares.counts](Model& model) { model.shares_dbias = counts; }, Hypothesis::Level::sums);
       }
     }
     if (world_.bias.size(0) == 1 && c_.batch > 1) {

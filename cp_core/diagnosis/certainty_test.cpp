@@ -52,6 +52,22 @@ TEST(Certainty, OnlyWhatTakesWindowsCanReadMinusOneLiterally) {
   }
 }
 
+// A window to the right whose left side of -1 is taken for a width: the last query sees no key, and its softmax is NaN.
+TEST(Certainty, AMistakeInTheMaskMayMakeRowsWithoutKeysNan) {
+  Case c = verify::test::small_case();
+  c.window = {-1, 5};
+  const Observation of = test::unanswered(c, resolve_lengths(c), test::simulated_sharding(), c.cp_size);
+  const Hypotheses library = all_hypotheses(World(of), {});
+  const auto number = std::ranges::find(library, "window_minus_one_literal", &Hypothesis::id) - library.begin();
+  const Diagnosis answer =
+      test::diagnosed_on_threads(c, [&] {
+        return std::make_unique<SimulatedAttention>(std::vector<std::string>{}, static_cast<int>(number),
+                                                    Attempt{.nan_without_keys = true});
+      }).diagnosis;
+  EXPECT_EQ(answer.certainty, Certainty::certain) << test::text_of(answer);
+  EXPECT_EQ(answer.id, "window_minus_one_literal");
+}
+
 TEST(Certainty, OfContiguousRowsNoChunksAreExchanged) {
   Case c = verify::test::small_case();
   c.causal = true;

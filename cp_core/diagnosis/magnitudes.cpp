@@ -12,14 +12,20 @@ namespace {
 
 // The weight of the rounding of a score relative to that of its p (docs/numerics.md).
 constexpr double kScoreWeight = 0.5;
+// Scores of inputs with standard deviation 1 are smaller.
+constexpr double kLargeScore = 50;
 
 class Magnitudes {
  public:
   Magnitudes(const Model& model, const Forward& forward)
-      : model_(model), world_(*model.world), forward_(forward), operands_(world_, model.forward, /*absolute=*/true) {}
+      : model_(model),
+        world_(*model.world),
+        forward_(forward),
+        operands_(world_, model.forward, /*absolute=*/true),
+        large_scores_(world_.problem.has_large_scores() || forward.scores.abs().max().item<double>() > kLargeScore) {}
 
   WholeResults get(const Backward* backward) {
-    const at::Tensor p = forward_.p.abs();
+    const at::Tensor p = forward_.p.abs().nan_to_num_(0.0);
     of_p_ = rounding_of(model_.forward, operands_, p);
     const at::Tensor out = operands_.times_v(with_rounding(p, of_p_, model_.forward));
     results_.out = out.transpose(0, 1).contiguous();
@@ -32,9 +38,7 @@ class Magnitudes {
   }
 
  private:
-  [[nodiscard]] bool rounds_scores() const {
-    return world_.problem.dtype == DType::fp32 || world_.problem.has_large_scores();
-  }
+  [[nodiscard]] bool rounds_scores() const { return world_.problem.dtype == DType::fp32 || large_scores_; }
   [[nodiscard]] double weight_of_fp32() const {
     return verify::floor_factor(DType::fp32) / verify::floor_factor(world_.problem.dtype);
   }
@@ -44,7 +48,7 @@ class Magnitudes {
   [[nodiscard]] at::Tensor rounding_of(const Pass& pass, const Operands& operands, const at::Tensor& p) const {
     if (!rounds_scores()) return {};
     at::Tensor of_p = operands.raw_scores().mul_(kScoreWeight * std::abs(pass.scale)).mul_(p);
-    if (!world_.problem.has_large_scores()) return of_p;
+    if (!large_scores_) return of_p;
     const at::Tensor of_scores = of_p.sum(-1, /*keepdim=*/true);
     const at::Tensor lse = forward_.lse.unsqueeze(-1).abs();
     return of_p.add_(p.mul(lse.masked_fill(lse.isinf(), 0.0).add_(1.0).add_(of_scores)));
@@ -53,7 +57,7 @@ class Magnitudes {
   [[nodiscard]] at::Tensor with_rounding(const at::Tensor& p, const at::Tensor& of_p, const Pass& pass) const {
     if (!of_p.defined()) return p;
     const at::Tensor all = p.add(of_p, weight_of_fp32());
-    return world_.problem.has_large_scores() ? all.add_(pass.times.ne(0.0), underflow()) : all;
+    return large_scores_ ? all.add_(pass.times.ne(0.0), underflow()) : all;
   }
   // In units of the floor.
   [[nodiscard]] double underflow() const {
@@ -71,18 +75,18 @@ class Magnitudes {
   void add_gradients(const Backward& backward, const at::Tensor& out_magnitude) {
     const Pass& pass = model_.backward;
     const Operands operands(world_, pass, /*absolute=*/true);
-    const at::Tensor plain = backward.p.abs();
+    const at::Tensor plain = backward.p.abs().nan_to_num_(0.0);
     const at::Tensor p = with_rounding(plain, rounding_of(pass, operands, plain), pass);
     at::Tensor delta = of_delta(operands);
     at::Tensor error_of_delta = at::zeros_like(delta);
-    if (world_.problem.has_large_scores()) {
+    if (large_scores_) {
       error_of_delta = operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true);
       delta.add_(error_of_delta, verify::floor_factor(world_.problem.dtype));
     }
     Backward magnitude = backward;
     magnitude.p = p;
     magnitude.ds = operands.raw_dp().add_(delta).mul_(p).add_(plain.mul(error_of_delta));
-    if (world_.problem.has_large_scores()) magnitude.ds.add_(pass.times.ne(0.0), underflow());
+    if (large_scores_) magnitude.ds.add_(pass.times.ne(0.0), underflow());
     magnitude.row_scale = backward.row_scale.abs();
     if (backward.dsink.defined()) {
       magnitude.dsink = backward.p_sink.mul(delta.add(error_of_delta).squeeze(-1));
@@ -100,6 +104,7 @@ class Magnitudes {
   const World& world_;
   const Forward& forward_;
   Operands operands_;
+  bool large_scores_;  // of the case, or only of the mistake
   at::Tensor of_p_;
   WholeResults results_;
 };

@@ -6,7 +6,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -186,22 +185,12 @@ class MaxLogits : Subject {
   }
 
   void not_reduced() {
-    const auto options = at::TensorOptions().dtype(at::kDouble);
-    const std::int64_t ranks = world_.ranks;
     const char* const id = "max_logit_not_reduced";
-    const at::Tensor own = at::eye(ranks, options);
-    model(id, "max_logit is the maximum over the rank's own queries only",
-          [own](Model& model) { model.shares_max_logit = own; });
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      at::Tensor without = at::ones({ranks, ranks}, options);
-      without.select(1, rank).zero_();
-      model(id, fmt::format("max_logit leaves out rank {}'s queries", rank),
-            [without](Model& model) { model.shares_max_logit = without; });
-      if (ranks == 2) continue;
-      const at::Tensor alone = at::ones({ranks, ranks}, options).sub(without);
-      model(id, fmt::format("max_logit is the maximum over rank {}'s queries only", rank),
-            [alone](Model& model) { model.shares_max_logit = alone; });
+    for (const QueryShares& shares : incomplete_shares(world_.ranks)) {
+      model(id, "max_logit " + shares.says,
+            [counts = shares.counts](Model& model) { model.shares_max_logit = counts; });
     }
+    const at::Tensor own = at::eye(world_.ranks, at::kDouble);
     for (const Ring& ring : rings_of(world_)) {
       const at::Tensor steps = step_of_pairs(world_, ring);
       for (int step = 0; step < ring.size; ++step) {

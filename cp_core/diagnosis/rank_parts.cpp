@@ -1,12 +1,18 @@
 #include "cp_core/diagnosis/rank_parts.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 
 #include "cases/comm_facts.h"
 
@@ -142,6 +148,54 @@ std::vector<Parts> parts_of(const World& world) {
     }
     const at::Tensor owner = of_ranks(ring.place, world.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
     all.push_back({.what = "one part per rank of keys, in order", .of_pair = owner, .count = ring.size});
+  }
+  return all;
+}
+
+std::vector<HeadMap> misplaced_heads(const World& world, const std::string& what) {
+  const std::int64_t heads = world.c().heads;
+  std::vector<HeadMap> all;
+  std::set<std::vector<std::int64_t>> known;
+  const auto add = [&](std::string says, const std::function<std::int64_t(std::int64_t)>& from) {
+    std::vector<std::int64_t> of;
+    of.reserve(static_cast<std::size_t>(heads));
+    for (std::int64_t h = 0; h < heads; ++h) of.push_back(from(h));
+    const bool rightly = std::ranges::adjacent_find(of, std::ranges::greater_equal()) == of.end();
+    if (!rightly && known.insert(of).second) {
+      all.push_back({.says = std::move(says), .of = std::move(of)});
+    }
+  };
+  for (const int blocks : {head_ranks(world.c()), world.ranks}) {
+    if (blocks < 2 || heads % blocks != 0) continue;
+    const std::int64_t block = heads / blocks;
+    add(fmt::format("every block of heads has {} of the first block", what), [=](std::int64_t h) { return h % block; });
+    add(fmt::format("each block of heads has {} of the next block", what),
+        [=](std::int64_t h) { return (h + block) % heads; });
+    add(fmt::format("each block of heads has {} of the previous block", what),
+        [=](std::int64_t h) { return (h + heads - block) % heads; });
+    add(fmt::format("blocks of heads have {} in reverse order", what),
+        [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
+    add(fmt::format("{} are distributed round-robin instead of in blocks of heads", what),
+        [=](std::int64_t h) { return h % block * blocks + h / block; });
+  }
+  add(fmt::format("every head has {} of head 0", what), [](std::int64_t) { return 0; });
+  add(fmt::format("heads have {} in reverse order", what), [=](std::int64_t h) { return heads - 1 - h; });
+  return all;
+}
+
+std::vector<QueryShares> incomplete_shares(int ranks) {
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor whole = at::ones({ranks, ranks}, options);
+  const at::Tensor own = at::eye(ranks, options);
+  std::vector<QueryShares> all{{.says = "counts only the rank's own queries", .counts = own},
+                               {.says = "leaves out the rank's own queries", .counts = whole.sub(own)}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    at::Tensor without = whole.clone();
+    without.select(1, rank).zero_();
+    all.push_back({.says = fmt::format("leaves out rank {}'s queries", rank), .counts = without});
+    if (ranks > 2) {
+      all.push_back({.says = fmt::format("counts only rank {}'s queries", rank), .counts = whole.sub(without)});
+    }
   }
   return all;
 }

@@ -52,4 +52,19 @@ std::vector<Parts> parts_with_own_last(const World& world);
 // has keys of its own.
 at::Tensor stretch_of_others(const World& world);
 
+// A wrong choice of the head whose value (a sink, a bias) each query head has.
+struct HeadMap {
+  std::string says;  // "each block of heads has the sinks of the next block"
+  std::vector<std::int64_t> of;
+};
+// what: "the sinks"
+std::vector<HeadMap> misplaced_heads(const World& world, const std::string& what);
+
+// A wrong choice of the queries whose share each rank counts.
+struct QueryShares {
+  std::string says;   // "counts only the rank's own queries"
+  at::Tensor counts;  // fp64 [ranks, ranks]: how often the first rank counts the share of the second rank's queries
+};
+std::vector<QueryShares> incomplete_shares(int ranks);
+
 }  // namespace cp_pool::diagnosis

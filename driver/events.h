@@ -318,7 +318,7 @@ struct RunStopping {
     interrupted,     // Ctrl-C, SIGTERM or SIGHUP
     killed,          // a second signal: every process is killed at once
     global_timeout,  // --global-timeout
-    outdated,        // the files that the ranks were started from have changed (cp-pool watch)
+    outdated,        // written by versions up to 0.1, whose cp-pool watch ended a run when files had changed
   };
   Reason reason = Reason::interrupted;
   double limit_ms = 0;  // time after which every process that still runs will have been killed

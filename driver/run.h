@@ -82,9 +82,6 @@ struct RunConfig {
   // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them. If there is a slot for each, a pool sees the GPUs of
   // its slots, else every pool sees all of them. Empty: every pool sees all visible GPUs.
   std::vector<std::string> gpus = {};
-  // Called ten times a second while cases run. Returns whether the files that the ranks were started from have changed.
-  // Then the run is stopped as by SIGINT, but does not count as interrupted. Empty: never called. It must not throw.
-  std::function<bool()> outdated = nullptr;
   // Called after each tick. Returns how often somebody has asked so far where the ranks of running cases stand. When
   // the number has grown, the workers are asked, and each answer becomes an event (CaseProgress::ranks). Empty: never
   // called.

@@ -136,7 +136,6 @@ add_library(cp_cli STATIC
   cli/status_requests.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
-  cli/worker_files.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
   cli/commands/diff_command.cpp
@@ -151,7 +150,6 @@ add_library(cp_cli STATIC
   cli/commands/report_command.cpp
   cli/commands/reported.cpp
   cli/commands/resource_limits.cpp
-  cli/commands/round_book.cpp
   cli/commands/run_command.cpp
   cli/commands/run_preparation.cpp
   cli/commands/runs_command.cpp
@@ -161,9 +159,7 @@ add_library(cp_cli STATIC
   cli/commands/show_command.cpp
   cli/commands/status_command.cpp
   cli/commands/stop_command.cpp
-  cli/commands/settled_change.cpp
   cli/commands/submit_command.cpp
-  cli/commands/watch_command.cpp
   cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
   cli/history/case_trends.cpp
@@ -232,7 +228,6 @@ cp_pool_test(cli_test LABEL unit
     cli/injected_faults_test.cpp
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp
-    cli/worker_files_test.cpp
     cli/commands/command_line_test.cpp
     cli/config/case_overrides_test.cpp
     cli/config/config_file_test.cpp
@@ -244,10 +239,8 @@ cp_pool_test(cli_test LABEL unit
     cli/commands/help_text_test.cpp
     cli/commands/list_command_test.cpp
     cli/commands/resource_limits_test.cpp
-    cli/commands/round_book_test.cpp
     cli/commands/run_command_test.cpp
     cli/commands/search_command_test.cpp
-    cli/commands/settled_change_test.cpp
     cli/commands/submit_command_test.cpp
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
@@ -303,7 +296,6 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/search_program_test.cpp
     cli/commands/stream_program_test.cpp
     cli/commands/submit_program_test.cpp
-    cli/commands/watch_program_test.cpp
     cli/history/perf_baseline_program_test.cpp
     cli/history/repeated_cases_program_test.cpp
     cli/history/rerun_failed_program_test.cpp

@@ -293,7 +293,6 @@ PoolPlace Fleet::place_of(int ranks, int slots) const {
 std::string Fleet::why_stopped(const RunContext& run) {
   if (run.stop.interrupted) return kInterrupted;
   if (run.stop.internal_error) return "the driver had an internal error";
-  if (run.stop.outdated) return run.stop.why_cancelled();
   if (run.stop.global_timeout) return out_of_time(run.config);
   if (run.stop.service_ends) return "the service was stopped";
   return fmt::format("not run after {} {} (--max-fail)", run.config.max_failures,

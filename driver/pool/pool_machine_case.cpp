@@ -462,7 +462,7 @@ void PoolMachine::blame_end_of_run() {
   current_.attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
   current_.attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
                                                       current_.what.config->global_timeout.count())
-                                        : facts_.stop.why_cancelled();
+                                        : kInterrupted;
 }
 
 std::string PoolMachine::last_phase(std::string_view before, std::string_view after) const {

@@ -14,7 +14,6 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::chrono::milliseconds kFilesInterval{100};
 // The most cases about which an adapter is asked before its ranks start. The pools skip the others.
 constexpr std::size_t kMostAsked = 10'000;
 
@@ -41,7 +40,6 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
       signals_(io_, SIGINT, SIGTERM),
       job_control_(host_, [this](Clock::duration paused) { go_on(paused); }),
       global_timeout_(io_),
-      files_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
   fleet_.add_client(client_);
@@ -133,7 +131,6 @@ RunResult Runner::run(const RunStarted& header) {
   watch_signals();
   job_control_.start();
   watch_global_timeout();
-  watch_files();
   watch_clock();
   stop_watching_if_done();
   for (bool done = false; !done;) {
@@ -200,7 +197,6 @@ void Runner::stop_watching_if_done() {
   signals_.cancel();
   job_control_.close();
   global_timeout_.cancel();
-  files_.cancel();
   clock_.cancel();
 }
 
@@ -239,18 +235,6 @@ void Runner::watch_global_timeout() {
     context_.stop.global_timeout = true;
     abandon();
     tell_stopping(RunStopping::Reason::global_timeout);
-  });
-}
-
-void Runner::watch_files() {
-  if (!context_.config.outdated) return;
-  files_.expires_after(kFilesInterval);
-  files_.async_wait([this](asio::error_code error) {
-    if (error || context_.stop.abandon_running() || done()) return;
-    if (!context_.config.outdated()) return watch_files();
-    context_.stop.outdated = true;
-    abandon();
-    tell_stopping(RunStopping::Reason::outdated);
   });
 }
 

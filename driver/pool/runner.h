@@ -66,7 +66,6 @@ class Runner : public CaseExecutor, private PoolOwner {
   void watch_signals();
   void tell_stopping(RunStopping::Reason reason);
   void watch_global_timeout();
-  void watch_files();
   void watch_clock();
 
   ProcessSettings settings_;
@@ -80,7 +79,6 @@ class Runner : public CaseExecutor, private PoolOwner {
   asio::signal_set signals_;
   JobControl job_control_;
   Timer global_timeout_;
-  asio::steady_timer files_;
   asio::steady_timer clock_;
   std::chrono::steady_clock::time_point first_signal_;
   std::exception_ptr error_;  // the first error

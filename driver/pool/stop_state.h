@@ -21,15 +21,11 @@ struct StopState {
   bool enough_failures = false;  // --max-fail: running cases go on
   bool service_ends = false;     // the service that runs the cases ends: running cases go on
   bool internal_error = false;   // an exception in the driver: running cases end as cancelled
-  bool outdated = false;         // the files that the ranks run have changed: running cases end as cancelled
 
   [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures || service_ends; }
   [[nodiscard]] bool abandon_running() const { return cancels() || global_timeout; }
   // Whether running cases end as cancelled.
-  [[nodiscard]] bool cancels() const { return interrupted || internal_error || outdated; }
-  [[nodiscard]] const char* why_cancelled() const {
-    return outdated && !interrupted ? "what the ranks run has changed" : kInterrupted;
-  }
+  [[nodiscard]] bool cancels() const { return interrupted || internal_error; }
 };
 
 }  // namespace cp_pool

@@ -39,7 +39,7 @@ def test_commands_without_ranks_are_commands_of_cp_pool(binary: Path) -> None:
     assert commands > programs.COMMANDS_WITHOUT_RANKS
 
 
-@pytest.mark.parametrize("command", ["run", "watch", "submit", "search", "replay", "serve", "shell", "doctor"])
+@pytest.mark.parametrize("command", ["run", "submit", "search", "replay", "serve", "shell", "doctor"])
 def test_commands_that_start_ranks_need_the_torch_of_the_shipped_worker(command: str) -> None:
     assert programs.starts_shipped_worker([command, "--device", "cpu"])
     for other in (["--worker", "mine"], ["--adapter=mine.py"], ["--help"]):

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/process/between_runs.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -133,80 +132,6 @@ TEST(Interrupt, GivenTwiceWaitsForNobody) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
   EXPECT_EQ(finished.exit_code, 130);
   EXPECT_THAT(processes_left(), IsEmpty());
-}
-
-TEST(Outdated, ARunWhoseFilesHaveChangedCancelsItsCaseAndIsNotInterrupted) {
-  RunConfig config = fake_config();
-  bool changed = false;
-  config.outdated = [&] { return changed; };
-  Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    const auto* started = std::get_if<CaseStarted>(&event);
-    changed = changed || (started != nullptr && started->index == 1);
-  };
-  const RunFinished finished = run(fake_cases({"pass", "hang", "pass"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "cancelled", "not-run"));
-  EXPECT_EQ(recorder.finished(1).reason, "what the ranks run has changed");
-  EXPECT_EQ(recorder.finished(2).reason, "what the ranks run has changed");
-  EXPECT_EQ(recorder.all<RunStopping>().at(0).reason, RunStopping::Reason::outdated);
-  EXPECT_FALSE(finished.interrupted);
-  EXPECT_TRUE(finished.ledger_exact);
-  EXPECT_THAT(processes_left(), IsEmpty());
-}
-
-TEST(Outdated, AnInterruptWhileTheRunStopsIsOne) {
-  RunConfig config = fake_config();
-  bool hangs = false;  // without a running case the run would end before it looks at the signal
-  config.outdated = [&] { return hangs; };
-  Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    hangs = hangs || std::holds_alternative<CaseStarted>(event);
-    const auto* stopping = std::get_if<RunStopping>(&event);
-    if (stopping != nullptr && stopping->reason == RunStopping::Reason::outdated) ::raise(SIGINT);
-  };
-  const RunFinished finished = run(fake_cases({"hang"}), config, recorder);
-  EXPECT_TRUE(finished.interrupted);
-  EXPECT_EQ(finished.exit_code, 130);
-}
-
-constexpr milliseconds kNever = std::chrono::hours{1};
-
-TEST(BetweenRuns, ASignalBetweenRunsEndsTheWaitAndNotTheProcess) {
-  BetweenRuns between;
-  EXPECT_FALSE(between.signalled());
-  ::raise(SIGTERM);
-  EXPECT_TRUE(between.wait(-1, kNever));
-  EXPECT_TRUE(between.signalled()) << "it is remembered";
-}
-
-TEST(BetweenRuns, ASignalDuringARunStopsTheRunAndIsRemembered) {
-  BetweenRuns between;
-  Recorder recorder;
-  interrupt_first_case(recorder);
-  EXPECT_TRUE(run(fake_cases({"hang"}), fake_config(), recorder).interrupted);
-  EXPECT_TRUE(between.wait(-1, kNever));
-}
-
-TEST(BetweenRuns, ARunTakesNoSignalAwayFromTheTimeAfterIt) {
-  BetweenRuns between;
-  Recorder recorder;
-  EXPECT_FALSE(run(fake_cases({"pass"}), fake_config(), recorder).interrupted);
-  EXPECT_FALSE(between.signalled());
-  ::raise(SIGINT);
-  EXPECT_TRUE(between.wait(-1, kNever));
-}
-
-TEST(BetweenRuns, AWaitEndsWhenThereIsSomethingToReadOrTheTimeIsOver) {
-  BetweenRuns between;
-  std::array<int, 2> pipe{};
-  ASSERT_EQ(::pipe(pipe.data()), 0);
-  EXPECT_FALSE(between.wait(pipe[0], milliseconds{1}));
-  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
-  EXPECT_FALSE(between.wait(pipe[0], kNever));
-  char read = 0;
-  EXPECT_EQ(::read(pipe[0], &read, 1), 1) << "the descriptor is not closed";
-  ::close(pipe[0]);
-  ::close(pipe[1]);
 }
 
 }  // namespace

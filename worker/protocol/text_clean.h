@@ -1,12 +1,15 @@
 // Cleans foreign text before it is shown or stored. Text is cleaned once, where it enters; the code behind relies on
 // it. Text enters through:
-//   parse_foreign_json    JSON of workers, lifelines, fork servers, adapters and a service, and of files of earlier
-//   runs StderrRing            stderr WorkerGroup           lines of stdout that are no message with_names names from
-//   debug information report_error          the command line and input files, as errors quote them started_now the
-//   texts of a run's header, some of which a client of the service sends ForkServer            stderr of a fork server,
-//   and errors that quote its messages adapter_skips.cpp     stderr of an adapter that is asked what it skips, and of
-//   an interpreter watch_command.cpp     names of watched files service/session.cpp   names of clients, and errors that
-//   quote their messages service_run.cpp       IDs of the cases that clients submit
+// - parse_foreign_json: JSON of workers, lifelines, fork servers, adapters and services, and of files of earlier runs
+// - StderrRing: stderr
+// - WorkerGroup: lines of stdout that are no message
+// - with_names: names from debug information
+// - report_error: the command line and input files, as errors quote them
+// - started_now: texts of a run's header, some of which a client of the service sends
+// - ForkServer: stderr of a fork server, and errors that quote its messages
+// - adapter_skips.cpp: stderr of an adapter that is asked what it skips, and of an interpreter
+// - service/session.cpp: names of clients, and errors that quote their messages
+// - service_run.cpp: IDs of the cases that clients submit
 // IDs with control characters are refused (submitted_case.cpp), and commands to paste escape them (shell_words.cpp).
 #pragma once
 

@@ -22,7 +22,6 @@
 // The subcommands, in the order of `cp-pool --help`.
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                       \
-  SUBCOMMAND(watch)                     \
   SUBCOMMAND(submit)                    \
   SUBCOMMAND(search)                    \
   SUBCOMMAND(list)                      \

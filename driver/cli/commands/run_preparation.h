@@ -1,4 +1,4 @@
-// The part that `run` and `watch` share: their options, and the step from a selection to the cases of a run.
+// The options of `run`, and the step from a selection to the cases of a run.
 #pragma once
 
 #include <string>

@@ -167,14 +167,6 @@ void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& wo
   words.insert(words.end(), overrides.rerun_words.begin(), overrides.rerun_words.end());
 }
 
-std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
-  std::vector<WorkerChoice> out;
-  for (const CaseOverride& each : overrides) {
-    if (std::optional<WorkerChoice> choice = worker_of(each, options)) out.push_back(*std::move(choice));
-  }
-  return out;
-}
-
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
   for (CaseOverride& each : overrides) {
     const std::optional<WorkerChoice> choice = worker_of(each, options);

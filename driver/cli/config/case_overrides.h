@@ -49,9 +49,7 @@ struct OverrideKeys {
 // Reads an override. Throws CommandError (usage) that names file, line and key.
 CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys);
 
-// Returns the workers that overrides name.
-std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
-// Sets the commands of these workers. To be called once before overrides are applied.
+// Sets the commands of the workers that overrides name. To be called once before overrides are applied.
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
 
 // Applies the overrides that select the case, in their order, so that the last one to set something wins.

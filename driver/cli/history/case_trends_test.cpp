@@ -17,7 +17,7 @@ namespace {
 using test::finished;
 using ::testing::ElementsAre;
 
-const CaseTrends::key_type kA{"a", "own"};
+const CaseTrends::key_type kCaseOfOwn{"a", "own"};
 
 class Trends : public ::testing::Test {
  protected:
@@ -55,9 +55,10 @@ TEST_F(Trends, AreOfTheRunsOfOneSizeAndDeviceTheOldestFirst) {
   test::write_file(folder / "251125-100000" / kRecordEvents, "no event\n");
   add("251125-110000", {finished(0, "a", CaseOutcome::pass)});
   const CaseTrends trends = read();
-  EXPECT_THAT(texts(trends.at(kA)), ElementsAre("251125-070000 pass", "251125-080000 fail", "251125-110000 pass"));
+  EXPECT_THAT(texts(trends.at(kCaseOfOwn)),
+              ElementsAre("251125-070000 pass", "251125-080000 fail", "251125-110000 pass"));
   EXPECT_THAT(texts(trends.at({"b", "own"})), ElementsAre("251125-070000 skip"));
-  EXPECT_THAT(texts(read("251125-080000").at(kA)), ElementsAre("251125-070000 pass"));
+  EXPECT_THAT(texts(read("251125-080000").at(kCaseOfOwn)), ElementsAre("251125-070000 pass"));
 }
 
 TEST_F(Trends, AreOfOneImplementation) {
@@ -67,7 +68,7 @@ TEST_F(Trends, AreOfOneImplementation) {
   add("251125-070000", cases, "cpu", {"adapter mine.py"});
   add("251125-080000", cases, "cpu", {});  // of a version that did not write it
   add("251125-090000", {finished(0, "a", CaseOutcome::pass), of_override}, "cpu", {"own", "adapter mine.py"});
-  EXPECT_THAT(texts(read().at(kA)), ElementsAre("251125-090000 pass"));
+  EXPECT_THAT(texts(read().at(kCaseOfOwn)), ElementsAre("251125-090000 pass"));
   EXPECT_FALSE(read().contains({"b", "own"}));
   RunStarted adapter = test::run_started(1);
   adapter.implementations = {"adapter mine.py"};
@@ -83,7 +84,7 @@ TEST_F(Trends, AreOfOneImplementation) {
 
 TEST_F(Trends, AreOfTheNewestRuns) {
   for (int i = 10; i < 25; ++i) add("251125-0700" + std::to_string(i), {finished(0, "a", CaseOutcome::pass)});
-  const auto earlier = read().at(kA);
+  const auto earlier = read().at(kCaseOfOwn);
   ASSERT_EQ(earlier.size(), kTrendRuns);
   EXPECT_EQ(earlier.front().run, "251125-070015");
   EXPECT_EQ(earlier.back().run, "251125-070024");
@@ -105,7 +106,7 @@ TEST_F(Trends, AreGivenToTheCasesThatHaveNone) {
     void on_event(const Event& event) override { events.push_back(event); }
     std::vector<Event> events;
   } kept;
-  TrendSink sink{{{kA, {{.run = "1", .outcome = CaseOutcome::pass, .duration_ms = 1}}}}, kept};
+  TrendSink sink{{{kCaseOfOwn, {{.run = "1", .outcome = CaseOutcome::pass, .duration_ms = 1}}}}, kept};
   CaseFinished own = finished(1, "a", CaseOutcome::pass);
   own.earlier = {{.run = "0", .outcome = CaseOutcome::fail, .duration_ms = 1}};
   CaseFinished by_another = finished(3, "a", CaseOutcome::pass);

@@ -82,8 +82,8 @@ struct Model {
   // The softmax takes exponentials of the fp32 scores without subtracting the row's largest score first.
   bool softmax_in_fp32 = false;
 
-  // The probabilities of a valid query without keys are NaN in its whole sequence, as those of a softmax over no key are.
-  // Its score gradients are 0, as those of masked scores are.
+  // The probabilities of a valid query without keys are NaN in its whole sequence, as those of a softmax over no key
+  // are. Its score gradients are 0, as those of masked scores are.
   bool nan_without_keys = false;
 
   double sink_times = 1;  // how often the sink is counted

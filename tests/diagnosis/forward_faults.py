@@ -208,8 +208,8 @@ class KTiledVInterleaved(Attention):
 
     def backward(self, dout: Tensor) -> StepGradients:
         step = super().backward(dout)
-        dk = step.dk.unflatten(1, (self.share, -1)).sum(1)
-        dv = step.dv.unflatten(1, (-1, self.share)).sum(2)
+        dk = step.dk.reshape(len(step.dk), self.share, -1, step.dk.shape[-1]).sum(1)
+        dv = step.dv.reshape(len(step.dv), -1, self.share, step.dv.shape[-1]).sum(2)
         return StepGradients(step.dq, dk, dv, step.dbias)
 
 

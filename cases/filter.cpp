@@ -1,6 +1,7 @@
 #include "cases/filter.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -47,6 +48,18 @@ const CaseField* find_field(std::string_view name) {
     return field;
   }();
   return name == ranks.name ? &ranks : find_case_field(name);
+}
+
+// Returns the argument that the field means in a call; null if there is none. arg: the name of an argument.
+const Json* argument(const Call& call, std::string_view arg) {
+  const auto found = call.arguments.find(arg);
+  return found == call.arguments.end() ? nullptr : &*found;
+}
+
+// Whether the field of a call is an argument.
+bool is_argument(const FilterSubject& subject, const CaseField& field) {
+  constexpr std::array<std::string_view, 4> kOfACall{"suite", "model", "cp_size", "world_size"};
+  return subject.call != nullptr && std::ranges::find(kOfACall, field.name) == kOfACall.end();
 }
 
 bool is_numeric(const CaseField& field) {
@@ -248,25 +261,32 @@ class FilterParser {
       if (op == "=") return equal;
       return [equal = std::move(equal)](const FilterSubject& s) { return !equal(s); };
     }
+    if (const std::string arg = argument_name(name); !arg.empty()) return compared_argument(arg, op, real(value));
     const CaseField* field = find_field(name.text);
     if (field == nullptr) expect_known_field(name);
     if (field == nullptr || !is_numeric(*field)) {
       fail(op_at, fmt::format("{} is not a number: use = or !=", name.text));
     }
+    const Predicate of_call = compared_argument(std::string(field->name), op, real(value));
     if (field->kind == CaseField::Kind::real) {
-      return [field, op, number = real(value)](const FilterSubject& s) {
+      return [field, op, of_call, number = real(value)](const FilterSubject& s) {
+        if (is_argument(s, *field)) return of_call(s);
         return holds(field->write(s.c).get<double>() <=> number, op);
       };
     }
-    return [field, op, number = integer(value)](const FilterSubject& s) {
+    return [field, op, of_call, number = integer(value)](const FilterSubject& s) {
+      if (is_argument(s, *field)) return of_call(s);
       return holds(compare_number(*field, s.c, number), op);
     };
   }
 
   Predicate equality(const Word& name, const Word& value) {
     const std::string& glob = value.text;
+    if (const std::string arg = argument_name(name); !arg.empty()) return equal_argument(arg, glob);
     if (const CaseField* field = find_field(name.text)) {
-      return [field, glob = possible_value(*field, value)](const FilterSubject& s) {
+      return [field, of_call = equal_argument(std::string(field->name), glob),
+              glob = possible_value(*field, value)](const FilterSubject& s) {
+        if (is_argument(s, *field)) return of_call(s);
         return glob_matches(glob, field_text(*field, s.c));
       };
     }
@@ -278,6 +298,26 @@ class FilterParser {
     expect_known_field(name);
     if (name.text == "id") return [glob](const FilterSubject& s) { return glob_matches(glob, s.id); };
     return [glob](const FilterSubject& s) { return glob_matches(glob, s.size); };
+  }
+
+  // Returns NAME of arg.NAME; empty for another name.
+  static std::string argument_name(const Word& name) {
+    constexpr std::string_view kArgument = "arg.";
+    return name.text.starts_with(kArgument) ? name.text.substr(kArgument.size()) : "";
+  }
+
+  static Predicate equal_argument(std::string name, std::string glob) {
+    return [name = std::move(name), glob = std::move(glob)](const FilterSubject& s) {
+      const Json* const value = s.call == nullptr ? nullptr : argument(*s.call, name);
+      return value != nullptr && glob_matches(glob, argument_text(*value));
+    };
+  }
+
+  static Predicate compared_argument(std::string name, std::string op, double number) {
+    return [name = std::move(name), op = std::move(op), number](const FilterSubject& s) {
+      const Json* const value = s.call == nullptr ? nullptr : argument(*s.call, name);
+      return value != nullptr && value->is_number() && holds(value->get<double>() <=> number, op);
+    };
   }
 
   void expect_known_field(const Word& name) const {

@@ -8,8 +8,10 @@
 //
 // OPERATOR is = or !=, for numbers also < <= > >=. Fields are those of the JSON form of a case, and id, size, tag,
 // world_size. A value is compared as text, with '*' and '?' as wildcards; '*' matches across '/'. A null field is
-// "none", booleans are "true" and "false". tag=X holds if any tag of the case matches X, tag!=X if none does.
-// Several filters of one command select the union of their cases; without a filter every case is selected.
+// "none", booleans are "true" and "false". arg.NAME is an argument of a call; a field of a case that is not one of
+// suite, model, cp_size and world_size means the argument of that name. No comparison but != holds for what a call does
+// not have, and for an argument of an attention case. tag=X holds if any tag of the case matches X, tag!=X if none
+// does. Several filters of one command select the union of their cases; without a filter every case is selected.
 //
 // Keywords (`cp-pool run -k`) are the same grammar with additions that users of pytest know: `and`, `or` and `not`
 // stand for & | !, and a word by itself matches any part of the ID or of a tag, in upper or lower case: 'p2p and not
@@ -22,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cases/call.h"
 #include "cases/case.h"
 
 namespace cp_pool {
@@ -32,6 +35,9 @@ struct FilterSubject {
   std::span<const std::string> tags;
   std::string_view id;
   std::string_view size;
+  // Set for a call. Of `c` then only suite, model and cp_size count; other fields of a case are read from the
+  // arguments.
+  const Call* call = nullptr;
 };
 
 class Filter {

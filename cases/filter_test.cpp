@@ -235,5 +235,28 @@ TEST(FilterErrors, LongAlternativesAreFine) {
   EXPECT_TRUE(Filter::parse(expression).matches({.c = c, .tags = {}, .id = "", .size = ""}));
 }
 
+TEST(FilterOfCalls, ReadsArguments) {
+  Case c;
+  c.suite = "s";
+  c.cp_size = 4;
+  const Call call{.function = "m:f", .arguments = {{"n", 3}, {"dtype", "bf16"}, {"heads", 8}, {"deep", true}}};
+  const FilterSubject subject{.c = c, .tags = {}, .id = "s/f/cp4/bf16", .size = "", .call = &call};
+  const auto matches = [&](const char* expression) { return Filter::parse(expression).matches(subject); };
+  for (const char* const holds :
+       {"arg.n=3", "arg.n>=3", "arg.n<3.5", "dtype=bf16", "dtype=b*", "heads>4", "arg.deep=true", "arg.other!=1",
+        "cp_size=4", "world_size>2", "suite=s", "arg.n!=4", "comm!=p2p"}) {
+    EXPECT_TRUE(matches(holds)) << holds;
+  }
+  for (const char* const not_so : {"arg.n=4", "arg.n>3", "dtype=fp16", "heads<8", "arg.other=1", "arg.other<1",
+                                   "arg.dtype>1", "cp_size=2", "comm=p2p", "batch>=1", "input_scale>=0"}) {
+    EXPECT_FALSE(matches(not_so)) << not_so;
+  }
+  EXPECT_TRUE(Filter::parse_keywords("bf16 and arg.n=3").matches(subject));
+  // An attention case has no arguments.
+  const FilterSubject attention{.c = c, .tags = {}, .id = "s/f", .size = ""};
+  EXPECT_FALSE(Filter::parse("arg.n=3").matches(attention));
+  EXPECT_TRUE(Filter::parse("arg.n!=3").matches(attention));
+}
+
 }  // namespace
 }  // namespace cp_pool

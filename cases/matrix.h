@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cases/call.h"
 #include "cases/case.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
@@ -29,12 +31,21 @@ struct MatrixAxis {
   std::vector<MatrixValue> values;  // at least one, all different
 };
 
+// An argument of a call that takes several values.
+struct ArgumentAxis {
+  std::string name;  // cp_size: the number of ranks, which is no argument
+  std::vector<Json> values;
+};
+
 struct MatrixModel {
   std::string name;
   JsonPlace place;
   std::vector<MatrixValue> values;  // override the file's defaults and axes
   std::vector<MatrixAxis> axes;     // override the file's, too
   std::vector<std::string> tags;
+  // If the model is a call, its function and fixed arguments; values and axes above are then empty.
+  std::optional<Call> call;
+  std::vector<ArgumentAxis> arguments;
 };
 
 struct MatrixRule {
@@ -64,17 +75,22 @@ struct Matrix {
   std::vector<MatrixRule> rules;
   std::vector<Filter> excludes;
   std::vector<Filter> optional;
-  std::vector<MatrixSize> sizes;
+  std::vector<MatrixSize> sizes;  // empty: the matrix has only calls, which are the same at every size
 };
 
 // A case of a matrix.
 struct MatrixCase {
   std::string id;
-  Case c;
+  Case c;                    // of a call: only suite, model and cp_size count
+  std::optional<Call> call;  // if it is a call and no attention case
   std::string size;
   std::vector<std::string> tags;  // sorted
   bool optional = false;          // selected only if a filter or its ID asks for it
   std::string source;             // file and JSON path of its model
+
+  [[nodiscard]] FilterSubject subject() const {
+    return {.c = c, .tags = tags, .id = id, .size = size, .call = call ? &*call : nullptr};
+  }
 };
 
 // Both read strictly: they throw CaseError for an unknown key, a wrong type or a duplicate value.

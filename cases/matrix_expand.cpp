@@ -36,7 +36,7 @@ class Draft {
 
   [[nodiscard]] bool matches(const Filter& filter) const {
     const std::vector<std::string> list(tags.begin(), tags.end());
-    return filter.matches({.c = c, .tags = list, .id = {}, .size = {}});
+    return filter.matches({.c = c, .tags = list, .id = {}, .size = {}, .call = call});
   }
 
   void expect_valid(const std::string& id) const {
@@ -55,6 +55,7 @@ class Draft {
   }
 
   Case c;
+  const Call* call = nullptr;
   std::set<std::string> tags;
 
  private:
@@ -93,7 +94,8 @@ std::vector<MatrixAxis> axes_of(const Matrix& matrix, const MatrixModel& model, 
 }
 
 // Steps to the next combination, the last axis fastest; false after the last one.
-bool advance(std::vector<std::size_t>& choice, const std::vector<MatrixAxis>& axes) {
+template <typename Axis>
+bool advance(std::vector<std::size_t>& choice, const std::vector<Axis>& axes) {
   for (std::size_t i = axes.size(); i-- > 0;) {
     if (++choice[i] < axes[i].values.size()) return true;
     choice[i] = 0;
@@ -153,7 +155,53 @@ std::optional<MatrixCase> build(const Matrix& matrix, const MatrixModel& model, 
   draft.expect_valid(id);
   return MatrixCase{.id = id,
                     .c = draft.c,
+                    .call = std::nullopt,
                     .size = size.name,
+                    .tags = {draft.tags.begin(), draft.tags.end()},
+                    .optional = optional,
+                    .source = fmt::format("{}: {}", matrix.source, model.place.path())};
+}
+
+// The value of an axis in an ID: "cp4", a text as it is, and any other value with the argument's name. Characters that
+// filters or shells treat in their own way become '_'.
+std::string id_part(const ArgumentAxis& axis, const Json& value) {
+  std::string text = argument_text(value);
+  if (axis.name == "cp_size") return "cp" + text;
+  if (!value.is_string()) text = axis.name + "=" + text;
+  constexpr std::string_view kAllowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.+-=,:";
+  std::ranges::replace_if(text, [&](char c) { return kAllowed.find(c) == std::string_view::npos; }, '_');
+  return text;
+}
+
+std::optional<MatrixCase> build_call(const Matrix& matrix, const MatrixModel& model, std::string_view size,
+                                     const std::vector<std::size_t>& choice) {
+  Call call = *model.call;
+  std::string id = fmt::format("{}/{}", matrix.suite, model.name);
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    const ArgumentAxis& axis = model.arguments[i];
+    const Json& value = axis.values[choice[i]];
+    id += '/' + id_part(axis, value);
+    if (axis.name == "cp_size") {
+      call.cp_size = value.get<int>();
+    } else {
+      call.arguments[axis.name] = value;
+    }
+  }
+  Draft draft(matrix, model);
+  draft.c.cp_size = call.cp_size;
+  draft.call = &call;
+  for (const MatrixRule& rule : matrix.rules) {
+    if (!draft.matches(rule.when)) continue;
+    if (!rule.set.empty()) rule.set.front().place.fail(fmt::format("a rule sets nothing in a call (in {})", id));
+    draft.tags.insert(rule.tags.begin(), rule.tags.end());
+  }
+  const auto matches = [&draft](const Filter& filter) { return draft.matches(filter); };
+  if (std::ranges::any_of(matrix.excludes, matches)) return std::nullopt;
+  const bool optional = std::ranges::any_of(matrix.optional, matches);
+  return MatrixCase{.id = std::move(id),
+                    .c = draft.c,
+                    .call = std::move(call),
+                    .size = std::string(size),
                     .tags = {draft.tags.begin(), draft.tags.end()},
                     .optional = optional,
                     .source = fmt::format("{}: {}", matrix.source, model.place.path())};
@@ -171,6 +219,14 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
 }
 
 // Returns the model and the axis values of a combination, which explain why two combinations have one ID.
+std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<ArgumentAxis>& axes,
+                     const std::vector<std::size_t>& choice) {
+  std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    text += fmt::format("{}{}={}", i == 0 ? " with " : ", ", axes[i].name, axes[i].values[choice[i]].dump());
+  }
+  return text;
+}
 std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes,
                      const std::vector<std::size_t>& choice) {
   std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
@@ -183,34 +239,49 @@ std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::
   return text;
 }
 
+// Calls `take` with each combination of the model, and a function that returns its place_of(), until `take` returns
+// false. An excluded combination is nullopt.
+template <typename Take>
+void visit_model(const Matrix& matrix, const MatrixModel& model, std::string_view size_name, const Take& take) {
+  const auto visit = [&](const auto& axes, const auto& make) {
+    std::vector<std::size_t> choice(axes.size(), 0);
+    do {
+      if (!take(make(choice), [&] { return place_of(matrix, model, axes, choice); })) return;
+    } while (advance(choice, axes));
+  };
+  if (model.call) {
+    return visit(model.arguments, [&](const auto& choice) { return build_call(matrix, model, size_name, choice); });
+  }
+  const MatrixSize& size = find_size(matrix, size_name);
+  const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
+  visit(axes, [&](const auto& choice) { return build(matrix, model, size, axes, choice); });
+}
+
 // Returns place_of() of the first two combinations with that ID, or of the only one.
 std::vector<std::string> find_places(std::span<const Matrix> matrices, std::string_view size_name,
                                      const std::string& id) {
   std::vector<std::string> places;
+  const auto note = [&](const std::optional<MatrixCase>& made, const auto& place) {
+    if (made && made->id == id) places.push_back(place());
+    return places.size() < 2;
+  };
   for (const Matrix& matrix : matrices) {
-    const MatrixSize& size = find_size(matrix, size_name);
     for (const MatrixModel& model : matrix.models) {
-      const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
-      std::vector<std::size_t> choice(axes.size(), 0);
-      do {
-        const std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
-        if (made && made->id == id) places.push_back(place_of(matrix, model, axes, choice));
-        if (places.size() == 2) return places;
-      } while (advance(choice, axes));
+      if (places.size() < 2) visit_model(matrix, model, size_name, note);
     }
   }
   return places;
 }
 
 // Throws CaseError if the matrix has so many combinations that they would fill the memory.
-void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
+void expect_no_millions(const Matrix& matrix, std::string_view size) {
   constexpr std::size_t kMost = 1'000'000;
   std::size_t all = 0;
   for (const MatrixModel& model : matrix.models) {
     std::size_t combinations = 1;
-    for (const MatrixAxis& axis : axes_of(matrix, model, size)) {
-      combinations = std::min(combinations * axis.values.size(), kMost + 1);
-    }
+    const auto count = [&](const auto& axis) { combinations = std::min(combinations * axis.values.size(), kMost + 1); };
+    std::ranges::for_each(model.arguments, count);
+    if (!model.call) std::ranges::for_each(axes_of(matrix, model, find_size(matrix, size)), count);
     all += combinations;
     if (all <= kMost) continue;
     JsonPlace(matrix.source)
@@ -225,30 +296,27 @@ void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
 void visit_cases(std::span<const Matrix> matrices, std::string_view size_name, const TakeMatrixCase& take) {
   std::unordered_set<std::size_t> ids;  // hashes, which take less memory than the IDs
   for (const Matrix& matrix : matrices) {
-    const MatrixSize& size = find_size(matrix, size_name);
-    expect_no_millions(matrix, size);
+    if (!matrix.sizes.empty()) find_size(matrix, size_name);  // calls need none, but the name must not be wrong
+    expect_no_millions(matrix, size_name);
     std::size_t made_of_matrix = 0;
     std::size_t excluded = 0;
-    for (const MatrixModel& model : matrix.models) {
-      const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
-      std::vector<std::size_t> choice(axes.size(), 0);
-      do {
-        std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
-        if (!made) {
-          ++excluded;
-          continue;
+    const auto take_one = [&](std::optional<MatrixCase>&& made, const auto& /*place*/) {
+      if (!made) {
+        ++excluded;
+        return true;
+      }
+      ++made_of_matrix;
+      if (!ids.insert(std::hash<std::string>{}(made->id)).second) {
+        const std::vector<std::string> places = find_places(matrices, size_name, made->id);
+        if (places.size() > 1) {
+          throw CaseError(
+              fmt::format("two cases have the ID {}: one of {}, one of {}", made->id, places[0], places[1]));
         }
-        ++made_of_matrix;
-        if (!ids.insert(std::hash<std::string>{}(made->id)).second) {
-          const std::vector<std::string> places = find_places(matrices, size_name, made->id);
-          if (places.size() > 1) {
-            throw CaseError(
-                fmt::format("two cases have the ID {}: one of {}, one of {}", made->id, places[0], places[1]));
-          }
-        }
-        take(matrix, *std::move(made));
-      } while (advance(choice, axes));
-    }
+      }
+      take(matrix, *std::move(made));
+      return true;
+    };
+    for (const MatrixModel& model : matrix.models) visit_model(matrix, model, size_name, take_one);
     if (made_of_matrix == 0) {
       JsonPlace(matrix.source)
           .key("exclude")

@@ -238,5 +238,38 @@ TEST(MatrixExpand, MarksWhatIsOptionalAfterTheRules) {
   EXPECT_THAT(optional, ElementsAre("s/b/a2a/cp2/bshd/bf16"));
 }
 
+TEST(MatrixExpand, AModelMayBeACall) {
+  const auto cases = expand_one(R"("models": {
+    "sum": {"call": "m:f", "arguments": {"n": 3}, "axes": {"dtype": ["bf16", "a b"], "cp_size": [2, 4], "deep": [[1]]},
+            "tags": ["t"]},
+    "one": {"call": "m:g", "cp_size": 1}},
+    "rules": [{"when": "cp_size=4 & arg.n=3", "tags": ["wide"]}], "optional": ["model=one"])");
+  EXPECT_THAT(ids(cases), ElementsAre("s/sum/bf16/cp2/deep=_1_", "s/sum/bf16/cp4/deep=_1_", "s/sum/a_b/cp2/deep=_1_",
+                                      "s/sum/a_b/cp4/deep=_1_", "s/one"));
+  ASSERT_TRUE(cases[1].call);
+  EXPECT_EQ(to_json(*cases[1].call), Json::parse(R"({"function": "m:f", "arguments":
+                {"n": 3, "dtype": "bf16", "deep": [1]}, "cp_size": 4})"));
+  EXPECT_THAT(cases[0].tags, ElementsAre("t"));
+  EXPECT_THAT(cases[1].tags, ElementsAre("t", "wide"));
+  EXPECT_EQ(cases[1].size, "full");
+  EXPECT_EQ(cases[4].call->cp_size, 1);
+  EXPECT_TRUE(cases[4].optional);
+}
+
+TEST(MatrixExpand, CallsStandBesideAttentionCasesAtEverySize) {
+  const char* const both = R"("models": {"a": {}, "f": {"call": "m:f"}}, "sizes": {"full": {}, "small": {}})";
+  EXPECT_THAT(ids(expand_one(both)), ElementsAre("s/a/p2p/cp2/bshd/bf16", "s/f"));
+  EXPECT_THAT(ids(expand_one(both, "small")), ElementsAre("s/a/p2p/cp2/bshd/bf16", "s/f"));
+  EXPECT_THAT(expansion_error_of(both, "huge"), testing::HasSubstr("no size 'huge'"));
+}
+
+TEST(MatrixExpand, WhatACallCannotHaveIsAnError) {
+  EXPECT_THAT(expansion_error_of(R"("models": {"f": {"call": "m:f"}},
+                                    "rules": [{"when": "model=f", "set": {"causal": true}}])"),
+              testing::HasSubstr("a rule sets nothing in a call (in s/f)"));
+  EXPECT_THAT(expansion_error_of(R"("models": {"f": {"call": "m:f", "axes": {"x": ["a&b", "a|b"]}}})"),
+              testing::HasSubstr("two cases have the ID s/f/a_b"));
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -13,6 +13,8 @@
 namespace cp_pool {
 namespace {
 
+constexpr const char* kRanks = "cp_size";
+
 const Json* find(const Json& object, std::string_view key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
@@ -110,13 +112,55 @@ void check_about(const Json& object, const JsonPlace& place) {
   if (const Json* about = find(object, "about")) expect_string(*about, place.key("about"));
 }
 
+std::vector<ArgumentAxis> read_argument_axes(const Json& object, const JsonPlace& place) {
+  std::vector<ArgumentAxis> axes;
+  for (const auto& [name, values] : expect_object(object, place)) {
+    ArgumentAxis axis{.name = name, .values = {}};
+    for (const Json& value : expect_array(values, place.key(name))) {
+      const JsonPlace value_place = place.key(name).index(axis.values.size());
+      if (std::ranges::count(axis.values, value) > 0)
+        value_place.fail(fmt::format("{} is given twice", describe(value)));
+      if (name == kRanks) expect_ranks(value, value_place);
+      axis.values.push_back(value);
+    }
+    if (axis.values.empty()) place.key(name).fail("an axis needs at least one value");
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+MatrixModel read_call(const std::string& name, const Json& object, const JsonPlace& place) {
+  expect_known_keys(object, place, {"about", "call", "arguments", "axes", "cp_size", "tags"});
+  check_about(object, place);
+  MatrixModel model{
+      .name = name, .place = place, .values = {}, .axes = {}, .tags = {}, .call = Call{}, .arguments = {}};
+  Call& call = *model.call;
+  call.function = expect_string(object.at("call"), place.key("call"));
+  expect_function(call.function, place.key("call"));
+  if (const Json* arguments = find(object, "arguments")) {
+    expect_object(*arguments, place.key("arguments"));
+    call.arguments = *arguments;
+  }
+  if (const Json* ranks = find(object, kRanks)) call.cp_size = expect_ranks(*ranks, place.key(kRanks));
+  if (const Json* axes = find(object, "axes")) model.arguments = read_argument_axes(*axes, place.key("axes"));
+  for (const ArgumentAxis& axis : model.arguments) {
+    const bool fixed = axis.name == kRanks ? object.contains(kRanks) : call.arguments.contains(axis.name);
+    if (fixed) place.key("axes").key(axis.name).fail("this is given a single value too");
+  }
+  if (const Json* tags = find(object, "tags")) model.tags = read_tags(*tags, place.key("tags"));
+  return model;
+}
+
 MatrixModel read_model(const std::string& name, const Json& object, const JsonPlace& place) {
   expect_name(name, place);
+  if (object.is_object() && object.contains("call")) return read_call(name, object, place);
   MatrixModel model{.name = name,
                     .place = place,
                     .values = read_values(object, place, {"about", "axes", "tags"}),
                     .axes = {},
-                    .tags = {}};
+                    .tags = {},
+                    .call = std::nullopt,
+                    .arguments = {}};
   check_about(object, place);
   if (const Json* axes = find(object, "axes")) model.axes = read_axes(*axes, place.key("axes"));
   if (const Json* tags = find(object, "tags")) model.tags = read_tags(*tags, place.key("tags"));
@@ -229,6 +273,8 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
   if (const Json* excludes = find(json, "exclude")) matrix.excludes = read_filters(*excludes, root.key("exclude"));
   if (const Json* optional = find(json, "optional")) matrix.optional = read_filters(*optional, root.key("optional"));
   const JsonPlace sizes = root.key("sizes");
+  const bool only_calls = std::ranges::all_of(matrix.models, [](const MatrixModel& m) { return m.call.has_value(); });
+  if (only_calls && find(json, "sizes") == nullptr) return matrix;
   for (const auto& [name, object] : expect_object(required(json, root, "sizes"), sizes)) {
     matrix.sizes.push_back(read_size(name, object, sizes.key(name), matrix));
   }

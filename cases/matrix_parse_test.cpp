@@ -147,5 +147,21 @@ TEST(MatrixParse, ASizeAddsNoAxis) {
             "m.json: $.sizes.small.axes.batch: sizes may replace only axes of the file; a new axis would change IDs");
 }
 
+TEST(MatrixParse, ReadsCallsStrictly) {
+  const auto error_of_model = [](const std::string& model) {
+    return test::error_text([&] {
+      parse_matrix(parse_json_text(R"({"suite": "s", "models": {"f": )" + model + "}}", "m.json"), "m.json");
+    });
+  };
+  EXPECT_THAT(error_of_model(R"({"call": "f"})"), testing::HasSubstr("$.models.f.call"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "causal": true})"), testing::HasSubstr("causal"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "arguments": [1]})"), testing::HasSubstr("$.models.f.arguments"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "axes": {"x": []}})"), testing::HasSubstr("at least one value"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "axes": {"x": [1, 1]}})"), testing::HasSubstr("given twice"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "axes": {"cp_size": [0]}})"), testing::HasSubstr("no number of ranks"));
+  EXPECT_THAT(error_of_model(R"({"call": "m:f", "arguments": {"x": 1}, "axes": {"x": [2]}})"),
+              testing::HasSubstr("this is given a single value too"));
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -447,6 +447,7 @@ struct CaseFinished {
   std::string backend;
   int shared_gpus = 0;       // number of GPUs that the ranks of its pool shared; 0: each rank had a device of its own
   std::string backend_note;  // which part of the case another backend computed, and why; mostly empty
+  protocol::AnyJson value;   // what the function of a call returned on rank 0; null: nothing
   // Factor of all bounds of the checks (--bound-factor, or the worker's own); none = 1.
   std::optional<double> bound_factor = std::nullopt;
   // The ranks whose outputs have other bits than in the first run of this case, in a run that runs cases several times.
@@ -481,6 +482,7 @@ struct CaseFinished {
                      field("backend", &CaseFinished::backend),
                      field("shared_gpus", &CaseFinished::shared_gpus),
                      field("backend_note", &CaseFinished::backend_note),
+                     field("value", &CaseFinished::value, Presence::sparse),
                      field("bound_factor", &CaseFinished::bound_factor),
                      field("ranks", &CaseFinished::ranks),
                      field("checks", &CaseFinished::checks),

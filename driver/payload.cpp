@@ -27,6 +27,7 @@ class Attention final : public Payload::Kind {
   explicit Attention(Case c) : c_(std::move(c)) {}
 
   [[nodiscard]] nlohmann::ordered_json json() const override { return to_json(c_); }
+  [[nodiscard]] const char* key() const override { return "case"; }
 
   [[nodiscard]] int ranks() const override { return world_size(c_); }
   [[nodiscard]] std::string group() const override { return problem_group(c_); }
@@ -90,11 +91,52 @@ class Attention final : public Payload::Kind {
   Case c_;
 };
 
+class FunctionCall final : public Payload::Kind {
+ public:
+  explicit FunctionCall(Call call) : call_(std::move(call)) {}
+
+  [[nodiscard]] nlohmann::ordered_json json() const override { return to_json(call_); }
+  [[nodiscard]] const char* key() const override { return "call"; }
+
+  [[nodiscard]] int ranks() const override { return call_.cp_size; }
+  [[nodiscard]] std::string group() const override { return {}; }
+  [[nodiscard]] std::string default_id() const override { return call_id(call_); }
+
+  [[nodiscard]] std::string unknown_to_worker(const nlohmann::json& capabilities) const override {
+    const auto offered = capabilities.find("calls");
+    if (offered != capabilities.end() && *offered == true) return {};
+    return "the worker runs no calls: its capabilities have no \"calls\":true";
+  }
+  void put_into(protocol::RunRequest& request, const nlohmann::json& /*capabilities*/) const override {
+    request.call = {{"function", call_.function}, {"arguments", call_.arguments}};
+    request.options = {};  // all are about attention
+  }
+  bool put_into(protocol::PrepareRequest& /*request*/, const nlohmann::json& /*capabilities*/) const override {
+    return false;
+  }
+
+  [[nodiscard]] bool has_figures() const override { return false; }
+  [[nodiscard]] std::string why_undiagnosed() const override { return {}; }
+  [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override { return {measured}; }
+
+  [[nodiscard]] std::string suite() const override { return std::string(module_of(call_)); }
+  [[nodiscard]] std::string model() const override { return std::string(name_of(call_)); }
+  [[nodiscard]] std::string column() const override {
+    return fmt::format("{} rank{}", call_.cp_size, call_.cp_size == 1 ? "" : "s");
+  }
+  [[nodiscard]] const Case* attention() const override { return nullptr; }
+
+ private:
+  Call call_;
+};
+
 }  // namespace
 
+Payload::Payload(const Call& call) : kind_(std::make_shared<FunctionCall>(call)) {}
 Payload::Payload(const Case& c) : kind_(std::make_shared<Attention>(c)) {}
 
 Payload Payload::read(const nlohmann::json& json, std::string_view source) {
+  if (json.contains("function")) return parse_call(json, source);
   return parse_case(json, source);
 }
 

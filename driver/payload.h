@@ -1,14 +1,16 @@
 // What an item of a run asks its ranks to compute. The driver schedules items without reading their payloads: whatever
 // depends on the kind of a payload asks it through Payload::Kind, whose other kinds answer with nothing where a
-// question makes no sense for them. Today every payload is an attention case.
+// question makes no sense for them. A payload is an attention case or a call.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "cases/call.h"
 #include "cases/case.h"
 #include "driver/perf_figures.h"
 #include "worker/protocol/messages.h"
@@ -21,10 +23,13 @@ class Payload {
   class Kind;
 
   Payload() : Payload(Case{}) {}
-  Payload(const Case& c);  // NOLINT(google-explicit-constructor): a case is a payload
+  Payload(const Case& c);     // NOLINT(google-explicit-constructor): a case is a payload
+  Payload(const Call& call);  // NOLINT(google-explicit-constructor): and so is a call
   explicit Payload(std::shared_ptr<const Kind> kind) : kind_(std::move(kind)) {}
 
-  // Reads what Kind::json has returned. Throws CaseError, which names `source` and the JSON path.
+  // The keys of Kind::key.
+  static constexpr std::array kKeys{"case", "call"};
+  // Reads what Kind::json has returned, of any kind. Throws CaseError, which names `source` and the JSON path.
   static Payload read(const nlohmann::json& json, std::string_view source);
 
   const Kind* operator->() const { return kind_.get(); }
@@ -42,10 +47,11 @@ class Payload::Kind {
   virtual ~Kind() = default;
 
   [[nodiscard]] virtual nlohmann::ordered_json json() const = 0;
+  // Under which key events and messages have its JSON.
+  [[nodiscard]] virtual const char* key() const = 0;
 
   // --- For scheduling
-  // ------------------------------------------------------------------------------------------------- How many ranks it
-  // needs.
+  // How many ranks it needs.
   [[nodiscard]] virtual int ranks() const = 0;
   // A text that is equal for all payloads that share expected results. A pool keeps those that it has computed
   // (cp_core/verify/expected_cache.h), so such payloads are better run by one pool, one after another.
@@ -54,22 +60,20 @@ class Payload::Kind {
   [[nodiscard]] virtual std::string default_id() const = 0;
 
   // --- For the requests to a worker, whose ready event has these capabilities
-  // ------------------------------------------ Why the worker must not get it, as a sentence; empty if it may.
+  // Why the worker must not get it, as a sentence; empty if it may.
   [[nodiscard]] virtual std::string unknown_to_worker(const nlohmann::json& capabilities) const = 0;
   virtual void put_into(protocol::RunRequest& request, const nlohmann::json& capabilities) const = 0;
   // Returns whether a worker can prepare for it.
   virtual bool put_into(protocol::PrepareRequest& request, const nlohmann::json& capabilities) const = 0;
 
   // --- For judging results
-  // ---------------------------------------------------------------------------------------------- Whether a pass needs
-  // the figures of each rank, if the worker promises figures.
+  // Whether a pass needs the figures of each rank, if the worker promises figures.
   [[nodiscard]] virtual bool has_figures() const = 0;
-  // Why no worker can diagnose a failure of it, as a sentence; empty if it can.
+  // Why no worker can diagnose a failure of it, as a sentence; empty if it can, or if that goes without saying.
   [[nodiscard]] virtual std::string why_undiagnosed() const = 0;
   [[nodiscard]] virtual PerfFigures figures(const protocol::PerfResult& measured) const = 0;
 
   // --- For reports
-  // ------------------------------------------------------------------------------------------------------
   [[nodiscard]] virtual std::string suite() const = 0;  // may be empty, as may be the model
   [[nodiscard]] virtual std::string model() const = 0;  // what the items of a suite are divided by
   // What the table of a page divides the items of a model by.

@@ -86,5 +86,38 @@ TEST(Payload, OfAnItemIsNotChangedThroughACopy) {
   EXPECT_EQ(first, scaled_case());
 }
 
+TEST(Payload, MayBeACall) {
+  const Call call{.function = "tests.sums:total", .arguments = {{"n", 3}}, .cp_size = 4};
+  const Payload payload = call;
+  EXPECT_STREQ(payload->key(), "call");
+  EXPECT_STREQ(Payload {} -> key(), "case");
+  EXPECT_EQ(Payload::read(payload->json(), "events.jsonl"), payload);
+  EXPECT_FALSE(payload == Payload{});
+  EXPECT_EQ(payload->ranks(), 4);
+  EXPECT_EQ(payload->attention(), nullptr);
+  EXPECT_EQ(payload->suite(), "tests.sums");
+  EXPECT_EQ(payload->model(), "total");
+  EXPECT_EQ(payload->column(), "4 ranks");
+  EXPECT_FALSE(payload->has_figures());
+  EXPECT_EQ(payload->why_undiagnosed(), "");
+  protocol::RunRequest request;
+  request.options.diagnosis_ms = 5000;
+  payload->put_into(request, {{"calls", true}});
+  EXPECT_EQ(request.call, (nlohmann::json{{"function", "tests.sums:total"}, {"arguments", {{"n", 3}}}}));
+  EXPECT_TRUE(request.case_json.is_null());
+  EXPECT_FALSE(request.options.diagnosis_ms);
+  protocol::PrepareRequest prepare;
+  EXPECT_FALSE(payload->put_into(prepare, {{"calls", true}}));
+}
+
+TEST(Payload, ACallGoesOnlyToAWorkerThatRunsCalls) {
+  const Payload payload = Call{.function = "m:f"};
+  EXPECT_EQ(payload->unknown_to_worker({{"calls", true}}), "");
+  for (const nlohmann::json& capabilities :
+       {nlohmann::json::object(), nlohmann::json{{"calls", false}}, nlohmann::json{{"calls", "true"}}}) {
+    EXPECT_THAT(payload->unknown_to_worker(capabilities), HasSubstr("runs no calls")) << capabilities;
+  }
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -50,6 +50,8 @@ void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
 
 CaseOutcome outcome_of(FailureKind kind) {
   switch (kind) {
+    case FailureKind::assertion:
+      return CaseOutcome::fail;
     case FailureKind::unsupported:
       return CaseOutcome::skip;
     case FailureKind::timeout:
@@ -206,6 +208,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
       slowest = std::max(slowest, ms);
     }
     if (result.backend.empty()) result.backend = outcome->backend;
+    if (outcome->rank == 0) result.value = outcome->value;
     if (!result.bound_factor && outcome->bound_factor != 1) result.bound_factor = outcome->bound_factor;
   }
   result.backend_note = join_remarks(by_rank);

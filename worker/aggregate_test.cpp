@@ -419,5 +419,22 @@ TEST(AggregateDiagnosis, IsUnknownIfARankFailedInItAndNamesWhatExplainsTheRest) 
             "the diagnosis failed: rank 0 gave no answer");
 }
 
+TEST(Aggregate, AnAssertionIsAFailAndExplainsAnException) {
+  const ResultEvent result = result_of(
+      {with_failure(0, FailureKind::exception, "ValueError: 3"), with_failure(1, FailureKind::assertion, "1 == 2")});
+  EXPECT_EQ(result.outcome, CaseOutcome::fail);
+  EXPECT_EQ(result.reason, "rank 1: 1 == 2");
+  EXPECT_EQ(result.ranks.front().rank, 1);
+  EXPECT_FALSE(result.ranks.front().ok);
+}
+
+TEST(Aggregate, TheValueIsThatOfRank0) {
+  RankOutcome first = with_verdict(0, CaseOutcome::pass);
+  first.value.value = 3;
+  RankOutcome second = with_verdict(1, CaseOutcome::pass);
+  second.value.value = 4;
+  EXPECT_EQ(result_of({second, first}).value.value, 3);
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ struct Connection {
   std::chrono::milliseconds limit{0};
 };
 
+// What a rank has to say of a call that has come to its end.
+struct CallReport {
+  nlohmann::json value;           // what the function has returned
+  std::set<std::string> remarks;  // sentences, as in CaseReport
+};
+
 class CaseRunner {
  public:
   CaseRunner() = default;
@@ -52,6 +59,9 @@ class CaseRunner {
   // are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
+  // Runs the function of a call, {"function": .., "arguments": {..}}, as `run` of protocol.md has it. Only for runners
+  // with "calls" in their capabilities. Of the options id, device and deadline are set.
+  virtual CallReport run_call(const nlohmann::json& /*call*/, const RunOptions& /*options*/) { return {}; }
   // Whether diagnose() may be called.
   virtual bool diagnoses() { return false; }
   // Returns why the case that run() judged last failed. Collective over `groups`, on the thread of run(); only rank 0's

@@ -36,6 +36,35 @@ void Coordinator::refuse(std::int64_t seq, const std::string& reason, bool healt
   ports_.emit(result);
 }
 
+std::string Coordinator::why_refused(const protocol::RunRequest& request) const {
+  if (!request.call.is_null()) {
+    const auto offered = ready_.capabilities.find("calls");
+    if (offered == ready_.capabilities.end() || *offered != true) return "this worker runs no calls";
+    const bool named =
+        request.call.is_object() && request.call.contains("function") && request.call["function"].is_string();
+    return named ? "" : "call: 'function' is missing";
+  }
+  try {
+    const Case c = parse_case(request.case_json, "case");
+    if (const int ranks = world_size(c); ranks != world_size_) {
+      const std::string what = c.group == 1 ? fmt::format("cp_size {}", c.cp_size)
+                                            : fmt::format("cp_size {} in {} groups", c.cp_size, c.group);
+      return fmt::format("{} on a pool of {} ranks", what, world_size_);
+    }
+    // The ranks compute the lengths themselves. If the driver's lengths differ, the verdict would be on another
+    // problem.
+    const nlohmann::json own = to_json(resolve_lengths(c));
+    for (const auto& [key, value] : own.items()) {
+      if (request.lengths.contains(key) && request.lengths.at(key) != value) {
+        return fmt::format("lengths: {} differs from the lengths of the case", key);
+      }
+    }
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return {};
+}
+
 void Coordinator::handle(const protocol::RunRequest& request) {
   if (state_ == State::unhealthy) return refuse(request.seq, "this pool is no longer healthy", false);
   if (state_ != State::idle) {
@@ -43,24 +72,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
         state_ == State::starting ? "the pool is not ready" : fmt::format("seq {} is still outstanding", case_.seq);
     return ports_.emit(protocol::ProtocolErrorEvent{request.seq, fmt::format("run: {}", why)});
   }
-  try {
-    const Case c = parse_case(request.case_json, "case");
-    if (const int ranks = world_size(c); ranks != world_size_) {
-      const std::string what = c.group == 1 ? fmt::format("cp_size {}", c.cp_size)
-                                            : fmt::format("cp_size {} in {} groups", c.cp_size, c.group);
-      return refuse(request.seq, fmt::format("{} on a pool of {} ranks", what, world_size_), true);
-    }
-    // The ranks compute the lengths themselves. If the driver's lengths differ, the verdict would be on another
-    // problem.
-    const nlohmann::json own = to_json(resolve_lengths(c));
-    for (const auto& [key, value] : own.items()) {
-      if (request.lengths.contains(key) && request.lengths.at(key) != value) {
-        return refuse(request.seq, fmt::format("lengths: {} differs from the lengths of the case", key), true);
-      }
-    }
-  } catch (const CaseError& e) {
-    return refuse(request.seq, e.what(), true);
-  }
+  if (std::string why = why_refused(request); !why.empty()) return refuse(request.seq, why, true);
   case_ = {.seq = request.seq,
            .world_size = world_size_,
            .outcomes = {},

@@ -71,6 +71,8 @@ class Coordinator {
     std::vector<protocol::RankPhase> answers;
   };
 
+  // Why the ranks cannot run it, as a sentence; empty if they can.
+  [[nodiscard]] std::string why_refused(const protocol::RunRequest& request) const;
   void handle(const protocol::RunRequest& request);
   void handle(const protocol::PrepareRequest& request);
   void handle(const protocol::CancelRequest& request);

@@ -666,5 +666,28 @@ TEST_F(CoordinatorDiagnosis, EndsWithTheDriver) {
   EXPECT_TRUE(coordinator.finished());
 }
 
+TEST_F(CoordinatorTest, RunsCallsIfItsRunnerDoes) {
+  protocol::RunRequest request;
+  request.seq = 1;
+  request.call = {{"function", "m:f"}, {"arguments", nlohmann::json::object()}};
+  become_ready();
+  coordinator.on_request(request);
+  ASSERT_TRUE(last_event<ResultEvent>());
+  EXPECT_EQ(last_event<ResultEvent>()->reason, "this worker runs no calls");
+  EXPECT_TRUE(ports.commands.empty());
+
+  protocol::ReadyEvent offers = ready();
+  offers.capabilities["calls"] = true;
+  Coordinator other{ports, offers};
+  for (int rank = 0; rank < kRanks; ++rank) other.on_rank_message(hello(rank));
+  request.call.erase("function");
+  other.on_request(request);
+  EXPECT_EQ(last_event<ResultEvent>()->reason, "call: 'function' is missing");
+  request.call["function"] = "m:f";
+  other.on_request(request);
+  ASSERT_TRUE(was_commanded<RunCommand>());
+  EXPECT_EQ(std::get<RunCommand>(ports.commands.back()).request.call, request.call);
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -40,6 +40,7 @@ constexpr milliseconds kLongestCase = std::chrono::hours{1000};
 constexpr milliseconds kShortestBarrier{100};
 // Phases in which no code under test runs, and ranks wait for each other.
 constexpr std::array<std::string_view, 3> kOfTheJudge{case_phase::kReference, case_phase::kCompare, case_phase::kDump};
+constexpr const char* kCall = "call";  // the phase in which the function of a call runs
 // Tags of barriers, which differ from the seq of every case.
 constexpr std::int64_t kLonelyTag = -1;
 constexpr std::int64_t kDiagnosisTag = -3;
@@ -196,6 +197,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
+  if (!request.call.is_null()) return run_call(request, outcome);
 
   // Every rank parses the case itself, so that cases and ranks share nothing.
   const Case posed = parse_case(request.case_json, "case");
@@ -246,6 +248,26 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   parts_.faults.reach(Fault::Phase::after);
   judged_ = report.judged;
   take_report(std::move(report), outcome);
+}
+
+void RankCompute::run_call(const protocol::RunRequest& request, RankOutcome& outcome) {
+  outcome.backend = parts_.runner.backend({}, parts_.device);
+  set_deadline();
+  RunOptions options;
+  options.id = request.id;
+  options.device = parts_.device;
+  options.deadline = deadline_;
+  set_current_phase(kCall);
+  if (outcome.rank == 0) mail_.to_rank0(CasePhase{request.seq, kCall});
+  CallReport report;
+  {
+    const PhaseTimer timer(outcome, kCall);
+    report = parts_.runner.run_call(request.call, options);
+  }
+  parts_.faults.reach(Fault::Phase::after);
+  outcome.verdict = CaseOutcome::pass;
+  outcome.value.value = std::move(report.value);
+  outcome.remarks = std::move(report.remarks);
 }
 
 void RankCompute::handle(const DiagnoseCommand& command) {

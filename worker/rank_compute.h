@@ -59,6 +59,7 @@ class RankCompute {
   // begin.
   void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
+  void run_call(const protocol::RunRequest& request, RankOutcome& outcome);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
   // Sets deadline_ in the communicators that the case in progress uses.
   void set_deadline() const;

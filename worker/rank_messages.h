@@ -119,12 +119,14 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
 };
 
 // In the order of explanation: an exception explains a peer's timeout, a timeout a lost connection, and so on.
-// unsupported: a library refused the case on this rank.
-enum class FailureKind { exception, unsupported, timeout, communication, aborted };
+// assertion: the function of a call says that the code that it tests is wrong. unsupported: a library refused the case
+// on this rank.
+enum class FailureKind { assertion, exception, unsupported, timeout, communication, aborted };
 // python/cp_pool/runner.py uses the same names.
 template <>
-inline constexpr std::array<std::pair<FailureKind, std::string_view>, 5> kNames<FailureKind>{
-    {{FailureKind::exception, "exception"},
+inline constexpr std::array<std::pair<FailureKind, std::string_view>, 6> kNames<FailureKind>{
+    {{FailureKind::assertion, "assertion"},
+     {FailureKind::exception, "exception"},
      {FailureKind::unsupported, "unsupported"},
      {FailureKind::timeout, "timeout"},
      {FailureKind::communication, "communication"},
@@ -166,6 +168,7 @@ struct RankOutcome : CaseReport {
   std::string backend;
   bool can_diagnose = false;  // the rank has kept the data that a diagnosis needs
   bool declined = false;      // the rank has declined the case, and the failure is that others have not
+  protocol::AnyJson value;    // what the function of a call has returned
 
   static constexpr auto fields() {
     return FieldList{field("rank", &RankOutcome::rank),
@@ -174,7 +177,8 @@ struct RankOutcome : CaseReport {
                      field("hygiene", &RankOutcome::hygiene),
                      field("backend", &RankOutcome::backend, Presence::sparse),
                      field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse),
-                     field("declined", &RankOutcome::declined, Presence::sparse)} +
+                     field("declined", &RankOutcome::declined, Presence::sparse),
+                     field("value", &RankOutcome::value, Presence::sparse)} +
            CaseReport::fields();
   }
 };

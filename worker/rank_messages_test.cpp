@@ -19,6 +19,7 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
       .seq = 5,
       .id = "a",
       .case_json = {{"heads", 3}},
+      .call = {},
       .timeout_ms = 70,
       .options = {
           .dump_dir = "/d", .reference_cache = false, .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}}};

@@ -11,9 +11,9 @@ namespace cp_pool {
 
 class RunnerError : public std::runtime_error {
  public:
-  // summary: one line. text: the whole text, to which no stack of this process is added. kind: exception means that the
-  // code is at fault, unsupported skips the case, and the others mean that peers held the rank up. collective: as in
-  // Failure.
+  // summary: one line. text: the whole text, to which no stack of this process is added. kind: assertion and exception
+  // mean that the code is at fault, unsupported skips the case, and the others mean that peers held the rank up.
+  // collective: as in Failure.
   RunnerError(FailureKind kind, const std::string& summary, std::string text, std::string collective = {})
       : std::runtime_error(summary), kind_(kind), text_(std::move(text)), collective_(std::move(collective)) {}
   [[nodiscard]] FailureKind kind() const { return kind_; }

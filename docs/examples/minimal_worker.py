@@ -49,5 +49,23 @@ def run_case(ring, case, lengths):
     return {"outcome": "pass", "checks": [check]}
 
 
+def ring_sum(ring, n=0):
+    """Adds n and the rank over all ranks."""
+    total = sent = n + RANK
+    for _ in range(WORLD_SIZE - 1):
+        sent = ring.rotate(sent)
+        total += sent
+    return total
+
+
+# What a call may name (docs/functions.md). A worker without calls leaves run_call out.
+FUNCTIONS = {"minimal_worker:ring_sum": ring_sum}
+
+
+def run_call(ring, call):
+    """Runs the function of a call on this rank."""
+    return {"outcome": "pass", "value": FUNCTIONS[call["function"]](ring, **call["arguments"])}
+
+
 if __name__ == "__main__":
-    serve("minimal_worker", connect=Ring, run_case=run_case, capabilities={"figures": True})
+    serve("minimal_worker", connect=Ring, run_case=run_case, run_call=run_call, capabilities={"figures": True})

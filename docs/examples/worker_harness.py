@@ -67,13 +67,13 @@ class Channel:
 # --- Every rank ------------------------------------------------------------------------------------------------------
 
 
-def report(run_case, data, request):
+def report(run, data, request):
     """Runs a case and returns this rank's report. An exception becomes the outcome "error" and is also printed to
     stderr at once."""
     FAULTS.start_case(request["id"])
     try:
         FAULTS.reach("before")
-        told = run_case(data, request["case"], request["lengths"])
+        told = run(data, request)
         FAULTS.reach("after")
     except BaseException as error:  # also sys.exit() in a library
         traceback.print_exc()
@@ -93,10 +93,10 @@ def figure(value):
     return value if math.isfinite(value) else str(value)
 
 
-def compute(run_case, data, requests, send_report):
+def compute(run, data, requests, send_report):
     """The thread that runs the cases."""
     while True:
-        told = report(run_case, data, requests.get())
+        told = report(run, data, requests.get())
         FAULTS.reach("result")
         send_report(told)
         FAULTS.reach("idle")
@@ -122,7 +122,7 @@ def die_of_exception(failure):
 # --- Ranks 1 .. WORLD_SIZE - 1 ---------------------------------------------------------------------------------------
 
 
-def serve_other_rank(connect, run_case):
+def serve_other_rank(connect, run):
     rank0 = Channel(socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))))
     rank0.send([RANK, os.getpid()])
 
@@ -133,7 +133,7 @@ def serve_other_rank(connect, run_case):
     data = connect(share)
     share("connected")
     requests = queue.Queue()
-    start_thread(compute, run_case, data, requests, rank0.send)
+    start_thread(compute, run, data, requests, rank0.send)
     while True:
         message = rank0.receive()
         if message["op"] == "run":
@@ -174,9 +174,10 @@ class Coordinator:
             except ConnectionError:
                 pass  # _listen reports it
 
-    def run(self, request, seq, case):
+    def run(self, request, seq):
         emit(event="started", seq=seq)
-        run = {"op": "run", "seq": seq, "id": request.get("id", ""), "case": case, "lengths": request.get("lengths")}
+        run = {"op": "run", "seq": seq, "id": request.get("id", ""), "case": request.get("case"),
+               "lengths": request.get("lengths"), "call": request.get("call")}
         self.tell(run)
         self.own_requests.put(run)
         reports, failure = self._collect(seq, request.get("timeout_ms", 90000) / 1000)
@@ -184,7 +185,8 @@ class Coordinator:
         emit(event="result", seq=seq, outcome=first["outcome"], reason=first["reason"], healthy=failure is None,
              ranks=[{"rank": told["rank"], "ok": told["outcome"] in ("pass", "skip"), "aborted": told["aborted"],
                      "error": told["error"]} for told in reports],
-             checks=[check for told in sorted(reports, key=lambda told: told["rank"]) for check in told["checks"]])
+             checks=[check for told in sorted(reports, key=lambda told: told["rank"]) for check in told["checks"]],
+             value=next(told.get("value") for told in reports if told["rank"] == 0))
 
     def cancel(self, seq):
         self.reports.put({"cancelled": seq, "outcome": "cancelled"})
@@ -258,7 +260,7 @@ def emit(**event):
         os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event, allow_nan=False)}\n".encode())
 
 
-def serve_rank0(connect, run_case, about):
+def serve_rank0(connect, run, about):
     listener = socket.socket(fileno=int(os.environ["CP_POOL_MASTER_FD"]))  # it listens on MASTER_PORT already
     hellos = []
     for _ in range(WORLD_SIZE - 1):
@@ -277,7 +279,7 @@ def serve_rank0(connect, run_case, about):
     data = connect(share)
     share("connected")
     coordinator = Coordinator(data, peers, pids)
-    start_thread(compute, run_case, data, coordinator.own_requests, coordinator.reports.put)
+    start_thread(compute, run, data, coordinator.own_requests, coordinator.reports.put)
     emit(event="ready", protocol=1, world_size=WORLD_SIZE, **about)
     for line in open(0, encoding="utf-8", errors="replace", newline="\n"):  # ends when cp-pool does
         if line.strip() and answer(coordinator, line) == "shutdown":
@@ -292,7 +294,9 @@ def answer(coordinator, line):
         request = json.loads(line)
         op = request["op"]
         if op == "run":
-            start_thread(coordinator.run, request, request["seq"], request["case"])
+            if "call" not in request and "case" not in request:
+                raise KeyError("case")
+            start_thread(coordinator.run, request, request["seq"])
         elif op == "ping":
             start_thread(coordinator.answer_ping, request, request["seq"])
         elif op == "cancel":
@@ -306,7 +310,7 @@ def answer(coordinator, line):
         return None
 
 
-def serve(name, connect, run_case, device="cpu", capabilities={}):
+def serve(name, connect, run_case, run_call=None, device="cpu", capabilities={}):
     """Runs a rank until its end; does not return.
 
     connect(share) makes the data plane; share(value) returns the values of all ranks, by rank. The data plane's method
@@ -316,7 +320,14 @@ def serve(name, connect, run_case, device="cpu", capabilities={}):
     run_case(data, case, lengths) runs a case on this rank. It returns {"outcome": ..} with "pass", "fail" or "skip", a
     "reason" unless the case passes, and "checks" if there are figures. An exception becomes the outcome "error".
     docs/protocol.md describes checks and capabilities.
+
+    run_call(data, call), for a worker that runs calls, returns the same and perhaps a "value".
     """
+    def run(data, request):
+        if request["call"] is not None:
+            return run_call(data, request["call"])
+        return run_case(data, request["case"], request["lengths"])
+
     threading.excepthook = die_of_exception
     low, high = map(int, os.environ.get("CP_POOL_PROTOCOL", "1..1").split(".."))
     if not low <= 1 <= high:
@@ -326,10 +337,10 @@ def serve(name, connect, run_case, device="cpu", capabilities={}):
     FAULTS.reach("start")
     try:
         if RANK == 0:
-            can = {"requests": ["cancel"], **capabilities}
-            serve_rank0(connect, run_case, {"worker": name, "device": device, "capabilities": can})
+            can = {"requests": ["cancel"], "calls": run_call is not None, **capabilities}
+            serve_rank0(connect, run, {"worker": name, "device": device, "capabilities": can})
         else:
-            serve_other_rank(connect, run_case)
+            serve_other_rank(connect, run)
     except ConnectionError:
         traceback.print_exc()
         time.sleep(0.5)  # the other rank has died, and cp-pool must see its death before this rank's

@@ -18,6 +18,9 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_INJECT",
                         "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes "
                         "it: KIND@RANK:PHASE[:CASE]."},
+    EnvironmentVariable{"CP_POOL_CALLS",
+                        "Modules, separated by colons, that are imported once for all ranks of calls, before these are "
+                        "forked."},
     EnvironmentVariable{
         "CP_POOL_DEBUG_STREAM_DELAYS",
         "SEED or SEED:MICROSECONDS: random delays on the streams of GPU ranks, which show a missing wait."},

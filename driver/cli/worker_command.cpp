@@ -97,6 +97,21 @@ WorkerCommand worker_command(const WorkerChoice& choice) {
   return command;
 }
 
+void set_worker(const WorkerCommand& command, bool forks, OwnRanks& ranks) {
+  ranks.worker_command = command.words;
+  if (forks) ranks.fork_server = command.fork_server;
+  ranks.start_timeout_grows = command.adapter();
+  ranks.implementation = command.implementation;
+}
+
+void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item) {
+  if (item.payload->attention() != nullptr || !choice.adapter.empty() || !choice.command.empty()) return;
+  WorkerChoice of_calls = choice;
+  of_calls.adapter = "cp_pool.calls:ranks";
+  if (!item.ranks) item.ranks.emplace();
+  set_worker(worker_command(of_calls), forks, *item.ranks);
+}
+
 AdapterPlace adapter_place(std::string_view text) {
   if (text.ends_with(kPythonFile)) return {.file = std::string(text), .name = ""};
   const std::size_t colon = text.rfind(':');

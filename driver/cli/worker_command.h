@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/item.h"
+
 namespace cp_pool {
 
 // The worker as the command line names it.
@@ -29,6 +31,12 @@ struct WorkerCommand {
 
 // The words and the adapter in `choice` must have been checked with the command line.
 WorkerCommand worker_command(const WorkerChoice& choice);
+
+// Makes the command that of `ranks`. forks: ranks may be forked.
+void set_worker(const WorkerCommand& command, bool forks, OwnRanks& ranks);
+
+// Gives a call that no worker of the command line runs the ranks that run calls alone: those of Python's cp_pool.calls.
+void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item);
 
 // The two forms of an adapter: a Python file with a name in it, FILE.py[:NAME], or a module and a name,
 // package.module:NAME.

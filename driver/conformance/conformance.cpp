@@ -79,6 +79,7 @@ Tally Conformance::run() {
   check_case();
   check_fences();
   check_impossible_case();
+  check_unknown_function();
   check_unknown_fields();
   check_unknown_op();
   check_deep_line();

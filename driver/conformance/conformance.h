@@ -57,6 +57,7 @@ class Conformance {
   void check_figures(const protocol::ResultEvent& result);
   void check_fences();
   void check_impossible_case();
+  void check_unknown_function();
 
   // conformance_requests.cpp
   void check_unknown_fields();

@@ -170,4 +170,27 @@ void Conformance::check_impossible_case() {
        answer.refusal ? "it is refused" : fmt::format("it is {}", to_string(answer.result->outcome)));
 }
 
+void Conformance::check_unknown_function() {
+  constexpr const char* kRule = "unknown function";
+  constexpr const char* kHint = "say error to a call of a function that there is not: a pass is believed";
+  Session* const session = warm_for(kRule);
+  if (session == nullptr || session->ready().capabilities.value("calls", nlohmann::json()) != true) return;
+  protocol::RunRequest request;
+  request.id = "conformance/call";
+  request.timeout_ms = config_.timeout.count();
+  Payload(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = config_.ranks})
+      ->put_into(request, session->ready().capabilities);
+  const Answer answer = session->run(nlohmann::json::parse(protocol::encode(protocol::Request{request})));
+  if (!answer.trouble.empty()) {
+    warm_.reset();
+    return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
+  }
+  const bool wrong =
+      answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail);
+  if (answer.result && !answer.result->healthy) warm_.reset();
+  const std::string what = answer.refusal ? "is refused" : fmt::format("is {}", to_string(answer.result->outcome));
+  tell(wrong ? Verdict::broken : Verdict::ok, kRule, fmt::format("a call of an unknown function {}", what),
+       wrong ? kHint : "");
+}
+
 }  // namespace cp_pool::conformance

@@ -65,6 +65,7 @@ CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_
   out.hygiene = std::move(attempt.result.hygiene);
   out.backend = std::move(attempt.result.backend);
   out.backend_note = std::move(attempt.result.backend_note);
+  out.value = std::move(attempt.result.value);
   if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
   if (const auto& perf = attempt.result.perf) {
     out.perf = out.payload->figures(*perf);

@@ -405,7 +405,7 @@ void PoolMachine::disbelieve() {
 void PoolMachine::judge_times() {
   Attempt& out = current_.attempt;
   const RunConfig& config = *current_.what.config;
-  if (!config.perf || out.outcome != CaseOutcome::pass) return;
+  if (!config.perf || out.outcome != CaseOutcome::pass || !current_.what.named->payload->has_figures()) return;
   auto& perf = current_.result->perf;
   if (!perf || perf->step_ms.median <= 0) {
     out.outcome = CaseOutcome::error;

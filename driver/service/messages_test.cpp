@@ -260,5 +260,14 @@ TEST(ServiceMessages, AWrongFieldOfACaseIsNamed) {
               AllOf(HasSubstr("cp_size"), HasSubstr("two")));
 }
 
+TEST(ServiceMessages, ASubmitMayHoldACall) {
+  Submit submit = filled<Submit>();
+  submit.payload = Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4};
+  const json line = json::parse(line_of(Request{submit}));
+  EXPECT_FALSE(line.contains("case"));
+  EXPECT_EQ(line.at("call"), json(submit.payload->json()));
+  EXPECT_EQ(std::get<Submit>(read_request(line)).payload, submit.payload);
+}
+
 }  // namespace
 }  // namespace cp_pool::service

@@ -63,7 +63,13 @@ template <HasFields Struct>
 ordered_json schema_of_struct(ordered_json properties, ordered_json required) {
   for_each_field<Struct>([&](const auto& field) {
     using FieldType = std::remove_cvref_t<decltype(field)>;
-    properties[field.name] = schema_of<FieldValue<Struct, FieldType>>();
+    using Value = FieldValue<Struct, FieldType>;
+    properties[field.name] = schema_of<Value>();
+    if constexpr (std::is_same_v<Value, Payload>) {  // required under one of two keys
+      properties["call"] = {{"type", "object"},
+                            {"description", "instead of a case: a call, as docs/functions.md has it"}};
+      return;
+    }
     if (field.presence == Presence::required) required.push_back(field.name);
   });
   return {{"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};

@@ -95,6 +95,12 @@ class DriverProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
+    def finish_input(self) -> None:
+        """Says that no lines follow. cp-pool ends after the answers to those that it has."""
+        if self._to >= 0:
+            os.close(self._to)
+            self._to = -1
+
     def abandon(self) -> None:
         """Interrupts cp-pool and stops reading, so that cp-pool does not wait with an answer that fills the pipe."""
         self.interrupt()
@@ -108,9 +114,7 @@ class DriverProcess:
             return None
         code: int | None = None
         try:
-            if self._to >= 0:
-                os.close(self._to)
-                self._to = -1
+            self.finish_input()
             for patience in _PATIENCE_S:
                 code = self._wait(patience)
                 if code is not None:

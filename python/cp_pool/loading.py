@@ -26,12 +26,43 @@ class LoadError(Exception):
 
 def load(spec: str) -> Adapter:
     """Loads the adapter that ``spec`` names. Raises LoadError if anything goes wrong."""
+    try:
+        return _load(spec)
+    except LoadError as error:
+        raise LoadError(f"adapter {error}", error.details) from None
+
+
+def _load(spec: str) -> Adapter:
     place, name = _split(spec)
     module = _module_of(place)
     if name:
         found = _attribute(module, name, place)
         return found if isinstance(found, Adapter) else _as_adapter(found, name, place)
     return _only_adapter(module, place)
+
+
+def find(spec: str) -> Any:
+    """What ``FILE.py:NAME`` or ``package.module:NAME`` names. Raises LoadError, whose text begins with the place."""
+    place, name = _split(spec)
+    if not name:
+        raise LoadError(f"{spec!r}: neither FILE.py:NAME nor package.module:NAME")
+    found: Any = find_module(place)
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise LoadError(f"{place}: it has no {name!r}") from None
+    return found
+
+
+def find_module(place: str) -> ModuleType:
+    """The module or file, imported at most once. Raises LoadError."""
+    if place not in _modules:
+        _modules[place] = _module_of(place)
+    return _modules[place]
+
+
+_modules: dict[str, ModuleType] = {}
 
 
 def _split(spec: str) -> tuple[str, str]:
@@ -42,7 +73,7 @@ def _split(spec: str) -> tuple[str, str]:
     if place.endswith(".py"):
         return place, name
     if not name:
-        raise LoadError(f"adapter {spec!r}: neither FILE.py, FILE.py:NAME nor package.module:NAME")
+        raise LoadError(f"{spec!r}: neither FILE.py, FILE.py:NAME nor package.module:NAME")
     return place, name
 
 
@@ -56,21 +87,21 @@ def _module_of(place: str) -> ModuleType:
         raise
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}"
-        raise LoadError(f"adapter {place}: {where}: {type(error).__name__}: {error.msg}", _traceback(error)) from None
+        raise LoadError(f"{place}: {where}: {type(error).__name__}: {error.msg}", _traceback(error)) from None
     except BaseException as error:  # sys.exit and KeyboardInterrupt during the import are faults of the module too
-        raise LoadError(f"adapter {place}: its import raised {_one_line(error)}", _traceback(error)) from None
+        raise LoadError(f"{place}: its import raised {_one_line(error)}", _traceback(error)) from None
 
 
 def _module_of_file(path: str) -> ModuleType:
     path = os.path.abspath(path)
     if not os.path.isfile(path):
-        raise LoadError(f"adapter {path}: there is no such file")
+        raise LoadError(f"{path}: there is no such file")
     name = os.path.splitext(os.path.basename(path))[0]
     if name in sys.modules:  # so that a file called torch.py does not hide torch
         name = f"cp_pool_adapter_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise LoadError(f"adapter {path}: no Python file")
+        raise LoadError(f"{path}: no Python file")
     module = importlib.util.module_from_spec(spec)
     folder = os.path.dirname(path)
     if folder not in sys.path:
@@ -91,7 +122,7 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
             found = getattr(found, part)
         except AttributeError:
             names = ", ".join(_adapters(module)) or "none"
-            raise LoadError(f"adapter {place}: it has no {name!r}; its adapters: {names}") from None
+            raise LoadError(f"{place}: it has no {name!r}; its adapters: {names}") from None
     return found
 
 
@@ -108,10 +139,10 @@ def _adapters(module: ModuleType) -> dict[str, Adapter]:
 def _only_adapter(module: ModuleType, place: str) -> Adapter:
     found = _adapters(module)
     if not found:
-        raise LoadError(f"adapter {place}: nothing in it has the decorator @cp_pool.adapter")
+        raise LoadError(f"{place}: nothing in it has the decorator @cp_pool.adapter")
     if len(found) > 1:
         raise LoadError(
-            f"adapter {place}: it has several adapters: choose one, as {place}:{next(iter(found))}"
+            f"{place}: it has several adapters: choose one, as {place}:{next(iter(found))}"
             f" (there are {', '.join(found)})"
         )
     return next(iter(found.values()))
@@ -125,8 +156,8 @@ def _as_adapter(thing: Any, name: str, place: str) -> Adapter:
     try:
         adapter()(thing)
     except DeclarationError as error:
-        raise LoadError(f"adapter {place}:{name}: {error}") from None
-    raise LoadError(f"adapter {place}:{name}: it has not the decorator @cp_pool.adapter")
+        raise LoadError(f"{place}:{name}: {error}") from None
+    raise LoadError(f"{place}:{name}: it has not the decorator @cp_pool.adapter")
 
 
 def _one_line(error: BaseException) -> str:

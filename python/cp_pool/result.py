@@ -301,6 +301,11 @@ class Result:
         return self.outcome == "skip"
 
     @property
+    def value(self) -> Any:
+        """What the function of a call has returned on rank 0; None for an attention case."""
+        return self.raw.get("value")
+
+    @property
     def failed_checks(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.ok)
 

@@ -19,9 +19,10 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from cp_pool.adapter import Adapter, Skip
+from cp_pool.calls import Calls, Ranks, is_fail, is_skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
 from cp_pool.delays import Delays
 from cp_pool.errors import (
@@ -41,10 +42,10 @@ from cp_pool.shared_import import own_files
 from cp_pool.staging import stage_messages
 from cp_pool.state import State
 
-__all__ = ["Failure", "Native", "Runner", "rehearse"]
+__all__ = ["NO_LIMIT", "Failure", "Native", "Runner", "rehearse"]
 
 # The extension ends waits at the case's deadline, and a group's own timeout must not come before that.
-_NO_LIMIT = timedelta(days=7)
+NO_LIMIT = timedelta(days=7)
 
 
 class Native(Protocol):
@@ -64,7 +65,7 @@ _NOT_FREED, _ABORTED, _TIMED_OUT = 0, 1, 2
 
 
 # The names of FailureKind (worker/rank_messages.h).
-Kind = Literal["exception", "unsupported", "timeout", "communication", "aborted"]
+Kind = Literal["assertion", "exception", "unsupported", "timeout", "communication", "aborted"]
 
 
 class Failure(Exception):
@@ -270,6 +271,11 @@ class Runner:
         self._connection: Connection | None = None  # the group that runs the case
         self._strided: dict[int, Connection] = {}  # this rank's group, by the number of groups at once
         self._state: State | None = None
+        self._calls = Calls()
+        self._calling = False  # the case is a call
+        self._groups_before_call: set[dist.ProcessGroup] | None = None
+        self._store: Store | None = None
+        self._make_world: Callable[[Store], None]  # makes the group of all ranks
         self._pid = os.getpid()
         self._in_user_code = False
         self._place_when_freed = ""
@@ -286,7 +292,7 @@ class Runner:
 
     def capabilities(self) -> str:
         adapter = self.adapter
-        known: dict[str, Any] = {"adapter": adapter.declaration(), "files": own_files()}
+        known: dict[str, Any] = {"adapter": adapter.declaration(), "files": own_files(), "calls": True}
         for key, values in (("comm", adapter.comm), ("layouts", adapter.layouts), ("dtypes", adapter.dtypes)):
             if values is not None:
                 known[key] = list(values)
@@ -368,11 +374,9 @@ class Runner:
     ) -> None:
         """Makes the group of all ranks, for the first time or after an abort, and calls the adapter's setup."""
         self._in_case = False
-        if dist.is_initialized():
-            dist.destroy_process_group()
         limit = timedelta(milliseconds=limit_ms)
         _use_loopback(master_addr)
-        store = PrefixStore(
+        self._store = PrefixStore(
             f"{prefix}py/{generation}",
             TCPStore(master_addr, master_port, is_master=False, timeout=limit, wait_for_workers=False),
         )
@@ -380,13 +384,20 @@ class Runner:
         backend = "nccl" if device.startswith("cuda") and not shares_gpus else "gloo"
         if device.startswith("cuda") and backend == "gloo":
             stage_messages()
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)
-        group = dist.group.WORLD
-        assert group is not None
-        ranks = list(range(world_size))
-        self._world = Connection(rank, ranks, torch.device(device), group, generation)
-        self._connection = self._world
-        self._strided = {}
+
+        def make_world(store: Store) -> None:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=NO_LIMIT)
+            group = dist.group.WORLD
+            assert group is not None
+            self._world = Connection(rank, list(range(world_size)), torch.device(device), group, generation)
+            self._connection = self._world
+            self._strided = {}
+
+        self._make_world = make_world
+        make_world(self._store)
+        assert self._world is not None
         if self.adapter.setup is not None:
             self.call(self.adapter.setup, Ctx(self._world))
         if self._wanted_delays and self._delays is None:
@@ -403,7 +414,9 @@ class Runner:
         self._state.put_back()
         if signal.getsignal(self._interrupt_signal) != self._on_interrupt:
             signal.signal(self._interrupt_signal, self._on_interrupt)
-        self._in_case = self._diagnoses = False
+        self._in_case = self._diagnoses = self._calling = False
+        self._calls.clean()
+        self._destroy_groups_of_call()
         self._step_number = 0
         self._place_when_freed = ""
 
@@ -427,6 +440,42 @@ class Runner:
             self.call(self._connect_pairs, connection, inner, outer)
         if self.adapter.refuses:
             self._native.watch_group_operations()
+
+    def run_call(self, case_id: str, function: str, arguments: str) -> tuple[str, set[str]]:
+        """Runs the function of a call. Returns its value as JSON, and what it has left behind."""
+        self._case_id = case_id
+        self._in_case = self._calling = True
+        return self.call(self._call, function, arguments)  # type: ignore[no-any-return]
+
+    def _call(self, function: str, arguments: str) -> tuple[str, set[str]]:
+        assert self._store is not None
+        calls = self._calls
+        calls.number += 1
+        if self._store.check([f"changed/{calls.number - 1}"]):  # on any rank
+            self._make_world(PrefixStore(f"world/{calls.number}", self._store))
+        world = self._world
+        assert world is not None
+        self._groups_before_call = set(_groups())
+        store = PrefixStore(f"call/{calls.number}", self._store)
+        ranks = Ranks(world.rank, world.world_size, world.device, world.group, store, calls.number)
+        try:
+            return calls.run(ranks, function, arguments)
+        finally:
+            if dist.group.WORLD is not world.group:  # every rank makes it again before the next call
+                self._store.set(f"changed/{calls.number}", "")
+
+    def _destroy_groups_of_call(self) -> None:
+        """Destroys the process groups that the last call has made. A rank that has made one may not destroy it before
+        its peers have made it too, so this comes after all ranks have ended the call."""
+        before, self._groups_before_call = self._groups_before_call, None
+        if before is None or self._world is None or dist.group.WORLD is not self._world.group:
+            return
+        for group in [group for group in _groups() if group not in before]:
+            dist.destroy_process_group(group)
+
+    def close(self) -> None:
+        """Is called before the process ends in order."""
+        self._calls.clean()
 
     def begin_diagnosis(self) -> None:
         self._diagnoses = True
@@ -521,14 +570,15 @@ class Runner:
         """Raises the Failure that an exception of the adapter amounts to."""
         if isinstance(error, Failure):
             raise error
-        if isinstance(error, Skip):
-            reason = text_of(error).strip() or f"the adapter {self.adapter.name} skips it"
+        if is_skip(error) if self._calling else isinstance(error, Skip):
+            skips = "the function" if self._calling else f"the adapter {self.adapter.name}"
+            reason = text_of(error).strip() or f"{skips} skips it"
             raise Failure("unsupported", reason, declined_in=self._place(), reason=reason) from None
         freed = self._native.freed()
         held_up = isinstance(error, _Freed) or says_peer_is_gone(error)
         if held_up and freed != _NOT_FREED:
             wait = place_of_wait([one for one in chain_of(error) if isinstance(one, _Freed) or is_gone(one)])
-            where = f"in {wait.place or self._place_when_freed or 'the adapter'}"
+            where = f"in {wait.place or self._place_when_freed or self._subject()}"
             if freed == _TIMED_OUT:
                 summary = f"at 90 % of the case's time still {where}"
                 text = f"{summary}\n{wait.stack}".rstrip()
@@ -541,15 +591,21 @@ class Runner:
         place = reason = ""
         refusal = self.adapter.is_refusal(error)
         # A question of a diagnosis may be declined with any exception, since its answer decides nothing.
-        if self._in_case and (refusal or self._diagnoses):
+        if self._in_case and not self._calling and (refusal or self._diagnoses):
             begun = self._native.first_group_operation()
             if begun and refusal:
                 summary += f" (no refusal, because this rank had begun an operation on a process group before: {begun})"
             elif not begun and freed == _NOT_FREED:
                 place, reason = self._place(), text_of(error).strip().partition("\n")[0]
+        if self._calling and is_fail(error):
+            raise Failure("assertion", summary, text) from None
         if isinstance(error, SystemExit):
-            summary = f"the adapter called sys.exit: {summary}"
+            summary = f"{self._subject()} called sys.exit: {summary}"
         raise Failure("exception", summary, f"{summary}\n{text}", declined_in=place, reason=reason) from None
+
+    def _subject(self) -> str:
+        """Whose code runs."""
+        return "the function" if self._calling else "the adapter"
 
     def _place(self) -> str:
         """Where this rank declines the case: the same text on all ranks that are equally far. A rank that has made a
@@ -577,11 +633,16 @@ def _described(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
+def _groups() -> list[dist.ProcessGroup]:
+    """The process groups that there are."""
+    return list(dist.distributed_c10d._world.pg_map)
+
+
 def _own_of(groups: list[list[int]], rank: int) -> dist.ProcessGroup | None:
     """Makes all of these groups, as every rank must, and returns the one that contains this rank."""
     own = None
     for ranks in groups:
-        made = dist.new_group(ranks, timeout=_NO_LIMIT)
+        made = dist.new_group(ranks, timeout=NO_LIMIT)
         if rank in ranks:
             own = made
     # No rank may fail in the adapter's code while a peer still makes a group: Gloo does not end the peer's wait for a

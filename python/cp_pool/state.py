@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -28,7 +30,14 @@ def _flags() -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
         (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
         (lambda: torch.is_autocast_enabled("cpu"), lambda value: torch.set_autocast_enabled("cpu", value)),
         (lambda: torch.is_autocast_enabled("cuda"), lambda value: torch.set_autocast_enabled("cuda", value)),
+        (lambda: torch.get_autocast_dtype("cpu"), lambda value: torch.set_autocast_dtype("cpu", value)),
+        (lambda: torch.get_autocast_dtype("cuda"), lambda value: torch.set_autocast_dtype("cuda", value)),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (torch.get_num_threads, torch.set_num_threads),
+        (gc.isenabled, lambda value: gc.enable() if value else gc.disable()),
+        (lambda: signal.getsignal(signal.SIGALRM), lambda value: signal.signal(signal.SIGALRM, value)),
+        (lambda: signal.getitimer(signal.ITIMER_REAL)[0], lambda _: signal.setitimer(signal.ITIMER_REAL, 0)),
     ]
 
 

@@ -110,7 +110,9 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False, ad
     runner = Runner(adapter, native, INTERRUPT_SIGNAL, options.delays)
     os.dup2(stdin, 0, inheritable=False)
     os.close(stdin)
-    return int(native.serve(runner, options.inject, not options.no_rehearsal, out, STACK_SIGNAL, INTERRUPT_SIGNAL))
+    code = int(native.serve(runner, options.inject, not options.no_rehearsal, out, STACK_SIGNAL, INTERRUPT_SIGNAL))
+    runner.close()
+    return code
 
 
 def prepare(rehearse: bool, backward: bool = True) -> Any:
@@ -190,6 +192,9 @@ def explain_skips(adapter: Adapter, lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if line.strip():
             fields = json.loads(line)
+            if "call" in fields or "function" in fields:  # a call says itself, on ranks, whether it is skipped
+                yield json.dumps({"skip": ""})
+                continue
             case = json.dumps(fields.get("case", fields))
             answer: dict[str, Any] = {"skip": outlook.why_skipped(case, device)}
             if fields.get("pairs") and not answer["skip"]:

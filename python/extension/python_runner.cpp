@@ -1,6 +1,8 @@
 #include "python/extension/python_runner.h"
 
 #include <pybind11/stl.h>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,6 +75,18 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
                           ranks_of(&GroupRanks::outer, pairs));
   });
   return run_case(implementation_, c, groups, options);
+}
+
+CallReport PythonRunner::run_call(const nlohmann::json& call, const RunOptions& options) {
+  breaker_.begin_case(options.deadline);
+  const AtEnd end([this] { breaker_.end_case(); });
+  const auto arguments = call.find("arguments");
+  const std::string given = arguments == call.end() ? "{}" : arguments->dump();
+  auto [value, remarks] = with_python(breaker_, [&] {
+    return runner_.attr("run_call")(options.id, call.at("function").get<std::string>(), given)
+        .cast<std::pair<std::string, std::set<std::string>>>();
+  });
+  return {.value = nlohmann::json::parse(value), .remarks = std::move(remarks)};
 }
 
 Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,

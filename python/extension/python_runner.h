@@ -20,6 +20,7 @@ class PythonRunner final : public CaseRunner {
   std::string skip_reason(const Case& c, const at::Device& device) override;
   std::string backend(const Case& c, const at::Device& device) override;
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override;
+  CallReport run_call(const nlohmann::json& call, const RunOptions& options) override;
   bool diagnoses() override { return true; }
   Diagnosis diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
                      std::chrono::steady_clock::time_point waits_end) override;

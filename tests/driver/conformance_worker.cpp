@@ -73,6 +73,7 @@ class RankZero {
                {"worker", "conformance_worker"},
                {"device", "cpu"}};
     ready["capabilities"]["figures"] = !breaks("promise");
+    ready["capabilities"]["calls"] = true;
     if (!breaks("offer")) ready["capabilities"]["requests"] = {"cancel"};
     if (breaks("json")) write_all(out_, fmt::format("{}{{ready}}\n", protocol::kResponsePrefix));
     say(ready);
@@ -168,8 +169,16 @@ class RankZero {
     return false;
   }
 
+  void run_call(std::int64_t seq) const {
+    json result = result_of(seq);
+    if (!breaks("unknown_function")) result.update({{"outcome", "error"}, {"reason", "there is no such function"}});
+    say({{"event", "started"}, {"seq", seq}});
+    say(result);
+  }
+
   void run(const json& request) {
     const std::int64_t seq = request.at("seq");
+    if (request.contains("call")) return run_call(seq);
     // The capabilities list no case fields, so the worker takes only those of protocol version 1.
     if (request.at("case").contains("input_scale")) return refuse(seq, "unknown field input_scale");
     const bool known = request.at("case").at("comm") == "p2p";

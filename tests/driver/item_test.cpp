@@ -26,6 +26,7 @@ class Order final : public Payload::Kind {
   Order(std::string what, int ranks) : what_(std::move(what)), ranks_(ranks) {}
 
   [[nodiscard]] nlohmann::ordered_json json() const override { return {{"order", what_}}; }
+  [[nodiscard]] const char* key() const override { return "case"; }
   [[nodiscard]] int ranks() const override { return ranks_; }
   [[nodiscard]] std::string group() const override { return ""; }
   [[nodiscard]] std::string default_id() const override { return what_; }

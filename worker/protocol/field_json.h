@@ -38,16 +38,35 @@ template <typename Item>
 inline constexpr bool kIsList<std::vector<Item>> = true;
 template <typename Item>
 inline constexpr bool kIsList<std::set<Item>> = true;
-// A value that has a JSON of its own. read throws CaseError, which names `source`.
-template <typename T>
-concept HasJson = requires(const T& value, const nlohmann::json& json) {
-  { T::read(json, "source") } -> std::same_as<T>;
-  value->json();
-};
 template <typename T>
 inline constexpr bool kIsOptional = false;
 template <typename T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
+// A value of several kinds, each with a JSON of its own under a key of its own. Its field is named by the first of
+// T::kKeys. read throws CaseError, which names `source`.
+template <typename T>
+concept HasJson = requires(const T& value, const nlohmann::json& json) {
+  { T::read(json, "source") } -> std::same_as<T>;
+  value->json();
+  { value->key() } -> std::same_as<const char*>;
+  T::kKeys.front();
+};
+template <typename T>
+inline constexpr bool kHasKeys = HasJson<T>;
+template <typename T>
+inline constexpr bool kHasKeys<std::optional<T>> = HasJson<T>;
+
+// The key under which the value of a field is written.
+template <typename T>
+const char* key_of(const char* name, const T& value) {
+  if constexpr (HasJson<T>) {
+    return value->key();
+  } else if constexpr (kHasKeys<T>) {
+    return value ? (*value)->key() : name;
+  } else {
+    return name;
+  }
+}
 
 // --- Writing ---------------------------------------------------------------------------------------------------------
 template <typename Json, HasFields Struct>
@@ -77,6 +96,8 @@ Json value_json(const T& value) {
     return to_json(value);
   } else if constexpr (HasJson<T>) {
     return value->json();
+  } else if constexpr (std::is_same_v<T, AnyJson>) {
+    return value_json<Json>(value.value);
   } else if constexpr (std::is_same_v<T, nlohmann::json> && kIsEvent<Json>) {
     return Json::parse(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else if constexpr (std::is_enum_v<T>) {
@@ -115,7 +136,7 @@ void write_fields(const Struct& of, Json& into) {
         return;
       }
     }
-    into[field.name] = value_json<Json>(value);
+    into[key_of(field.name, value)] = value_json<Json>(value);
   });
 }
 
@@ -161,6 +182,8 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   } else if constexpr (std::is_same_v<T, Case>) {
     if (!value.is_object()) in.fail(name, "an object", value);
     out = parse_case(value, name);
+  } else if constexpr (std::is_same_v<T, AnyJson>) {
+    out.value = value;
   } else if constexpr (HasJson<T>) {
     if (!value.is_object()) in.fail(name, "an object", value);
     out = T::read(value, name);
@@ -184,6 +207,15 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   }
 }
 
+template <typename T>
+constexpr auto keys_of() {
+  if constexpr (kIsOptional<T>) {
+    return T::value_type::kKeys;
+  } else {
+    return T::kKeys;
+  }
+}
+
 // Reads a struct. If there is an expect_valid(const Struct&), it throws ProtocolError for values that contradict each
 // other.
 template <HasFields Struct>
@@ -192,9 +224,15 @@ Struct read_fields(const Fields& in) {
   for_each_field<Struct>([&](const auto& field) {
     using FieldType = std::remove_cvref_t<decltype(field)>;
     if constexpr (kIsStored<Struct, FieldType>) {
-      const nlohmann::json* const value =
-          field.presence == Presence::required ? &in.require(field.name) : in.find(field.name);
-      if (value != nullptr) read_any(in, field.name, *value, std::invoke(field.access, out));
+      using Value = FieldValue<Struct, FieldType>;
+      const char* name = field.name;
+      if constexpr (kHasKeys<Value>) {
+        for (const char* const key : keys_of<Value>()) {
+          if (in.find(key) != nullptr) name = key;
+        }
+      }
+      const nlohmann::json* const value = field.presence == Presence::required ? &in.require(name) : in.find(name);
+      if (value != nullptr) read_any(in, name, *value, std::invoke(field.access, out));
       if constexpr (!std::is_null_pointer_v<decltype(FieldType::told)>) {
         if (value == nullptr) out.*field.told = false;
       }

@@ -38,6 +38,13 @@ class Fields {
 
 // Each reads `value`, the value of the field `name` or one entry of it, into `out`. Throws ProtocolError if it is of
 // another type. A double may also be "nan", "inf" or "-inf", and the nlohmann::json has to be an object.
+// A JSON value of any type; null if there is none.
+struct AnyJson {
+  nlohmann::json value;
+
+  [[nodiscard]] bool empty() const { return value.is_null(); }
+};
+
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, bool& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, int& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::int64_t& out);

@@ -117,6 +117,10 @@ void expect_valid(const RunRequest& request) {
   if (request.timeout_ms <= 0) {
     throw ProtocolError(fmt::format("run: timeout_ms {} is not positive", request.timeout_ms));
   }
+  if (request.case_json.is_null() && request.call.is_null()) throw ProtocolError("run: \"case\" is missing");
+  if (!request.case_json.is_null() && !request.call.is_null()) {
+    throw ProtocolError("run: \"case\" and \"call\" exclude each other");
+  }
 }
 
 void expect_valid(const ResultEvent& result) {

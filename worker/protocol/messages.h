@@ -19,6 +19,7 @@
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"
 #include "cases/fields.h"
+#include "worker/protocol/json_fields.h"
 
 namespace cp_pool::protocol {
 
@@ -96,7 +97,8 @@ struct RunOfCase {  // how a case is run
 struct RunRequest {
   std::int64_t seq = 0;
   std::string id;
-  nlohmann::json case_json;
+  nlohmann::json case_json;  // null if it is a call
+  nlohmann::json call;       // {"function": .., "arguments": {..}} instead of a case; else null
   nlohmann::json lengths = nlohmann::json::object();  // lengths of the case's sequences; empty = not given
   std::int64_t timeout_ms = 90000;
   RunOfCase options = {};
@@ -105,7 +107,8 @@ struct RunRequest {
   static constexpr auto fields() {
     return FieldList{field("seq", &RunRequest::seq, Presence::required),
                      field("id", &RunRequest::id),
-                     field("case", &RunRequest::case_json, Presence::required),
+                     field("case", &RunRequest::case_json, Presence::sparse),
+                     field("call", &RunRequest::call, Presence::sparse),
                      field("lengths", &RunRequest::lengths, Presence::sparse),
                      field("timeout_ms", &RunRequest::timeout_ms),
                      field("options", &RunRequest::options)};
@@ -239,6 +242,7 @@ struct ResultEvent {
   std::optional<double> bound_factor = std::nullopt;
   std::vector<LostOutput> lost_outputs;
   bool diagnosing = false;  // a diagnosis of this fail follows
+  AnyJson value;            // what the function of a call has returned on rank 0; null: nothing
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
@@ -255,7 +259,8 @@ struct ResultEvent {
                      field("perf", &ResultEvent::perf, Presence::sparse),
                      field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
-                     field("diagnosing", &ResultEvent::diagnosing, Presence::sparse)};
+                     field("diagnosing", &ResultEvent::diagnosing, Presence::sparse),
+                     field("value", &ResultEvent::value, Presence::sparse)};
   }
 };
 struct DiagnosisEvent {  // follows a result with `diagnosing`

@@ -51,8 +51,12 @@ std::string phase_of(const std::string& escaped) {
 }
 
 TEST(Requests, RunRoundTrips) {
-  RunRequest sent{
-      .seq = 12, .id = "a/b", .case_json = {{"cp_size", 2}}, .timeout_ms = 5000, .options = {.dump_dir = "/tmp/x"}};
+  RunRequest sent{.seq = 12,
+                  .id = "a/b",
+                  .case_json = {{"cp_size", 2}},
+                  .call = {},
+                  .timeout_ms = 5000,
+                  .options = {.dump_dir = "/tmp/x"}};
   RunRequest got = request_round_trip(sent);
   EXPECT_EQ(got.seq, 12);
   EXPECT_EQ(got.id, "a/b");
@@ -219,7 +223,8 @@ TEST(Events, ResultRoundTrips) {
                                    .backend = "math",
                                    .backend_note = "partly",
                                    .bound_factor = 2.5,
-                                   .lost_outputs = {{"dump", "cannot write x"}}});
+                                   .lost_outputs = {{"dump", "cannot write x"}},
+                                   .value = {}});
   EXPECT_EQ(got.seq, 3);
   EXPECT_EQ(got.outcome, CaseOutcome::fail);
   EXPECT_EQ(got.reason, "why");
@@ -478,6 +483,26 @@ TEST(Events, ErrorsNameTheFieldAndWhatCame) {
   EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","checks":{}})"), HasSubstr("an array"));
   EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","ranks":[3]})"), HasSubstr("ranks"));
   EXPECT_THAT(event_error(R"({"event":"ready","protocol":"1","world_size":2})"), HasSubstr("32-bit integer"));
+}
+
+TEST(Requests, RunMayHaveACallInsteadOfACase) {
+  RunRequest sent;
+  sent.call = {{"function", "m:f"}, {"arguments", {{"n", 3}}}};
+  const json text = json::parse(encode(sent));
+  EXPECT_EQ(text.at("call"), sent.call);
+  EXPECT_FALSE(text.contains("case"));
+  EXPECT_EQ(request_round_trip(sent).call, sent.call);
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1})"), HasSubstr("\"case\" is missing"));
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"call":{}})"), HasSubstr("exclude each other"));
+}
+
+TEST(Results, MayHaveTheValueOfACall) {
+  ResultEvent sent;
+  EXPECT_FALSE(json::parse(encode(Event{sent})).contains("value"));
+  for (const json& value : {json(3), json("text"), json{{"a", {1, 2}}}, json(false), json::array()}) {
+    sent.value.value = value;
+    EXPECT_EQ(std::get<ResultEvent>(parse_event(encode(Event{sent}))).value.value, value);
+  }
 }
 
 }  // namespace

@@ -81,6 +81,9 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
       check_stdout(inputs);
     }
     const Item named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
+    if (named.payload->attention() == nullptr) {
+      throw CommandError(ExitCode::bad_input, "explain draws attention cases, and this is a call");
+    }
     if (options.html) write_page(named);
     std::string text = explanation_text(named);
     if (!options.overrides.empty()) {

@@ -45,6 +45,10 @@ constexpr const char* kListFooter =
 using Skips = std::optional<std::vector<std::string>>;
 
 Json case_json(const MatrixCase& c) {
+  if (c.call) {
+    return {
+        {"id", c.id}, {"world_size", c.call->cp_size}, {"size", c.size}, {"tags", c.tags}, {"call", to_json(*c.call)}};
+  }
   return {{"id", c.id},     {"world_size", world_size(c.c)}, {"size", c.size},
           {"tags", c.tags}, {"case", to_json(c.c)},          {"lengths", to_json(resolve_lengths(c.c))}};
 }

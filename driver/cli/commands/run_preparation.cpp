@@ -50,10 +50,13 @@ std::vector<Item> named_cases(const Selection& selection, const RunCommandOption
   std::vector<Item> cases;
   cases.reserve(selection.cases.size());
   for (const SelectedCase& selected : selection.cases) {
-    Case c = selected.matrix_case.c;
+    const MatrixCase& of_matrix = selected.matrix_case;
+    Case c = of_matrix.c;
     if (options.deterministic) c.deterministic = true;
-    cases.push_back(
-        {.id = selected.matrix_case.id, .payload = c, .rerun = rerun_of_run(program, selected, options.execution)});
+    cases.push_back({.id = of_matrix.id,
+                     .payload = of_matrix.call ? Payload(*of_matrix.call) : Payload(c),
+                     .rerun = rerun_of_run(program, selected, options.execution)});
+    set_worker_of_call(options.execution.worker, options.execution.fork != "off", cases.back());
     apply_overrides(overrides, selected.matrix_case, cases.back());
   }
   return cases;

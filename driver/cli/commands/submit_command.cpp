@@ -73,10 +73,9 @@ class Stream {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
       const SubmittedCase submitted = read_submitted_case(parse_line(line), source, options_.edits);
-      Item named{.id = submitted.id,
-                 .payload = submitted.c,
-                 .rerun = rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
-                 .number = line.number};
+      Item named = item_of(submitted, rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
+                           options_.execution);
+      named.number = line.number;
       if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
       return named;
     } catch (const CaseError& e) {
@@ -145,11 +144,10 @@ std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions&
       continue;
     }
     try {
-      const Json line = {{"id", one.id}, {"case", (*one.payload)->json()}};
+      const Json line = {{"id", one.id}, {(*one.payload)->key(), (*one.payload)->json()}};
       const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
-      cases.push_back({.id = submitted.id,
-                       .payload = submitted.c,
-                       .rerun = rerun_of_json(program, to_json(submitted).dump(), options.execution)});
+      cases.push_back(
+          item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), options.execution), options.execution));
     } catch (const CaseError& e) {
       throw CommandError(ExitCode::bad_input, e.what());
     }

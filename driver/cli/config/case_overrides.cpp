@@ -99,8 +99,7 @@ void read_expectations(const ConfigTable& table, CaseOverride& out) {
 }
 
 bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
-  const FilterSubject subject{.c = of_matrix.c, .tags = of_matrix.tags, .id = of_matrix.id, .size = of_matrix.size};
-  return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(subject); });
+  return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(of_matrix.subject()); });
 }
 
 // Returns nullopt if the override names no worker.
@@ -171,11 +170,7 @@ void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& 
   for (CaseOverride& each : overrides) {
     const std::optional<WorkerChoice> choice = worker_of(each, options);
     if (!choice) continue;
-    const WorkerCommand command = worker_command(*choice);
-    each.ranks.worker_command = command.words;
-    if (options.fork != "off") each.ranks.fork_server = command.fork_server;
-    each.ranks.start_timeout_grows = command.adapter();
-    each.ranks.implementation = command.implementation;
+    set_worker(worker_command(*choice), options.fork != "off", each.ranks);
   }
 }
 

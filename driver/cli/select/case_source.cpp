@@ -47,15 +47,17 @@ Json read_one_case(const std::string& file) {
 
 Item case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                   const std::string& program) {
-  SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
-  return {
-      .id = std::move(submitted.id), .payload = submitted.c, .rerun = rerun_of_file(program, file, edits, execution)};
+  const SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
+  return item_of(submitted, rerun_of_file(program, file, edits, execution), execution);
 }
 
 Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
                     const std::string& program) {
   const MatrixCase& c = selected.matrix_case;
-  if (edits.empty()) return {.id = c.id, .payload = c.c, .rerun = rerun_of_run(program, selected, execution)};
+  if (c.call && !edits.empty()) throw CaseError(fmt::format("--set changes attention cases, and {} is a call", c.id));
+  if (edits.empty()) {
+    return item_of({.id = c.id, .c = c.c, .call = c.call}, rerun_of_run(program, selected, execution), execution);
+  }
   const Case edited = edit_case(c.c, edits);
   return {.id = case_id(edited, edited_fields(edits)),
           .payload = edited,
@@ -77,9 +79,8 @@ std::optional<SelectedCase> look_up_in_its_suite(const std::string& id, Selectio
 Item case_of_json(const std::string& text, const Edits& edits, const ExecutionOptions& execution,
                   const std::string& program) {
   constexpr const char* kSource = "the JSON of the command line";
-  SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
-  std::string rerun = rerun_of_json(program, to_json(submitted).dump(), execution);
-  return {.id = std::move(submitted.id), .payload = submitted.c, .rerun = std::move(rerun)};
+  const SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
+  return item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), execution), execution);
 }
 
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
@@ -122,7 +123,7 @@ MatrixCase subject_of(const Item& found, const std::string& argument, const Sele
     MatrixCase subject;
     if (is_id(argument)) subject = look_up(argument, selection).matrix_case;
     subject.id = found.id;
-    subject.c = *found.payload->attention();
+    if (const Case* const c = found.payload->attention()) subject.c = *c;
     return subject;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());

@@ -44,7 +44,8 @@ ShardOfRun described(const Shard& shard, const std::vector<SelectedCase>& all) {
   std::vector<std::string> cases;
   for (const auto& [of_matrix, matrix] : all) {
     ids.push_back(of_matrix.id);
-    cases.push_back(of_matrix.id + ' ' + to_json(of_matrix.c).dump());
+    const Json json = of_matrix.call ? to_json(*of_matrix.call) : to_json(of_matrix.c);
+    cases.push_back(of_matrix.id + ' ' + json.dump());
   }
   return {.index = shard.index,
           .count = shard.count,
@@ -70,7 +71,7 @@ Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& 
     visit_cases(matrices, options.size, [&](const Matrix& matrix, MatrixCase&& c) {
       const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
       bool selected = filters.empty() && (!c.optional || options.ids);
-      const FilterSubject subject{.c = c.c, .tags = c.tags, .id = c.id, .size = c.size};
+      const FilterSubject subject = c.subject();
       for (std::size_t i = 0; i < filters.size(); ++i) {
         if (!filters[i].matches(subject)) continue;
         ++matched[i];

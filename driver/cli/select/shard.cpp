@@ -40,7 +40,7 @@ std::vector<double> costs_of(const std::vector<const MatrixCase*>& cases, const 
   double known_ms = 0;
   double known_cost = 0;
   for (const MatrixCase* each : cases) {
-    costs.push_back(cost(each->c));
+    costs.push_back(each->call ? kOfEveryCase * each->call->cp_size : cost(each->c));
     const auto known = times.ms.find(each->id);
     if (known == times.ms.end()) continue;
     known_ms += known->second;
@@ -62,7 +62,7 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const st
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i]->c;
     std::size_t place = units.size();
-    if (by_problem) place = unit_of.try_emplace(problem_group(c), units.size()).first->second;
+    if (by_problem && !cases[i]->call) place = unit_of.try_emplace(problem_group(c), units.size()).first->second;
     if (place == units.size()) units.emplace_back();
     units[place].cost += costs[i];
     units[place].cases.push_back(i);

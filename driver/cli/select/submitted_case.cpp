@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "cases/case_json.h"
 #include "cases/text_hash.h"
 #include "driver/cli/select/edit.h"
+#include "driver/cli/worker_command.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -52,11 +54,28 @@ std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
   return parts;
 }
 
+SubmittedCase read_submitted_call(const Json& json, const JsonPlace& root, const std::vector<std::string>& edits) {
+  expect_known_keys(json, root, {"id", "world_size", "size", "tags", "call", "timeout_ms", "fresh"});
+  if (!edits.empty()) root.fail("--set changes attention cases, and this is a call");
+  SubmittedCase submitted{.id = {}, .c = {}, .call = parse_call(json.at("call"), root.source() + ", call")};
+  const auto id = json.find("id");
+  submitted.id = id == json.end() ? call_id(*submitted.call) : given_id(*id, root.key("id"));
+  if (const auto timeout = json.find("timeout_ms"); timeout != json.end()) {
+    submitted.timeout = std::chrono::milliseconds(expect_int64(*timeout, root.key("timeout_ms")));
+    if (submitted.timeout->count() <= 0) root.key("timeout_ms").fail("a deadline is at least 1 ms");
+  }
+  if (const auto fresh = json.find("fresh"); fresh != json.end() && expect_bool(*fresh, root.key("fresh"))) {
+    submitted.fresh = root.source();
+  }
+  return submitted;
+}
+
 }  // namespace
 
 SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
   const JsonPlace root{source};
   expect_object(json, root);
+  if (json.contains("call")) return read_submitted_call(json, root, edits);
   SubmittedCase submitted;
   if (const auto wrapped = json.find("case"); wrapped != json.end()) {
     expect_known_keys(json, root, {"id", "world_size", "size", "tags", "case", "lengths"});
@@ -75,7 +94,26 @@ SubmittedCase read_submitted_case(const Json& json, std::string_view source, con
 }
 
 Json to_json(const SubmittedCase& submitted) {
+  if (submitted.call) {
+    Json json = {{"id", submitted.id}, {"call", to_json(*submitted.call)}};
+    if (submitted.timeout) json["timeout_ms"] = submitted.timeout->count();
+    return json;
+  }
   return {{"id", submitted.id}, {"case", to_json(submitted.c)}};
+}
+
+Item item_of(const SubmittedCase& submitted, std::string rerun, const ExecutionOptions& execution) {
+  Item item{.id = submitted.id,
+            .payload = submitted.call ? Payload(*submitted.call) : Payload(submitted.c),
+            .rerun = std::move(rerun),
+            .timeout = submitted.timeout};
+  set_worker_of_call(execution.worker, execution.fork != "off", item);
+  // Pools are shared by items whose ranks have the same settings.
+  if (!submitted.fresh.empty()) {
+    if (!item.ranks) item.ranks.emplace();
+    item.ranks->environment.push_back("CP_POOL_FRESH=" + submitted.fresh);
+  }
+  return item;
 }
 
 }  // namespace cp_pool

@@ -1,7 +1,9 @@
 #include "driver/cli/select/submitted_case.h"
 
+#include <chrono>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,6 +113,45 @@ TEST(SubmittedCase, ErrorsNameThePlace) {
             "<stdin>:3, case: $.heads: \"four\" is not an integer");
   EXPECT_THAT(error_of_submitted("{\"case\":{" + kCase + "},\"heads\":4}"),
               ::testing::StartsWith("<stdin>:3: $.heads: unknown key \"heads\""));
+}
+
+TEST(SubmittedCase, MayBeACall) {
+  const SubmittedCase call = submitted(R"({"call": {"function": "m:f", "arguments": {"n": 3}, "cp_size": 4},
+                                           "id": "x", "timeout_ms": 250})");
+  EXPECT_EQ(call.id, "x");
+  EXPECT_EQ(call.call, (Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4}));
+  EXPECT_EQ(call.timeout, std::chrono::milliseconds(250));
+  EXPECT_EQ(submitted(to_json(call).dump()).call, call.call);
+  EXPECT_THAT(submitted(R"({"call": {"function": "m:f"}})").id, MatchesRegex("m/f/cp2/hash=[0-9a-f]{10}"));
+  EXPECT_THAT(error_of_submitted(R"({"call": {"function": "m:f"}, "case": {}})"),
+              ::testing::StartsWith("<stdin>:3: $.case: unknown key"));
+  EXPECT_EQ(error_of_submitted(R"({"call": {"function": "m:f"}, "timeout_ms": 0})"),
+            "<stdin>:3: $.timeout_ms: a deadline is at least 1 ms");
+  EXPECT_EQ(error_of_submitted(R"({"call": {"function": "m:f"}})", {"heads=3"}),
+            "<stdin>:3: $: --set changes attention cases, and this is a call");
+}
+
+TEST(SubmittedCase, ACallHasRanksThatRunCallsUnlessAWorkerIsNamed) {
+  ExecutionOptions options;
+  options.worker.python = "python3";
+  const SubmittedCase call = submitted(R"({"call": {"function": "m:f"}})");
+  const Item item = item_of(call, "", options);
+  ASSERT_TRUE(item.ranks);
+  EXPECT_EQ(item.ranks->worker_command,
+            (std::vector<std::string>{"python3", "-m", "cp_pool.worker", "cp_pool.calls:ranks"}));
+  EXPECT_FALSE(item.ranks->fork_server.empty());
+  options.worker.adapter = "m:a";
+  EXPECT_FALSE(item_of(call, "", options).ranks);
+  EXPECT_FALSE(item_of(submitted("{" + kCase + "}"), "", {}).ranks);
+}
+
+TEST(SubmittedCase, AFreshCallHasRanksThatNoOtherHas) {
+  const SubmittedCase fresh = submitted(R"({"call": {"function": "m:f"}, "fresh": true})");
+  ExecutionOptions options;
+  options.worker.adapter = "m:a";
+  const Item item = item_of(fresh, "", options);
+  ASSERT_TRUE(item.ranks);
+  EXPECT_THAT(item.ranks->environment, ::testing::ElementsAre("CP_POOL_FRESH=<stdin>:3"));
 }
 
 }  // namespace

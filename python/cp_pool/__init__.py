@@ -14,6 +14,7 @@ from cp_pool.adapter import Adapter, Skip, adapter
 
 if TYPE_CHECKING:
     from cp_pool.pool import Pool
+    from cp_pool.rank_tests import on_ranks
     from cp_pool.result import CaseFailed, CaseRefused, CaseSkipped, PoolError, Result
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Result",
     "Skip",
     "adapter",
+    "on_ranks",
     "shard",
 ]
 
@@ -36,6 +38,7 @@ _LAZY = {
     "Pool": "cp_pool.pool",
     "PoolError": "cp_pool.result",
     "Result": "cp_pool.result",
+    "on_ranks": "cp_pool.rank_tests",
 }
 
 

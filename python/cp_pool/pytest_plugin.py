@@ -15,6 +15,7 @@ from cp_pool.catalog import ListedCase, Listing, list_cases
 from cp_pool.exit_codes import ExitCode
 from cp_pool.pool import Case, Pool
 from cp_pool.programs import find_binary
+from cp_pool.pytest_ranks import RankTests
 from cp_pool.result import CaseFailed, CaseRefused, CaseSkipped, PoolError, Result
 
 _OUTCOME = "cp_pool_outcome"  # the property that marks reports of cases, also those that come from workers of xdist
@@ -59,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(CpPoolPlugin(config), CpPoolPlugin.NAME)
+    config.pluginmanager.register(RankTests(config), RankTests.NAME)
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +68,13 @@ def cp_pool(pytestconfig: pytest.Config) -> Submitter:
     """Submits cases to warm ranks, as the options --cp-pool-* say. `cp_pool.check(heads=8, ..)` runs a case and fails
     or skips the test as the case did; `cp_pool.submit(..)` returns the Result."""
     return Submitter(_plugin(pytestconfig).pool)
+
+
+@pytest.fixture
+def ranks(request: pytest.FixtureRequest) -> None:
+    """The ranks of a test with the decorator cp_pool.on_ranks. In pytest's process there are none."""
+    if not hasattr(request.function, "__cp_pool_on_ranks__"):
+        pytest.fail("the fixture 'ranks' is for tests with @cp_pool.on_ranks(..)", pytrace=False)
 
 
 def _plugin(config: pytest.Config) -> CpPoolPlugin:

@@ -38,7 +38,8 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
   EXPECT_TRUE(ready.capabilities.contains("comm"));
   EXPECT_EQ(ready.capabilities.at("figures"), true);
   EXPECT_EQ(ready.capabilities.at("data_plane"), "Gloo");
-  EXPECT_EQ(ready.capabilities.at("options"), nlohmann::json::array({"bound_factor", "diagnosis_ms"}));
+  EXPECT_EQ(ready.capabilities.at("options"),
+            nlohmann::json::array({"bound_factor", "diagnosis_ms", "known_mistakes"}));
   EXPECT_EQ(ready.capabilities.at("case_fields"),
             nlohmann::json::array({"input_scale", "score_offset", "strided", "replicated", "group"}));
   EXPECT_TRUE(ready.versions.contains("torch"));

@@ -182,11 +182,12 @@ class Coordinator:
         self.own_requests.put(run)
         reports, failure = self._collect(seq, request.get("timeout_ms", 90000) / 1000)
         first = reports[0]
+        value = next(told.get("value") for told in reports if told["rank"] == 0)
         emit(event="result", seq=seq, outcome=first["outcome"], reason=first["reason"], healthy=failure is None,
              ranks=[{"rank": told["rank"], "ok": told["outcome"] in ("pass", "skip"), "aborted": told["aborted"],
                      "error": told["error"]} for told in reports],
              checks=[check for told in sorted(reports, key=lambda told: told["rank"]) for check in told["checks"]],
-             value=next(told.get("value") for told in reports if told["rank"] == 0))
+             **({} if value is None else {"value": value}))
 
     def cancel(self, seq):
         self.reports.put({"cancelled": seq, "outcome": "cancelled"})

@@ -175,6 +175,7 @@ void Conformance::check_unknown_function() {
   constexpr const char* kHint = "say error to a call of a function that there is not: a pass is believed";
   Session* const session = warm_for(kRule);
   if (session == nullptr || session->ready().capabilities.value("calls", nlohmann::json()) != true) return;
+  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
   protocol::RunRequest request;
   request.id = "conformance/call";
   request.timeout_ms = config_.timeout.count();

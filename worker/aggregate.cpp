@@ -176,8 +176,11 @@ std::string name_rank(const RankOutcome& outcome, const std::string& text) {
 
 const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
   const RankOutcome* cause = nullptr;
-  // A rank that has declined the case explains less than one that failed.
-  const auto order = [](const RankOutcome& o) { return std::tuple{o.failure->kind, o.declined, o.failure->phase}; };
+  // A rank that has declined the case explains less than one that failed, and one that waited for others less than one
+  // that they may have waited for.
+  const auto order = [](const RankOutcome& o) {
+    return std::tuple{o.failure->kind, o.declined, o.failure->phase, !o.failure->collective.empty()};
+  };
   for (const RankOutcome& outcome : outcomes) {
     if (!outcome.failure) continue;
     if (cause == nullptr || order(outcome) < order(*cause)) cause = &outcome;

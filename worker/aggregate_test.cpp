@@ -49,6 +49,14 @@ std::optional<protocol::PerfResult> perf_of(std::vector<RankOutcome> outcomes) {
       .perf;
 }
 
+TEST(Aggregate, ARankThatComputesExplainsATimeoutOfThoseThatWaitForIt) {
+  RankOutcome waiting = with_failure(1, FailureKind::timeout, "still in all_gather");
+  waiting.failure->collective = "all_gather";
+  const ResultEvent result = result_of({waiting, with_failure(0, FailureKind::timeout, "still in a loop")});
+  EXPECT_EQ(result.reason, "rank 0: still in a loop");
+  EXPECT_EQ(result.ranks.at(0).rank, 0);
+}
+
 TEST(Aggregate, SkipsIfALibraryRefusesOnOneRankWhileOthersAreFreed) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::aborted, "all_reduce: aborted"),
                                         with_failure(1, FailureKind::unsupported, "cuDNN refuses this")});

@@ -401,7 +401,7 @@ struct Expected {
   }
 };
 
-// How a case ended in an earlier recorded run (docs/records.md).
+// How a case ended in an earlier recorded run (docs/command_line.md).
 struct EarlierRun {
   std::string run;                             // the ID of the run
   CaseOutcome outcome = CaseOutcome::not_run;  // the worst one if the case ran several times

@@ -1,4 +1,4 @@
-// Writes the run as a trace for chrome://tracing and ui.perfetto.dev (docs/reports.md describes its tracks).
+// Writes the run as a trace for chrome://tracing and ui.perfetto.dev (docs/command_line.md describes its tracks).
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,7 @@ class PlanStore {
 
 // Returns the folder that CP_POOL_PLAN_STORE chooses: none for "off"; cp-pool/cudnn-plans in the user's cache folder
 // ($XDG_CACHE_HOME, else ~/.cache) for "on", empty or unset; any other value is the folder itself. Returns nullopt if
-// the user has no cache folder. The store is on by default, since loaded plans halve a run (docs/notes.md).
+// the user has no cache folder. The store is on by default, since loaded plans halve a run (docs/performance.md).
 std::optional<std::filesystem::path> plan_store_folder();
 
 }  // namespace cp_pool

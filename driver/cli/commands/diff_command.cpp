@@ -180,7 +180,8 @@ class DiffCommand : public CommandWith<DiffOptions> {
     add_list(command,
              {.name = "--fail-on",
               .type = "KIND",
-              .help = fmt::format("Which changes make the exit code {} (docs/records.md)", to_int(ExitCode::failed)),
+              .help = fmt::format("Kind of change that makes the exit code {}; may be repeated: {}",
+                                  to_int(ExitCode::failed), fmt::join(all_names<ChangeKind>(), ", ")),
               .check =
                   [](const std::string& text) {
                     return parse_name<ChangeKind>(text)
@@ -189,7 +190,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
                   },
               .default_text = "new-failure"},
              options.fail_on, /*greedy=*/false);
-    add_flag(command, "--json", options.json, "Print a JSON object (docs/records.md)");
+    add_flag(command, "--json", options.json, "Print a JSON object (docs/command_line.md)");
     add_records_to_read(command, options.folder);
   }
 

@@ -69,7 +69,7 @@ nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts
 class RunsCommand : public CommandWith<RunsOptions> {
  public:
   explicit RunsCommand(CLI::App& command) {
-    add_flag(command, "--json", options.json, "Print a JSON array (docs/records.md)");
+    add_flag(command, "--json", options.json, "Print a JSON array (docs/command_line.md)");
     add_records_to_read(command, options.folder);
   }
 

@@ -1,4 +1,4 @@
-// Compares two runs: `cp-pool diff` (docs/records.md says which changes count).
+// Compares two runs: `cp-pool diff` (docs/command_line.md says which changes count).
 #pragma once
 
 #include <array>

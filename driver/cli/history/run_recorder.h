@@ -1,4 +1,4 @@
-// Keeps a run as a record (docs/records.md) while it goes on.
+// Keeps a run as a record (docs/command_line.md) while it goes on.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Lists records of earlier runs, and finds the one that the user means. docs/records.md describes their folders.
+// Lists records of earlier runs, and finds the one that the user means. docs/command_line.md describes their folders.
 #pragma once
 
 #include <chrono>

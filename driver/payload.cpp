@@ -59,9 +59,6 @@ class Attention final : public Payload::Kind {
     if (c_.replicated > 0) {
       return "cases with replicated tokens are not diagnosed, because such a row has several owners";
     }
-    if (c_.group > 1) {
-      return "cases of several groups of ranks are not diagnosed, because each group solves its own problem";
-    }
     return {};
   }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override {

@@ -229,15 +229,23 @@ protocol::DiagnosisEvent aggregate_diagnosis(const CaseSummary& summary, const s
   protocol::DiagnosisEvent out;
   out.seq = summary.seq;
   std::vector<RankOutcome> outcomes;
-  const Diagnosis* given = nullptr;
+  // Each group of ranks gives an answer. The surest counts, and of unknown ones that of a group with a wrong result.
+  const DiagnosisDone* given = nullptr;
+  const auto order = [](const DiagnosisDone& answer) {
+    return std::tuple(answer.diagnosis->certainty, answer.diagnosis->strips.empty(), answer.outcome.rank);
+  };
   bool all_came_through = static_cast<int>(answers.size()) == summary.world_size;
   for (const DiagnosisDone& answer : answers) {
     outcomes.push_back(answer.outcome);
-    if (answer.diagnosis) given = &*answer.diagnosis;
+    if (answer.diagnosis && (given == nullptr || order(answer) < order(*given))) given = &answer;
     if (answer.outcome.failure && answer.outcome.failure->phase == FailurePhase::run) all_came_through = false;
   }
   if (given != nullptr && all_came_through) {
-    out.diagnosis = *given;
+    out.diagnosis = *given->diagnosis;
+    if (std::ranges::count_if(answers, [](const DiagnosisDone& one) { return one.diagnosis.has_value(); }) > 1) {
+      out.diagnosis.evidence.push_back(
+          fmt::format("this is about the group of ranks that begins with rank {}", given->outcome.rank));
+    }
     return out;
   }
   std::vector<std::string> troubles;

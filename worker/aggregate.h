@@ -37,9 +37,9 @@ protocol::ResultEvent aggregate(const CaseSummary& summary);
 // finished the case and kept the data that a diagnosis needs.
 bool can_be_diagnosed(const CaseSummary& summary, const protocol::ResultEvent& result);
 
-// Returns the diagnosis of this case. answers: those of the ranks that came back. Rank 0's diagnosis is returned if
-// every rank came to the barrier after it. Else the diagnosis is unknown, and its cause names the failure of a rank and
-// `trouble`, a sentence that may be empty.
+// Returns the diagnosis of this case. answers: those of the ranks that came back; the first rank of each group has a
+// diagnosis. The surest is returned if every rank came to the barrier after it. Else the diagnosis is unknown, and its
+// cause names the failure of a rank and `trouble`, a sentence that may be empty.
 protocol::DiagnosisEvent aggregate_diagnosis(const CaseSummary& summary, const std::vector<DiagnosisDone>& answers,
                                              const std::string& trouble);
 

@@ -402,6 +402,15 @@ TEST(AggregateDiagnosis, IsThatOfRank0) {
   EXPECT_EQ(event.diagnosis.cause, "the mask is missing");
 }
 
+TEST(AggregateDiagnosis, IsTheSurestOfTheGroups) {
+  DiagnosisDone sure = diagnosis_done(2, "the mask is missing");
+  sure.diagnosis->certainty = Certainty::likely;
+  const auto event = aggregate_diagnosis(failed_summary(), {diagnosis_done(0, "all results are right"), sure}, "");
+  EXPECT_EQ(event.diagnosis.cause, "the mask is missing");
+  EXPECT_THAT(event.diagnosis.evidence,
+              testing::ElementsAre("this is about the group of ranks that begins with rank 2"));
+}
+
 TEST(AggregateDiagnosis, StandsIfOnlyTheBarrierAfterItFailed) {
   DiagnosisDone late = diagnosis_done(1);
   late.outcome.failure = Failure{FailureKind::timeout, FailurePhase::barrier, "barrier", "barrier"};

@@ -322,7 +322,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   const at::NoGradGuard no_grad;
   Diagnosis found = parts_.runner.diagnose(*judged_, groups, settings, deadline_);
   has_diagnosed_ = true;
-  if (rank != 0) return std::nullopt;
+  if (groups.cp->rank() != 0) return std::nullopt;
   found.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return found;
 }

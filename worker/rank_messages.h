@@ -192,8 +192,9 @@ struct CaseDone {  // the rank has finished the case and is free
 };
 struct DiagnosisDone {  // the rank has finished the diagnosis and is free
   std::int64_t seq = 0;
-  RankOutcome outcome;                 // only rank and failure are set
-  std::optional<Diagnosis> diagnosis;  // from rank 0, unless it failed before the barrier after the diagnosis
+  RankOutcome outcome;  // only rank and failure are set
+  std::optional<Diagnosis>
+      diagnosis;  // from the first rank of each group, unless it failed before the barrier that follows
 
   static constexpr auto fields() {
     return FieldList{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),

@@ -183,11 +183,11 @@ TEST(ATimeout, DoesNotLastAsLongAsTheStacks) {
   EXPECT_EQ(pool.attempt().duration_ms, 60000);
 }
 
-TEST(ADiagnosis, OfSeveralGroupsIsNotAskedFor) {
-  ReadyPool pool(TestedPool::ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"group"}}}));
-  test::attention(pool.named.payload).group = 2;
+TEST(ADiagnosis, OfReplicatedTokensIsNotAskedFor) {
+  ReadyPool pool(TestedPool::ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"replicated"}}}));
+  test::attention(pool.named.payload).replicated = 2;
   EXPECT_EQ(pool.answer(TestedPool::result(CaseOutcome::fail)), "keep tails, fail");
-  EXPECT_THAT(pool.reasons(), HasSubstr("cases of several groups of ranks are not diagnosed"));
+  EXPECT_THAT(pool.reasons(), HasSubstr("cases with replicated tokens are not diagnosed"));
 }
 
 }  // namespace

@@ -121,7 +121,9 @@ std::string cause_line(const Diagnosis& diagnosis) {
   if (!diagnosis.explains.empty()) {
     line += fmt::format(" (explains {} within bounds)", fmt::join(diagnosis.explains, ", "));
   }
-  if (!diagnosis.others.empty()) line += fmt::format("; or: {}", fmt::join(diagnosis.others, ", "));
+  const auto is_other = [](const std::string& sentence) { return sentence.starts_with("or: "); };
+  const bool told = std::ranges::any_of(diagnosis.evidence, is_other);  // as sentences
+  if (!diagnosis.others.empty() && !told) line += fmt::format("; or: {}", fmt::join(diagnosis.others, ", "));
   return line;
 }
 

@@ -24,6 +24,8 @@ TEST(CauseLine, SaysHowSureItIs) {
   diagnosis.others = {"no_mask", "whole_keys"};
   EXPECT_EQ(cause_line(diagnosis),
             "cause (likely): the window's left edge is 63 instead of 64 on all ranks; or: no_mask, whole_keys");
+  diagnosis.evidence = {"or: no mask is applied", "or: every query sees all keys"};
+  EXPECT_EQ(cause_line(diagnosis), "cause (likely): the window's left edge is 63 instead of 64 on all ranks");
   diagnosis.certainty = Certainty::unknown;
   diagnosis.cause = "only dk is wrong";
   EXPECT_EQ(cause_line(diagnosis), "cause: unknown: only dk is wrong");

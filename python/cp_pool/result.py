@@ -168,7 +168,7 @@ class Diagnosis:
             line = f"cause{' (likely)' if self.certainty == 'likely' else ''}: {self.cause}"
             if self.explains:
                 line += f" (explains {', '.join(self.explains)} within bounds)"
-            if self.others:
+            if self.others and not any(sentence.startswith("or: ") for sentence in self.evidence):
                 line += f"; or: {', '.join(self.others)}"
         pairs = self.raw.get("pairs") or {}
         rectangles = [one["text"] for kind in ("missing", "excess") for one in (pairs.get(kind) or [])[:3]]

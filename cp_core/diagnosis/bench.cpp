@@ -24,14 +24,6 @@ bool is_forward(at::Tensor Results::* member) {
   return std::ranges::find(kForwardResults, member) != kForwardResults.end();
 }
 
-bool is_of_queries(at::Tensor Results::* member) {
-  return member == &Results::out || member == &Results::lse || member == &Results::dq;
-}
-
-bool is_of_keys(at::Tensor Results::* member) {
-  return member == &Results::dk || member == &Results::dv;
-}
-
 // How many queries, and how many keys, hypotheses are tried on first.
 constexpr std::int64_t kSampleRows = 16;
 

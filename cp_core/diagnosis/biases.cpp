@@ -285,7 +285,7 @@ class Biases : Subject {
 
   void heads() {
     const char* const id = "bias_of_other_heads";
-    for (const HeadMap& map : misplaced_heads(world_, "the bias")) {
+    for (const WrongHeads& map : misplaced_heads(world_, "the biases of heads")) {
       // The gradient goes either to the heads whose bias was read, or to the heads that computed it.
       pass(id, map.says, [of = map.of](const World&, Pass& pass) { pass.bias_head = of; });
       model(id, map.says, [of = map.of](Model& model) {
@@ -296,16 +296,14 @@ class Biases : Subject {
   }
 
   void sum(const std::string& says, std::function<void(Model&)> change) {
-    model("dbias_not_summed", "the gradient of the bias counts only " + says, std::move(change),
-          Hypothesis::Level::sums);
+    sums("dbias_not_summed", "the gradient of the bias counts only " + says, std::move(change));
   }
 
   void gradient() {
     if (c_.layout == Layout::thd && world_.ranks > 1) {
       for (const QueryShares& shares : incomplete_shares(world_.ranks)) {
-        model(
-            "dbias_not_summed", "the gradient of the bias " + shares.says,
-            [counts = shares.counts](Model& model) { model.shares_dbias = counts; }, Hypothesis::Level::sums);
+        sums("dbias_not_summed", "the gradient of the bias " + shares.says,
+             [counts = shares.counts](Model& model) { model.shares_dbias = counts; });
       }
     }
     if (world_.bias.size(0) == 1 && c_.batch > 1) {

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
+#include <string_view>
+#include <utility>
 
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace cp_pool::diagnosis {
 namespace {
-
-using verify::Results;
 
 std::vector<std::int64_t> numbers_of(const at::Tensor& flags) {
   const at::Tensor found = flags.nonzero().flatten();
@@ -35,31 +32,9 @@ std::string plural(const char* noun, std::size_t count) {
   return fmt::format("{}{}", noun, count == 1 ? "" : "s");
 }
 
-// Where one result is wrong.
-struct Ground {
-  const Given* given = nullptr;
-  at::Tensor wrong;  // bool [rows, heads]
-};
-
-std::vector<Ground> grounds_of(const Bench& bench) {
-  std::vector<Ground> grounds;
-  for (const Given& given : bench.fits().given()) {
-    const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
-    if (wrong.any().item<bool>()) grounds.push_back({.given = &given, .wrong = wrong});
-  }
-  return grounds;
-}
-
-const Side* side_of(const World& world, at::Tensor Results::* member) {
-  if (member == &Results::out || member == &Results::lse || member == &Results::dq) return &world.q_rows;
-  if (member == &Results::dk || member == &Results::dv) return &world.kv_rows;
-  return nullptr;
-}
-
-std::string on_ranks(const World& world, const std::set<std::int64_t>& ranks) {
+std::string on_ranks(const World& world, const std::vector<std::int64_t>& ranks) {
   if (static_cast<int>(ranks.size()) == world.ranks) return world.ranks == 1 ? "" : ", on all ranks";
-  const std::vector<std::int64_t> numbers(ranks.begin(), ranks.end());
-  return fmt::format(", on {} {} only", plural("rank", ranks.size()), text_of(numbers));
+  return fmt::format(", on {} {} only", plural("rank", ranks.size()), text_of(ranks));
 }
 
 // Names the wrong heads; empty if all heads are wrong. wrong: bool [heads].
@@ -100,59 +75,75 @@ std::string in_rows(const Side& side, const at::Tensor& wrong) {
   return fmt::format(", in {} rows of {}", rows, fmt::join(parts, ", "));
 }
 
-void add_ranks(const Ground& ground, std::set<std::int64_t>& ranks) {
-  for (const std::int64_t row : numbers_of(ground.wrong.any(-1)))
-    ranks.insert(ground.given->rank[row].item<std::int64_t>());
+constexpr std::int64_t kMostStripCells = 96;
+
+// Returns the largest value of each cell of `per_cell` values.
+std::vector<double> cells_of(const at::Tensor& values, std::int64_t per_cell) {
+  std::vector<double> cells;
+  for (std::int64_t first = 0; first < values.numel(); first += per_cell) {
+    const std::int64_t count = std::min(per_cell, values.numel() - first);
+    cells.push_back(std::min(values.narrow(0, first, count).max().item<double>(), ErrorStrip::kOffTheScale));
+  }
+  return cells;
+}
+
+// Returns the cells that contain a row which does not continue the row before it.
+std::vector<std::int64_t> borders_of(const Side& side, int rank, std::int64_t per_cell) {
+  std::vector<std::int64_t> borders;
+  const std::int64_t first = side.first[static_cast<std::size_t>(rank)];
+  const std::int64_t count = side.first[static_cast<std::size_t>(rank) + 1] - first;
+  const auto* const sequence = side.sequence.const_data_ptr<std::int64_t>() + first;
+  const auto* const position = side.position.const_data_ptr<std::int64_t>() + first;
+  for (std::int64_t row = 1; row < count; ++row) {
+    if (sequence[row] == sequence[row - 1] && position[row] == position[row - 1] + 1) continue;
+    const std::int64_t cell = row / per_cell;
+    if (cell > 0 && (borders.empty() || borders.back() != cell)) borders.push_back(cell);
+  }
+  return borders;
 }
 
 }  // namespace
 
 std::string common_ground(const Bench& bench) {
   const World& world = bench.world();
-  const std::vector<Ground> grounds = grounds_of(bench);
-  if (grounds.empty()) return {};
-  std::vector<std::string> names;
-  std::set<std::int64_t> ranks;
-  at::Tensor q_heads = at::zeros({world.c().heads}, at::kBool);
-  at::Tensor kv_heads = at::zeros({world.c().kv_heads}, at::kBool);
-  at::Tensor q_rows = at::zeros_like(world.q_rows.valid);
-  at::Tensor kv_rows = at::zeros_like(world.kv_rows.valid);
-  for (const Ground& ground : grounds) {
-    names.emplace_back(ground.given->name);
-    add_ranks(ground, ranks);
-    const at::Tensor heads = ground.wrong.any(0);
-    const Side* const side = side_of(world, ground.given->member);
-    if (side == &world.kv_rows) {
-      kv_heads.logical_or_(heads);
-      kv_rows.logical_or_(ground.wrong.any(-1));
-    } else if (heads.numel() == q_heads.numel()) {
-      q_heads.logical_or_(heads);
-      if (side != nullptr) q_rows.logical_or_(ground.wrong.any(-1));
-    }
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> grounds;  // each with the results that have it
+  for (const Given& given : bench.fits().given()) {
+    const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
+    if (!wrong.any().item<bool>()) continue;
+    const std::vector<std::int64_t> ranks = numbers_of(given.rank.masked_select(wrong.any(-1)).bincount());
+    const Side* const side = world.side_of(given.member);
+    const std::string where =
+        on_ranks(world, ranks) + in_heads(wrong.any(0)) + (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));
+    const auto same = std::ranges::find(grounds, where, &decltype(grounds)::value_type::first);
+    (same == grounds.end() ? grounds.emplace_back(where, 0) : *same).second.push_back(given.name);
   }
-  const bool has_q = q_heads.any().item<bool>();
-  std::string text =
-      fmt::format("{} {} wrong{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are", on_ranks(world, ranks));
-  text += in_heads(has_q ? q_heads : kv_heads);
-  if (q_rows.any().item<bool>()) {
-    text += in_rows(world.q_rows, q_rows);
-  } else if (kv_rows.any().item<bool>()) {
-    text += in_rows(world.kv_rows, kv_rows);
+  std::vector<std::string> sentences;
+  for (const auto& [where, names] : grounds) {
+    sentences.push_back(fmt::format("{} {} wrong{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are", where));
   }
-  return text;
+  return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-std::vector<std::string> grounds_by_tensor(const Bench& bench) {
-  std::vector<std::string> sentences;
-  for (const Ground& ground : grounds_of(bench)) {
-    std::set<std::int64_t> ranks;
-    add_ranks(ground, ranks);
-    const Side* const side = side_of(bench.world(), ground.given->member);
-    sentences.push_back(fmt::format("{} is wrong{}{}{}", ground.given->name, on_ranks(bench.world(), ranks),
-                                    in_heads(ground.wrong.any(0)),
-                                    side == nullptr ? "" : in_rows(*side, ground.wrong.any(-1))));
+std::vector<ErrorStrip> error_strips(const Bench& bench) {
+  std::vector<ErrorStrip> strips;
+  const World& world = bench.world();
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    for (const Given& given : bench.fits().given()) {
+      const at::Tensor of_rank = bench.fits().errors(given).index_select(0, given.rank.eq(rank).nonzero().flatten());
+      if (of_rank.numel() == 0 || of_rank.max().item<double>() <= 1) continue;
+      ErrorStrip strip;
+      strip.tensor = given.name;
+      strip.rank = rank;
+      strip.rows_per_cell = (of_rank.size(0) + kMostStripCells - 1) / kMostStripCells;
+      strip.by_row = cells_of(of_rank.amax(1), strip.rows_per_cell);
+      strip.by_head = cells_of(of_rank.amax(0), 1);
+      if (const Side* const side = world.side_of(given.member)) {
+        strip.borders = borders_of(*side, rank, strip.rows_per_cell);
+      }
+      strips.push_back(std::move(strip));
+    }
   }
-  return sentences;
+  return strips;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -1,18 +1,19 @@
-// Summarises what the wrong results have in common if no known mistake explains them.
+// Summarises where results are wrong.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "cases/diagnosis.h"
 #include "cp_core/diagnosis/bench.h"
 
 namespace cp_pool::diagnosis {
 
-// Names the smallest set of tensors, ranks, rows and heads that contains every wrong value, as a sentence: "dk and dv
-// are wrong, on rank 1 only, in heads 0, 2 (every second)".
+// Names for each wrong result the smallest set of ranks, heads and rows that contains every wrong value, as a sentence
+// in which results with the same set stand together: "dk, dv are wrong, on rank 1 only, in heads 0, 2 (every second)".
 std::string common_ground(const Bench& bench);
 
-// The same for each wrong tensor by itself, one sentence per tensor.
-std::vector<std::string> grounds_by_tensor(const Bench& bench);
+// Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
+std::vector<ErrorStrip> error_strips(const Bench& bench);
 
 }  // namespace cp_pool::diagnosis

@@ -67,15 +67,11 @@ class EmptyRows {
     Rows rows;
     rows.wrong = bench_.fits().errors(given).gt(1.0);
     rows.finite = given.value.isfinite().all(-1);
-    const bool queries = given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq;
-    const bool keys = given.member == &Results::dk || given.member == &Results::dv;
-    if (!queries && !keys) {
-      rows.padding = rows.empty = at::zeros_like(rows.wrong);
-      return rows;
-    }
-    const Side& side = queries ? world.q_rows : world.kv_rows;
-    rows.padding = side.valid.logical_not().unsqueeze(1);
-    rows.empty = times_.sum(queries ? 1 : 0).eq(0.0).logical_and(side.valid).unsqueeze(1);
+    const Side* const side = world.side_of(given.member);
+    rows.padding = rows.empty = at::zeros_like(rows.wrong);
+    if (side == nullptr) return rows;
+    rows.padding = side->valid.logical_not().unsqueeze(1);
+    rows.empty = times_.sum(is_of_queries(given.member) ? 1 : 0).eq(0.0).logical_and(side->valid).unsqueeze(1);
     return rows;
   }
 
@@ -128,11 +124,8 @@ bool padding_queries(const Bench& bench) {
                              .unsqueeze(1);
   const bool only = rows.all_wrong([&](const Given& given, const Rows& of) {
     // NaN in padding reaches gradients through hidden pairs too.
-    const bool of_keys = given.member == &Results::dk || given.member == &Results::dv;
-    if (of_keys) return met.logical_or(of.finite.logical_not());
-    const bool of_queries =
-        given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq;
-    return of_queries ? of.padding.expand_as(of.wrong) : at::ones_like(of.wrong);
+    if (is_of_keys(given.member)) return met.logical_or(of.finite.logical_not());
+    return is_of_queries(given.member) ? of.padding.expand_as(of.wrong) : at::ones_like(of.wrong);
   });
   return only && rows.some_wrong(&Results::lse, [](const Rows& of) { return of.padding.expand_as(of.wrong); });
 }

@@ -11,12 +11,9 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/diagnosis/common_ground.h"
-#include "cp_core/diagnosis/error_strips.h"
-#include "cp_core/diagnosis/seen_pairs.h"
 
 namespace cp_pool::diagnosis {
 namespace {
-
 std::string only_on(const std::vector<int>& ranks) {
   return fmt::format("on rank{} {} only", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
@@ -147,11 +144,16 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
   }
   Hypotheses of_seen;
   if (candidates_.empty() && seen != nullptr) {
-    of_seen = seen_pairs_hypotheses(*seen);
+    of_seen = seen_keys_hypotheses(*seen);
     candidates_ = candidates_on(first, of_seen);
   }
   if (candidates_.empty()) {
     unknown(first);
+    const bool reads_nan = first.world().observation->sharding.padding == verify::PaddingFill::nan;
+    if (reads_nan && first.fails_with_nan_alone() && seen != nullptr && saw_all_rightly(*seen)) {
+      diagnosis_.evidence.emplace_back(
+          "each query saw its keys and no others, but every wrong row holds a NaN: padding is read, with weight 0");
+    }
   } else {
     name(candidates_, first, seen);
   }
@@ -179,17 +181,14 @@ std::optional<Diagnosis> Explainer::confirmation() {
   const Candidate& best = *candidate_of(same->ids.front());
   if (rests_on_nan(best, of_case_)) return std::nullopt;
   diagnosis_.certainty = candidates.size() == 1 ? same->certainty : Certainty::likely;
-  diagnosis_.id = id_of(best);
-  diagnosis_.cause = sentence_of(best, of_case_);
-  for (const Candidate& other : candidates) {
-    if (id_of(other) != diagnosis_.id) diagnosis_.others.push_back(id_of(other));
-  }
+  std::ranges::stable_partition(candidates, [&](const Candidate& one) { return id_of(one) == same->ids.front(); });
+  name_all(candidates, of_case_);
   diagnosis_.explains = of_case_.failing();
   diagnosis_.strips = error_strips(of_case_);
-  diagnosis_.evidence = {
+  diagnosis_.evidence.push_back(
       fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
                   "bounds, and those of another seed; no other mistake was tried",
-                  same->case_id)};
+                  same->case_id));
   return std::move(diagnosis_);
 }
 
@@ -249,21 +248,23 @@ bool Explainer::explains_others(const Candidate& candidate, const Bench& first) 
                              [&](const auto* bench) { return !*bench || explained(**bench); });
 }
 
+// Names the first of the candidates, whose ids differ, as the mistake and the rest as others.
+void Explainer::name_all(const std::vector<Candidate>& candidates, const Bench& bench) {
+  diagnosis_.id = id_of(candidates.front());
+  diagnosis_.cause = sentence_of(candidates.front(), bench);
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    diagnosis_.others.push_back(id_of(candidates[i]));
+    diagnosis_.evidence.push_back(fmt::format("or: {}", sentence_of(candidates[i], bench)));
+  }
+}
+
 void Explainer::name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen) {
   const Candidate& best = candidates.front();
-  diagnosis_.id = id_of(best);
-  diagnosis_.cause = sentence_of(best, first);
-  for (const Candidate& candidate : candidates) {
-    const std::string& id = id_of(candidate);
-    if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
-    diagnosis_.others.push_back(id);
-    diagnosis_.evidence.push_back(fmt::format("or: {}", sentence_of(candidate, first)));
-  }
-  if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
-      diagnosis_.id != "wrong_keys_seen") {
+  name_all(candidates, first);
+  if (best.hypothesis->of_mask && has_chunks_of_a_row(first.world()) && diagnosis_.id != "wrong_keys_seen") {
     diagnosis_.others.emplace_back("wrong_keys_seen");
     diagnosis_.evidence.emplace_back(
-        "each chunk of a rank has one row, so a mistake at the borders of chunks looks like a mistake in all rows");
+        "or: a mistake at the borders of chunks, which looks the same, since each chunk of a rank has one row");
   }
   const bool again = other_seed_ && !other_seed_->failing().empty();
   const bool is_sight = seen != nullptr && seen->wrong && best.attempt.passes != Attempt::Passes::backward;
@@ -291,7 +292,7 @@ void Explainer::add_evidence(const Bench& first, bool again) {
   if (!repetition_.same_bits) where.push_back(repetition_.says);
   if (observed_.right_in_fp32) where.emplace_back("in fp32, all results are right");
   if (probe_ && &first == &*probe_) where.emplace_back("it was found on the mask probe");
-  if (observed_.shrunk) where.emplace_back("it was found on a smaller case with the same features");
+  if (!observed_.smaller.empty()) where.push_back("seen on the smaller case " + observed_.smaller);
   if (first.world().c().dtype != observed_.the_case.c.dtype) where.emplace_back("it was found on the case in fp32");
   if (!where.empty()) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(where, "; ")));
 }
@@ -365,10 +366,9 @@ void Explainer::unknown(const Bench& first) {
   }
   if (!repetition_.same_bits) diagnosis_.cause += fmt::format("; {}", repetition_.says);
   if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
+  if (!observed_.smaller.empty()) diagnosis_.evidence.push_back("seen on the smaller case " + observed_.smaller);
   if (again_ && again_->failing().empty() && !of_case_.failing().empty())
     diagnosis_.evidence.emplace_back("when the case was run again, all results were right");
-  const std::vector<std::string> grounds = grounds_by_tensor(wrong);
-  if (grounds.size() > 1) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(grounds, "; ")));
 }
 
 std::string rounded_up(std::chrono::duration<double> time) {

@@ -51,6 +51,7 @@ class Explainer {
   [[nodiscard]] bool out_of_time() const;
   std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library);
   [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const;
+  void name_all(const std::vector<Candidate>& candidates, const Bench& bench);
   void name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen);
   void add_evidence(const Bench& first, bool again);
   bool is_stale();

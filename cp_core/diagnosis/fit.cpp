@@ -33,12 +33,6 @@ at::Tensor distance(const at::Tensor& a, const at::Tensor& b) {
   return verify::row_rms(difference).nan_to_num(kInfinity, kInfinity);
 }
 
-at::Tensor rows_of(const ResultsByRank& results, at::Tensor verify::Results::* member) {
-  std::vector<at::Tensor> parts;
-  for (const verify::Results& of_rank : results) parts.push_back(of_rank.*member);
-  return at::cat(parts);
-}
-
 // Selects the canonical row of each row. canonical: -1 = padding, which is filled with `padding`.
 at::Tensor of_canonical_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
   if (of_canonical.size(0) == 0) {
@@ -91,10 +85,8 @@ Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound
   const auto ranks = at::arange(world.ranks, at::kLong);
   const at::Tensor one_row = at::zeros({world.ranks}, at::kLong);
   for (const auto& [name, member] : verify::kResults) {
-    const bool complete =
-        std::ranges::all_of(of.results, [m = member](const verify::Results& r) { return (r.*m).defined(); });
-    if (!complete || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
-    at::Tensor value = rows_of(of.results, member);
+    const at::Tensor value = joined_rows(of.results, member);
+    if (!value.defined() || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
     for (const verify::ExpectedTensor& expected : of.expected->tensors) {
       if (!expected.name.ends_with(name)) continue;  // "offset dq" is a part of dq
       if (member == &verify::Results::dbias) {
@@ -102,8 +94,7 @@ Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound
       } else if (member == &verify::Results::max_logit || member == &verify::Results::dsink) {
         add(world, expected, member, value, one_row, ranks);
       } else {
-        const bool keys = member == &verify::Results::dk || member == &verify::Results::dv;
-        const Side& side = keys ? world.kv_rows : world.q_rows;
+        const Side& side = is_of_keys(member) ? world.kv_rows : world.q_rows;
         add(world, expected, member, value, side.canonical, side.rank);
       }
     }

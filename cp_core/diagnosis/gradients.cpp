@@ -56,10 +56,6 @@ class GradientMistakes : Subject {
   }
   [[nodiscard]] const char* verb(const char* one, const char* many) const { return wrong_.size() == 1 ? one : many; }
 
-  void sums(std::string id, std::string says, std::function<void(Model&)> change) {
-    model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
-  }
-
   void scale() {
     if (wrong_.empty() || wrong("dv")) return;
     const double over = 1 / world_.problem.scale();

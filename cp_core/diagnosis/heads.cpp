@@ -11,21 +11,16 @@
 
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-using Map = std::vector<std::int64_t>;
-
-Map mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& to) {
-  Map map;
-  for (std::int64_t h = 0; h < count; ++h) map.push_back(to(h));
-  return map;
-}
+using Map = HeadMap;
 
 bool is_identity(const Map& map) {
-  return map == mapped(static_cast<std::int64_t>(map.size()), [](std::int64_t h) { return h; });
+  return map == mapped(static_cast<std::int64_t>(map.size()), std::identity());
 }
 
 Map inverse(const Map& map) {
@@ -140,15 +135,13 @@ class Heads : Subject {
     // The forward is right, and the gradients of key-value heads are summed over the wrong query heads.
     if (symptoms_.fails("dq") || !c_.training) return;
     for (const auto& [dk, dv] : {std::pair{true, true}, {true, false}, {false, true}}) {
-      model(
-          "gradient_heads_misgrouped",
-          fmt::format("{} of key-value head h {} summed over the query heads i with i % {} = h instead of i / {} = h",
-                      dk ? (dv ? "dk and dv" : "dk") : "dv", dk && dv ? "are" : "is", kv_heads_, group_),
-          [=, dk = dk, dv = dv](Model& model) {
-            model.dk_head = dk ? tiled : own;
-            model.dkv_head = dv ? tiled : own;
-          },
-          Hypothesis::Level::sums);
+      sums("gradient_heads_misgrouped",
+           fmt::format("{} of key-value head h {} summed over the query heads i with i % {} = h instead of i / {} = h",
+                       dk ? (dv ? "dk and dv" : "dk") : "dv", dk && dv ? "are" : "is", kv_heads_, group_),
+           [=, dk = dk, dv = dv](Model& model) {
+             model.dk_head = dk ? tiled : own;
+             model.dkv_head = dv ? tiled : own;
+           });
     }
   }
 
@@ -167,7 +160,7 @@ class Heads : Subject {
             model.forward.q_head = model.backward.q_head = read;
             model.forward.dout_head = model.backward.dout_head = read;
             model.dq_head = read;
-            model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
+            model.delta_head = mapped(static_cast<std::int64_t>(read.size()), std::identity());
             const at::Tensor index = index_tensor(inverse(read));
             model.returned = [index](const World&, verify::Results& results) {
               results.out = results.out.index_select(1, index);
@@ -176,36 +169,12 @@ class Heads : Subject {
           });
   }
 
-  struct Exchange {
-    std::string says;
-    Map of;  // for each of `count` places, the head that is there
-  };
-
-  // The ways in which `count` heads in `blocks` blocks are exchanged.
-  static std::vector<Exchange> exchanges(std::int64_t count, std::int64_t blocks) {
-    const std::int64_t block = count / blocks;
-    std::vector<Exchange> all;
-    all.push_back({.says = "blocks of heads are sent to the ranks in reverse order",
-                   .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })});
-    all.push_back({.says = "blocks of heads are sent to the next rank",
-                   .of = mapped(count, [=](std::int64_t h) { return (h / block + 1) % blocks * block + h % block; })});
-    all.push_back(
-        {.says = "blocks of heads are sent to the previous rank",
-         .of = mapped(count, [=](std::int64_t h) { return (h / block + blocks - 1) % blocks * block + h % block; })});
-    all.push_back({.says = fmt::format("head h is sent to rank h % {} instead of h / {}", blocks, block),
-                   .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })});
-    all.push_back({.says = "heads that were distributed round-robin are put together as blocks",
-                   .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })});
-    return all;
-  }
-
   void exchanged(std::int64_t blocks) {
-    const std::vector<Exchange> of_q = exchanges(heads_, blocks);
+    const std::vector<WrongHeads> of_q = exchanged_heads(heads_, blocks);
     const bool kv_divides = kv_heads_ % blocks == 0;
-    const std::vector<Exchange> of_kv = kv_divides ? exchanges(kv_heads_, blocks) : std::vector<Exchange>();
+    const std::vector<WrongHeads> of_kv = kv_divides ? exchanged_heads(kv_heads_, blocks) : std::vector<WrongHeads>();
     for (std::size_t i = 0; i < of_q.size(); ++i) {
-      if (is_identity(of_q[i].of) || seen_.contains(of_q[i].of)) continue;
-      seen_.insert(of_q[i].of);
+      if (is_identity(of_q[i].of) || !seen_.insert(of_q[i].of).second) continue;
       if (kv_divides) throughout(of_q[i].says, of_q[i].of, of_kv[i].of);
       results_alone(of_q[i].says, of_q[i].of);
       if (kv_divides && !is_identity(of_kv[i].of)) keys_alone(of_q[i].says, of_kv[i].of);
@@ -308,15 +277,13 @@ class Heads : Subject {
     if (is_identity(from)) return;
     const char* const id = "backward_heads_repeated";
     const Map kv_of = mapped(heads_, [&](std::int64_t h) { return from[static_cast<std::size_t>(h)] / group_; });
-    model(
-        id, fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
-        [=](Model& model) {
-          model.backward.q_head = from;
-          model.backward.kv_head = kv_of;
-          model.lse_head = from;
-          model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
-        },
-        Hypothesis::Level::backward);
+    backward(id, fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
+             [=](Model& model) {
+               model.backward.q_head = from;
+               model.backward.kv_head = kv_of;
+               model.lse_head = from;
+               model.delta_head = mapped(static_cast<std::int64_t>(from.size()), std::identity());
+             });
     results(id, fmt::format("in the backward, blocks of {} heads compute the first block again", block),
             [=, group = group_](const World&, WholeResults& results) {
               const at::Tensor q = index_tensor(from);
@@ -328,16 +295,14 @@ class Heads : Subject {
               results.dv = results.dv.index_select(1, index_tensor(of_kv));
             });
     // The same, but only for the rank's own keys.
-    model(
-        id,
-        fmt::format("in the backward, for a rank's own keys only, blocks of {} heads compute the first block again",
-                    block),
-        [=, group = group_](Model& model) {
-          model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
-            repeat_own(of, backward, absolute, from, group, results);
-          };
-        },
-        Hypothesis::Level::sums);
+    sums(id,
+         fmt::format("in the backward, for a rank's own keys only, blocks of {} heads compute the first block again",
+                     block),
+         [=, group = group_](Model& model) {
+           model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
+             repeat_own(of, backward, absolute, from, group, results);
+           };
+         });
   }
 
   static void repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group,

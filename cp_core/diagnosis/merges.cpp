@@ -64,7 +64,7 @@ class Merges : Subject {
     starts();
     returned_lse();
     overflow();
-    backward();
+    backwards();
     return std::move(all_);
   }
 
@@ -403,31 +403,27 @@ class Merges : Subject {
           }));
     }
     if (!world_.c().training) return;
-    model(
-        id, "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
-        [](Model& model) { model.exponentials_divided = true; }, Hypothesis::Level::backward);
+    backward(id, "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
+             [](Model& model) { model.exponentials_divided = true; });
   }
 
-  void backward() {
+  void backwards() {
     if (!world_.c().training) return;
     for (const Parts& parts : parts_) {
       for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
         const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
-        model(
-            "backward_of_part",
-            fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
-                        parts.what),
-            [parts, lse = lse, delta = delta](Model& model) {
-              model.lse_of_part = lse;
-              model.delta_of_part = delta;
-              take_seen_parts(parts, nearest_model_in_dq, model);
-            },
-            Hypothesis::Level::backward);
+        backward("backward_of_part",
+                 fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
+                             parts.what),
+                 [parts, lse = lse, delta = delta](Model& model) {
+                   model.lse_of_part = lse;
+                   model.delta_of_part = delta;
+                   take_seen_parts(parts, nearest_model_in_dq, model);
+                 });
       }
     }
-    model(
-        "delta_missing", "the score gradient lacks the dout . out term",
-        [](Model& model) { model.delta_missing = true; }, Hypothesis::Level::backward);
+    backward("delta_missing", "the score gradient lacks the dout . out term",
+             [](Model& model) { model.delta_missing = true; });
   }
 
   std::vector<Parts> parts_ = parts_of(world_);

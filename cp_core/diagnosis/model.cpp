@@ -1,32 +1,26 @@
 #include "cp_core/diagnosis/model.h"
 
-#include <numeric>
+#include <functional>
 
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/ones.h>
 
 #include "cp_core/diagnosis/mask_rule.h"
+#include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
 namespace {
-
-std::vector<std::int64_t> all_heads(std::int64_t count) {
-  std::vector<std::int64_t> heads(static_cast<std::size_t>(count));
-  std::iota(heads.begin(), heads.end(), std::int64_t{0});
-  return heads;
-}
 
 Pass defined_pass(const World& world) {
   const Case& c = world.c();
   Pass pass;
   pass.times = MaskRule(world).times();
   pass.scale = world.problem.scale();
-  pass.q_head = pass.dout_head = pass.sink_head = all_heads(c.heads);
+  pass.q_head = pass.dout_head = pass.sink_head = mapped(c.heads, std::identity());
   pass.kv_head = defined_kv_heads(c);
   if (world.bias.defined()) {
     pass.bias_index = world.bias_index();
-    pass.bias_head =
-        world.bias.size(1) == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(c.heads), 0) : all_heads(c.heads);
+    pass.bias_head = mapped(c.heads, [shared = world.bias.size(1) == 1](std::int64_t h) { return shared ? 0 : h; });
   }
   return pass;
 }
@@ -41,9 +35,9 @@ Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool /*fi
 Model::Model(const World& of) : world(&of), forward(defined_pass(of)), backward(forward) {
   const Case& c = of.c();
   const auto options = at::TensorOptions().dtype(at::kDouble);
-  dq_head = all_heads(c.heads);
+  dq_head = mapped(c.heads, std::identity());
   dkv_head = defined_kv_heads(c);
-  shares_dbias = shares_dsink = shares_max_logit = at::ones({of.ranks, of.ranks}, options);
+  shares_dbias = shares_dsink = at::ones({of.ranks, of.ranks}, options);
   dbias_heads = at::ones({of.ranks, c.heads}, options);
 }
 

@@ -124,12 +124,9 @@ struct Model {
   // only in thd, where every rank returns the whole dbias.
   at::Tensor shares_dbias;
   at::Tensor shares_dsink;
-  at::Tensor shares_max_logit;  // a share counts where this is not 0
   at::Tensor dbias_heads;  // fp64 [ranks, heads]: how often the rank counts the head in a dbias that all heads share
-  bool dbias_lands_at_own_head = false;   // else it lands at the head whose bias was read
-  bool dbias_of_all_ranks = false;        // where each rank returns its own bias rows: they count all ranks' queries
-  at::Tensor max_logit_times;             // pairs that count in max_logit where not 0; undefined: those of the forward
-  std::optional<double> max_logit_least;  // a smaller max_logit is returned as this value
+  bool dbias_lands_at_own_head = false;  // else it lands at the head whose bias was read
+  bool dbias_of_all_ranks = false;       // where each rank returns its own bias rows: they count all ranks' queries
 };
 
 }  // namespace cp_pool::diagnosis

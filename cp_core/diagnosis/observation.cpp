@@ -95,6 +95,24 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
                      .is_probe = is_probe};
 }
 
+ResultsByRank Questions::forward(const Case& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs) {
+  const int rank = groups_.cp->rank();
+  const verify::RankView view(changed, judged_.lengths, judged_.sharding, rank, ranks(), judged_.device);
+  verify::Sharding coded = judged_.sharding;  // in which every row is valid
+  coded.rows = verify::Ownership{.q = grid.q.by_rank, .kv = grid.kv.by_rank};
+  const SequenceLengths lengths{
+      .valid_q = grid.q.lengths, .padded_q = grid.q.lengths, .valid_kv = grid.kv.lengths, .padded_kv = grid.kv.lengths};
+  const verify::Shards shards =
+      verify::make_shards(changed, inputs, verify::RankView(changed, lengths, coded, rank, ranks(), judged_.device));
+  const StepSetting setting{
+      .c = changed, .lengths = judged_.lengths, .groups = groups_, .view = view, .device = judged_.device};
+  verify::Results own;
+  implementation_.make_step(setting, shards)->forward(own);
+  run_before_.push_back(of_any_seed(changed));
+  const auto owners = verify::ownership_of(judged_.sharding, changed.layout, judged_.lengths, ranks());
+  return gather_results(changed, owners, verify::in_defined_heads(changed, own, view), *groups_.cp);
+}
+
 std::vector<std::string> Questions::failed_checks() {
   std::vector<std::string> known{"repeat", "mask out", "mask lse", "mask dv"};
   std::vector<std::string_view> results{"offset dq", "offset dk"};

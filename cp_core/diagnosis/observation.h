@@ -13,6 +13,7 @@
 #include "cases/lengths.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/diagnosis/diagnose.h"
+#include "cp_core/diagnosis/probe_grid.h"
 #include "cp_core/diagnosis/whole_results.h"
 #include "cp_core/trial/implementation.h"
 #include "cp_core/trial/judged_case.h"
@@ -43,8 +44,8 @@ struct Observed {
   std::optional<Observation> other_seed = {};  // `again` with another seed
   std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
   std::optional<Observation> probe = {};       // the mask probe
-  bool shrunk = false;                         // the observations are of a smaller case than the one that failed
-  bool takes_windows = true;                   // Symptoms::takes_windows
+  std::string smaller = {};   // the observations are of this case, which is smaller than the one that failed
+  bool takes_windows = true;  // Symptoms::takes_windows
 };
 
 // Runs the implementation under test again. All methods are collective over groups.cp and return the same on every
@@ -60,8 +61,10 @@ class Questions {
   std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths);
   // Runs a step of the mask probe of the changed case.
   std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
+  // Runs a forward of the changed case with these inputs, whose rows are those of the grid.
+  ResultsByRank forward(const Case& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs);
   // Whether the implementation takes the changed case.
-  bool takes(const Case& changed) { return implementation_.skip_reason(changed, judged_.device).empty(); }
+  [[nodiscard]] bool takes(const Case& changed) { return implementation_.skip_reason(changed, judged_.device).empty(); }
   // Returns the names of the checks that failed on any rank, including those of the mask probe and of the repetition.
   std::vector<std::string> failed_checks();
 
@@ -70,6 +73,15 @@ class Questions {
   bool has_time_for(const Case& changed);
   // Returns rank 0's argument on every rank.
   bool agreed(bool of_rank_0);
+
+  // Says what is asked next. Not collective, like all below.
+  void begin(std::string_view phase) const {
+    if (settings_.on_phase) settings_.on_phase(phase);
+  }
+  [[nodiscard]] const JudgedCase& judged() const { return judged_; }
+  [[nodiscard]] int ranks() const { return groups_.cp->size(); }
+  [[nodiscard]] bool is_rank_0() const { return groups_.cp->rank() == 0; }
+  [[nodiscard]] std::int64_t probe_heads() { return implementation_.probe_heads(judged_.c); }
 
  private:
   std::optional<Observation> take(const Case& c, const SequenceLengths& lengths, bool is_probe);

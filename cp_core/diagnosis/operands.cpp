@@ -1,20 +1,19 @@
 #include "cp_core/diagnosis/operands.h"
 
-#include <numeric>
+#include <functional>
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/diagnosis/rank_parts.h"
+
 namespace cp_pool::diagnosis {
 namespace {
 
-bool counts_up(const std::vector<std::int64_t>& heads) {
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    if (heads[h] != static_cast<std::int64_t>(h)) return false;
-  }
-  return true;
+bool counts_up(const HeadMap& heads) {
+  return heads == mapped(static_cast<std::int64_t>(heads.size()), std::identity());
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ bool exposed_are_wrong(const Bench& bench, const Exposed& exposed) {
     if (!wrong.any().item<bool>()) continue;
     if (given.member == &Results::max_logit) return false;
     if (given.member == &Results::dbias || given.member == &Results::dsink) continue;
-    const bool of_keys = given.member == &Results::dk || given.member == &Results::dv;
+    const bool of_keys = is_of_keys(given.member);
     const at::Tensor& allowed = of_keys ? keys : exposed.may;
     if (wrong.logical_and(allowed.logical_not()).any().item<bool>()) return false;
     const at::Tensor none = given.value.isfinite().all(-1).logical_not().logical_or(given.value.eq(0.0).all(-1));

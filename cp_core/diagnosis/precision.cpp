@@ -124,7 +124,7 @@ bool gradients_in(const Format& format, const Bench& bench) {
   const std::vector<const Given*> wrong = wrong_results(bench);
   const WholeResults own = bench.own_shares();
   return !wrong.empty() && std::ranges::all_of(wrong, [&](const Given* given) {
-    if (given->member != &Results::dq && given->member != &Results::dk && given->member != &Results::dv) return false;
+    if (given->member != &Results::dq && !is_of_keys(given->member)) return false;
     const auto errors = errors_of(bench, *given);
     if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
     if (!is_finer(bench, format)) return true;

@@ -12,48 +12,20 @@ using verify::Convention;
 using verify::ConventionKind;
 using verify::LocalRow;
 
-// A row that a rank holds, before rows are numbered.
-struct HeldRow {
-  std::int64_t position;
-  int rank;
-  std::size_t place;  // index in the rank's packed order
-  bool padding;
-};
-
-// Returns the rows of each sequence over all ranks, sorted by position, padding without a position last.
-std::vector<std::vector<HeldRow>> by_sequence(const verify::RowsByRank& by_rank,
-                                              const std::vector<std::int64_t>& valid) {
-  std::vector<std::vector<HeldRow>> sequences(valid.size());
+GridAxis make_axis(const verify::RowsByRank& by_rank, std::size_t sequences) {
+  GridAxis axis{.rows = {}, .lengths = std::vector<std::int64_t>(sequences, 0), .by_rank = by_rank};
+  std::vector<std::pair<LocalRow*, int>> held;  // with their ranks
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    for (std::size_t place = 0; place < by_rank[rank].size(); ++place) {
-      const LocalRow& row = by_rank[rank][place];
-      sequences[static_cast<std::size_t>(row.sequence)].push_back(
-          {row.position, static_cast<int>(rank), place, row.canonical < 0});
-    }
+    for (LocalRow& row : axis.by_rank[rank]) held.emplace_back(&row, static_cast<int>(rank));
   }
-  // Padding without a position of its own has position -1.
-  const auto order = [](const HeldRow& row) {
-    return std::tuple(row.padding && row.position < 0, row.position, row.rank, row.place);
-  };
-  for (std::vector<HeldRow>& rows : sequences) std::ranges::sort(rows, {}, order);
-  return sequences;
-}
-
-GridAxis make_axis(const verify::RowsByRank& by_rank, const std::vector<std::int64_t>& valid) {
-  GridAxis axis;
-  axis.by_rank = by_rank;
-  std::int64_t sequence = 0;
-  for (const std::vector<HeldRow>& held : by_sequence(by_rank, valid)) {
-    axis.lengths.push_back(static_cast<std::int64_t>(held.size()));
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      const auto position = static_cast<std::int64_t>(i);
-      axis.places_padding = axis.places_padding && held[i].position == position;
-      LocalRow& local = axis.by_rank[static_cast<std::size_t>(held[i].rank)][held[i].place];
-      local = {.sequence = sequence, .position = position, .canonical = axis.size()};
-      axis.rows.push_back(
-          {.sequence = sequence, .position = position, .padding = held[i].padding, .rank = held[i].rank});
-    }
-    ++sequence;
+  std::ranges::stable_sort(held, {}, [](const auto& of) {
+    return std::tuple(of.first->sequence, of.first->position < 0, of.first->position);
+  });
+  for (const auto& [row, rank] : held) {
+    const std::int64_t position = axis.lengths[static_cast<std::size_t>(row->sequence)]++;
+    axis.places_padding = axis.places_padding && row->position == position;
+    axis.rows.push_back({.sequence = row->sequence, .position = position, .padding = row->canonical < 0, .rank = rank});
+    *row = {.sequence = row->sequence, .position = position, .canonical = axis.size() - 1};
   }
   return axis;
 }
@@ -70,13 +42,10 @@ void number_chunks(GridAxis& axis, bool over_pack, std::int64_t chunks) {
 
 }  // namespace
 
-std::int64_t GridAxis::sequences() const {
-  return std::ranges::count_if(lengths, [](std::int64_t length) { return length > 0; });
-}
-
 ProbeGrid make_grid(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding, int ranks) {
   const verify::Ownership owners = verify::ownership_of(sharding, c.layout, lengths, ranks);
-  ProbeGrid grid{.q = make_axis(owners.q, lengths.valid_q), .kv = make_axis(owners.kv, lengths.valid_kv)};
+  const std::size_t sequences = lengths.valid_q.size();
+  ProbeGrid grid{.q = make_axis(owners.q, sequences), .kv = make_axis(owners.kv, sequences)};
   const auto* const convention = std::get_if<Convention>(&sharding.rows);
   if (convention == nullptr) return grid;
   const bool by_pack = convention->kind == ConventionKind::dual_chunk_pack;

@@ -14,13 +14,10 @@ namespace cp_pool::diagnosis {
 
 struct GridRow {
   std::int64_t sequence = 0;
-  // Position in the sequence. Padding rows without a position of their own come after all others.
-  std::int64_t position = 0;
+  std::int64_t position = 0;  // in the sequence; padding rows without a position of their own come after all others
   bool padding = false;
-  int rank = 0;  // the rank that holds the row
-  // The number of the dual chunk, in the sequence or in the pack as the sharding convention cuts; -1: the sharding has
-  // no dual chunks.
-  std::int64_t chunk = -1;
+  int rank = 0;             // the rank that holds the row
+  std::int64_t chunk = -1;  // the number of the dual chunk, in the sequence or in the pack; -1: there are none
 
   bool operator==(const GridRow&) const = default;
 };
@@ -34,8 +31,6 @@ struct GridAxis {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
   [[nodiscard]] const GridRow& row(std::int64_t index) const { return rows[static_cast<std::size_t>(index)]; }
-  // The number of sequences that have rows.
-  [[nodiscard]] std::int64_t sequences() const;
 };
 
 struct ProbeGrid {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/diagnosis/pair_text.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
 #include "cp_core/testing/cases_on_threads.h"
 
 namespace cp_pool::diagnosis {

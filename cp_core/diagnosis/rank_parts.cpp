@@ -152,34 +152,41 @@ std::vector<Parts> parts_of(const World& world) {
   return all;
 }
 
-std::vector<HeadMap> misplaced_heads(const World& world, const std::string& what) {
+HeadMap mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& to) {
+  HeadMap map;
+  for (std::int64_t h = 0; h < count; ++h) map.push_back(to(h));
+  return map;
+}
+
+std::vector<WrongHeads> exchanged_heads(std::int64_t count, std::int64_t blocks) {
+  const std::int64_t block = count / blocks;
+  return {{.says = "blocks of heads are in reverse order",
+           .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })},
+          {.says = "each block of heads is in the place of the previous block",
+           .of = mapped(count, [=](std::int64_t h) { return (h + block) % count; })},
+          {.says = "each block of heads is in the place of the next block",
+           .of = mapped(count, [=](std::int64_t h) { return (h + count - block) % count; })},
+          {.says = "heads are dealt out one by one instead of in blocks",
+           .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })},
+          {.says = "heads that were dealt out one by one are put together as blocks",
+           .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })}};
+}
+
+std::vector<WrongHeads> misplaced_heads(const World& world, const std::string& what) {
   const std::int64_t heads = world.c().heads;
-  std::vector<HeadMap> all;
-  std::set<std::vector<std::int64_t>> known;
-  const auto add = [&](std::string says, const std::function<std::int64_t(std::int64_t)>& from) {
-    std::vector<std::int64_t> of;
-    of.reserve(static_cast<std::size_t>(heads));
-    for (std::int64_t h = 0; h < heads; ++h) of.push_back(from(h));
-    const bool rightly = std::ranges::adjacent_find(of, std::ranges::greater_equal()) == of.end();
-    if (!rightly && known.insert(of).second) {
-      all.push_back({.says = std::move(says), .of = std::move(of)});
-    }
+  std::vector<WrongHeads> all;
+  std::set<HeadMap> known{mapped(heads, std::identity())};
+  const auto add = [&](const std::string& says, const HeadMap& of) {
+    if (known.insert(of).second) all.push_back({.says = fmt::format("{} are misplaced: {}", what, says), .of = of});
   };
   for (const int blocks : {head_ranks(world.c()), world.ranks}) {
     if (blocks < 2 || heads % blocks != 0) continue;
-    const std::int64_t block = heads / blocks;
-    add(fmt::format("every block of heads has {} of the first block", what), [=](std::int64_t h) { return h % block; });
-    add(fmt::format("each block of heads has {} of the next block", what),
-        [=](std::int64_t h) { return (h + block) % heads; });
-    add(fmt::format("each block of heads has {} of the previous block", what),
-        [=](std::int64_t h) { return (h + heads - block) % heads; });
-    add(fmt::format("blocks of heads have {} in reverse order", what),
-        [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
-    add(fmt::format("{} are distributed round-robin instead of in blocks of heads", what),
-        [=](std::int64_t h) { return h % block * blocks + h / block; });
+    add("every block of heads has those of the first block",
+        mapped(heads, [=](std::int64_t h) { return h % (heads / blocks); }));
+    for (const WrongHeads& one : exchanged_heads(heads, blocks)) add(one.says, one.of);
   }
-  add(fmt::format("every head has {} of head 0", what), [](std::int64_t) { return 0; });
-  add(fmt::format("heads have {} in reverse order", what), [=](std::int64_t h) { return heads - 1 - h; });
+  add("every head has that of head 0", mapped(heads, [](std::int64_t) { return 0; }));
+  add("heads are in reverse order", mapped(heads, [=](std::int64_t h) { return heads - 1 - h; }));
   return all;
 }
 

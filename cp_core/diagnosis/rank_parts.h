@@ -52,13 +52,20 @@ std::vector<Parts> parts_with_own_last(const World& world);
 // has keys of its own.
 at::Tensor stretch_of_others(const World& world);
 
-// A wrong choice of the head whose value (a sink, a bias) each query head has.
-struct HeadMap {
-  std::string says;  // "each block of heads has the sinks of the next block"
-  std::vector<std::int64_t> of;
+// An order of heads.
+using HeadMap = std::vector<std::int64_t>;
+HeadMap mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& to);
+
+// A wrong order of heads, or a wrong choice of the head whose value (a sink, a bias) each head has.
+struct WrongHeads {
+  std::string says;  // "each block of heads is in the place of the next block"
+  HeadMap of;        // for each place, the head that is there
 };
-// what: "the sinks"
-std::vector<HeadMap> misplaced_heads(const World& world, const std::string& what);
+// The ways in which `count` heads in `blocks` blocks get into each other's place. Their number does not depend on
+// these.
+std::vector<WrongHeads> exchanged_heads(std::int64_t count, std::int64_t blocks);
+// These, and others in which several heads have the value of one. Each is there once. what: "the sinks"
+std::vector<WrongHeads> misplaced_heads(const World& world, const std::string& what);
 
 // A wrong choice of the queries whose share each rank counts.
 struct QueryShares {

@@ -12,12 +12,7 @@ namespace {
 bool same(const ResultsByRank& a, const ResultsByRank& b) {
   for (std::size_t rank = 0; rank < a.size(); ++rank) {
     for (const auto& [name, member] : verify::kResults) {
-      const at::Tensor& x = a[rank].*member;
-      const at::Tensor& y = b[rank].*member;
-      if (x.defined() != y.defined()) return false;
-      if (!x.defined()) continue;
-      if (!x.sizes().equals(y.sizes())) return false;
-      if (!x.eq(y).logical_or(x.isnan().logical_and(y.isnan())).all().item<bool>()) return false;
+      if (!same_bits(a[rank].*member, b[rank].*member)) return false;
     }
   }
   return true;

@@ -187,13 +187,11 @@ class RingSteps : Subject {
         model.backward.held = rows;
         if (lands_there) model.landing = rows;
       });
-      model(
-          backward_id.empty() ? id : backward_id, backward_says.empty() ? says + " in the backward" : backward_says,
-          [rows, lands_there](Model& model) {
-            model.backward.held = rows;
-            if (lands_there) model.landing = rows;
-          },
-          Hypothesis::Level::backward);
+      backward(backward_id.empty() ? id : backward_id,
+               backward_says.empty() ? says + " in the backward" : backward_says, [rows, lands_there](Model& model) {
+                 model.backward.held = rows;
+                 if (lands_there) model.landing = rows;
+               });
     }
   }
 

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -16,13 +15,8 @@ using Member = at::Tensor WholeResults::*;
 
 // Returns the results that ranks returned for the rows of a world; undefined if a rank returned none.
 at::Tensor given_rows(const World& world, Member member) {
-  std::vector<at::Tensor> parts;
-  for (const verify::Results& of_rank : world.observation->results) {
-    if (!(of_rank.*member).defined()) return {};
-    parts.push_back(of_rank.*member);
-  }
-  const bool of_keys = member == &WholeResults::dk || member == &WholeResults::dv;
-  return at::cat(parts).index_select(0, of_keys ? world.kv_rows.row : world.q_rows.row);
+  const at::Tensor rows = joined_rows(world.observation->results, member);
+  return rows.defined() ? rows.index_select(0, is_of_keys(member) ? world.kv_rows.row : world.q_rows.row) : rows;
 }
 
 // Adds the squared distance of each row to `sum`. A NaN or infinity counts as very far, unless both values are the

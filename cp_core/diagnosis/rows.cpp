@@ -326,9 +326,8 @@ class Rows : Subject {
     const at::Tensor of_others =
         at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
     for (const at::Tensor& landing : {of_others, all}) {
-      model(
-          gradients, "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
-          [landing](Model& model) { model.landing = landing; }, Hypothesis::Level::sums);
+      sums(gradients, "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
+           [landing](Model& model) { model.landing = landing; });
     }
   }
 

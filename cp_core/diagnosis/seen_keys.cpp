@@ -1,163 +1,273 @@
 #include "cp_core/diagnosis/seen_keys.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/forward_probe.h"
-#include "cp_core/diagnosis/mask_picture.h"
-#include "cp_core/diagnosis/pair_text.h"
-#include "cp_core/diagnosis/prober.h"
+#include "cp_core/diagnosis/probe_grid.h"
 #include "cp_core/diagnosis/wrong_pairs.h"
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/mask_probe.h"
+#include "cp_core/verify/rows.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
 constexpr std::int64_t kMostRows = 4096;
-// The most weights of all heads: 512 MiB.
-constexpr std::int64_t kMostWeights = std::int64_t{1} << 27U;
+// A key whose weight, relative to that of a seen key, is below this was not seen.
+constexpr double kWeighsNothing = 1e-4;
+
+// The value of all elements of K. No mean of rows of V is negative, so if K is read in place of V the output cannot be
+// mistaken for a set of keys.
+constexpr double kNoValue = -1;
+
+at::Tensor places_of(const verify::RowsByRank& by_rank) {
+  std::vector<std::int64_t> places;
+  for (const auto& rows : by_rank) {
+    for (const verify::LocalRow& row : rows) places.push_back(row.canonical);
+  }
+  return index_tensor(places);
+}
+
+at::Tensor is_valid(const GridAxis& axis) {
+  std::vector<std::int64_t> valid;
+  for (const GridRow& row : axis.rows) valid.push_back(row.padding ? 0 : 1);
+  return index_tensor(valid).ne(0);
+}
+
+// Which keys each query should see: fp64 [q, kv] of 0 and 1. Padding sees nothing and is not seen.
+at::Tensor expected_sight(const Case& c, const SequenceLengths& lengths, const ProbeGrid& grid) {
+  const auto problem = verify::canonical_problem(c, lengths);
+  at::Tensor expected = at::zeros({grid.q.size(), grid.kv.size()}, at::kDouble);
+  std::int64_t first_q = 0;
+  std::int64_t first_kv = 0;
+  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+    const std::int64_t sq = lengths.valid_q[b];
+    const std::int64_t skv = lengths.valid_kv[b];
+    expected.narrow(0, first_q, sq).narrow(1, first_kv, skv).copy_(verify::visible_keys(problem, sq, skv, 0, sq));
+    first_q += grid.q.lengths[b];
+    first_kv += grid.kv.lengths[b];
+  }
+  return expected;
+}
+
+bool is_any(const at::Tensor& flags) {
+  return flags.any().item<bool>();
+}
 
 class KeySearch {
  public:
-  KeySearch(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups, const Settings& settings)
-      : judged_(judged), settings_(settings), prober_(implementation, judged, groups, settings) {}
+  KeySearch(Questions& questions, bool trusts_lse)
+      : questions_(questions),
+        trusts_lse_(trusts_lse),
+        grid_(make_grid(judged_.c, judged_.lengths, judged_.sharding, questions.ranks())) {}
 
   SeenKeys find() {
-    const ProbeGrid& grid = prober_.grid();
-    found_.q_lengths = grid.q.lengths;
-    found_.kv_lengths = grid.kv.lengths;
-    found_.why_not = obstacle();
-    if (!found_.why_not.empty()) return std::move(found_);
-    trusts_lse_ = !fails_alone(is_lse);
-    found_.expected = expected_sight(*few_, judged_.lengths, grid);
-    if (settings_.on_phase) settings_.on_phase("which keys each query saw");
-    ForwardReading reading = read_forward(prober_, *few_, found_.expected, trusts_lse_);
-    found_.why_not = reading.why_not;
-    if (!found_.why_not.empty()) return std::move(found_);
-    adopt(std::move(reading), few_->c);
-    ask_all_heads();
-    ask_padding();
-    if (prober_.is_rank_0()) tell();
+    found_.why_not = ask();
+    if (found_.why_not.empty() && questions_.is_rank_0()) read();
     return std::move(found_);
   }
 
  private:
-  // Chooses the cases to ask. Returns why nothing can be asked, as a sentence; empty if something can.
-  std::string obstacle() {
-    const std::int64_t queries = prober_.grid().q.size();
-    const std::int64_t keys = prober_.grid().kv.size();
+  // Asks for the weights of all keys, block by block. Returns why nothing can be read, as a sentence.
+  std::string ask() {
+    const std::int64_t queries = grid_.q.size();
+    const std::int64_t keys = grid_.kv.size();
     if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
-    if (judged_.c.replicated > 0) return "the case has replicated tokens, which cannot be probed";
     if (queries > kMostRows || keys > kMostRows) {
       return fmt::format(
           "the case has {} queries and {} keys, padding included, but at most {} of each can be probed: diagnose a "
           "smaller case that also fails",
           queries, keys, kMostRows);
     }
-    own_ = prober_.asked_case(judged_.c.heads, judged_.c.kv_heads);
-    few_ = prober_.with_few_heads();
-    if (!few_) few_ = std::exchange(own_, std::nullopt);
-    if (!few_) return "the implementation skips the case if it has no bias and a vanilla softmax";
-    const bool same = own_ && own_->c.heads == few_->c.heads && own_->c.kv_heads == few_->c.kv_heads;
-    if (same || queries * keys * judged_.c.heads > kMostWeights) own_.reset();
+    if (!questions_.takes(c_)) return "the implementation skips the case if it has no bias and a vanilla softmax";
+    questions_.begin("which keys each query saw");
+    const auto options = at::TensorOptions(judged_.device).dtype(verify::scalar_type_of(c_.dtype));
+    verify::CanonicalInputs inputs;
+    inputs.q = at::zeros({queries, c_.heads, c_.head_dim_qk}, options);
+    inputs.k = at::zeros({keys, c_.kv_heads, c_.head_dim_qk}, options).fill_(kNoValue);
+    inputs.v = at::zeros({keys, c_.kv_heads, c_.head_dim_v}, options);
+    weights_ = at::zeros({c_.heads, queries, keys}, at::kDouble);
+    for (std::int64_t first = 0; first < keys; first += c_.head_dim_v) {
+      if (!questions_.has_time_for(c_)) return "there was no time for all steps";
+      const std::int64_t count = std::min(c_.head_dim_v, keys - first);
+      inputs.v.zero_();
+      for (std::int64_t s = 0; s < count; ++s) inputs.v.select(0, first + s).select(1, s).fill_(1);
+      const verify::Results results = whole(questions_.forward(c_, grid_, inputs));
+      if (!results.out.defined()) return "a rank returned no out, or an out of the wrong shape";
+      weights_.narrow(2, first, count).copy_(results.out.narrow(2, 0, count).transpose(0, 1));
+      if (first > 0) continue;
+      if (results.lse.defined()) lse_ = results.lse.squeeze(2).t();
+      const verify::Results again = whole(questions_.forward(c_, grid_, inputs));
+      if (!questions_.agreed(same_bits(results.out, again.out) && same_bits(results.lse, again.lse))) {
+        return "the same step gave different bits when it was repeated, so its results cannot be combined with those "
+               "of other steps";
+      }
+    }
     return {};
   }
 
-  // What a check is about, in the case or in its mask probe.
-  static bool is_out(std::string_view check) { return check.ends_with("out"); }
-  static bool is_lse(std::string_view check) { return check.ends_with("lse"); }
-  static bool is_gradient(std::string_view check) { return !is_out(check) && !is_lse(check); }
-
-  // Whether a check of this kind fails, and no other check of the forward. Collective, since a check fails only on the
-  // ranks that own the wrong rows.
-  bool fails_alone(bool (*is_of_kind)(std::string_view)) {
-    const auto fails = [&](bool of_kind) {
-      return prober_.anywhere(std::ranges::any_of(judged_.checks, [&](const Check& check) {
-        return !check.ok && is_of_kind(check.tensor) == of_kind && (of_kind || !is_gradient(check.tensor));
-      }));
-    };
-    const bool others_fail = fails(false);
-    return fails(true) && !others_fail;
-  }
-
-  // If nothing was wrong with few heads, asks again with the case's own heads.
-  void ask_all_heads() {
-    if (!own_ || reading_.wrong || reading_.heads_differ || !prober_.has_time()) return;
-    if (settings_.on_phase) settings_.on_phase("which keys each query saw, with all heads");
-    ForwardReading reading = read_forward(prober_, *own_, found_.expected, trusts_lse_);
-    const bool whole = reading.keys_asked == prober_.grid().kv.size();
-    if (reading.why_not.empty() && (reading.wrong || reading.heads_differ || whole)) adopt(std::move(reading), own_->c);
-  }
-
-  void adopt(ForwardReading reading, const Case& asked) {
-    reading_ = std::move(reading);
-    heads_ = asked.heads;
-    found_.times = reading_.sight.times;
-    found_.wrong = reading_.wrong;
-    found_.heads_differ = reading_.heads_differ;
-    found_.whole_numbers = std::ranges::none_of(reading_.sight.rows, [](const RowReading& row) {
-      return row.kind == RowReading::Kind::weights || row.negative;
-    });
-  }
-
-  // In all earlier questions, padding rows hold codes. If the implementation declares that padding may hold NaN, this
-  // asks once more with NaN there.
-  void ask_padding() {
-    const auto is_padding = [](const GridRow& row) { return row.padding; };
-    const ProbeGrid& grid = prober_.grid();
-    const bool has_padding =
-        std::ranges::any_of(grid.q.rows, is_padding) || std::ranges::any_of(grid.kv.rows, is_padding);
-    if (found_.wrong || judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
-    const std::int64_t spoilt = queries_spoilt_by_padding(prober_, *few_);
-    if (spoilt == 0) return;
-    found_.notes.push_back(
-        fmt::format("the output of {} queries is NaN if padding holds NaN, and is not NaN if padding holds numbers: "
-                    "padding is read, with weight 0",
-                    spoilt));
-  }
-
-  // Finds rank 0's words.
-  void tell() {
-    std::string prefix;
-    const Sight& sight = reading_.sight;
-    if (reading_.heads_differ) {
-      prefix = fmt::format("head{} {} of {}: ", sight.heads.size() == 1 ? "" : "s", numbers_text(sight.heads), heads_);
+  // Returns out and lse in the order of the grid; undefined if a rank returned none.
+  [[nodiscard]] verify::Results whole(const ResultsByRank& by_rank) const {
+    verify::Results all;
+    for (const auto member : {&verify::Results::out, &verify::Results::lse}) {
+      const at::Tensor rows = joined_rows(by_rank, member);
+      if (rows.defined()) all.*member = rows.index_select(0, places_of(grid_.q.by_rank).argsort());
     }
-    const SightPairs pairs{.grid = prober_.grid(),
-                           .times = found_.times,
-                           .expected = found_.expected,
-                           .rows = sight.rows,
-                           .has_lse = reading_.has_lse,
-                           .prefix = prefix};
+    return all;
+  }
+
+  void read() {
+    found_.q_places = places_of(grid_.q.by_rank);
+    found_.kv_places = places_of(grid_.kv.by_rank);
+    found_.expected = expected_sight(c_, judged_.lengths, grid_);
+    const at::Tensor valid = is_valid(grid_.q);
+    const at::Tensor judged = judged_.sharding.judges_padding ? at::ones_like(valid) : valid;
+    std::vector<Reading> heads;
+    std::int64_t head = 0;
+    for (std::int64_t h = c_.heads; h-- > 0;) {
+      Reading& one =
+          heads.emplace_back(read_weights(weights_[h].masked_fill(judged.logical_not().unsqueeze(1), 0.0),
+                                          lse_.defined() ? lse_[h].masked_fill(judged.logical_not(), -kInfinity) : lse_,
+                                          weight_tolerance(c_.dtype, c_.cp_size), trusts_lse_));
+      one.times.masked_fill_(judged.logical_not().unsqueeze(1), verify::kNaN);
+      const bool wrong = is_any(one.times.ne(found_.expected).logical_and(one.times.isnan().logical_not()));
+      if (wrong || !found_.wrong) head = h;
+      found_.wrong = found_.wrong || wrong;
+      found_.heads_differ = found_.heads_differ || !same_bits(one.times, heads.front().times);
+    }
+    const Reading& chosen = heads[static_cast<std::size_t>(c_.heads - 1 - head)];
+    found_.times = chosen.times;
+    found_.whole_numbers = !is_any(chosen.weighs);
+    tell(chosen, found_.heads_differ ? fmt::format("head {} of {}: ", head, c_.heads) : "");
+  }
+
+  void tell(const Reading& reading, const std::string& prefix) {
+    const SightPairs pairs{
+        .grid = grid_, .times = found_.times, .expected = found_.expected, .weighs = reading.weighs, .prefix = prefix};
     if (found_.wrong) {
       found_.pairs = find_wrong_pairs(pairs);
-      found_.picture = draw_mask(prober_.grid(), found_.times, found_.expected, sight.rows);
+      found_.picture = draw_mask(pairs);
     }
-    for (std::string& note : notes_on_weights(pairs)) found_.notes.push_back(std::move(note));
-    if (reading_.heads_differ) found_.notes.emplace_back("the other heads saw other keys");
+    for (const auto& [rows, says] :
+         {std::pair{reading.weighs,
+                    "the weights of keys are not whole numbers: parts were merged with wrong weights, "
+                    "or V was read in the wrong place"},
+          {reading.contradicted, "the lse is not the logarithm of the number of keys that out shows"}}) {
+      const at::Tensor which = rows.nonzero().flatten();
+      if (which.numel() == 0) continue;
+      const auto first = which[0].item<std::int64_t>();
+      found_.notes.push_back(fmt::format("{}for {} of {} queries, the first of which is {}, {}", prefix, which.numel(),
+                                         rows.numel(), queries_text(grid_.q, {first, first}), says));
+    }
+    if (found_.heads_differ) found_.notes.emplace_back("other heads saw other keys");
   }
 
-  const JudgedCase& judged_;
-  const Settings& settings_;
-  Prober prober_;
-  std::optional<AskedCase> few_;
-  std::optional<AskedCase> own_;  // with the case's own heads, if these differ
-  std::int64_t heads_ = 0;        // of the case that reading_ comes from
-  ForwardReading reading_;
-  // Not where out is right and lse is not: what is wrong may then be the lse alone, whichever keys were seen.
-  bool trusts_lse_ = true;
+  Questions& questions_;
+  const JudgedCase& judged_ = questions_.judged();
+  bool trusts_lse_;
+  Case c_ = verify::mask_probe_case(judged_.c, questions_.probe_heads());
+  ProbeGrid grid_;
+  at::Tensor weights_;  // fp64 [heads, q, kv]: elements of out
+  at::Tensor lse_;      // fp64 [heads, q]; undefined if the implementation returns none
   SeenKeys found_;
 };
 
 }  // namespace
 
-SeenKeys find_seen_keys(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
-                        const Settings& settings) {
+SeenKeys find_seen_keys(Questions& questions, bool trusts_lse) {
   const at::NoGradGuard no_grad;
-  return KeySearch(implementation, judged, groups, settings).find();
+  return KeySearch(questions, trusts_lse).find();
+}
+
+Reading read_weights(const at::Tensor& weights, const at::Tensor& lse, double tolerance, bool trusts_lse) {
+  const at::Tensor size = weights.abs();
+  const at::Tensor seen = size.gt(size.amax(1, /*keepdim=*/true).mul(kWeighsNothing));
+  const at::Tensor smallest = size.masked_fill(seen.logical_not(), kInfinity).amin(1, /*keepdim=*/true);
+  const at::Tensor count = seen.sum(1).to(at::kDouble);
+  const at::Tensor is_mean = weights.sum(1).sub(1.0).abs().le(tolerance);
+  const at::Tensor readable = weights.isfinite().all(1);
+  const at::Tensor negative = weights.lt(0.0).logical_and(seen).any(1);
+  const auto are_numbers = [&](const at::Tensor& times, double within) {
+    const at::Tensor number = times.round();
+    const at::Tensor near = times.sub(number).abs().le(number.mul(within)).logical_and(number.lt(0.5 / within));
+    return times.abs().le(kWeighsNothing).logical_or(near.logical_and(number.ge(1.0))).all(1);
+  };
+  // Without lse, the numbers are known up to a factor. With an lse that contradicts them, unequal weights may result
+  // from a wrong merge.
+  at::Tensor times = weights.div(smallest);
+  const at::Tensor equal = times.amax(1).le(1 + 2 * tolerance);
+  at::Tensor numbers = are_numbers(times, 2 * tolerance);
+  numbers = numbers.logical_and(lse.defined() ? equal : equal.logical_or(is_mean));
+  at::Tensor factor = count;  // of weights that are no whole numbers
+  at::Tensor contradicted = at::zeros_like(numbers);
+  if (lse.defined()) {
+    const at::Tensor counted = lse.exp();
+    const at::Tensor by_lse = weights.mul(counted.nan_to_num(0.0, 0.0).unsqueeze(1));
+    const at::Tensor number = by_lse.round().sum(1);
+    // Without values for some keys, lse counts more than out shows.
+    const at::Tensor more = counted.sub(number);
+    const at::Tensor rounding = number.mul(1e-3).add(0.25);
+    const at::Tensor fits = are_numbers(by_lse, tolerance)
+                                .logical_and(more.ge(rounding.neg()))
+                                .logical_and(number.gt(0.0).logical_or(count.eq(0.0)))
+                                .logical_and(counted.isfinite());
+    const at::Tensor exact = fits.logical_and(more.le(rounding));
+    // Only lse can show that a query saw all of its keys several times. It is believed only if it is proved right for
+    // another query and wrong for none: an lse in another base, for example, may give a whole number of keys by chance.
+    const at::Tensor several = exact.logical_and(by_lse.round().amax(1).gt(1.0)).logical_and(equal);
+    contradicted = fits.logical_not().logical_and(numbers).logical_and(readable);
+    const bool wrong = !trusts_lse || is_any(contradicted.logical_and(count.gt(0.0)));
+    const bool proved =
+        is_any(exact.logical_and(is_mean).logical_and(number.gt(1.0)).logical_and(several.logical_not()));
+    contradicted = contradicted.logical_or(several);
+    const at::Tensor believed = wrong || !proved ? fits.logical_and(several.logical_not()) : fits;
+    times = at::where(believed.unsqueeze(1), by_lse, times);
+    numbers = numbers.logical_or(fits);
+    factor =
+        at::where(is_mean.logical_or(counted.isfinite().logical_not()).logical_or(counted.eq(0.0)), count, counted);
+  }
+  const at::Tensor whole = times.round().masked_fill(times.le(kWeighsNothing), 0.0);
+  times = at::where(numbers.unsqueeze(1), whole, weights.mul(factor.unsqueeze(1)));
+  const at::Tensor unknown = readable.logical_not().logical_or(negative);
+  return {.times = times.masked_fill_(unknown.unsqueeze(1), verify::kNaN),
+          .weighs = numbers.logical_or(readable.logical_not()).logical_not().logical_or(negative),
+          .contradicted = contradicted.logical_and(unknown.logical_not())};
+}
+
+double weight_tolerance(DType dtype, int ranks) {
+  constexpr double kOfFp32 = 0x1p-9;
+  const double roundings = 4.0 + ranks;
+  return std::max(kOfFp32, roundings * verify::unit_roundoff(dtype));
+}
+
+Hypotheses seen_keys_hypotheses(const SeenKeys& seen) {
+  if (!seen.why_not.empty() || !seen.wrong || !seen.whole_numbers || seen.heads_differ) return {};
+  std::string says = fmt::format(
+      "{} pairs of a query and a key are missing, and {} are in excess (not expected, or seen more than once)",
+      seen.pairs.missing_pairs, seen.pairs.excess_pairs);
+  const auto& largest = seen.pairs.missing.empty() ? seen.pairs.excess : seen.pairs.missing;
+  if (!largest.empty()) says += ": " + largest.front().text;
+  Hypotheses all;
+  // Queries whose keys are unknown saw what they should, or none.
+  for (const at::Tensor& known :
+       {at::where(seen.times.isnan(), seen.expected, seen.times), seen.times.nan_to_num(0.0)}) {
+    all.push_back({.id = "wrong_keys_seen",
+                   .says = says,
+                   .pass =
+                       [known, q = seen.q_places, kv = seen.kv_places](const World& world, Pass& pass) {
+                         const at::Tensor rows = q.index_select(0, world.q_rows.row);
+                         pass.times = known.index_select(0, rows).index_select(1, kv);
+                       },
+                   .of_mask = true});
+    if (!is_any(seen.times.isnan())) break;
+  }
+  return all;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -99,23 +99,13 @@ at::Tensor by_row(const at::Tensor& of_heads) {
   return of_heads.transpose(0, 1).contiguous();
 }
 
-// Returns the largest score of the pairs that count on each rank: [ranks, heads, 1].
+// Returns the largest score of all pairs, as each rank returns it: [ranks, heads, 1].
 at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
-  const World& world = *model.world;
-  const at::Tensor& times = model.max_logit_times.defined() ? model.max_logit_times : model.forward.times;
+  const at::Tensor& times = model.forward.times;
   at::Tensor counted = scores.masked_fill(times.eq(0.0), -kInfinity);
-  const at::Tensor poisoned = Operands(world, model.forward, /*absolute=*/false).poisoned_pairs();
+  const at::Tensor poisoned = Operands(*model.world, model.forward, /*absolute=*/false).poisoned_pairs();
   if (poisoned.defined()) counted.masked_fill_(poisoned.logical_and(times.ne(0.0)), kNotANumber);
-  const at::Tensor of_rows = counted.amax(-1);  // [heads, q rows]
-  at::Tensor of_ranks = at::full({scores.size(0), world.ranks}, -kInfinity, scores.options());
-  of_ranks = of_ranks.scatter_reduce(1, world.q_rows.rank.unsqueeze(0).expand_as(of_rows), of_rows, "amax");
-  std::vector<at::Tensor> received;
-  for (int rank = 0; rank < world.ranks; ++rank) {
-    const at::Tensor counts = model.shares_max_logit.select(0, rank).ne(0.0);
-    received.push_back(of_ranks.masked_fill(counts.logical_not(), -kInfinity).amax(-1));
-  }
-  at::Tensor all = at::stack(received).unsqueeze(-1);
-  return model.max_logit_least ? all.clamp_min(*model.max_logit_least) : all;
+  return counted.flatten(1).amax(-1).view({1, -1, 1}).expand({model.world->ranks, -1, -1});
 }
 
 }  // namespace

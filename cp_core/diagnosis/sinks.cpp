@@ -58,7 +58,7 @@ class Sinks : Subject {
   void of_other_heads() {
     if (c_.softmax != SoftmaxType::learnable) return;
     const char* const id = "sink_of_other_heads";
-    for (const HeadMap& map : misplaced_heads(world_, "the sinks")) {
+    for (const WrongHeads& map : misplaced_heads(world_, "the sinks")) {
       model(id, map.says, [of = map.of](Model& model) { model.forward.sink_head = model.backward.sink_head = of; });
       model(id, map.says + ", but the gradient of the sink is right",
             [of = map.of](Model& model) { model.forward.sink_head = of; });
@@ -66,14 +66,12 @@ class Sinks : Subject {
   }
 
   void gradient() {
-    model(
-        "dsink_zero", "the gradient of the sink is 0",
-        [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); }, Hypothesis::Level::sums);
+    sums("dsink_zero", "the gradient of the sink is 0",
+         [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); });
     if (world_.ranks == 1) return;
     for (const QueryShares& shares : incomplete_shares(world_.ranks)) {
-      model(
-          "dsink_share_missing", "the gradient of the sink " + shares.says,
-          [counts = shares.counts](Model& model) { model.shares_dsink = counts; }, Hypothesis::Level::sums);
+      sums("dsink_share_missing", "the gradient of the sink " + shares.says,
+           [counts = shares.counts](Model& model) { model.shares_dsink = counts; });
     }
   }
 };

@@ -23,6 +23,12 @@ class Subject {
     return all_.emplace_back(
         Hypothesis{.id = std::move(id), .says = std::move(says), .model = std::move(change), .level = level});
   }
+  Hypothesis& backward(std::string id, std::string says, std::function<void(Model&)> change) {
+    return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::backward);
+  }
+  Hypothesis& sums(std::string id, std::string says, std::function<void(Model&)> change) {
+    return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
+  }
   Hypothesis& results(std::string id, std::string says, std::function<void(const World&, WholeResults&)> change) {
     return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .results = std::move(change)});
   }

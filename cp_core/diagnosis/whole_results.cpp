@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -12,10 +13,6 @@ namespace cp_pool::diagnosis {
 namespace {
 
 using verify::Results;
-
-bool is_of_keys(at::Tensor Results::* member) {
-  return member == &Results::dk || member == &Results::dv;
-}
 
 // Returns this rank's results as [rows, heads, dim]; undefined where a result is missing or has a wrong shape.
 class OwnResults {
@@ -120,6 +117,21 @@ ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, con
     }
   }
   return by_rank;
+}
+
+at::Tensor joined_rows(const ResultsByRank& results, at::Tensor Results::* member) {
+  std::vector<at::Tensor> parts;
+  for (const Results& of_rank : results) {
+    if (!(of_rank.*member).defined()) return {};
+    parts.push_back(of_rank.*member);
+  }
+  return at::cat(parts);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (!a.sizes().equals(b.sizes())) return false;
+  return a.eq(b).logical_or(a.isnan().logical_and(b.isnan())).all().item<bool>();
 }
 
 }  // namespace cp_pool::diagnosis

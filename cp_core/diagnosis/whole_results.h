@@ -20,4 +20,18 @@ using ResultsByRank = std::vector<verify::Results>;
 ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const verify::Results& results,
                              Communicator& cp);
 
+// Returns the rows of all ranks; undefined if a rank did not return this result.
+at::Tensor joined_rows(const ResultsByRank& results, at::Tensor verify::Results::* member);
+
+// Whether two results are equal element by element, or both undefined. NaN equals NaN.
+bool same_bits(const at::Tensor& a, const at::Tensor& b);
+
+// Whether the rows of this result are queries, or keys.
+inline bool is_of_queries(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::out || member == &verify::Results::lse || member == &verify::Results::dq;
+}
+inline bool is_of_keys(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::dk || member == &verify::Results::dv;
+}
+
 }  // namespace cp_pool::diagnosis

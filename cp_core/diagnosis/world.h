@@ -49,6 +49,10 @@ struct World {
   [[nodiscard]] const Case& c() const { return observation->c; }
   [[nodiscard]] const SequenceLengths& lengths() const { return observation->lengths; }
   [[nodiscard]] std::int64_t group() const { return c().heads / c().kv_heads; }
+  // The rows that this result has; null if they are neither queries nor keys.
+  [[nodiscard]] const Side* side_of(at::Tensor verify::Results::* member) const {
+    return is_of_queries(member) ? &q_rows : is_of_keys(member) ? &kv_rows : nullptr;
+  }
   // q . k and dout . v of all pairs, [heads, q rows, kv rows], with the heads of the definition. Computed on the first
   // call.
   const at::Tensor& raw_scores() const;

@@ -1,128 +1,182 @@
 #include "cp_core/diagnosis/wrong_pairs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "cp_core/diagnosis/pair_blocks.h"
-#include "cp_core/diagnosis/pair_text.h"
+#include <fmt/ranges.h>
 
 namespace cp_pool::diagnosis {
 namespace {
 
 constexpr std::size_t kMostRectangles = 8;
-// A smaller weight counts as 0 (row_reading.cpp rounds times this small to 0 in rows of whole numbers).
+// A smaller weight counts as 0.
 constexpr double kNoWeight = 1e-4;
 
-class PairReader {
+// Finds the largest rectangle in one pass over the rows. Each pair of a row is the foot of a bar of pairs with the same
+// label above it. A rectangle that ends in this row spans adjacent bars and is as high as the lowest of them.
+class BlockSearch {
  public:
-  explicit PairReader(const SightPairs& pairs)
-      : pairs_(pairs),
-        times_(pairs.times.const_data_ptr<double>()),
-        expected_(pairs.expected.const_data_ptr<double>()),
-        keys_(pairs.grid.kv.size()) {}
+  explicit BlockSearch(PairLabels& labels) : labels_(labels), heights_(static_cast<std::size_t>(labels.kv), 0) {}
 
-  [[nodiscard]] bool expected(std::int64_t i, std::int64_t j) const { return expected_[i * keys_ + j] != 0; }
-  [[nodiscard]] double times(std::int64_t i, std::int64_t j) const { return times_[i * keys_ + j]; }
-  [[nodiscard]] bool weighs(std::int64_t i) const {
-    return pairs_.rows[static_cast<std::size_t>(i)].kind == RowReading::Kind::weights;
-  }
-
-  [[nodiscard]] bool missing(std::int64_t i, std::int64_t j) const {
-    return expected(i, j) && std::abs(times(i, j)) <= kNoWeight;
-  }
-  // Returns how often a pair was seen that should not be, or more than once; else 0. 1 where weights are not whole
-  // numbers.
-  [[nodiscard]] std::int32_t excess(std::int64_t i, std::int64_t j) const {
-    const double seen = times(i, j);
-    if (std::isnan(seen)) return 0;
-    if (weighs(i)) return !expected(i, j) && std::abs(seen) > kNoWeight ? 1 : 0;
-    return seen > (expected(i, j) ? 1 : 0) ? static_cast<std::int32_t>(seen) : 0;
-  }
-
-  template <typename Label>
-  [[nodiscard]] PairLabels label(Label&& of) const {
-    PairLabels labels(pairs_.grid.q.size(), keys_);
-    mark_borders(labels, pairs_.grid);
-    for (std::int64_t i = 0; i < labels.q; ++i) {
-      for (std::int64_t j = 0; j < keys_; ++j) labels.at(i, j) = of(i, j);
-    }
-    return labels;
-  }
-
-  [[nodiscard]] std::string queries(const PairBlock& block) const {
-    return pairs_.prefix + queries_text(pairs_.grid.q, {block.q_first, block.q_last});
-  }
-  [[nodiscard]] std::string keys(const PairBlock& block) const {
-    return keys_text(pairs_.grid.kv, {block.kv_first, block.kv_last}, pairs_.grid.q.row(block.q_first).sequence);
+  PairBlock largest() {
+    for (std::int64_t i = 0; i < labels_.q; ++i) scan(i);
+    return best_;
   }
 
  private:
-  const SightPairs& pairs_;
-  const double* times_;
-  const double* expected_;
-  std::int64_t keys_;
+  struct Bar {
+    std::int64_t first;  // the first column of the run of bars that are at least this high
+    std::int64_t height;
+  };
+
+  void scan(std::int64_t i) {
+    std::int64_t before = 0;
+    for (std::int64_t j = 0; j < labels_.kv; ++j) {
+      const std::int64_t label = labels_.at(i, j);
+      std::int64_t& height = heights_[static_cast<std::size_t>(j)];
+      height = label == 0 ? 0 : i > 0 && labels_.at(i - 1, j) == label ? height + 1 : 1;
+      if (label != before) (void)lower(i, j, 0);
+      before = label;
+      const std::int64_t first = lower(i, j, height);
+      if (height > 0 && (bars_.empty() || bars_.back().height < height)) bars_.push_back({first, height});
+    }
+    (void)lower(i, labels_.kv, 0);
+  }
+
+  // Ends the rectangles before column j that are higher than `height`. Returns the first column from which on bars are
+  // at least `height` high.
+  std::int64_t lower(std::int64_t i, std::int64_t j, std::int64_t height) {
+    std::int64_t first = j;
+    while (!bars_.empty() && bars_.back().height > height) {
+      first = bars_.back().first;
+      const PairBlock block{.q = {i - bars_.back().height + 1, i}, .kv = {first, j - 1}, .label = labels_.at(i, first)};
+      if (block.pairs() > best_.pairs() || best_.label == 0) best_ = block;
+      bars_.pop_back();
+    }
+    return first;
+  }
+
+  PairLabels& labels_;
+  std::vector<std::int64_t> heights_;
+  std::vector<Bar> bars_;  // bars of the current label, ascending in height
+  PairBlock best_;
 };
 
-std::int64_t count_labels(const PairLabels& labels) {
-  return static_cast<std::int64_t>(labels.labels.size()) - std::ranges::count(labels.labels, 0);
+// "0", "0..3", "0, 2, 3", after "rank" or "ranks".
+std::string named_numbers(std::string_view noun, const std::set<std::int64_t>& numbers) {
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  const bool a_run = count > 2 && *numbers.rbegin() - *numbers.begin() + 1 == count;
+  return fmt::format(
+      "{}{} {}", noun, count == 1 ? "" : "s",
+      a_run ? fmt::format("{}..{}", *numbers.begin(), *numbers.rbegin()) : fmt::format("{}", fmt::join(numbers, ", ")));
 }
 
-std::string excess_text(const PairReader& reader, const PairBlock& block, bool has_lse) {
-  std::string saw = fmt::format("{} saw {}", reader.queries(block), reader.keys(block));
-  if (block.label == 1) return saw;
-  return fmt::format("{} {}{}", saw, times_text(block.label),
-                     has_lse ? "" : ", where a key of the smallest weight counts as seen once");
+// noun: the singular and the plural.
+std::string rows_text(const GridAxis& axis, RowSpan rows, std::pair<const char*, const char*> noun, bool names_sequence,
+                      bool with_chunk) {
+  const GridRow& first = axis.row(rows.first);
+  const bool one = rows.first == rows.last;
+  std::string text = one ? noun.first : noun.second;
+  if (first.padding) text = fmt::format("{} padding {}", rows.last - rows.first + 1, text);
+  if (!first.padding || axis.places_padding) {
+    text +=
+        one ? fmt::format(" {}", first.position) : fmt::format(" {}..{}", first.position, axis.row(rows.last).position);
+  }
+  if (names_sequence) text += fmt::format(" of sequence {}", first.sequence);
+  std::set<std::int64_t> ranks;
+  std::set<std::int64_t> chunks;
+  for (std::int64_t i = rows.first; i <= rows.last; ++i) {
+    ranks.insert(axis.row(i).rank);
+    if (axis.row(i).chunk >= 0) chunks.insert(axis.row(i).chunk);
+  }
+  const std::string chunk = with_chunk && !chunks.empty() ? named_numbers("chunk", chunks) + ", " : "";
+  return fmt::format("{} ({}{})", text, chunk, named_numbers("rank", ranks));
+}
+
+// Gathers the pairs to which `of` gives a number of times into rectangles. count: that of these pairs.
+template <typename Times>
+std::vector<PairRectangle> rectangles_of(const SightPairs& pairs, std::string_view verb, const Times& of,
+                                         std::int64_t& count) {
+  const ProbeGrid& grid = pairs.grid;
+  PairLabels labels{.q = grid.q.size(), .kv = grid.kv.size()};
+  // No rectangle crosses from one sequence into the next, or from valid rows into padding: labels differ there.
+  const auto section = [](const GridRow& row) { return 2 * row.sequence + (row.padding ? 1 : 0); };
+  const std::int64_t sections = 2 * static_cast<std::int64_t>(grid.q.lengths.size());
+  for (std::int64_t i = 0; i < labels.q; ++i) {
+    for (std::int64_t j = 0; j < labels.kv; ++j) {
+      const std::int64_t label = of(i, j);
+      if (label == 0) continue;
+      ++count;
+      labels.at(i, j) = (label * sections + section(grid.q.row(i))) * sections + section(grid.kv.row(j));
+    }
+  }
+  std::vector<PairRectangle> rectangles;
+  for (const PairBlock& block : largest_blocks(std::move(labels), kMostRectangles)) {
+    const GridRow& query = grid.q.row(block.q.first);
+    const GridRow& key = grid.kv.row(block.kv.first);
+    const std::int64_t times = block.label / sections / sections;
+    const std::string often = times == 1 ? "" : times == 2 ? " twice" : fmt::format(" {} times", times);
+    rectangles.push_back({.text = fmt::format("{}{} {} {}{}", pairs.prefix, queries_text(grid.q, block.q), verb,
+                                              keys_text(grid.kv, block.kv, query.sequence), often),
+                          .q_sequence = query.sequence,
+                          .q_first = query.position,
+                          .q_last = grid.q.row(block.q.last).position,
+                          .kv_sequence = key.sequence,
+                          .kv_first = key.position,
+                          .kv_last = grid.kv.row(block.kv.last).position,
+                          .times = times});
+  }
+  return rectangles;
 }
 
 }  // namespace
 
-WrongPairs find_wrong_pairs(const SightPairs& pairs) {
-  const PairReader reader(pairs);
-  const PairLabels missing = reader.label([&](std::int64_t i, std::int64_t j) { return reader.missing(i, j) ? 1 : 0; });
-  const PairLabels excess = reader.label([&](std::int64_t i, std::int64_t j) { return reader.excess(i, j); });
-  WrongPairs found;
-  found.missing_pairs = count_labels(missing);
-  found.excess_pairs = count_labels(excess);
-  for (const PairBlock& block : largest_blocks(missing, kMostRectangles)) {
-    PairRectangle rectangle = rectangle_of(pairs.grid, block);
-    rectangle.text = fmt::format("{} did not see {}", reader.queries(block), reader.keys(block));
-    found.missing.push_back(std::move(rectangle));
+std::vector<PairBlock> largest_blocks(PairLabels labels, std::size_t most) {
+  std::vector<PairBlock> blocks;
+  while (blocks.size() < most) {
+    const PairBlock block = BlockSearch(labels).largest();
+    if (block.label == 0) break;
+    for (std::int64_t i = block.q.first; i <= block.q.last; ++i) {
+      for (std::int64_t j = block.kv.first; j <= block.kv.last; ++j) labels.at(i, j) = 0;
+    }
+    blocks.push_back(block);
   }
-  for (const PairBlock& block : largest_blocks(excess, kMostRectangles)) {
-    PairRectangle rectangle = rectangle_of(pairs.grid, block);
-    rectangle.text = excess_text(reader, block, pairs.has_lse);
-    rectangle.times = block.label;
-    found.excess.push_back(std::move(rectangle));
-  }
-  return found;
+  return blocks;
 }
 
-std::vector<std::string> notes_on_weights(const SightPairs& pairs) {
-  struct Oddity {
-    bool (*shows)(const RowReading&);
-    const char* says;
+std::string queries_text(const GridAxis& axis, RowSpan rows) {
+  const bool several = axis.rows.front().sequence != axis.rows.back().sequence;
+  return rows_text(axis, rows, {"query", "queries"}, several, /*with_chunk=*/false);
+}
+
+std::string keys_text(const GridAxis& axis, RowSpan rows, std::int64_t sequence_of_queries) {
+  const bool names_sequence = axis.row(rows.first).sequence != sequence_of_queries;
+  return rows_text(axis, rows, {"key", "keys"}, names_sequence, /*with_chunk=*/true);
+}
+
+WrongPairs find_wrong_pairs(const SightPairs& pairs) {
+  const auto times = pairs.times.accessor<double, 2>();
+  const auto expected = pairs.expected.accessor<double, 2>();
+  const auto weighs = pairs.weighs.accessor<bool, 1>();
+  WrongPairs found;
+  found.missing = rectangles_of(
+      pairs, "did not see",
+      [&](std::int64_t i, std::int64_t j) { return expected[i][j] != 0 && std::abs(times[i][j]) <= kNoWeight; },
+      found.missing_pairs);
+  for (PairRectangle& one : found.missing) one.times = 0;
+  // How often a pair was seen that should not be, or more than once; 1 where weights are not whole numbers.
+  const auto excess = [&](std::int64_t i, std::int64_t j) -> std::int64_t {
+    const double seen = times[i][j];
+    if (std::isnan(seen)) return 0;
+    if (weighs[i]) return expected[i][j] == 0 && std::abs(seen) > kNoWeight ? 1 : 0;
+    return seen > expected[i][j] ? static_cast<std::int64_t>(seen) : 0;
   };
-  constexpr std::array kOddities{
-      Oddity{[](const RowReading& row) { return row.kind == RowReading::Kind::weights || row.negative; },
-             "the weights of keys are not whole numbers: parts were merged with wrong weights, or V was read in the "
-             "wrong place"},
-      Oddity{[](const RowReading& row) { return row.lse_is_wrong || row.only_lse_counts; },
-             "the lse is not the logarithm of the number of keys that out shows"}};
-  std::vector<std::string> notes;
-  for (const Oddity& oddity : kOddities) {
-    const auto count = std::ranges::count_if(pairs.rows, oddity.shows);
-    if (count == 0) continue;
-    const auto first = std::ranges::find_if(pairs.rows, oddity.shows) - pairs.rows.begin();
-    notes.push_back(fmt::format("{}for {} of {} queries, the first of which is {}, {}", pairs.prefix, count,
-                                pairs.rows.size(), queries_text(pairs.grid.q, {first, first}), oddity.says));
-  }
-  return notes;
+  found.excess = rectangles_of(pairs, "saw", excess, found.excess_pairs);
+  return found;
 }
 
 }  // namespace cp_pool::diagnosis

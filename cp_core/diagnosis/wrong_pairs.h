@@ -1,6 +1,8 @@
-// Describes where queries saw other keys than they should, in counts, rectangles and sentences.
+// Shows where queries saw other keys than they should: in counts, rectangles, sentences, and a picture.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,7 +10,6 @@
 
 #include "cases/diagnosis.h"
 #include "cp_core/diagnosis/probe_grid.h"
-#include "cp_core/diagnosis/row_reading.h"
 
 namespace cp_pool::diagnosis {
 
@@ -17,14 +18,49 @@ struct SightPairs {
   const ProbeGrid& grid;
   const at::Tensor& times;     // fp64 [q, kv], as SeenKeys::times
   const at::Tensor& expected;  // fp64 [q, kv]
-  const std::vector<RowReading>& rows;
-  bool has_lse = false;
-  std::string prefix;  // put before each sentence: "heads 2, 3: ", or empty
+  const at::Tensor& weighs;    // bool [q]: the row of `times` holds weights
+  std::string prefix = {};     // put before each sentence: "head 2 of 4: ", or empty
 };
 
 WrongPairs find_wrong_pairs(const SightPairs& pairs);
 
-// Reports weights that are no whole numbers or do not sum to 1, and where lse contradicts out.
-std::vector<std::string> notes_on_weights(const SightPairs& pairs);
+// One character per cell (cases/diagnosis.h), at most kMostCells in each direction.
+inline constexpr std::int64_t kMostCells = 64;
+MaskPicture draw_mask(const SightPairs& pairs);
+
+// A range of rows; both ends are included.
+struct RowSpan {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+// "queries 64..127 of sequence 1 (rank 1)", "query 3 (rank 0)", "2 padding queries (rank 1)". All rows must belong to
+// one sequence, and either all or none be padding. The sequence is named if the axis has several.
+std::string queries_text(const GridAxis& axis, RowSpan rows);
+// "keys 32..47 (chunk 1, rank 0)", "16 padding keys 48..63 (chunk 3, rank 0)". The sequence is named if it is not that
+// of the queries.
+std::string keys_text(const GridAxis& axis, RowSpan rows, std::int64_t sequence_of_queries);
+
+// A label for each pair, row by row; 0 means no label.
+struct PairLabels {
+  std::int64_t q = 0;
+  std::int64_t kv = 0;
+  std::vector<std::int64_t> labels = std::vector<std::int64_t>(static_cast<std::size_t>(q * kv), 0);
+
+  std::int64_t& at(std::int64_t i, std::int64_t j) { return labels[static_cast<std::size_t>(i * kv + j)]; }
+};
+
+// A rectangle of pairs.
+struct PairBlock {
+  RowSpan q;
+  RowSpan kv;
+  std::int64_t label = 0;
+
+  [[nodiscard]] std::int64_t pairs() const { return (q.last - q.first + 1) * (kv.last - kv.first + 1); }
+};
+
+// Returns the largest rectangle of one label, then the largest one of the remaining pairs, and so on; at most `most`.
+// Among equally large ones, the one that ends first comes first: by its last row, then by its last column.
+std::vector<PairBlock> largest_blocks(PairLabels labels, std::size_t most);
 
 }  // namespace cp_pool::diagnosis

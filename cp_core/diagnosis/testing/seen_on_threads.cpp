@@ -11,7 +11,7 @@
 namespace cp_pool::diagnosis::test {
 
 std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& make, const Settings& settings,
-                                      const std::vector<Check>& checks) {
+                                      bool trusts_lse) {
   std::vector<SeenKeys> found(static_cast<std::size_t>(c.cp_size));
   const auto ask = [&](const CpGroups& groups, int rank) {
     const std::unique_ptr<Implementation> implementation = make();
@@ -19,8 +19,8 @@ std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& m
     judged.c = c;
     judged.lengths = resolve_lengths(c);
     judged.sharding = implementation->sharding(c, judged.lengths);
-    if (rank == 0) judged.checks = checks;
-    found[static_cast<std::size_t>(rank)] = find_seen_keys(*implementation, judged, groups, settings);
+    Questions questions(*implementation, judged, groups, settings);
+    found[static_cast<std::size_t>(rank)] = find_seen_keys(questions, trusts_lse);
   };
   run_ranks(c.cp_size, ask, std::chrono::minutes(9));  // generous, for a machine that is busy with other work
   return found;

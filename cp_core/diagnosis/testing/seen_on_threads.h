@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "cases/case_report.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
 namespace cp_pool::diagnosis::test {
 
 using MakeImplementation = std::function<std::unique_ptr<Implementation>()>;
 
-// Returns one answer per rank. Runs `make` once on each rank. checks: those of rank 0 when the case was judged.
+// Returns one answer per rank. Runs `make` once on each rank.
 std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& make, const Settings& settings = {},
-                                      const std::vector<Check>& checks = {});
+                                      bool trusts_lse = true);
 
 // Returns rank 0's answer for our own implementation.
 SeenKeys seen_by_own(const Case& c);

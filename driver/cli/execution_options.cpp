@@ -290,9 +290,10 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "-q,--no-progress", options.progress, "Print only failures and the summary", false);
   exclude(command, "--verbose", "--no-progress");
   add_choice(command, "--status-level", "LEVEL", all_names<StatusLevel>(), options.status_level,
-             "Which finished cases are printed: auto prints failures on a terminal, all cases elsewhere");
+             "Which finished cases are printed: auto prints failures on a terminal, all cases elsewhere; skip prints "
+             "failures, and cases that were skipped, cancelled or expected to fail");
   add_choice(command, "--show-output", "WHEN", all_names<ShowOutput>(), options.show_output,
-             "Which cases show their ranks' last lines of stderr");
+             "Which cases show their ranks' last lines of stderr: always is all but those that passed or were skipped");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {

@@ -42,7 +42,8 @@ void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, con
 }  // namespace
 
 void add_selection(CLI::App& command, SelectionOptions& options) {
-  add_matrices(command, options, true, "Matrices: names of shipped matrices, or files", kDefaultMatrix);
+  add_matrices(command, options, true, "Matrices: names of shipped matrices, or files (with a / or ending in .json)",
+               kDefaultMatrix);
   add_list(command,
            {.name = "--filter",
             .type = "EXPR",

@@ -416,6 +416,7 @@ struct EarlierRun {
 
 struct CaseFinished;
 bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
+bool is_checked_by_itself(const CaseFinished& event);
 
 struct CaseFinished {
   std::size_t index = 0;
@@ -473,6 +474,7 @@ struct CaseFinished {
                      field("expected", &CaseFinished::expected, Presence::sparse),
                      field("reason", &CaseFinished::reason),
                      field("unverified_by_figures", &is_unverified_by_figures),
+                     field("checked_by_itself", &is_checked_by_itself, Presence::sparse),
                      field("duration_ms", &CaseFinished::duration_ms),
                      field("seq", &CaseFinished::seq),
                      field("pool", &CaseFinished::pool),

@@ -124,4 +124,13 @@ bool is_unverified_by_figures(const CaseFinished& event) {
          !missing_ranks(ranks_with_figures(event.checks), event.payload->ranks()).empty();
 }
 
+bool is_checked_by_itself(const CaseFinished& event) {
+  return event.outcome == CaseOutcome::pass && !event.payload->has_figures();
+}
+
+std::string words_on_pass(const CaseFinished& event) {
+  if (is_unverified_by_figures(event)) return kUnverifiedByFigures;
+  return is_checked_by_itself(event) ? kCheckedByItself : "";
+}
+
 }  // namespace cp_pool

@@ -33,7 +33,14 @@ void correct_checks(protocol::ResultEvent& result);
 // bound.
 bool is_unverified_by_figures(const CaseFinished& event);
 
-// The words of every report for such a pass.
+// Whether the event is a pass of something that figures do not apply to: a call, whose function decides.
+bool is_checked_by_itself(const CaseFinished& event);
+
+// The words of every report for such passes.
 inline constexpr const char* kUnverifiedByFigures = "unverified by figures";
+inline constexpr const char* kCheckedByItself = "checked by itself";
+
+// Returns these words if they apply to the event; else an empty text.
+std::string words_on_pass(const CaseFinished& event);
 
 }  // namespace cp_pool

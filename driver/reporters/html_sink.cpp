@@ -115,7 +115,7 @@ void HtmlSink::on(const CaseFinished& event) {
   c.backend = event.backend;
   c.nearest = nearest_to_its_bound(event.checks);
   c.earlier = event.earlier;
-  c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line(event.reason);
+  c.note = event.reason.empty() ? words_on_pass(event) : on_one_line(event.reason);
   if (event.bound_factor && !c.nearest.empty()) c.nearest += fmt::format(" ({})", bound_factor_text(event));
   if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
   if (const std::string tries = tries_text(event, tries_.of(event.index)); !tries.empty()) {

@@ -207,10 +207,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) const {
   if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", event.backend_note);
   if (event.bound_factor) out.properties.emplace_back("bound_factor", fmt::format("{}", *event.bound_factor));
-  if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
-  if (event.outcome == CaseOutcome::pass && !event.payload->has_figures()) {
-    out.properties.emplace_back("verdict", "checked by itself");
-  }
+  if (const std::string words = words_on_pass(event); !words.empty()) out.properties.emplace_back("verdict", words);
   if (event.diagnosis) {
     out.properties.emplace_back("diagnosis", event.diagnosis->id);
     out.properties.emplace_back("diagnosis_certainty", std::string{to_string(event.diagnosis->certainty)});

@@ -92,6 +92,7 @@ void Summary::add(const CaseFinished& event) {
     passed_unexpectedly_.push_back(fmt::format("{}: {}", case_name(event), shortened(event.expected->reason)));
   }
   if (is_unverified_by_figures(event)) ++unverified_;
+  if (is_checked_by_itself(event)) ++checked_by_itself_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
   if (const std::optional<LargestShare> share = uneven_share(event)) {
@@ -208,6 +209,9 @@ std::string Summary::text() const {
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);
+  }
+  if (checked_by_itself_ > 0) {
+    out += fmt::format("{} {}: the function of a call decides, and no figures\n", checked_by_itself_, kCheckedByItself);
   }
   if (sharing_ > 0) out += fmt::format("{} with ranks that shared a GPU\n", count_of(sharing_, "case"));
   if (uneven_ > 0) {

@@ -70,6 +70,7 @@ class Summary {
   std::map<std::string, std::size_t> expected_failures_;  // counts by the reason of the expectation
   std::vector<std::string> passed_unexpectedly_;  // those that are no failures: "ID: why it was expected to fail"
   std::size_t unverified_ = 0;                    // number of passes that no figures verify
+  std::size_t checked_by_itself_ = 0;             // number of passes that figures do not apply to
   std::size_t sharing_ = 0;                       // number of cases whose ranks shared GPUs
   std::size_t uneven_ = 0;                        // number of cases with an uneven_share
   LargestShare most_uneven_;                      // the largest of these

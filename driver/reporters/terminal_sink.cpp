@@ -306,7 +306,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   std::string line = fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", outcome_word(event)), color_of(event)),
                                  place, format_duration(event.duration_ms), case_name(event));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
-  if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
+  if (const std::string words = words_on_pass(event); !words.empty()) line += fmt::format(" ({})", words);
   if (event.bound_factor) line += fmt::format(" ({})", bound_factor_text(event));
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -19,16 +18,23 @@ namespace {
 constexpr std::size_t kSlowest = 10;
 constexpr const char* kWholeCase = "case";
 
-// Returns the place of a phase: phases in the order in which a case goes through them, other phases by name, the whole
-// case, and the diagnosis that follows it.
-std::size_t place(std::string_view phase) {
-  constexpr const auto& kPhases = case_phase::kOfACase;
-  if (phase == kWholeCase) return kPhases.size() + 1;
-  if (phase == case_phase::kDiagnosis) return kPhases.size() + 2;
-  return static_cast<std::size_t>(std::ranges::find(kPhases, phase) - kPhases.begin());
+// As place_of_phase, and then the whole case, and the diagnosis that follows it.
+std::size_t place(std::string_view row) {
+  constexpr std::size_t kAfterCase = 2 * case_phase::kOfACase.size();
+  if (row == kWholeCase) return kAfterCase;
+  return row == case_phase::kDiagnosis ? kAfterCase + 1 : place_of_phase(row);
 }
 
 }  // namespace
+
+std::size_t place_of_phase(std::string_view phase) {
+  constexpr const auto& kPhases = case_phase::kOfACase;
+  const auto place_of = [](std::string_view one) {
+    return 2 * static_cast<std::size_t>(std::ranges::find(kPhases, one) - kPhases.begin());
+  };
+  const std::size_t found = place_of(phase);
+  return found < 2 * kPhases.size() ? found : place_of(case_phase::kBarrier) - 1;
+}
 
 bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
   return std::tuple{a.first, place(a.second), a.second} < std::tuple{b.first, place(b.second), b.second};

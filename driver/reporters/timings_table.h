@@ -1,8 +1,10 @@
 // A table of how the time of a run was spent: `cp-pool run --timings`.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,10 @@
 #include "driver/reporters/durations.h"
 
 namespace cp_pool {
+
+// Returns a number that is smaller for an earlier phase of a case. Phases that are not those of attention, such as
+// `call`, come before the barrier that closes the case.
+std::size_t place_of_phase(std::string_view phase);
 
 class TimingsTable {
  public:

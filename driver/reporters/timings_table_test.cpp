@@ -66,7 +66,7 @@ TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {
   }
   table.add(event);
   std::size_t last = 0;
-  for (const char* phase : {"reset", "forward", "repeat", "compare", "probe", "barrier", "an own one", "case"}) {
+  for (const char* phase : {"reset", "forward", "repeat", "compare", "probe", "an own one", "barrier", "case"}) {
     const std::size_t place = table.text().find(phase, last);
     ASSERT_NE(place, std::string::npos) << phase << " is missing, or comes earlier in\n" << table.text();
     last = place;

@@ -15,6 +15,7 @@
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/timings_table.h"
 
 namespace cp_pool {
 
@@ -45,11 +46,9 @@ std::int64_t micros(double milliseconds) {
   return std::llround(milliseconds * 1000);
 }
 
-// Returns the phases with times, in the order in which a case goes through them. Other phases follow, by name.
+// Returns the phases with times, in the order in which a case goes through them.
 std::vector<std::pair<std::string, double>> in_order(const std::map<std::string, double>& timings_ms) {
-  const auto place = [](const std::pair<std::string, double>& timing) {
-    return std::ranges::find(case_phase::kOfACase, std::string_view{timing.first}) - case_phase::kOfACase.begin();
-  };
+  const auto place = [](const std::pair<std::string, double>& timing) { return place_of_phase(timing.first); };
   std::vector<std::pair<std::string, double>> out(timings_ms.begin(), timings_ms.end());
   std::erase_if(out, [](const auto& timing) { return timing.first == case_phase::kDiagnosis || timing.second <= 0; });
   std::ranges::stable_sort(out, {}, place);

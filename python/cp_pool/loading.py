@@ -6,12 +6,11 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from types import ModuleType
 from typing import Any
 
 from cp_pool.adapter import Adapter, DeclarationError, adapter
-from cp_pool.errors import escaped, user_traceback
+from cp_pool.errors import escaped, one_line, user_traceback
 
 __all__ = ["LoadError", "load"]
 
@@ -87,9 +86,9 @@ def _module_of(place: str) -> ModuleType:
         raise
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}"
-        raise LoadError(f"{place}: {where}: {type(error).__name__}: {error.msg}", _traceback(error)) from None
+        raise LoadError(f"{place}: {where}: {type(error).__name__}: {error.msg}", user_traceback(error)) from None
     except BaseException as error:  # sys.exit and KeyboardInterrupt during the import are faults of the module too
-        raise LoadError(f"{place}: its import raised {_one_line(error)}", _traceback(error)) from None
+        raise LoadError(f"{place}: its import raised {one_line(error)}", user_traceback(error)) from None
 
 
 def _module_of_file(path: str) -> ModuleType:
@@ -158,11 +157,3 @@ def _as_adapter(thing: Any, name: str, place: str) -> Adapter:
     except DeclarationError as error:
         raise LoadError(f"{place}:{name}: {error}") from None
     raise LoadError(f"{place}:{name}: it has not the decorator @cp_pool.adapter")
-
-
-def _one_line(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
-
-
-def _traceback(error: BaseException) -> str:
-    return user_traceback(error)

@@ -128,7 +128,7 @@ class RankTests:
             "file": str(item.path),
             "module": item.module.__name__,
             "name": f"{item.cls.__qualname__}.{item.originalname}" if item.cls else item.originalname,
-            "given": base64.b64encode(pickle.dumps(_expect_picklable(item, arguments))).decode(),
+            "given": {name: _pickled(item, name, value) for name, value in arguments.items()},
         }
         name = item.nodeid.encode("ascii", "backslashreplace").decode()
         return self._stream(how.device).submit(_RUN, given, size, name=name, timeout=how.timeout, fresh=how.fresh)
@@ -172,19 +172,13 @@ def _will_run(item: pytest.Item) -> bool:
         return False
 
 
-def _expect_picklable(item: pytest.Function, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Refuses, by name, what cannot go to ranks."""
-    for name, value in arguments.items():
-        why = "it belongs to pytest's process" if name in _STAY else _why_not_pickled(value)
-        if why:
-            what = "argument" if name in getattr(getattr(item, "callspec", None), "params", {}) else "fixture"
-            pytest.fail(f"the {what} {name!r} cannot go to ranks: {why}", pytrace=False)
-    return arguments
-
-
-def _why_not_pickled(value: object) -> str:
+def _pickled(item: pytest.Function, name: str, value: object) -> str:
+    """An argument for ranks, in base64. Refuses, by name, what cannot go there."""
     try:
-        pickle.dumps(value)
+        if name not in _STAY:
+            return base64.b64encode(pickle.dumps(value)).decode()
+        why = "it belongs to pytest's process"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+        why = f"{type(error).__name__}: {error}"
+    what = "argument" if name in getattr(getattr(item, "callspec", None), "params", {}) else "fixture"
+    pytest.fail(f"the {what} {name!r} cannot go to ranks: {why}", pytrace=False)

@@ -56,15 +56,16 @@ def on_ranks(
     return mark
 
 
-def run(ranks: Ranks, file: str, module: str, name: str, given: str) -> None:
-    """Runs a test on this rank. given: the pickled arguments, in base64."""
+def run(ranks: Ranks, file: str, module: str, name: str, given: dict[str, str]) -> None:
+    """Runs a test on this rank. given: the arguments, each pickled and in base64."""
     found: Any = test_module(module, file)
     *holders, last = name.split(".")
     for holder in holders:
         found = getattr(found, holder)
     if holders:
         found = found()
-    getattr(found, last)(ranks=ranks, **pickle.loads(base64.b64decode(given)))
+    arguments = {argument: pickle.loads(base64.b64decode(value)) for argument, value in given.items()}
+    getattr(found, last)(ranks=ranks, **arguments)
 
 
 def test_module(name: str, file: str) -> ModuleType:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cp_pool.adapter import Skip, adapter
 from cp_pool.loading import LoadError, find
+from cp_pool.shared_import import own_files, stamps_of
 
 if TYPE_CHECKING:
     import torch
@@ -113,15 +114,19 @@ class Calls:
     def __init__(self) -> None:
         self.number = 0  # of the last call, among those of the pool
         self._scratch: Path | None = None  # of the last call, if this rank has used it
+        self._stamps: dict[str, tuple[int, int] | None] = {}  # of the files that calls have made this rank import
 
     def run(self, ranks: Ranks, function: str, arguments: str) -> tuple[str, set[str]]:
         """Runs the function. Returns what it returned, as JSON, and what it left behind, in sentences."""
+        known = set() if function in _functions else set(sys.modules)
         try:
             called = find_function(function)
         except LoadError as error:
             if error.details:
                 print(error.details, file=sys.stderr)
             raise
+        if known:
+            self._stamps.update(stamps_of(own_files(set(sys.modules) - known)))
         before = Traces()
         try:
             value = called(ranks, **json.loads(arguments))
@@ -131,6 +136,10 @@ class Calls:
             return json.dumps(value), before.left_behind()
         except (TypeError, ValueError) as error:
             raise TypeError(f"{function} returned what JSON does not have: {error}") from None
+
+    def changed(self) -> bool:
+        """Whether a file has changed since this rank imported it for a call."""
+        return bool(self._stamps) and stamps_of(list(self._stamps)) != self._stamps
 
     def clean(self) -> None:
         """Removes what another rank may have needed until the end of the last call."""
@@ -145,13 +154,13 @@ class Traces:
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
         self._children = _children()
-        self._files = _open_files()
+        self._descriptors = _descriptors()
 
     def left_behind(self) -> set[str]:
         """What has been left behind since, as sentences."""
         left = {f"the call left the thread {thread.name!r}" for thread in set(threading.enumerate()) - self._threads}
         left |= {f"the call left the child process {pid}" for pid in _children() - self._children}
-        return left | {f"the call left {path} open" for path in _open_files() - self._files}
+        return left | {f"the call left {path} open" for path in _files(_descriptors() - self._descriptors)}
 
 
 def _children() -> set[str]:
@@ -159,11 +168,25 @@ def _children() -> set[str]:
         return set(file.read().split())
 
 
-def _open_files() -> set[str]:
-    """The regular files that this process has open."""
+def _descriptors() -> set[str]:
+    """The file descriptors that this process has open."""
+    return {fd for fd in os.listdir("/proc/self/fd") if _is_open(int(fd))}
+
+
+def _is_open(fd: int) -> bool:
+    """False for the descriptor of listdir itself."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _files(descriptors: set[str]) -> set[str]:
+    """Those that are regular files."""
     found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the descriptor of listdir itself
+    for fd in descriptors:
+        with contextlib.suppress(OSError):  # another thread has closed it
             path = os.readlink(f"/proc/self/fd/{fd}")
             if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/", "/memfd:")):
                 found.add(path)

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "worker/group_differences.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -74,6 +75,16 @@ std::string describe_ranks_that_left(const CaseSummary& summary, const RankOutco
                      cause.failure->collective);
 }
 
+// Says how the ranks differ in what they have begun on their groups. Empty if they do not.
+std::string describe_difference(const CaseSummary& summary, const RankOutcome& cause) {
+  std::vector<GroupHistory> histories;
+  for (const RankOutcome& outcome : summary.outcomes) {
+    if (outcome.history) histories.push_back(*outcome.history);
+  }
+  const std::string found = group_differences(histories, cause.failure->kind == FailureKind::timeout);
+  return found.empty() ? describe_ranks_that_left(summary, cause) : "; " + found;
+}
+
 // Names the ranks that ran the case if the cause is that one declined it alone. Empty if there are none.
 std::string describe_ranks_that_ran(const CaseSummary& summary, const RankOutcome& cause) {
   if (!cause.declined) return {};
@@ -94,7 +105,7 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
-  std::string reason = name_rank(*cause, cause->failure->summary) + describe_ranks_that_left(summary, *cause) +
+  std::string reason = name_rank(*cause, cause->failure->summary) + describe_difference(summary, *cause) +
                        describe_ranks_that_ran(summary, *cause);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
   if (waited && !summary.absent.empty()) {
@@ -102,6 +113,15 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
                           fmt::join(summary.absent, ", "));
   }
   set_outcome(result, outcome_of(cause->failure->kind), std::move(reason));
+}
+
+// Of a rank that waited, the end of its error. Empty if the rank has begun nothing on a group.
+std::string describe_last_operation(const RankOutcome& outcome) {
+  const std::string last = outcome.history ? last_group_operation(*outcome.history) : "";
+  if (last.empty()) return {};
+  // The last line of an exception's text says what it is.
+  const char* const separator = outcome.failure->kind == FailureKind::communication ? "; " : "\n";
+  return fmt::format("{}last operation on a process group: {}", separator, last);
 }
 
 RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {
@@ -117,7 +137,8 @@ RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) 
              (outcome.failure->phase == FailurePhase::barrier && outcome.verdict != CaseOutcome::fail);
     const bool freed = kind == FailureKind::communication || kind == FailureKind::aborted;
     out.aborted = freed && &outcome != cause;
-    out.error = protocol::cut_text(outcome.failure->text, protocol::kMaxErrorBytes);
+    const std::string last = freed || kind == FailureKind::timeout ? describe_last_operation(outcome) : "";
+    out.error = protocol::cut_text(outcome.failure->text, protocol::kMaxErrorBytes - last.size()) + last;
   } else if (outcome.verdict == CaseOutcome::fail) {
     out.ok = false;
     out.error = protocol::cut_text(outcome.reason, protocol::kMaxErrorBytes);

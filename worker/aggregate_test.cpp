@@ -187,6 +187,22 @@ TEST(Aggregate, NamesRanksThatLeftWhileOthersWaitInACollective) {
       << "a rank that sleeps keeps the others waiting";
 }
 
+TEST(Aggregate, SaysHowRanksDifferOnTheirGroupsAndWhatEachHasBegunLast) {
+  const GroupOperation reduce{
+      .name = "all_reduce", .group = "0", .members = {0, 1}, .tensor = "float32 [4]", .bytes = 16};
+  RankOutcome waiting = with_failure(0, FailureKind::timeout, "still in all_reduce");
+  waiting.history = GroupHistory{.rank = 0, .begun = {reduce}};
+  RankOutcome left = with_failure(1, FailureKind::aborted, "freed", FailurePhase::barrier);
+  left.history = GroupHistory{.rank = 1, .begun = {}, .left = true};
+  const ResultEvent result = result_of({waiting, left});
+  EXPECT_EQ(result.reason,
+            "rank 0: still in all_reduce; rank 1 left without entering all_reduce #1; rank 0 waits in it");
+  EXPECT_TRUE(result.ranks[0].error.ends_with(
+      "\nlast operation on a process group: all_reduce #1 of float32 [4], on ranks 0, 1"));
+  waiting.failure->kind = FailureKind::exception;
+  EXPECT_EQ(result_of({waiting, left}).reason, "rank 0: still in all_reduce") << "rank 1 had no time to enter it";
+}
+
 TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
   const ResultEvent result =
       result_of({with_verdict(0, CaseOutcome::pass), with_failure(1, FailureKind::aborted, "aborted"),

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "cp_core/attention/fast_backend.h"
 #include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/trial/run_case.h"
+#include "worker/rank_messages.h"
 
 namespace cp_pool {
 
@@ -62,6 +64,9 @@ class CaseRunner {
   // Runs the function of a call, {"function": .., "arguments": {..}}, as `run` of protocol.md has it. Only for runners
   // with "calls" in their capabilities. Of the options id, device and deadline are set.
   virtual CallReport run_call(const nlohmann::json& /*call*/, const RunOptions& /*options*/) { return {}; }
+  // Returns `begun` and `idle` of the case or call that runs or has run last; nothing if they are not known. Called
+  // from any thread.
+  virtual std::optional<GroupHistory> history() { return {}; }
   // Whether diagnose() may be called.
   virtual bool diagnoses() { return false; }
   // Returns why the case that run() judged last failed. Collective over `groups`, on the thread of run(); only rank 0's

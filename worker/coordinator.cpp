@@ -9,6 +9,7 @@
 #include "cases/case_error.h"
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
+#include "worker/group_differences.h"
 
 namespace cp_pool {
 
@@ -104,7 +105,7 @@ void Coordinator::handle(const protocol::CancelRequest& request) {
 void Coordinator::handle(const protocol::PingRequest& request) {
   if (!request.all || state_ == State::starting) return ports_.emit(protocol::PongEvent{request.seq});
   if (probe_) finish_probe();
-  probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}};
+  probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}, {}};
   ports_.watch(ProbeCommand{++last_token_});
 }
 
@@ -266,12 +267,13 @@ void Coordinator::finish_diagnosis(bool healthy, const std::string& trouble) {
 void Coordinator::handle(const Probed& probed) {
   if (!probe_ || probed.token != last_token_) return;
   probe_->answers.push_back(probed.where);
+  if (probed.history) probe_->histories.push_back(*probed.history);
   if (static_cast<int>(probe_->answers.size()) == world_size_) finish_probe();
 }
 
 void Coordinator::finish_probe() {
   std::ranges::sort(probe_->answers, {}, &protocol::RankPhase::rank);
-  protocol::PongEvent pong{probe_->seq, {}, std::move(probe_->answers)};
+  protocol::PongEvent pong{probe_->seq, {}, std::move(probe_->answers), group_differences(probe_->histories, true)};
   for (const protocol::RankPhase& answer : pong.phases) pong.ranks.push_back(answer.rank);
   probe_.reset();
   ports_.emit(pong);

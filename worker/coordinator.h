@@ -69,6 +69,7 @@ class Coordinator {
     std::int64_t seq = 0;
     Clock::time_point deadline;
     std::vector<protocol::RankPhase> answers;
+    std::vector<GroupHistory> histories;
   };
 
   // Why the ranks cannot run it, as a sentence; empty if they can.

@@ -522,6 +522,17 @@ TEST_F(CoordinatorTest, APingToAllIsAnsweredDuringACaseWithWhereEachRankStands) 
   EXPECT_EQ(pong->phases[0].ms, 4);
 }
 
+TEST_F(CoordinatorTest, APingToAllIsAnsweredWithHowTheRanksDifferOnTheirGroups) {
+  become_ready();
+  start(1);
+  coordinator.on_request(protocol::PingRequest{2, true});
+  const auto token = std::get<ProbeCommand>(ports.watches.back()).token;
+  const GroupOperation barrier{.name = "barrier", .group = "0", .members = {0, 1}, .tensor = ""};
+  coordinator.on_rank_message(Probed{token, {1, "forward", 7, "", 0}, GroupHistory{.rank = 1, .begun = {}}});
+  coordinator.on_rank_message(Probed{token, {0, "forward", 3, "", 0}, GroupHistory{.rank = 0, .begun = {barrier}}});
+  EXPECT_EQ(last_event<protocol::PongEvent>()->difference, "rank 1 has not entered barrier #1; rank 0 waits in it");
+}
+
 TEST_F(CoordinatorTest, APingIsAnsweredThoughAnotherComes) {
   become_ready();
   coordinator.on_request(protocol::PingRequest{1, true});

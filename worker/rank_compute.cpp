@@ -162,6 +162,10 @@ void RankCompute::handle(const RunCommand& command) {
     }
   }
   set_current_phase(case_phase::kReport);
+  if (outcome.failure && (outcome.history = parts_.runner.history())) {
+    outcome.history->rank = outcome.rank;
+    outcome.history->left = outcome.failure->phase != FailurePhase::run;
+  }
   outcome.hygiene = measure_hygiene(outcome.rank);
   if (parts_.device.is_cuda()) {
     outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_device().memory().reserved_bytes / 1024);

@@ -160,15 +160,45 @@ struct CaseFailing {
   }
 };
 
+// An operation that the code under test has begun on a group of ranks.
+struct GroupOperation {
+  std::string name;          // "all_gather"; "send" and "recv" are between two ranks
+  std::string group;         // name of the group
+  std::vector<int> members;  // ranks of the group
+  int peer = -1;             // the other rank, or the root of a collective that has one; -1: none
+  std::string tensor;        // "float32 [4, 16]": what this rank gives, or receives if it gives nothing
+  std::int64_t bytes = 0;    // of all tensors that it gives, or receives
+
+  static constexpr auto fields() {
+    return FieldList{field("name", &GroupOperation::name),       field("group", &GroupOperation::group),
+                     field("members", &GroupOperation::members), field("peer", &GroupOperation::peer),
+                     field("tensor", &GroupOperation::tensor),   field("bytes", &GroupOperation::bytes)};
+  }
+};
+
+// What the code under test has begun on groups of its own since the case began.
+struct GroupHistory {
+  int rank = 0;
+  std::vector<GroupOperation> begun;  // in this order
+  bool left = false;                  // the code under test has returned
+  bool idle = false;                  // the rank has no tokens of the case
+
+  static constexpr auto fields() {
+    return FieldList{field("rank", &GroupHistory::rank), field("begun", &GroupHistory::begun),
+                     field("left", &GroupHistory::left), field("idle", &GroupHistory::idle)};
+  }
+};
+
 struct RankOutcome : CaseReport {
   int rank = 0;
   std::optional<CaseOutcome> verdict;  // pass, fail or skip; unset if the rank did not come to a verdict
   std::optional<Failure> failure;
   protocol::Hygiene hygiene;
   std::string backend;
-  bool can_diagnose = false;  // the rank has kept the data that a diagnosis needs
-  bool declined = false;      // the rank has declined the case, and the failure is that others have not
-  protocol::AnyJson value;    // what the function of a call has returned
+  bool can_diagnose = false;            // the rank has kept the data that a diagnosis needs
+  bool declined = false;                // the rank has declined the case, and the failure is that others have not
+  protocol::AnyJson value;              // what the function of a call has returned
+  std::optional<GroupHistory> history;  // of a rank with a failure, if it is known
 
   static constexpr auto fields() {
     return FieldList{field("rank", &RankOutcome::rank),
@@ -178,7 +208,8 @@ struct RankOutcome : CaseReport {
                      field("backend", &RankOutcome::backend, Presence::sparse),
                      field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse),
                      field("declined", &RankOutcome::declined, Presence::sparse),
-                     field("value", &RankOutcome::value, Presence::sparse)} +
+                     field("value", &RankOutcome::value, Presence::sparse),
+                     field("history", &RankOutcome::history, Presence::sparse)} +
            CaseReport::fields();
   }
 };
@@ -215,8 +246,12 @@ struct Rebuilt {
 struct Probed {
   std::int64_t token = 0;
   protocol::RankPhase where;  // the rank and its phase
+  std::optional<GroupHistory> history = {};
 
-  static constexpr auto fields() { return FieldList{field("token", &Probed::token), field("where", &Probed::where)}; }
+  static constexpr auto fields() {
+    return FieldList{field("token", &Probed::token), field("where", &Probed::where),
+                     field("history", &Probed::history, Presence::sparse)};
+  }
 };
 struct Goodbye {
   int rank = 0;

@@ -151,7 +151,9 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   };
   const Watcher watcher = or_die(rank, [&] {
     return Watcher(environment, groups, stopped.future(),
-                   {.prepare = prepare, .free_waits = [&runner](int generation) { runner.free_waits(generation); }});
+                   {.prepare = prepare,
+                    .free_waits = [&runner](int generation) { runner.free_waits(generation); },
+                    .history = [&runner] { return runner.history(); }});
   });
   clock.mark("control_plane");
 

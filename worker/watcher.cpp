@@ -1,7 +1,10 @@
 #include "worker/watcher.h"
 
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <limits>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -9,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_phases.h"
 #include "worker/pending_operation.h"
 
 namespace cp_pool {
@@ -23,6 +27,12 @@ protocol::RankPhase where_it_stands(int rank) {
   protocol::RankPhase out{rank, std::move(now.phase), ms(now.in_phase), std::move(now.operation)};
   if (!out.operation.empty()) out.operation_ms = ms(now.in_operation);
   return out;
+}
+
+// Whether the code under test has returned, to a rank in this phase.
+bool has_left(std::string_view phase) {
+  using namespace case_phase;
+  return std::ranges::count(std::array{kReference, kCompare, kDump, kBarrier, kReport, kIdle}, phase) > 0;
 }
 
 }  // namespace
@@ -47,7 +57,12 @@ void Watcher::serve() {
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
-        mail_.to_rank0(Probed{probe->token, where_it_stands(rank_)});
+        Probed probed{probe->token, where_it_stands(rank_), functions_.history()};
+        if (probed.history) {
+          probed.history->rank = rank_;
+          probed.history->left = has_left(probed.where.phase);
+        }
+        mail_.to_rank0(probed);
       }
     }
   } catch (const std::exception& e) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "worker/control_plane.h"
@@ -21,6 +22,7 @@ class Watcher {
   struct Functions {
     std::function<void(const nlohmann::json&)> prepare;  // called for each case to prepare for
     std::function<void(int)> free_waits;                 // CaseRunner::free_waits, called with each abort of the groups
+    std::function<std::optional<GroupHistory>()> history;  // CaseRunner::history
   };
   // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
   Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped,

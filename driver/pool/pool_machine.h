@@ -298,6 +298,7 @@ class PoolMachine {
   void await_stacks();
   void tell_progress();
   void tell_where_ranks_stand();
+  void ask_ranks();
   [[nodiscard]] CaseProgress progress() const;
   void conclude();
   void conclude_with_result();

@@ -9,6 +9,7 @@
 #include "driver/figures.h"
 #include "driver/pool/pool_machine.h"
 #include "worker/protocol/diagnosis_intake.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -21,8 +22,9 @@ constexpr milliseconds kDrain{200};      // after an exit, for reading what is s
 constexpr milliseconds kAnswer{50};      // part of it, for a result of a living rank 0 that may be on its way
 constexpr milliseconds kFenceWait{250};  // after a result, for the fences in the ranks' stderr
 constexpr milliseconds kDeathAfterResult{200};
-constexpr milliseconds kStandings{1200};       // a worker answers within 1 s, naming the ranks that have answered
-constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not list cancel
+constexpr milliseconds kStandings{1200};         // a worker answers within 1 s, naming the ranks that have answered
+constexpr std::size_t kMostOfDifference = 1000;  // bytes of a worker's text
+constexpr milliseconds kMayIgnoreCancel{500};    // for a worker that does not list cancel
 
 double in_ms(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -158,11 +160,8 @@ void PoolMachine::tell_where_ranks_stand() {
   const bool open = current_.pong_limit != Clock::time_point::max();
   if (!open) {
     if (current_.status_requests == facts_.status_requests) return;
-    current_.ping = hands_.next_seq();
-    current_.pong.reset();
     current_.pong_limit = now_ + kStandings;
-    hands_.send(protocol::PingRequest{current_.ping, true});
-    return;
+    return ask_ranks();
   }
   if (!current_.pong && now_ < current_.pong_limit) return;
   current_.pong_limit = Clock::time_point::max();
@@ -170,6 +169,12 @@ void PoolMachine::tell_where_ranks_stand() {
   CaseProgress event = progress();
   event.ranks = rank_standings(current_.pong, setup_.pool.world_size, offers("cancel"));
   if (!event.ranks.empty()) hands_.emit(std::move(event));
+}
+
+void PoolMachine::ask_ranks() {
+  current_.ping = hands_.next_seq();
+  current_.pong.reset();
+  hands_.send(protocol::PingRequest{current_.ping, true});
 }
 
 // Called when the run is stopped while the case still runs. If the worker ends the case in order, the report has the
@@ -364,6 +369,7 @@ void PoolMachine::conclude_unfinished() {
   if (!current_.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
   out.reason += last_phase("; the last phase was ", "") + describe_misplaced_sentinel();
   out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
+  if (current_.started) ask_ranks();
   show_stacks();
 }
 
@@ -376,6 +382,12 @@ void PoolMachine::show_stacks() {
 }
 
 void PoolMachine::await_stacks() {
+  while (const auto incoming = hands_.take_message()) {
+    const auto* const event = std::get_if<protocol::Event>(&*incoming);
+    const auto* const pong = event == nullptr ? nullptr : std::get_if<protocol::PongEvent>(event);
+    if (pong == nullptr || pong->seq != current_.ping || pong->difference.empty()) continue;
+    current_.attempt.reason += "; " + protocol::cut_text(pong->difference, kMostOfDifference);
+  }
   if (!facts_.ranks.all_ended && !facts_.stop.cancels() && !over_time()) return;
   hands_.keep_tails();
   return current_.result ? finish_with_result() : finish_attempt(State::over);

@@ -48,7 +48,7 @@ running
   garbage: keep tails, crash, ends: protocol_break -> over
   pause: uncharged crash, ends: paused -> over
   second interrupt: send cancel, keep tails, cancelled, ends: interrupted -> over
-  time: reopen tails, show stacks -> showing_stacks
+  time: send ping, reopen tails, show stacks -> showing_stacks
 cancelling
   garbage | second interrupt | time: keep tails, cancelled, ends: interrupted -> over
 draining
@@ -229,10 +229,13 @@ idle: an exit is not
 running: its deadline is that of the run, and the ranks then have 500 ms to show their stacks
   misplaced; progress; 1000 ms > emit case_progress
   58999 ms > nothing
-  1 ms > reopen tails, show stacks
+  1 ms > send ping, reopen tails, show stacks
   looks again in 500
   500 ms > keep tails, timeout, ends: timeout
   says no result within 60000 ms (--timeout); the last phase was forward; a line of rank 0's stdout has the sentinel
+running: how the ranks differ then belongs to the reason of the timeout
+  60000 ms; pong to another; pong with a difference; 500 ms > keep tails, timeout, ends: timeout
+  says no result within 60000 ms (--timeout); rank 1 has not entered all_gather #7 | no result within 60000 ms (--timeout)
 idle: a case may have a deadline of its own
   case of 1500 ms; case; started; 1500 ms; 500 ms > keep tails, timeout, ends: timeout
   says no result within 1500 ms (the deadline of this case) |
@@ -308,7 +311,7 @@ running: a second interrupt ends it at once
   second interrupt > send cancel, keep tails, cancelled, ends: interrupted
 running: a case that runs at the end of the run is a timeout with stacks
   run of 9 s; end of run > send cancel
-  5000 ms > reopen tails, show stacks
+  5000 ms > send ping, reopen tails, show stacks
   500 ms > keep tails, timeout, ends: timeout
   says still running at the end of the run's 9000 ms (--global-timeout)
 running: an answer to the end of the run is a timeout, too
@@ -322,7 +325,7 @@ running: a pause gives the case up, uncharged
 cancelling: a pause changes nothing
   pause > nothing
 running: nor does it at the end of the run
-  end of run; pause; 5000 ms > reopen tails, show stacks
+  end of run; pause; 5000 ms > send ping, reopen tails, show stacks
 running: a result that has come before a pause counts
   pass; pause > ends: paused
 running: a result that does not pass waits 250 ms for the end of its stderr

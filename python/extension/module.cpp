@@ -129,8 +129,9 @@ PYBIND11_MODULE(_worker, module) {
       .def(
           "pairs", &cp_pool::Outlook::pairs, py::arg("case_json"),
           "How many pairs of a query and a key each rank would compute, over its heads; for a case that it would run.");
-  module.def("watch_group_operations", &cp_pool::watch_group_operations,
-             "Watches from now on whether an operation on a group of torch.distributed begins.");
+  module.def(
+      "watch_group_operations", [] { cp_pool::watch_group_operations(1); },
+      "Watches from now on whether an operation on a group of torch.distributed begins.");
   module.def("first_group_operation", &cp_pool::first_group_operation,
              "The first operation that has begun since; empty if none has.");
   module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");

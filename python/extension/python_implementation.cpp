@@ -1,5 +1,6 @@
 #include "python/extension/python_implementation.h"
 
+#include <algorithm>
 #include <pybind11/stl.h>
 #include <stdexcept>
 #include <vector>
@@ -182,6 +183,8 @@ std::unique_ptr<Step> PythonImplementation::make_step(const StepSetting& setting
   }
   const verify::RankView& view = setting.view;
   const SequenceLengths& lengths = setting.lengths;
+  const auto is_padding = [](const verify::LocalRow& row) { return row.canonical < 0; };
+  idle_ = std::ranges::all_of(view.q.rows(), is_padding) && std::ranges::all_of(view.kv.rows(), is_padding);
   const at::Tensor positions_q = positions(view.q.rows(), setting.device);
   const at::Tensor sequences_q = column(view.q.rows(), &verify::LocalRow::sequence, setting.device);
   const at::Tensor positions_kv = positions(view.kv.rows(), setting.device);

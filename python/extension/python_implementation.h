@@ -1,6 +1,7 @@
 // An adapter as the implementation under test.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +30,10 @@ class PythonImplementation final : public Implementation {
   std::string why_not_alone() override;
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
 
+  // Whether this rank has no tokens in the step that was made last. May be called from any thread.
+  [[nodiscard]] bool idle() const { return idle_; }
+  void forget_idle() { idle_ = false; }
+
  private:
   // Why the convention cannot shard the valid rows, if the adapter takes no padding; else empty.
   [[nodiscard]] std::string obstacle(const Case& c) const;
@@ -49,6 +54,7 @@ class PythonImplementation final : public Implementation {
   std::int64_t probe_heads_ = 0;
 
   std::optional<std::pair<Case, std::string>> last_skip_;
+  std::atomic<bool> idle_ = false;
 };
 
 }  // namespace cp_pool

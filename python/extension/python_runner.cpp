@@ -12,9 +12,13 @@
 #include "cases/comm_facts.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/diagnosis/diagnose.h"
+#include "python/extension/group_operations.h"
 
 namespace cp_pool {
 namespace {
+
+// Operations on groups that are kept of a case.
+constexpr std::size_t kMostOperations = 4000;
 
 // Calls a function when it is destroyed.
 template <typename Function>
@@ -74,6 +78,8 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
     runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp, c.group > 1), ranks_of(&GroupRanks::inner, pairs),
                           ranks_of(&GroupRanks::outer, pairs));
   });
+  // To watch every operation would slow timed steps down.
+  watch_group_operations(options.perf ? 1 : kMostOperations);
   return run_case(implementation_, c, groups, options);
 }
 
@@ -82,11 +88,19 @@ CallReport PythonRunner::run_call(const nlohmann::json& call, const RunOptions& 
   const AtEnd end([this] { breaker_.end_case(); });
   const auto arguments = call.find("arguments");
   const std::string given = arguments == call.end() ? "{}" : arguments->dump();
+  implementation_.forget_idle();
+  watch_group_operations(kMostOperations);
   auto [value, remarks] = with_python(breaker_, [&] {
     return runner_.attr("run_call")(options.id, call.at("function").get<std::string>(), given)
         .cast<std::pair<std::string, std::set<std::string>>>();
   });
   return {.value = nlohmann::json::parse(value), .remarks = std::move(remarks)};
+}
+
+std::optional<GroupHistory> PythonRunner::history() {
+  auto begun = group_operations();
+  if (!begun) return {};
+  return GroupHistory{.begun = std::move(*begun), .idle = implementation_.idle()};
 }
 
 Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,

@@ -21,6 +21,7 @@ class PythonRunner final : public CaseRunner {
   std::string backend(const Case& c, const at::Device& device) override;
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override;
   CallReport run_call(const nlohmann::json& call, const RunOptions& options) override;
+  std::optional<GroupHistory> history() override;
   bool diagnoses() override { return true; }
   Diagnosis diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
                      std::chrono::steady_clock::time_point waits_end) override;

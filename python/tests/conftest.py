@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from adapter_runs import BINARY, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTED_WORKER = ROOT / "driver/cli/testing/scripted_worker.py"
@@ -26,3 +30,18 @@ def binary() -> Path:
 def scripted() -> str:
     """The command line of the scripted worker."""
     return shlex.join([sys.executable, str(SCRIPTED_WORKER)])
+
+
+@pytest.fixture
+def service() -> Iterator[dict[str, str]]:
+    """The environment of a running service, whose name is default."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        where = {"XDG_RUNTIME_DIR": folder}
+        command = [str(BINARY), "serve", "--slots", "2"]
+        with subprocess.Popen(command, env={**environment(), **where}, stderr=subprocess.PIPE, text=True) as serve:
+            try:
+                assert serve.stderr is not None
+                assert " listens on " in serve.stderr.readline()
+                yield where
+            finally:
+                serve.terminate()

@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +40,6 @@ def declared(target: Any = run, **arguments: Any) -> Adapter:
 
 def view(**fields: Any) -> CaseView:
     return CaseView({**SMALL, **fields})
-
-
-@pytest.fixture
-def service() -> Iterator[dict[str, str]]:
-    """The environment of a running service, whose name is default."""
-    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
-        where = {"XDG_RUNTIME_DIR": folder}
-        command = [str(BINARY), "serve", "--slots", "2"]
-        with subprocess.Popen(command, env={**environment(), **where}, stderr=subprocess.PIPE, text=True) as serve:
-            try:
-                assert serve.stderr is not None
-                assert " listens on " in serve.stderr.readline()
-                yield where
-            finally:
-                serve.terminate()
 
 
 # --- Declarations -----------------------------------------------------------------------------------------------------

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adapter_runs import environment
 
 from cp_pool.call_stream import CallStream, PooledFunction
 from cp_pool.result import CaseRefused, Result
 
 FUNCTIONS = Path(__file__).parent / "calls/functions.py"
+HANGS = Path(__file__).parent / "calls/hangs.py"
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +89,21 @@ def test_a_broken_rank_costs_one_call(stream: CallStream, function: str, outcome
     assert call(stream, "total").ok
 
 
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("skips_a_collective", "rank 2 left without entering all_gather #2; the others wait in it"),
+        ("sends_to_the_wrong_rank", "rank 0 has not sent message #1 to rank 1, which waits for it"),
+    ],
+)
+def test_a_call_that_hangs_names_the_first_difference_of_its_ranks(
+    stream: CallStream, function: str, reason: str
+) -> None:
+    result = stream.submit(f"{HANGS}:{function}", {}, 3, timeout=3).result()
+    assert result.outcome == "timeout", result.failure_text()
+    assert reason in result.reason, [result.reason, *(rank.error for rank in result.ranks)]
+
+
 def test_a_call_finds_the_state_of_a_fresh_process(stream: CallStream) -> None:
     fresh = call(stream, "finds_state", fresh=True).value
     assert fresh["groups"] == 1
@@ -135,16 +154,14 @@ def test_what_is_no_call_is_refused(stream: CallStream) -> None:
 
 
 def test_a_function_of_keyword_arguments_alone() -> None:
-    pooled = PooledFunction("builtins:dict", device="cpu")
+    pooled = PooledFunction("builtins:str", device="cpu")
     for world_size in (1, 2):
         ranks = pooled.on_ranks(world_size)
-        ranks.submit({"a": "1"})
+        ranks.submit({"object": "1"})
         ranks.shutdown()
+    with pytest.raises(AssertionError, match="'x' is an invalid keyword argument"):
+        pooled.on_ranks(1).submit({"x": "1"})
     pooled.close()
-    wrong = PooledFunction("builtins:len", device="cpu")
-    with pytest.raises(AssertionError, match="takes no keyword arguments"):
-        wrong.on_ranks(1).submit({"x": "1"})
-    wrong.close()
 
 
 def test_a_matrix_may_hold_calls(binary: Path, tmp_path: Path) -> None:
@@ -164,18 +181,22 @@ def test_a_matrix_may_hold_calls(binary: Path, tmp_path: Path) -> None:
 
     listed = run("list").stdout.splitlines()
     assert listed == [*(f"calls/total/n={n}/cp{size}" for n in (1, 2) for size in (1, 2)), "calls/skips", "calls/wrong"]
-    done = run("run", "--device", "cpu", "--events", "events.jsonl", "--junit", "junit.xml", "--html", "page.html")
+    reports = ["--events", "events.jsonl", "--junit", "junit.xml", "--html", "page.html", "--summary", "summary.md"]
+    done = run("run", "--device", "cpu", "--verbose", "--timings", *reports)
     assert "6 expanded = 4 pass + 1 fail + 1 skip" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 100
-    assert (tmp_path / "page.html").exists()
+    assert "4 checked by itself: " in done.stdout
+    assert done.stdout.count("(checked by itself)") == 4
+    assert re.search(r"^ +2  call +3 ", done.stdout, re.MULTILINE), done.stdout
+    for path in reports[1::2]:
+        assert re.search("checked.by.itself", (tmp_path / path).read_text()), path
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     finished = {event["id"]: event for event in events if event["type"] == "case_finished"}
     assert finished["calls/total/n=2/cp2"]["value"]["sum"] == 5
     assert finished["calls/total/n=2/cp2"]["call"]["arguments"] == {"n": 2}
-    only = run("run", "--device", "cpu", "-k", "sums and arg.n>1 and cp_size=2")
-    assert "1 expanded = 1 pass" in only.stdout
-    again = run("run", "--device", "cpu", "--rerun-failed", "events.jsonl")
-    assert "1 expanded = 0 pass + 1 fail" in again.stdout
+    assert run("list", "-k", "sums and arg.n>1 and cp_size=2").stdout == "calls/total/n=2/cp2\n"
+    rerun = run("run", "--device", "cpu", "--rerun-failed", "events.jsonl")
+    assert "1 expanded = 0 pass + 1 fail" in rerun.stdout
     report = subprocess.run([str(binary), "report", "events.jsonl"], cwd=tmp_path, capture_output=True, text=True)
     assert "6 expanded = 4 pass + 1 fail + 1 skip" in report.stdout
 
@@ -192,6 +213,36 @@ def test_triage_names_the_call_that_left_something_behind(binary: Path, tmp_path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "STATE_LEAK" in done.stdout, done.stdout
     assert "calls/leaves" in done.stdout.split("STATE_LEAK", 1)[1]
+
+
+def test_a_service_runs_calls_on_warm_ranks_until_their_file_changes(
+    binary: Path, tmp_path: Path, service: dict[str, str]
+) -> None:
+    file = tmp_path / "mine.py"
+
+    def answer(value: int) -> tuple[int, int]:
+        file.write_text(f"def answer(ranks):\n    return {value}\n")
+        words = [str(binary), "submit", json.dumps({"call": {"function": f"{file}:answer"}}), "--json"]
+        done = subprocess.run(words, env={**environment(), **service}, capture_output=True, text=True, check=False)
+        told = json.loads(done.stdout)
+        return told["value"], told["pool"]["generation"]
+
+    first, same, changed = answer(1), answer(1), answer(2)
+    assert [first[0], same[0], changed[0]] == [1, 1, 2]
+
+
+@pytest.mark.long
+def test_a_launcher_starts_the_ranks_of_calls(binary: Path) -> None:
+    words = ["submit", json.dumps({"call": {"function": f"{FUNCTIONS}:total", "arguments": {"n": 1}}}), "--json"]
+    words += [
+        "--launcher",
+        f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node={{world_size}} "
+        "--no-python {worker}",
+        "--device",
+        "cpu",
+    ]
+    done = subprocess.run([str(binary), *words], env=environment(), capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["value"] == {"sum": 3, "ranks": 2, "text": ""}, done.stderr
 
 
 def test_a_worker_without_calls_skips_them(binary: Path, scripted: str) -> None:

@@ -20,6 +20,11 @@ class Fault:
 TIMEOUT_MS = 6000.0
 LONG_TIMEOUT_MS = 20000.0  # where nothing waits for it
 
+NO_RESULT = (
+    "no result within 6000 ms (--timeout); the last phase was forward;"
+    " rank 1 has not entered all_gather #1; rank 0 waits in it"
+)
+
 # For an adapter that survives aborts. A reason that begins with "rank" names the rank at fault.
 SOON = [
     Fault("throw.0", "error", "rank 0: ValueError: the ring is broken"),
@@ -69,12 +74,12 @@ LATE = [  # those that cost a deadline or the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
     Fault("spin.0", "timeout", "rank 0: at 90 % of the case's time still in spins (faults.py:"),
     Fault("wait.1", "timeout", "at 90 % of the case's time still in all_"),
-    Fault("leaves.1", "timeout", "; rank 1 left without entering all_gather"),
+    Fault("leaves.1", "timeout", "; rank 1 left without entering all_gather #1; rank 0 waits in it"),
     Fault("wraps.1", "timeout", "at 90 % of the case's time still in all_"),
     Fault("stubborn.0", "timeout", "at 90 % of the case's time still in"),
     Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),
     Fault("os_exit.0", "crash", "rank 0 died: exit 3", replaced=True),
-    Fault("hold_gil.1", "timeout", "no result within 6000 ms (--timeout); the last phase was forward", replaced=True),
+    Fault("hold_gil.1", "timeout", NO_RESULT, replaced=True),
     Fault("then_sleep.1", "fail", "error beyond the bound"),
     Fault("then_os_exit.0", "fail", "error beyond the bound", replaced=True),
     Fault("then_hold_gil.1", "fail", "error beyond the bound", replaced=True),
@@ -120,7 +125,7 @@ FORKED = [
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
     Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),
     Fault("os_exit.0", "crash", "rank 0 died: exit 3", replaced=True),
-    Fault("hold_gil.1", "timeout", "no result within 6000 ms (--timeout); the last phase was forward", replaced=True),
+    Fault("hold_gil.1", "timeout", NO_RESULT, replaced=True),
 ]
 
 

@@ -17,18 +17,18 @@ SKIPPED = {
     "backward_alone": f"{WORDS} for the provided inputs.",
 }
 OPERATIONS = {
-    "all_reduce": "c10d::allreduce_",
-    "of_world": "c10d::allreduce_",
-    "of_own_group": "c10d::allreduce_",
-    "asynchronous": "c10d::allreduce_",
-    "swap": "c10d::",  # the send or the receive
-    "send": "c10d::",
-    "barrier": "c10d::barrier",
-    "objects": "c10d::allgather_",
-    "functional": "c10d::allgather_into_tensor_coalesced_",
-    "in_cpp": "c10d::allreduce_",
-    "in_a_thread": "c10d::allreduce_",
-    "backward": "c10d::",  # of the forward
+    "all_reduce": "all_reduce",
+    "of_world": "all_reduce",
+    "of_own_group": "all_reduce",
+    "asynchronous": "all_reduce",
+    "swap": "",  # the send or the receive
+    "send": "",
+    "barrier": "barrier",
+    "objects": "all_gather",
+    "functional": "all_gather_into_tensor",
+    "in_cpp": "all_reduce",
+    "in_a_thread": "all_reduce",
+    "backward": "",  # of the forward
 }
 # Anything else is an error of the rank named first.
 ERRORS = {

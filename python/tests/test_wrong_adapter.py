@@ -132,4 +132,6 @@ def test_three_cases_of_quick_fail_with_every_rare_fault(binary: Path, tmp_path:
     caught = {"timeout", "error"} if wait else {"fail"}
     outcomes = {case: event["outcome"] for case, event in finished.items() if event["outcome"] != "skip"}
     assert set(outcomes.values()) <= {"pass"} | caught
+    if wait:
+        assert any(", which has no tokens, left without " in event["reason"] for event in finished.values())
     assert sum(outcome in caught for outcome in outcomes.values()) >= 3, outcomes

@@ -292,11 +292,13 @@ struct PongEvent {
   std::int64_t seq = 0;
   std::vector<int> ranks{0};  // ranks that answered: all ranks of a healthy pool for a ping with `all`, else rank 0
   std::vector<RankPhase> phases = {};  // phases of these ranks, if the worker reports them: for a ping with `all`
+  std::string difference = {};         // how these ranks differ in the communication that they have begun, in words
 
   static constexpr const char* kName = "pong";
   static constexpr auto fields() {
     return FieldList{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks),
-                     field("phases", &PongEvent::phases, Presence::sparse)};
+                     field("phases", &PongEvent::phases, Presence::sparse),
+                     field("difference", &PongEvent::difference, Presence::sparse)};
   }
 };
 struct ProtocolErrorEvent {

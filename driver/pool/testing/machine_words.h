@@ -99,6 +99,8 @@ inline const std::map<std::string, Act>& more_events() {
       {"refusal of another", message(protocol::ProtocolErrorEvent{8, "no preparation"})},
       {"pong", message(protocol::PongEvent{.seq = 101, .ranks = {0, 1}})},
       {"pong to another", message(protocol::PongEvent{.seq = 99, .ranks = {0, 1}})},
+      {"pong with a difference",
+       message(protocol::PongEvent{.seq = 101, .ranks = {0, 1}, .difference = "rank 1 has not entered all_gather #7"})},
       {"exit of rank 0", [](TestedPool& pool) { return pool.end_rank(0); }},
       {"error of the driver", fact([](PoolFacts& facts) { facts.stop.internal_error = true; })},
       {"retire for age", [](TestedPool& pool) { return pool.retire(RetireReason::max_cases); }},

@@ -9,9 +9,8 @@ install(TARGETS cp-pool cp-pool-worker RUNTIME DESTINATION bin)
 if(CP_POOL_HAVE_CUDA)
   set_target_properties(cp_core_cuda PROPERTIES
                         INSTALL_RPATH "${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
-  set_target_properties(cp_core_early PROPERTIES INSTALL_RPATH "${_nvidia}/cu13/lib;${_nvidia}/nccl/lib")
   # cp_core/cuda/module_path.h and driver/cli/device.h look for the modules there.
-  install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION lib/cp-pool OPTIONAL)
+  install(TARGETS cp_core_cuda LIBRARY DESTINATION lib/cp-pool OPTIONAL)
 endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" "${CMAKE_BINARY_DIR}/share/bash-completion"

@@ -15,9 +15,9 @@ install(TARGETS cp-pool cp-pool-worker RUNTIME DESTINATION "${_package}/bin" COM
 if(CP_POOL_HAVE_CUDA)
   set(_torch "$ORIGIN/../../../torch/lib")
   set(_nvidia "$ORIGIN/../../../nvidia")
-  set_target_properties(cp_core_cuda cp_core_early PROPERTIES INSTALL_RPATH
+  set_target_properties(cp_core_cuda PROPERTIES INSTALL_RPATH
                         "$ORIGIN/..;${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
-  install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION "${_package}/lib/cp-pool" COMPONENT wheel)
+  install(TARGETS cp_core_cuda LIBRARY DESTINATION "${_package}/lib/cp-pool" COMPONENT wheel)
 endif()
 
 set(_modules "")

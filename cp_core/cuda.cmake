@@ -36,7 +36,6 @@ if(CP_POOL_HAVE_CUDA)
     comm/peer/peer_communicator.cpp
     comm/peer/peer_connection.cpp
     comm/peer/peer_exchange.cpp
-    comm/peer/peer_kernel.cu
     comm/peer/peer_link.cpp
     comm/peer/peer_memory.cpp
     comm/peer/peer_transfer.cpp
@@ -56,7 +55,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cu
   )
   # Sources of kernels name their constants alike, so they cannot share a translation unit.
-  set_source_files_properties(attention/tile_rows.cu comm/peer/peer_kernel.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+  set_source_files_properties(attention/tile_rows.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE
@@ -82,14 +81,8 @@ if(CP_POOL_HAVE_CUDA)
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 
-  # A module that is loaded before cp_core_cuda (cuda/early_start.h).
-  add_library(cp_core_early MODULE EXCLUDE_FROM_ALL cuda/early_module.cpp)
-  target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
-  set_target_properties(cp_core_early PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-
   add_library(cp_core_cuda MODULE EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
-  add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   add_custom_target(cuda_part DEPENDS cp_core_cuda)
   add_dependencies(gpu_programs cuda_part)
@@ -123,7 +116,6 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(gpu_huge_rows_test LABEL gpu TORCH SOURCES thd/huge_rows_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   target_compile_definitions(gpu_huge_rows_test PRIVATE CP_POOL_HUGE_ROWS_ON_GPU)
-  cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl/nccl_communicator_test.cpp comm/nccl/nccl_failures_test.cpp comm/peer/peer_copies_test.cpp
                        comm/peer/peer_puts_test.cpp)

@@ -55,7 +55,7 @@ CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::
                    .connect_timeout = limit};
   if (gloo.interface && gloo.interface->empty()) gloo.interface.reset();
   CpGroups groups = device.is_cuda() ? cuda_part<GpuGroups>().make(store, prefix, environment.rank,
-                                                                   environment.world_size, limit, options.gpu)
+                                                                   environment.world_size, limit, options.shares_gpu)
                                      : make_gloo_groups(store, prefix, environment.rank, environment.world_size, gloo);
   if (options.on_connected) options.on_connected();
   prove(groups, device, generation, limit);

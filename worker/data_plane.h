@@ -16,7 +16,7 @@ namespace cp_pool {
 std::string generation_prefix(int generation);
 
 struct ConnectOptions {
-  GpuGroupOptions gpu;                 // for ranks on GPUs
+  bool shares_gpu = false;             // make_gpu_groups
   std::function<void()> on_connected;  // called when the ranks are connected, before the all-reduce
 };
 

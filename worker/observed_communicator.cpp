@@ -54,9 +54,8 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   }
   PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                std::span<const Put> puts, Meanwhile meanwhile, std::string_view what) override {
-    return observed(describe("put", what),
-                    [&] { return target_->windows()->put_all(windows, sources, puts, meanwhile, what); });
+                                std::span<const Put> puts, std::string_view what) override {
+    return observed(describe("put", what), [&] { return target_->windows()->put_all(windows, sources, puts, what); });
   }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });

@@ -85,7 +85,7 @@ void RankCompute::connect(milliseconds limit, const ConnectOptions& options) {
 }
 
 void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions options) {
-  options.gpu.shares = parts_.gpu.shared_gpus > 0;
+  options.shares_gpu = parts_.gpu.shared_gpus > 0;
   const CpGroups groups = connect_groups(parts_.environment, parts_.device, store_, generation, limit, options);
   parts_.faults.set_lonely_collective([this, cp = groups.cp] {
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");

@@ -49,18 +49,10 @@ void use(const OwnGpu& gpu, int ranks) {
 
 }  // namespace
 
-RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu,
-                       std::shared_future<protocol::RankEnvironment> met)
+RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu)
     : device_(device_of(environment, gpu)) {
   if (!device_.is_cuda()) return;
-  early_.emplace(EarlyStart::Rank{.device = device_.index(),
-                                  .rank = environment.rank,
-                                  .size = environment.world_size,
-                                  .prefix = generation_prefix(0),
-                                  .connects = gpu.shared_gpus == 0},
-                 [met = std::move(met)] { return connect_store(met.get()); });
-  loaded_ = std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
-              early.await_libraries();
+  loaded_ = std::async(std::launch::async, [gpu, ranks = environment.local_world_size] {
               LoadTimes times;
               const auto start = Clock::now();
               load_cuda_part();
@@ -72,16 +64,10 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
             }).share();
 }
 
-void* RankDevice::take_communicator() const {
-  return early_ ? early_->take_communicator() : nullptr;
-}
-
 std::map<std::string, double> RankDevice::times_ms() const {
-  if (!early_) return {};
-  std::map<std::string, double> times = early_->times_ms();
-  times["load_cuda"] = loaded_.get().load_cuda_ms;
-  times["use_device"] = loaded_.get().use_device_ms;
-  return times;
+  if (!loaded_.valid()) return {};
+  const LoadTimes times = loaded_.get();
+  return {{"load_cuda", times.load_cuda_ms}, {"use_device", times.use_device_ms}};
 }
 
 at::Device RankDevice::make_current() {

@@ -3,13 +3,11 @@
 
 #include <future>
 #include <map>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include <c10/core/Device.h>
 
-#include "cp_core/cuda/early_start.h"
 #include "worker/own_gpu.h"
 #include "worker/protocol/environment.h"
 
@@ -23,13 +21,9 @@ class TooFewDevices : public std::runtime_error {
 
 class RankDevice {
  public:
-  // If the environment asks for a GPU, starts three things in the background: loading the CUDA part, creating the
-  // device's context, and connecting the ranks' first NCCL communicator. They run beside each other and beside the
-  // start of the control plane.
-  // met: becomes the environment that says where the ranks meet; NCCL waits for it.
+  // If the environment asks for a GPU, loads the CUDA part and creates the device's context in the background.
   // Throws EnvironmentError for a device that is neither cpu nor cuda.
-  RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu,
-             std::shared_future<protocol::RankEnvironment> met);
+  RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu);
 
   // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable. Throws
   // TooFewDevices also if ranks would have to share a GPU that only one process may use.
@@ -37,9 +31,7 @@ class RankDevice {
 
   [[nodiscard]] const at::Device& device() const { return device_; }
 
-  // EarlyStart::take_communicator; null for ranks on CPUs.
-  [[nodiscard]] void* take_communicator() const;
-  // Returns the milliseconds of each background step so far: those of EarlyStart, load_cuda and use_device.
+  // Returns the milliseconds of load_cuda and use_device, which are done; nothing for ranks on CPUs.
   [[nodiscard]] std::map<std::string, double> times_ms() const;
 
  private:
@@ -49,7 +41,6 @@ class RankDevice {
   };
 
   at::Device device_;
-  std::optional<EarlyStart> early_;
   std::shared_future<LoadTimes> loaded_;
 };
 

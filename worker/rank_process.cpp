@@ -106,8 +106,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   protocol::RankEnvironment environment = config.environment;
   install_stack_dump(environment.rank);
   const OwnGpu& gpu = own_gpu(environment);
-  std::promise<protocol::RankEnvironment> met;
-  RankDevice device(environment, gpu, met.get_future().share());
+  RankDevice device(environment, gpu);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;
@@ -121,7 +120,6 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   } else if (lifeline != nullptr) {
     or_die(environment.rank, [&] { find_master(*lifeline, environment); });
   }
-  met.set_value(environment);
   device.make_current();
   if (device.device().is_cuda()) {
     faults.set_memory_exhaustion([on = device.device()] {
@@ -160,8 +158,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   EnvironmentBaseline baseline;
   RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer, gpu}, mail, store);
   or_die(rank, [&] {
-    void* const started = device.take_communicator();
-    compute.connect(kConnectLimit, {.gpu = {.started = started}, .on_connected = [&] { clock.mark("data_plane"); }});
+    compute.connect(kConnectLimit, {.on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
     mail.to_rank0(Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});

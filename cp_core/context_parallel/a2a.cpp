@@ -112,9 +112,7 @@ class Arrival {
     exchange_.make_targets(items_);
   }
 
-  void start(std::string_view what, HeadExchange::Meanwhile meanwhile) {
-    trip_.emplace(exchange_.scatter(items_, what, meanwhile));
-  }
+  void start(std::string_view what) { trip_.emplace(exchange_.scatter(items_, what)); }
   void finish() { trip_->finish(); }
   // The arrived tensors, in the order of the items.
   [[nodiscard]] const at::Tensor& operator[](std::size_t i) const { return items_[i].of_heads; }
@@ -142,7 +140,7 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   coming.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     coming.emplace_back(exchanges, i, items);
-    coming.back().start(steps.coming, i == 0 ? HeadExchange::Meanwhile::idle : HeadExchange::Meanwhile::busy);
+    coming.back().start(steps.coming);
   }
   std::vector<HeadExchange::Trip> leaving;
   leaving.reserve(coming.size());
@@ -155,8 +153,7 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   for_each_group([&](std::int64_t i) {
     Arrival& come = coming[static_cast<std::size_t>(i)];
     come.finish();
-    const auto meanwhile = i + 1 == count ? HeadExchange::Meanwhile::idle : HeadExchange::Meanwhile::busy;
-    leaving.push_back(exchanges.of_group(i).gather(compute(i, come), steps.leaving, meanwhile));
+    leaving.push_back(exchanges.of_group(i).gather(compute(i, come), steps.leaving));
   });
   for_each_group([&](std::int64_t i) { leaving[static_cast<std::size_t>(i)].finish(); });
   if (second) second->join();

@@ -47,7 +47,7 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
     std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &group_rows}};
     const HeadExchange exchange(group_, {});
     exchange.make_targets(items);
-    exchange.scatter(items, "a2a bias", HeadExchange::Meanwhile::idle).finish();
+    exchange.scatter(items, "a2a bias").finish();
     return unpack_rows(items.front().of_heads, bias.size(0));
   }
   at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
@@ -72,8 +72,7 @@ at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
     const at::Tensor own =
         at::empty({group_rows.of_a_rank, packed.size(1) * group_.size(), packed.size(2)}, packed.options());
     HeadExchange(group_, {})
-        .gather({{.of_tokens = own, .of_heads = packed, .rows = &group_rows}}, "a2a dbias",
-                HeadExchange::Meanwhile::idle)
+        .gather({{.of_tokens = own, .of_heads = packed, .rows = &group_rows}}, "a2a dbias")
         .finish();
     return unpack_rows(own, dbias.size(0));
   }

@@ -70,7 +70,7 @@ Communicator::WorkPtr GatheredKeyValues::put(PeerWindows& through, const Attenti
       for (const RowCopy& piece : own) puts.push_back(put_rows(sources[i], piece, rank, i));
     }
   }
-  return through.put_all(windows, sources, puts, PeerWindows::Meanwhile::busy, what);
+  return through.put_all(windows, sources, puts, what);
 }
 
 Communicator::WorkPtr GatheredKeyValues::exchange(const AttentionOperands& operands, const std::string& what) {

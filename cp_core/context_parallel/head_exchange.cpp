@@ -162,7 +162,7 @@ void HeadExchange::make_targets(std::vector<Item>& items) const {
   }
 }
 
-HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const {
+HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what) const {
   const std::int64_t ranks = group_.size();
   for (Item& item : items) {
     item.of_tokens = item.of_tokens.contiguous();
@@ -174,18 +174,17 @@ HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_vi
                            .contiguous();
     }
   }
-  return start(std::move(items), Direction::scatter, what, meanwhile);
+  return start(std::move(items), Direction::scatter, what);
 }
 
-HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const {
+HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what) const {
   for (Item& item : items) item.of_heads = item.of_heads.contiguous();
-  return start(std::move(items), Direction::gather, what, meanwhile);
+  return start(std::move(items), Direction::gather, what);
 }
 
-HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what,
-                                       Meanwhile meanwhile) const {
+HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what) const {
   PeerWindows* windows = group_.windows();
-  return windows != nullptr ? start_puts(*windows, std::move(items), direction, what, meanwhile)
+  return windows != nullptr ? start_puts(*windows, std::move(items), direction, what)
                             : start_messages(std::move(items), direction, what);
 }
 
@@ -232,7 +231,7 @@ HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Directi
 }
 
 HeadExchange::Trip HeadExchange::start_puts(PeerWindows& through, std::vector<Item> items, Direction direction,
-                                            std::string_view what, Meanwhile meanwhile) const {
+                                            std::string_view what) const {
   const int ranks = group_.size();
   const bool scatters = direction == Direction::scatter;
   std::vector<at::Tensor> windows;
@@ -257,7 +256,7 @@ HeadExchange::Trip HeadExchange::start_puts(PeerWindows& through, std::vector<It
     sources.push_back(scatters ? item.of_tokens : item.of_heads);
   }
   delay_point(sources.front().device());
-  Communicator::WorkPtr work = through.put_all(windows, sources, puts, meanwhile, what);
+  Communicator::WorkPtr work = through.put_all(windows, sources, puts, what);
   return {std::move(items), std::move(work)};
 }
 

@@ -36,8 +36,6 @@ class HeadExchange {
     bool by_head = false;
   };
 
-  using Meanwhile = PeerWindows::Meanwhile;
-
   // An exchange in progress. The targets are complete after finish(). The current stream must be the same as at the
   // start.
   class Trip {
@@ -65,17 +63,16 @@ class HeadExchange {
   // Allocates `of_heads` of each item.
   void make_targets(std::vector<Item>& items) const;
   // Fills `of_heads` from `of_tokens`.
-  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
+  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what) const;
   // Fills in `of_tokens` the heads of each rank's group of heads, from the ranks' `of_heads`.
-  [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
+  [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what) const;
 
  private:
   enum class Direction { scatter, gather };
-  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what,
-                           Meanwhile meanwhile) const;
+  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what) const;
   [[nodiscard]] Trip start_messages(std::vector<Item> items, Direction direction, std::string_view what) const;
   [[nodiscard]] Trip start_puts(PeerWindows& through, std::vector<Item> items, Direction direction,
-                                std::string_view what, Meanwhile meanwhile) const;
+                                std::string_view what) const;
 
   Communicator& group_;
   HeadGroup heads_;

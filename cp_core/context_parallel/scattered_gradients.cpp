@@ -153,7 +153,7 @@ Communicator::WorkPtr ScatteredGradients::put(PeerWindows& through, const std::v
       }
     }
   }
-  return through.put_all(inboxes_, sources_, puts, PeerWindows::Meanwhile::busy, what);
+  return through.put_all(inboxes_, sources_, puts, what);
 }
 
 Communicator::WorkPtr ScatteredGradients::exchange(const std::vector<KeyGradients>& own, std::string_view what) {

@@ -175,7 +175,7 @@ const CpGroups& GpuRank::groups() const {
 }
 
 CpGroups GpuRank::connect(const std::string& prefix) const {
-  CpGroups groups = cuda_part<GpuGroups>().make(store, prefix, rank, size, kLongEnough, {.shares = shares});
+  CpGroups groups = cuda_part<GpuGroups>().make(store, prefix, rank, size, kLongEnough, shares);
   groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
   return groups;
 }

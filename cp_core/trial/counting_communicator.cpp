@@ -44,11 +44,11 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
   }
   PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                std::span<const Put> puts, Meanwhile meanwhile, std::string_view what) override {
+                                std::span<const Put> puts, std::string_view what) override {
     for (const Put& put : puts) {
       if (put.peer != rank()) sent_ += put.block.rows * put.block.width;
     }
-    return target_->windows()->put_all(windows, sources, puts, meanwhile, what);
+    return target_->windows()->put_all(windows, sources, puts, what);
   }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     sent_ += bytes(in) * (size() - 1);

@@ -38,7 +38,7 @@ class NotingCommunicator final : public Communicator, public PeerWindows {
     return note("exchange_all");
   }
   PeerWindows* windows() override { return this; }
-  WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>, Meanwhile,
+  WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>,
                   std::string_view) override {
     return note("put_all");
   }
@@ -87,7 +87,7 @@ TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
       {{.peer = 0, .block = {.rows = 3, .width = 5, .source_stride = 8, .target_stride = 16}},
        {.peer = 1, .block = {.rows = 1, .width = 100}},  // to itself
        {.peer = 2, .block = {.rows = 1, .width = 7}}}};
-  static_cast<void>(cp_->windows()->put_all({&received_, 1}, {&received_, 1}, puts, PeerWindows::Meanwhile::busy, ""));
+  static_cast<void>(cp_->windows()->put_all({&received_, 1}, {&received_, 1}, puts, ""));
   EXPECT_EQ(sent(), 3 * 5 + 7);
   EXPECT_THAT(target_->calls, ElementsAre("put_all"));
 }

@@ -58,10 +58,7 @@ TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
 
 TEST_F(Installation, FindsItsLibrariesWithoutTheSourceTree) {
   std::vector<std::string> files = {path("bin/cp-pool"), path("bin/cp-pool-worker")};
-  if (has_cuda_part()) {
-    files.push_back(path("lib/cp-pool/libcp_core_cuda.so"));
-    files.push_back(path("lib/cp-pool/libcp_core_early.so"));
-  }
+  if (has_cuda_part()) files.push_back(path("lib/cp-pool/libcp_core_cuda.so"));
   for (const std::string& file : files) {
     const Finished done = Program{{"ldd", file}}.wait();
     EXPECT_EQ(done.exit_code, 0) << done.err;

@@ -160,8 +160,7 @@ TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSender
                                          .width = kBytes,
                                          .source_stride = kBytes,
                                          .target_stride = 2 * kBytes}};
-    const auto work =
-        groups.cp->windows()->put_all(windows, {&source, 1}, {&put, 1}, PeerWindows::Meanwhile::busy, "turn");
+    const auto work = groups.cp->windows()->put_all(windows, {&source, 1}, {&put, 1}, "turn");
     source.fill_(-3);
     groups.cp->synchronize("what is sent");
     groups.cp->checked_barrier(0, kLimit);  // after it, the peer has sent

@@ -89,7 +89,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
   PeerWindows* windows() override { return windows_ ? this : nullptr; }
 
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
-                  Meanwhile /*meanwhile*/, std::string_view what) override {
+                  std::string_view what) override {
     const Step step = begin(Operation::put_all, what);
     check_puts(puts, sources, size_, text(step));
     const at::Device device = device_of(sources, windows);

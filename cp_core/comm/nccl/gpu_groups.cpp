@@ -38,15 +38,13 @@ CpGroups groups_of(const std::shared_ptr<Link>& link, const c10::intrusive_ptr<c
 }  // namespace
 
 CpGroups make_gpu_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                         std::chrono::milliseconds connect_timeout, const GpuGroupOptions& options) {
+                         std::chrono::milliseconds connect_timeout, bool shares) {
   cuda::begin_random_delays(rank);
-  if (options.shares) {
+  if (shares) {
     return groups_of<PeerCommunicator>(GpuLink::connect_sharing(store, prefix, rank, size, connect_timeout), store,
                                        prefix);
   }
-  const auto started = static_cast<ncclComm_t>(options.started);
-  return groups_of<NcclCommunicator>(NcclLink::connect(store, prefix, rank, size, connect_timeout, started), store,
-                                     prefix);
+  return groups_of<NcclCommunicator>(NcclLink::connect(store, prefix, rank, size, connect_timeout), store, prefix);
 }
 
 }  // namespace cp_pool

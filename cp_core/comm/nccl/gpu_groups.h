@@ -21,21 +21,15 @@ class Store;
 
 namespace cp_pool {
 
-struct GpuGroupOptions {
-  // Whether ranks share a GPU, on one host. Such ranks are connected by peer copies alone (peer_communicator.h).
-  // Otherwise each rank has a GPU of its own, and NCCL connects them. The same on all ranks.
-  bool shares = false;
-  // The ncclComm_t that NcclLink::connect takes as `started`; null where ranks share a GPU.
-  void* started = nullptr;
-};
-
 // Collective, on this thread's current device: returns when all `size` ranks are connected. The groups of one rank
 // share a deadline, and all of them fail when one fails, times out or is aborted. A failure ends the waits of this
 // rank's host threads at once. The waits of its device and of its peers end when abort() is called on each rank.
 // checked_barrier uses `store`, on the thread that calls it, to find out which rank is missing. Keys in the store start
 // with `prefix`, which must be a fresh one after an abort. Throws CommError.
+// shares: whether ranks share a GPU, on one host; the same on all ranks. Such ranks are connected by peer copies alone
+// (peer_communicator.h). Otherwise each rank has a GPU of its own, and NCCL connects them.
 CpGroups make_gpu_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                         std::chrono::milliseconds connect_timeout, const GpuGroupOptions& options = {});
+                         std::chrono::milliseconds connect_timeout, bool shares);
 
 // A table of the CUDA part (cuda/cuda_part.h).
 struct GpuGroups {

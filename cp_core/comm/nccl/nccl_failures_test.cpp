@@ -150,8 +150,7 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
 TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) return;
-    const auto error =
-        error_of([&] { (void)cuda_part<GpuGroups>().make(rank.store, "test/", 0, 2, 2s, {.shares = rank.shares}); });
+    const auto error = error_of([&] { (void)cuda_part<GpuGroups>().make(rank.store, "test/", 0, 2, 2s, rank.shares); });
     expect_error(error, CommError::Kind::timeout,
                  testing::MatchesRegex("rank 0: connecting 2 ranks .*: rank 1 did not connect in time"));
   });

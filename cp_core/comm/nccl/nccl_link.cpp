@@ -16,7 +16,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/peer/pause.h"
-#include "cp_core/cuda/early_start.h"
 
 namespace cp_pool {
 namespace {
@@ -32,7 +31,7 @@ ncclConfig_t non_blocking() {
 
 // Returns rank 0's NCCL id on every rank, by way of the store.
 ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, milliseconds timeout) {
-  const std::string key = nccl_id_key(prefix);
+  const std::string key = prefix + "nccl_id";
   ncclUniqueId id{};
   if (rank == 0) {
     if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
@@ -60,7 +59,7 @@ ncclResult_t state_of(ncclComm_t comm) {
 }  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                            int rank, int size, milliseconds timeout, ncclComm_t started) {
+                                            int rank, int size, milliseconds timeout) {
   const std::string step = fmt::format("rank {}: connecting {} ranks over NCCL", rank, size);
   const Wait wait{.step = step,
                   .deadline = Clock::now() + timeout,
@@ -69,11 +68,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
   auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
   try {
     link->announce(*store, prefix);
-    if (started != nullptr) {
-      link->adopt(started, wait);
-    } else {
-      link->initialise(share_id(*store, prefix, rank, timeout), wait);
-    }
+    link->initialise(share_id(*store, prefix, rank, timeout), wait);
     link->split_all(1, wait);
     link->connect_peers(store, prefix, wait.deadline);
   } catch (const CommError&) {
@@ -97,14 +92,6 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
     state = ncclCommInitRankConfig(&comms_[GroupTag{}], size(), id, rank(), &config);
   }
   wait_until_ready({}, state, wait);
-}
-
-void NcclLink::adopt(ncclComm_t started, const Wait& wait) {
-  {
-    const std::lock_guard lock(comms_mutex_);
-    comms_[GroupTag{}] = started;
-  }
-  wait_until_ready({}, ncclInProgress, wait);
 }
 
 void NcclLink::connect_strided(int strided) {

@@ -26,12 +26,9 @@ namespace cp_pool {
 class NcclLink final : public GpuLink {
  public:
   // Collective, on this thread's current device: connects `size` ranks and splits off the inner and outer groups where
-  // group_ranks has them. started: a communicator of these ranks that NCCL is connecting already (cuda/early_start.h),
-  // which the link takes over, or null. Ranks may differ in that, except that no rank may have one if rank 0 has none:
-  // such ranks cannot be connected. Throws CommError; a timeout names the ranks that did not come.
+  // group_ranks has them. Throws CommError; a timeout names the ranks that did not come.
   static std::shared_ptr<NcclLink> connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                           int rank, int size, std::chrono::milliseconds timeout,
-                                           ncclComm_t started = nullptr);
+                                           int rank, int size, std::chrono::milliseconds timeout);
   NcclLink(int rank, int size, c10::DeviceIndex device) : GpuLink(rank, size, device, /*shares=*/false) {}
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -51,7 +48,6 @@ class NcclLink final : public GpuLink {
 
  private:
   void initialise(const ncclUniqueId& id, const Wait& wait);
-  void adopt(ncclComm_t started, const Wait& wait);
   // Splits off every group that the ranks have once they are cut into `strided` strided groups.
   void split_all(int strided, const Wait& wait);
   void split(const GroupTag& group, int color, const Wait& wait);

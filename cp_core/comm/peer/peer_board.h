@@ -3,8 +3,7 @@
 //
 // A mailbox carries the notes of one rank to another, in order, for one group of ranks. One thread at a time posts to a
 // mailbox, one takes from it. Groups that the ranks are cut into share mailboxes with those of other numbers of strided
-// groups, since a rank uses one number at a time. Flags are not shared, because the flags of kernels count a group's
-// operations.
+// groups, since a rank uses one number at a time. Flags are not shared.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,8 @@ class PeerBoard {
 
   struct Note {
     enum class Kind : std::uint32_t {
-      operation,  // an operation begins. number: its number in the group; count: how many window notes follow; idle:
-                  // the devices have no other work; by_kernel: the rank asks for a kernel; text: the operation's name
+      operation,  // an operation begins. number: its number in the group; count: how many window notes follow;
+                  // text: the operation's name
       window,     // memory that the receiver may write. number: its allocation's; first, bytes: its place in the
                   // allocation; text: the allocation's IPC handle
       gone        // an allocation has been freed. number: the allocation's
@@ -36,8 +35,6 @@ class PeerBoard {
     std::uint64_t number = 0;
     std::uint64_t first = 0;  // byte of the allocation
     std::uint64_t bytes = 0;
-    bool idle = false;
-    bool by_kernel = false;
     char text[kTextBytes] = {};  // NOLINT(*-avoid-c-arrays): lies in shared memory
 
     void set_text(std::string_view value);  // cuts the value to kTextBytes

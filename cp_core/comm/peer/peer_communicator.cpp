@@ -112,7 +112,7 @@ Communicator::WorkPtr PeerCommunicator::exchange_all(std::span<const Message> se
 
 Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> windows,
                                                 std::span<const at::Tensor> sources, std::span<const Put> puts,
-                                                Meanwhile meanwhile, std::string_view what) {
+                                                std::string_view what) {
   const std::string step = describe("put", what);
   check_puts(puts, sources, size(), step);
   const std::vector<Put> staying = puts_to(puts, rank_);
@@ -121,9 +121,9 @@ Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> wind
   const std::vector<BlockCopy> own = blocks_of(staying, windows);
   std::vector<at::Tensor> tensors(windows.begin(), windows.end());
   tensors.insert(tensors.end(), sources.begin(), sources.end());
-  WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile, own); });
+  WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts); });
   // Blocks that stay on this device are copied on the caller's stream, while the others are transferred.
-  if (meanwhile == Meanwhile::busy) cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
+  cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
   return work;
 }
 

@@ -60,7 +60,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
                        std::string_view what) override;
   PeerWindows* windows() override { return peers_ ? this : nullptr; }
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
-                  Meanwhile meanwhile, std::string_view what) override;
+                  std::string_view what) override;
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override;

@@ -16,7 +16,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/peer/peer_environment.h"
-#include "cp_core/comm/peer/peer_kernel.h"
 #include "cp_core/comm/peer/peer_link.h"
 
 namespace cp_pool {
@@ -39,6 +38,11 @@ std::string get_text(c10d::Store& store, const std::string& key, Clock::time_poi
 }
 
 constexpr std::int64_t kProofWords = 4096;
+
+// The byte at which the proof that `rank` writes to another rank begins.
+std::int64_t proof_place(int rank) {
+  return rank * kProofWords * std::int64_t{sizeof(std::int64_t)};
+}
 
 // The bytes that `rank` writes to the memory of others to prove that it can.
 at::Tensor proof_of(int rank) {
@@ -100,7 +104,7 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
 // else returns an empty string.
 std::string PeerLink::prove(Clock::time_point deadline) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, device_);
-  words_ = at::zeros({proof_place(size_)}, options);
+  const at::Tensor proofs = at::zeros({proof_place(size_)}, options);
   c10::cuda::getCurrentCUDAStream(device_).synchronize();
   Operation operation = with_all(-1, "connecting peers");
   std::string why_not;
@@ -112,7 +116,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
       why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
     }
   };
-  const Window window{.first = static_cast<std::byte*>(words_.data_ptr()), .bytes = words_.nbytes()};
+  const Window window{.first = static_cast<std::byte*>(proofs.data_ptr()), .bytes = proofs.nbytes()};
   // Meets the peers. A rank that has failed comes without its window, by which the others know.
   const auto meet_if_well = [&] {
     for (Incoming& incoming : operation.incoming) {
@@ -132,7 +136,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   attempt([&] { write_proofs(theirs, operation); });
   (void)meet_if_well();
   attempt([&] {
-    const at::Tensor here = words_.cpu();
+    const at::Tensor here = proofs.cpu();
     for (int peer = 0; peer < size_; ++peer) {
       const at::Tensor proof = proof_of(peer);
       if (peer == rank_ || at::equal(here.narrow(0, proof_place(peer), proof.numel()), proof)) continue;
@@ -143,20 +147,13 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   return why_not;
 }
 
-// The byte in any rank's words_ where the proof that `rank` writes begins.
-std::int64_t PeerLink::proof_place(int rank) const {
-  const std::size_t turns = static_cast<std::size_t>(board_.groups()) * sizeof(cuda::PeerTurn);
-  return static_cast<std::int64_t>(board_.flag_bytes() + turns) +
-         rank * kProofWords * std::int64_t{sizeof(std::int64_t)};
-}
-
 void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
   const at::Tensor proof = proof_of(rank_).to(at::Device(at::kCUDA, device_));
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const int peer = operation.outgoing[i].rank;
-    theirs_[peer] = memory_.open(peer, windows[i].front());
-    C10_CUDA_CHECK(cudaMemcpyAsync(theirs_[peer] + proof_place(rank_), proof.const_data_ptr(), proof.nbytes(),
+    std::byte* const theirs = memory_.open(peer, windows[i].front());
+    C10_CUDA_CHECK(cudaMemcpyAsync(theirs + proof_place(rank_), proof.const_data_ptr(), proof.nbytes(),
                                    cudaMemcpyDeviceToDevice, stream));
   }
   stream.synchronize();

@@ -19,22 +19,6 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
           .block = {.source = tensor.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(tensor.nbytes())}};
 }
 
-// A copy engine needs 2 us for each copy besides the time for its bytes. Many short copies are therefore slower than
-// one kernel, although a kernel takes multiprocessors from other work.
-bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
-  constexpr std::int64_t kFew = 2;
-  constexpr std::int64_t kShort = std::int64_t{2} << 20;
-  std::int64_t count = 0;
-  std::int64_t bytes = 0;
-  for (const PeerLink::Outgoing& to_peer : pieces) {
-    for (const PeerLink::Placed& piece : to_peer.blocks) {
-      ++count;
-      bytes += piece.block.rows * piece.block.width;
-    }
-  }
-  return count > kFew && bytes < count * kShort;
-}
-
 }  // namespace
 
 PeerExchange::PeerExchange(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members, int rank,
@@ -52,7 +36,7 @@ void PeerExchange::exchange(const Place& place, std::span<const at::Tensor> send
   PeerLink::Operation operation;
   operation.incoming = {from_peer(from, receives)};
   operation.outgoing = {to_peer(to, sends)};
-  enqueue(place, std::move(operation));
+  enqueue(place, operation);
 }
 
 void PeerExchange::exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives) {
@@ -61,15 +45,11 @@ void PeerExchange::exchange_all(const Place& place, std::span<const Message> sen
     operation.incoming.push_back(from_peer(peer, Communicator::of_peer(receives, peer)));
     operation.outgoing.push_back(to_peer(peer, Communicator::of_peer(sends, peer)));
   }
-  operation.by_kernel = are_many_and_short(operation.outgoing);
-  enqueue(place, std::move(operation));
+  enqueue(place, operation);
 }
 
-void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-                       PeerWindows::Meanwhile meanwhile, std::span<const BlockCopy> own) {
+void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts) {
   PeerLink::Operation operation;
-  operation.idle = meanwhile == PeerWindows::Meanwhile::idle;
-  if (operation.idle) operation.own.assign(own.begin(), own.end());
   for (const int peer : others_) {
     operation.incoming.push_back(from_peer(peer, windows));
     operation.outgoing.push_back({.rank = member(peer), .blocks = {}});
@@ -77,8 +57,7 @@ void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, 
       operation.outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
     }
   }
-  operation.by_kernel = are_many_and_short(operation.outgoing);
-  enqueue(place, std::move(operation));
+  enqueue(place, operation);
 }
 
 PeerLink::Incoming PeerExchange::from_peer(int peer, std::span<const at::Tensor> windows) const {
@@ -93,7 +72,7 @@ PeerLink::Outgoing PeerExchange::to_peer(int peer, std::span<const at::Tensor> t
   return outgoing;
 }
 
-void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
+void PeerExchange::enqueue(const Place& place, PeerLink::Operation& operation) {
   const std::string step(place.step);
   operation.group = group_;
   operation.number = place.number;
@@ -108,7 +87,7 @@ void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
     next_look = GpuLink::Clock::now() + GpuLink::kBetweenLooks;
   };
   try {
-    link_->peers()->enqueue(std::move(operation), stream_, deadline, check);
+    link_->peers()->enqueue(operation, stream_, deadline, check);
   } catch (const CommError& error) {
     const bool explains = place.wait != nullptr && error.kind() == CommError::Kind::timeout;
     link_->fail(error.kind(), step, explains ? place.wait->explain() : error.what());

@@ -35,18 +35,17 @@ class PeerExchange {
     const GpuLink::Wait* wait = nullptr;
   };
   // As the operations of these names in Communicator and PeerWindows. Each throws CommError after marking the link as
-  // failed. own: blocks that stay on this rank; put() copies them only if devices are idle meanwhile.
+  // failed. put() leaves out what stays on this rank.
   void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
-  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-           PeerWindows::Meanwhile meanwhile, std::span<const BlockCopy> own);
+  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts);
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
   [[nodiscard]] PeerLink::Incoming from_peer(int peer, std::span<const at::Tensor> windows) const;
   [[nodiscard]] PeerLink::Outgoing to_peer(int peer, std::span<const at::Tensor> tensors) const;
-  void enqueue(const Place& place, PeerLink::Operation operation);
+  void enqueue(const Place& place, PeerLink::Operation& operation);
 
   std::shared_ptr<GpuLink> link_;
   int group_;  // its number on the board

@@ -86,8 +86,8 @@ PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view nam
 }
 
 // Posts this rank's windows to the peers and waits for theirs. Returns the peers' windows in the order of
-// operation.outgoing. Sets by_kernel if any rank asks for a kernel.
-std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, Clock::time_point deadline,
+// operation.outgoing.
+std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(const Operation& operation, Clock::time_point deadline,
                                                          const std::function<void()>& check) {
   std::vector<std::vector<Note>> notes;
   notes.reserve(operation.incoming.size());
@@ -139,9 +139,7 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
   std::vector<Note> notes = std::exchange(gone_[incoming.rank], {});
   Note head{.kind = Note::Kind::operation,
             .count = static_cast<std::uint32_t>(windows.size()),
-            .number = static_cast<std::uint64_t>(operation.number),
-            .idle = operation.idle,
-            .by_kernel = operation.by_kernel};
+            .number = static_cast<std::uint64_t>(operation.number)};
   head.set_text(operation.name);
   notes.push_back(head);
   notes.insert(notes.end(), windows.begin(), windows.end());
@@ -168,7 +166,7 @@ bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const
 }
 
 // heard: in the order of operation.outgoing. Returns whether a note was taken.
-bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
+bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) {
   bool taken = false;
   for (std::size_t i = 0; i < heard.size(); ++i) {
     const int peer = operation.outgoing[i].rank;
@@ -186,13 +184,8 @@ bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
                         fmt::format("{}: rank {} is in {}, this rank in {}", operation.step, peer,
                                     place_text(static_cast<std::int64_t>(note->number), note->get_text()),
                                     place_text(operation.number, operation.name)));
-      } else if (note->idle != operation.idle) {
-        throw CommError(CommError::Kind::failed,
-                        fmt::format("{}: rank {} {} meanwhile, this rank {}", operation.step, peer,
-                                    note->idle ? "is idle" : "has work", operation.idle ? "is idle" : "has work"));
       } else {
         heard[i].count = note->count;
-        operation.by_kernel |= note->by_kernel;
       }
     }
   }

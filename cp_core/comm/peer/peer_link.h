@@ -1,11 +1,9 @@
 // Lets ranks of one host write into each other's memory over NVLink or PCIe. Copy engines usually move the data, which
-// leaves the multiprocessors to attention. A kernel (peer_kernel.h) moves it in two cases: with all multiprocessors if
-// the device has no other work, and with a few of them if the data is many short pieces, with which copy engines are
+// leaves the multiprocessors to attention. A kernel moves it if it is many short pieces, with which copy engines are
 // slow.
 //
-// Host threads exchange buffer addresses through shared memory (peer_board.h). Devices synchronise through flags.
-// Streams use flags in host memory; kernels use flags in the memory of the device that waits. An operation on a stream
-// does, in order:
+// Host threads exchange buffer addresses through shared memory (peer_board.h). Streams synchronise through flags in
+// that memory. An operation on a stream does, in order:
 //   1. raise the "ready" flag of each peer, which allows the peer to write into this rank's windows;
 //   2. wait for each peer to raise that flag here;
 //   3. write into the peers' windows;
@@ -53,8 +51,8 @@ class PeerLink {
   };
   // Collective, on this thread's current device. There is no link if some rank cannot write into another's memory (it
   // is on another host, has no peer access, or CUDA IPC cannot share the memory), or if the environment of a rank
-  // forbids it (peer_environment.h). shares: whether ranks share a GPU. If they do, no kernel waits for a peer, since
-  // it would take the device from the rank that it waits for, and no memory is closed before close_idle_memory. Keys in
+  // forbids it (peer_environment.h). shares: whether ranks share a GPU. If they do,
+  // no memory is closed before close_idle_memory. Keys in
   // the store start with `prefix`. Throws CommError if a rank does not come in time.
   static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                             bool shares, Clock::time_point deadline);
@@ -90,17 +88,11 @@ class PeerLink {
     std::string_view step;    // the first words of an error text
     std::vector<Incoming> incoming;
     std::vector<Outgoing> outgoing;
-    // Whether the device has no other work meanwhile; the same on all ranks.
-    bool idle = false;
-    std::vector<BlockCopy> own;  // only if idle: blocks to copy on this device at the same time
-    // Whether this rank asks for a kernel although the device is busy. If one rank asks, all use a kernel. Allowed only
-    // if the peers are all other ranks of the group.
-    bool by_kernel = false;
   };
   // Enqueues the operation on `stream`, which is the current one. check: called while this waits for peers, and may
   // throw. Throws CommError: timeout; failed if a peer is in another operation or blocks do not fit into its windows;
   // aborted if a peer left.
-  void enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+  void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 
   // Collective; all operations must be complete on the device. Closes the memory of other ranks in which its owner has
@@ -117,18 +109,16 @@ class PeerLink {
   struct Heard;
 
   [[nodiscard]] std::string prove(Clock::time_point deadline);
-  [[nodiscard]] std::int64_t proof_place(int rank) const;
   void write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation);
   [[nodiscard]] Operation with_all(std::int64_t number, std::string_view name) const;
   [[nodiscard]] std::vector<Note> notes_for(const Incoming& incoming, const Operation& operation);
   void tell_gone(const std::vector<Note>& gone);
-  void enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks, c10::cuda::CUDAStream stream);
   void enqueue_copies(const Operation& operation, std::span<const std::vector<BlockCopy>> blocks,
                       c10::cuda::CUDAStream stream);
-  [[nodiscard]] std::vector<std::vector<Note>> meet(Operation& operation, Clock::time_point deadline,
+  [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
-  bool take_some(Operation& operation, std::vector<Heard>& heard);
+  bool take_some(const Operation& operation, std::vector<Heard>& heard);
   [[nodiscard]] std::optional<std::string> end_of_a_missing_peer(const Operation& operation,
                                                                  const std::vector<std::span<const Note>>& left,
                                                                  const std::vector<Heard>& heard) const;
@@ -142,9 +132,7 @@ class PeerLink {
   bool shares_;
   c10::DeviceIndex device_;
   std::byte* flags_on_device_ = nullptr;
-  at::Tensor words_;  // on the device: the flags of kernels, laid out as on the board; turns of the groups; proofs
   PeerMemory memory_;
-  std::map<int, std::byte*> theirs_;       // by rank: the address of its words_ in this process
   std::map<int, std::vector<Note>> gone_;  // by rank: notes on freed allocations that are still to be sent to it
   std::mutex leave_mutex_;
   std::jthread releaser_;

@@ -1,5 +1,4 @@
-// Tests put_all between GPUs: by copy engines or a small kernel while devices are busy, by a large kernel while they
-// are idle.
+// Tests put_all between GPUs, which copy engines carry out, or a kernel for many short pieces.
 #include <array>
 #include <thread>
 
@@ -18,9 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
-using Meanwhile = PeerWindows::Meanwhile;
-
-constexpr std::array kBoth{Meanwhile::busy, Meanwhile::idle};
 
 class PeerPuts : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerPuts,
@@ -43,13 +39,12 @@ std::vector<PeerWindows::Put> put_to_all(const GpuRank& rank, const at::Tensor& 
 }
 
 Communicator::WorkPtr gather_by_puts(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent,
-                                     const at::Tensor& gathered, Meanwhile meanwhile) {
-  return groups.cp->windows()->put_all({&gathered, 1}, {&sent, 1}, put_to_all(rank, sent), meanwhile, "gather");
+                                     const at::Tensor& gathered) {
+  return groups.cp->windows()->put_all({&gathered, 1}, {&sent, 1}, put_to_all(rank, sent), "gather");
 }
 
 // Each rank sends its rows of all columns, in `pieces` blocks for each rank, and receives all rows of its columns.
-void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tensor& mine, std::int64_t pieces,
-                     Meanwhile meanwhile) {
+void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tensor& mine, std::int64_t pieces) {
   const std::int64_t rows = mine.size(0);
   const std::int64_t columns = mine.size(1) / rank.size;
   const auto row_bytes = columns * static_cast<std::int64_t>(mine.element_size());
@@ -70,7 +65,7 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tens
     }
   }
   const at::Tensor untouched = filled({4}, 7);
-  groups.cp->windows()->put_all(std::array{untouched, whole}, {&mine, 1}, puts, meanwhile, "transpose")->wait();
+  groups.cp->windows()->put_all(std::array{untouched, whole}, {&mine, 1}, puts, "transpose")->wait();
   for (int from = 0; from < rank.size; ++from) {
     const at::Tensor expected = mine.narrow(1, rank.rank * columns, columns).add(from - rank.rank);
     EXPECT_TRUE(at::equal(whole.narrow(0, from * rows, rows), expected))
@@ -88,7 +83,7 @@ TEST_P(PeerPuts, ArriveInAllWindowsTheRanksOwnToo) {
       // Small whole numbers, which all types can represent.
       const at::Tensor mine =
           at::arange(rows * all_columns, on_gpu()).remainder(100).add(rank.rank).to(type).view({rows, all_columns});
-      for (const Meanwhile meanwhile : kBoth) transpose_parts(groups, rank, mine, pieces, meanwhile);
+      transpose_parts(groups, rank, mine, pieces);
     };
     for (const std::int64_t pieces : {1, 2, 16, 128, 512}) transpose(512, 96, at::kFloat, pieces);
     transpose(8192, 1024, at::kFloat, 2);
@@ -105,18 +100,16 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
   on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups& groups = rank.groups();
     constexpr std::int64_t kElements = 1 << 20;
-    for (const Meanwhile meanwhile : kBoth) {
-      for (int i = 0; i < 10; ++i) {
-        const at::Tensor window = filled({kElements * rank.size}, i);
-        const at::Tensor sent = filled({kElements}, 100 + rank.rank);
-        if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
-        const at::Tensor before = window.clone();  // comes late on one rank
-        gather_by_puts(groups, rank, sent, window, meanwhile)->wait();
-        EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
-        for (int from = 0; from < rank.size; ++from) {
-          const at::Tensor part = window.narrow(0, from * kElements, kElements);
-          EXPECT_TRUE(part.eq(100 + from).all().item<bool>()) << "round " << i << ", from rank " << from;
-        }
+    for (int i = 0; i < 10; ++i) {
+      const at::Tensor window = filled({kElements * rank.size}, i);
+      const at::Tensor sent = filled({kElements}, 100 + rank.rank);
+      if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
+      const at::Tensor before = window.clone();  // comes late on one rank
+      gather_by_puts(groups, rank, sent, window)->wait();
+      EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
+      for (int from = 0; from < rank.size; ++from) {
+        const at::Tensor part = window.narrow(0, from * kElements, kElements);
+        EXPECT_TRUE(part.eq(100 + from).all().item<bool>()) << "round " << i << ", from rank " << from;
       }
     }
   });
@@ -127,13 +120,11 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
     const CpGroups& groups = rank.groups();
     constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements; the other rank sends only one
     const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
-    for (const Meanwhile meanwhile : kBoth) {
-      for (int i = 0; i < 3; ++i) {
-        const at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
-        const std::array puts{put_of(sent, 1 - rank.rank, 0, 0)};
-        groups.cp->windows()->put_all({&got, 1}, {&sent, 1}, puts, meanwhile, "test")->wait();
-        EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
-      }
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
+      const std::array puts{put_of(sent, 1 - rank.rank, 0, 0)};
+      groups.cp->windows()->put_all({&got, 1}, {&sent, 1}, puts, "test")->wait();
+      EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
     }
   });
 }
@@ -156,7 +147,7 @@ TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
           puts.push_back(put_of(piece, to, 0, first));
         }
       }
-      groups.cp->windows()->put_all({&window, 1}, {&sent, 1}, puts, Meanwhile::busy, "gather")->wait();
+      groups.cp->windows()->put_all({&window, 1}, {&sent, 1}, puts, "gather")->wait();
       for (int from = 0; from < rank.size; ++from) {
         const at::Tensor expected = sent.add(from - rank.rank);
         EXPECT_TRUE(at::equal(window.narrow(0, from * kElements, kElements), expected))
@@ -175,11 +166,11 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
     const at::Tensor all = filled({kElements * rank.size}, 0);
     const at::Tensor again = at::zeros(all.sizes(), all.options());
     const auto step = [&] {
-      gather_by_puts(groups, rank, mine, all, Meanwhile::idle)->wait();
-      gather_by_puts(groups, rank, mine.mul(2), again, Meanwhile::busy)->wait();
+      gather_by_puts(groups, rank, mine, all)->wait();
+      gather_by_puts(groups, rank, mine.mul(2), again)->wait();
       // Sends on what has been received.
       const at::Tensor next = all.narrow(0, (rank.rank + 1) % rank.size * kElements, kElements).add(1);
-      gather_by_puts(groups, rank, next, all, Meanwhile::idle)->wait();
+      gather_by_puts(groups, rank, next, all)->wait();
     };
     step();
     groups.cp->synchronize("before the capture");
@@ -198,7 +189,7 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
   });
 }
 
-// Kernels count a group's operations, and the groups of two ranks do different numbers of them.
+// The groups of two ranks do different numbers of operations.
 TEST_F(NcclFour, PutsOfStridedGroupsAndOfAllRanksKeepApart) {
   on_warm_gpu_ranks(4, [](const GpuRank& rank) {
     const CpGroups& all = rank.groups();
@@ -207,7 +198,7 @@ TEST_F(NcclFour, PutsOfStridedGroupsAndOfAllRanksKeepApart) {
     const auto gather = [](const CpGroups& groups, const GpuRank& of, int value) {
       const at::Tensor sent = filled({1000}, value + of.rank);
       const at::Tensor got = filled({1000 * of.size}, -1);
-      gather_by_puts(groups, of, sent, got, Meanwhile::idle)->wait();
+      gather_by_puts(groups, of, sent, got)->wait();
       for (int from = 0; from < of.size; ++from) {
         EXPECT_TRUE(got.narrow(0, 1000 * from, 1000).eq(value + from).all().item<bool>()) << value << " of " << from;
       }
@@ -226,7 +217,7 @@ TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
     const at::Tensor window = filled({16}, 0);
     const auto put = [&](int to, std::int64_t first) {
       const std::array puts{put_of(source, to, 0, first)};
-      static_cast<void>(groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, Meanwhile::idle, "test"));
+      static_cast<void>(groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, "test"));
     };
     EXPECT_NO_THROW(put(1 - rank.rank, 48));
     EXPECT_THROW(put(rank.rank, 52), std::invalid_argument);
@@ -234,30 +225,14 @@ TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
   });
 }
 
-TEST_F(NcclPair, RanksAgreeOnWhetherTheyAreIdle) {
-  on_warm_gpu_ranks(2, [](const GpuRank& rank) {
-    const CpGroups groups = rank.connect();
-    const at::Tensor sent = filled({4}, 0);
-    const at::Tensor got = filled({8}, 0);
-    const Meanwhile meanwhile = rank.rank == 0 ? Meanwhile::idle : Meanwhile::busy;
-    const auto error = error_of([&] { static_cast<void>(gather_by_puts(groups, rank, sent, got, meanwhile)); });
-    rank.tell(rank.rank == 0 ? "0 refused" : "1 refused");
-    rank.await(rank.rank == 0 ? "1 refused" : "0 refused");
-    expect_error(
-        error, CommError::Kind::failed,
-        AllOf(HasSubstr("gather"), HasSubstr(rank.rank == 0 ? "rank 1 has work meanwhile, this rank is idle"
-                                                            : "rank 0 is idle meanwhile, this rank has work")));
-  });
-}
-
 // Opens the memory and loads the kernels before a test. Both wait for the device, which later waits for its peer.
 void warm_up(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent, const at::Tensor& got) {
   cuda_device().delay(1);
-  gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
+  gather_by_puts(groups, rank, sent, got)->wait();
   groups.cp->synchronize("warm-up");
 }
 
-TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
+TEST_F(NcclPair, ADeadlineEndsAPutThatWaitsForAPeersDevice) {
   on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor sent = filled({1 << 20}, 0);
@@ -265,11 +240,11 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
     warm_up(groups, rank, sent, got);
     if (rank.rank == 1) {
       cuda_device().delay(kBusyNanoseconds);
-      gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
+      gather_by_puts(groups, rank, sent, got)->wait();
       return rank.await("given up");
     }
     groups.cp->set_deadline(Communicator::Clock::now() + 3s);  // too short for the peer's device
-    gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
+    gather_by_puts(groups, rank, sent, got)->wait();
     const auto error = error_of([&] { groups.cp->synchronize("a2a forward"); });
     rank.tell("given up");
     expect_error(error, CommError::Kind::timeout,
@@ -277,7 +252,7 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
   });
 }
 
-TEST_F(NcclPair, AnAbortFreesKernelsThatWaitForAPeersDevice) {
+TEST_F(NcclPair, AnAbortFreesPutsThatWaitForAPeersDevice) {
   on_warm_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const at::Tensor sent = filled({1 << 20}, 0);
@@ -285,7 +260,7 @@ TEST_F(NcclPair, AnAbortFreesKernelsThatWaitForAPeersDevice) {
     warm_up(groups, rank, sent, got);
     if (rank.rank == 1) cuda_device().delay(kBusyNanoseconds);
     const auto first = Communicator::Clock::now();
-    for (int i = 0; i < 3; ++i) gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
+    for (int i = 0; i < 3; ++i) gather_by_puts(groups, rank, sent, got)->wait();
     EXPECT_LT(milliseconds_since(first), kFreedBeforeBusyEndsMilliseconds) << "a host waited for a busy device";
     if (rank.rank == 1) return rank.await("freed");
     const auto start = Communicator::Clock::now();

@@ -1,14 +1,11 @@
-// Carries out the operations of a PeerLink: by copy engines or a small kernel beside other work, by a kernel on all
-// multiprocessors if there is no other work.
+// Carries out the operations of a PeerLink.
 #include <algorithm>
 #include <cuda_runtime_api.h>
 #include <vector>
 
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/peer/peer_kernel.h"
 #include "cp_core/comm/peer/peer_link.h"
 #include "cp_core/cuda/driver_calls.h"
 #include "cp_core/thd/row_kernels.h"
@@ -18,10 +15,6 @@ namespace {
 
 using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
-
-// The number of multiprocessors that a kernel may use beside other work. They reach two thirds of the link's bandwidth,
-// and attention loses them meanwhile.
-constexpr int kMultiprocessorsBesideOthers = 12;
 
 // Enqueues a copy that a copy engine executes.
 void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
@@ -37,15 +30,19 @@ void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
                                    stream));
 }
 
-std::vector<BlockCopy> joined(std::span<const std::vector<BlockCopy>> blocks) {
-  std::vector<BlockCopy> all;
-  for (const std::vector<BlockCopy>& of_peer : blocks) all.insert(all.end(), of_peer.begin(), of_peer.end());
-  return all;
+// A copy engine needs 2 us for each copy besides the time for its bytes. Many short copies are therefore slower than
+// one kernel, although a kernel takes multiprocessors from other work.
+bool are_many_and_short(std::span<const BlockCopy> blocks) {
+  constexpr std::size_t kFew = 2;
+  constexpr std::int64_t kShort = std::int64_t{2} << 20;
+  std::int64_t bytes = 0;
+  for (const BlockCopy& block : blocks) bytes += block.rows * block.width;
+  return blocks.size() > kFew && bytes < static_cast<std::int64_t>(blocks.size()) * kShort;
 }
 
 }  // namespace
 
-void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                        const std::function<void()>& check) {
   const std::vector<std::vector<Note>> windows = meet(operation, deadline, check);
   std::vector<std::vector<BlockCopy>> blocks;
@@ -53,47 +50,7 @@ void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock:
   for (std::size_t i = 0; i < windows.size(); ++i) {
     blocks.push_back(resolved(operation.outgoing[i], windows[i], operation));
   }
-  if (!shares_ && (operation.idle || operation.by_kernel)) {
-    enqueue_kernel(operation, joined(blocks), stream);
-    return;
-  }
-  if (!operation.own.empty()) cuda::copy_blocks(operation.own);
   enqueue_copies(operation, blocks, stream);
-}
-
-// The flags of kernels lie in the memory of the device that waits, since it polls them several times a microsecond.
-void PeerLink::enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks,
-                              c10::cuda::CUDAStream stream) {
-  auto* const own = static_cast<std::byte*>(words_.mutable_data_ptr());
-  const auto word = [&](std::byte* words, Flag kind, int from, int to) {
-    return reinterpret_cast<unsigned*>(words + board_.flag(kind, operation.group, from, to));
-  };
-  std::vector<unsigned*> tell_ready;
-  std::vector<unsigned*> await_arrived;
-  for (const Incoming& incoming : operation.incoming) {
-    tell_ready.push_back(word(theirs_.at(incoming.rank), Flag::ready, rank_, incoming.rank));
-    await_arrived.push_back(word(own, Flag::arrived, incoming.rank, rank_));
-  }
-  std::vector<unsigned*> await_ready;
-  std::vector<unsigned*> tell_arrived;
-  for (const Outgoing& outgoing : operation.outgoing) {
-    await_ready.push_back(word(own, Flag::ready, outgoing.rank, rank_));
-    tell_arrived.push_back(word(theirs_.at(outgoing.rank), Flag::arrived, rank_, outgoing.rank));
-  }
-  const cuda::PeerOperation call{
-      .tell_ready = tell_ready,
-      .await_ready = await_ready,
-      .tell_arrived = tell_arrived,
-      .await_arrived = await_arrived,
-      .stop = reinterpret_cast<unsigned*>(flags_on_device_ + board_.stop_flag(rank_)),
-      .blocks = blocks,
-      .own = operation.own,
-      .turns = reinterpret_cast<cuda::PeerTurn*>(own + board_.flag_bytes()) + operation.group,
-  };
-  const int multiprocessors = at::cuda::getDeviceProperties(device_)->multiProcessorCount;
-  cuda::launch_peer_operation(
-      call, operation.idle ? multiprocessors : std::min(multiprocessors, kMultiprocessorsBesideOthers), stream);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 // blocks: in the order of operation.outgoing.
@@ -115,7 +72,7 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
   flush();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (shares_ && blocks[i].size() > 1) {
+    if ((shares_ && blocks[i].size() > 1) || are_many_and_short(blocks[i])) {
       cuda::copy_blocks(blocks[i]);  // one launch, which waits for no peer
     } else {
       for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);

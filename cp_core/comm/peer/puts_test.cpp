@@ -23,7 +23,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const LocalOptions kWithWindows{.windows = true};
-constexpr auto kBusy = PeerWindows::Meanwhile::busy;
 
 at::Tensor zero_bytes(std::int64_t count) {
   return at::zeros({count}, at::kByte);
@@ -57,7 +56,7 @@ TEST(LocalWindows, TakeRectanglesFromAll) {
       puts.back().block.source_stride = 4;
       puts.back().block.target_stride = 9;
     }
-    groups.cp->windows()->put_all(windows, {&source, 1}, puts, kBusy, "all")->wait();
+    groups.cp->windows()->put_all(windows, {&source, 1}, puts, "all")->wait();
     at::Tensor expected = at::zeros({2, 3, 3}, at::kByte);
     for (int from = 0; from < 3; ++from) {
       const at::Tensor rows = at::arange(10 * from, 10 * from + 8, at::kByte).view({2, 4});
@@ -74,7 +73,7 @@ TEST(LocalWindows, AreWrittenInWaitOnlyWithWhatWasThereAtTheCall) {
     at::Tensor source = at::full({1}, rank + 1, at::kFloat);
     const at::Tensor window = at::zeros({1}, at::kFloat);
     const std::array puts{put_of(source, 1 - rank, 1, sizeof(float))};
-    const auto work = groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, kBusy, "turn");
+    const auto work = groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, "turn");
     source.fill_(7);
     groups.cp->checked_barrier(0, 10s);  // after it, the peer has sent
     EXPECT_TRUE(window.eq(0).all().item<bool>());
@@ -88,8 +87,8 @@ TEST(LocalWindows, MayBeEmptyAndStayUnwritten) {
   const auto write = [](const CpGroups& groups, int rank) {
     const at::Tensor window = zero_bytes(0);
     const std::array puts{put_of(window, 1 - rank, 0, 4), put_of(window, 1 - rank, 3, 0)};
-    groups.cp->windows()->put_all({&window, 1}, {&window, 1}, puts, kBusy, "nothing")->wait();
-    groups.cp->windows()->put_all({}, {}, {}, kBusy, "nothing at all")->wait();
+    groups.cp->windows()->put_all({&window, 1}, {&window, 1}, puts, "nothing")->wait();
+    groups.cp->windows()->put_all({}, {}, {}, "nothing at all")->wait();
   };
   run_ranks(2, write, 1min, kWithWindows);
 }
@@ -98,7 +97,7 @@ TEST(LocalWindows, MayBeEmptyAndStayUnwritten) {
 std::string refusal_of(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
   try {
-    static_cast<void>(groups[0].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
+    static_cast<void>(groups[0].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, "step"));
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -119,10 +118,10 @@ TEST(LocalWindows, RefusePutsToNoRankAndFromOutsideTheSources) {
 // The error that rank 0, whose only window has 8 bytes, gets when rank 1 writes this put there.
 CommError error_of_window(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
-  static_cast<void>(groups[1].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
+  static_cast<void>(groups[1].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, "step"));
   const at::Tensor window = zero_bytes(8);
   try {
-    groups[0].cp->windows()->put_all({&window, 1}, {}, {}, kBusy, "step")->wait();
+    groups[0].cp->windows()->put_all({&window, 1}, {}, {}, "step")->wait();
   } catch (const CommError& error) {
     EXPECT_TRUE(window.equal(zero_bytes(8)));
     return error;
@@ -155,7 +154,7 @@ TEST(LocalWindows, NameBothRanksOfAPutThatDoesNotFit) {
 TEST(LocalWindows, BoundTheWaitForOthersPuts) {
   const auto groups = make_local_groups(2, kWithWindows);
   groups[0].cp->set_deadline(Communicator::Clock::now() + 1ms);
-  const auto work = groups[0].cp->windows()->put_all({}, {}, {}, kBusy, "a2a forward");
+  const auto work = groups[0].cp->windows()->put_all({}, {}, {}, "a2a forward");
   try {
     work->wait();
     FAIL() << "no CommError";

@@ -28,17 +28,13 @@ class PeerWindows {
     std::int64_t first = 0;  // byte of the window where the block's rows begin
     BlockCopy block;         // the source and the strides of both sides; its target pointer is not used
   };
-  // Whether the devices have other work while the data is transferred. Idle devices can use all their multiprocessors
-  // for the transfer. The same on all ranks.
-  enum class Meanwhile { idle, busy };
-
   // An operation of the communicator. Every rank opens any number of windows and writes into those of all ranks. The
   // operation is complete when the data that this rank writes has been sent and the data that the others write here has
-  // arrived. sources: the tensors that contain the blocks. Blocks in a window must not overlap. Meanwhile this rank may
-  // use the parts of its windows that no block covers.
+  // arrived. sources: the tensors that contain the blocks. Blocks in a window must not overlap. Until then this rank
+  // may use the parts of its windows that no block covers.
   [[nodiscard]] virtual Communicator::WorkPtr put_all(std::span<const at::Tensor> windows,
                                                       std::span<const at::Tensor> sources, std::span<const Put> puts,
-                                                      Meanwhile meanwhile, std::string_view what) = 0;
+                                                      std::string_view what) = 0;
 };
 
 }  // namespace cp_pool

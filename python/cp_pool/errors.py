@@ -1,4 +1,5 @@
-"""Formats exceptions of an adapter for people: without the frames of cp-pool and of the import machinery."""
+"""Formats exceptions of an adapter for people: without the frames of cp-pool and of the import machinery. And Failure,
+which the extension reports."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Literal
 
 __all__ = [
+    "Failure",
     "Wait",
     "chain_of",
     "escaped",
@@ -56,6 +59,27 @@ _PEER_IS_GONE = (
 def escaped(text: str) -> str:
     """The text with escapes for NUL and lone surrogates (a file name that is not UTF-8 has these): C++ refuses both."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+# The names of FailureKind (worker/rank_messages.h).
+Kind = Literal["assertion", "exception", "unsupported", "timeout", "communication", "aborted"]
+
+
+class Failure(Exception):
+    """The failure of a case, for the extension to report. collective: the function of torch.distributed in which the
+    adapter waited for other ranks. declined_in: if every rank fails with the same text here, the case is a skip, and
+    `reason` says why; else empty."""
+
+    def __init__(
+        self, kind: Kind, summary: str, text: str = "", collective: str = "", declined_in: str = "", reason: str = ""
+    ) -> None:
+        super().__init__(summary)
+        self.declined_in = declined_in
+        self.reason = escaped(reason)
+        self.kind = kind
+        self.collective = collective
+        self.summary = escaped(summary)
+        self.text = escaped(text or summary)
 
 
 def text_of(error: BaseException) -> str:

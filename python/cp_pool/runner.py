@@ -1,4 +1,4 @@
-"""One rank of an adapter as the extension module calls it, from its process groups to the gradients of a step.
+"""One rank of an adapter as the extension module calls it.
 
 The extension holds the GIL only during these calls. All of them come on the main thread.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FrameType
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 import torch.distributed as dist
@@ -26,8 +26,8 @@ from cp_pool.calls import Calls, Ranks, is_fail, is_skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
 from cp_pool.delays import Delays
 from cp_pool.errors import (
+    Failure,
     chain_of,
-    escaped,
     is_gone,
     one_line,
     place_of_frame,
@@ -36,13 +36,13 @@ from cp_pool.errors import (
     text_of,
     user_traceback,
 )
-from cp_pool.replicated import bias_rows, in_turns, key_rows, places, query_rows
 from cp_pool.shard import Convention
 from cp_pool.shared_import import own_files
 from cp_pool.staging import stage_messages
 from cp_pool.state import State
+from cp_pool.step import Step
 
-__all__ = ["NO_LIMIT", "Failure", "Native", "Runner", "rehearse"]
+__all__ = ["NO_LIMIT", "Native", "Runner", "rehearse"]
 
 # The extension ends waits at the case's deadline, and a group's own timeout must not come before that.
 NO_LIMIT = timedelta(days=7)
@@ -64,198 +64,8 @@ class Native(Protocol):
 _NOT_FREED, _ABORTED, _TIMED_OUT = 0, 1, 2
 
 
-# The names of FailureKind (worker/rank_messages.h).
-Kind = Literal["assertion", "exception", "unsupported", "timeout", "communication", "aborted"]
-
-
-class Failure(Exception):
-    """The failure of a case, for the extension to report. collective: the function of torch.distributed in which the
-    adapter waited for other ranks. declined_in: if every rank fails with the same text here, the case is a skip, and
-    `reason` says why; else empty."""
-
-    def __init__(
-        self, kind: Kind, summary: str, text: str = "", collective: str = "", declined_in: str = "", reason: str = ""
-    ) -> None:
-        super().__init__(summary)
-        self.declined_in = declined_in
-        self.reason = escaped(reason)
-        self.kind = kind
-        self.collective = collective
-        self.summary = escaped(summary)
-        self.text = escaped(text or summary)
-
-
 class _Freed(BaseException):
     """Ends Python code that still waits or computes although it should stop. No ``except Exception`` catches it."""
-
-
-class Step:
-    """One step: the adapter's forward, and its backward."""
-
-    def __init__(self, runner: Runner, case: CaseView, ctx: Ctx, inputs: dict[str, torch.Tensor | None]) -> None:
-        self._runner, self._case, self._ctx = runner, case, ctx
-        adapter = runner.adapter
-        self._trains = case.training
-        self._leaves = adapter.is_function and self._trains
-        # Copies: an adapter may write into its inputs, and the next step reads the originals again.
-        self._q = self._copy(inputs["q"])
-        self._k = self._copy(inputs["k"])
-        self._v = self._copy(inputs["v"])
-        self._bias = self._copy(inputs["bias"], leaf=case.bias != "111s")
-        self._sink = self._copy(inputs["sink"])
-        self._dout = None if inputs["dout"] is None else copy_of(inputs["dout"])
-        if self._dout is not None and case.replicated and not adapter.sums_replicated:
-            # The loss counts each row once. For an adapter that does not sum the ranks' parts of gradients, each
-            # replicated query has a dout on only one rank.
-            others = in_turns(query_rows(case, ctx), ctx.rank, ctx.world_size)
-            self._dout[places(others, self._dout, case.layout)] = 0
-        ctx.bias, ctx.sink = self._bias, self._sink
-        self._out: torch.Tensor | None = None
-        self._saved: Any = None
-
-    def _copy(self, tensor: torch.Tensor | None, leaf: bool = True) -> Any:
-        if tensor is None:
-            return None
-        copied = copy_of(tensor)
-        return copied.requires_grad_() if self._leaves and leaf else copied
-
-    def forward(self) -> tuple[Any, Any, Any]:
-        """Runs the forward. Returns out, lse and max_logit; the last two are None if the adapter does not return
-        them."""
-        runner = self._runner
-        target = runner.adapter.target
-        function = target if runner.adapter.is_function else target.forward
-        with torch.set_grad_enabled(self._trains), runner.delays("forward"):
-            given = runner.call(function, self._q, self._k, self._v, self._case, self._ctx)
-        name = runner.adapter.name
-        if given is None:
-            raise Failure("exception", f"{name} returned None: it has to return out, or dict(out=out)")
-        if not isinstance(given, dict):
-            given = {"out": given}
-        if "out" not in given:
-            keys = ", ".join(map(str, given)) or "nothing"
-            raise Failure("exception", f"{name} returned a dict without 'out': it has {keys}")
-        self._saved = given
-        self._out = given["out"]
-        out = self._result("out", given["out"])
-        lse = self._result("lse", given.get("lse"), missing=True)
-        max_logit = self._result("max_logit", given.get("max_logit"), missing=True) if self._case.max_logit else None
-        return out, None if lse is None else self._by_head(lse), None if max_logit is None else max_logit.reshape(-1)
-
-    def backward(self) -> tuple[Any, Any, Any, Any, Any]:
-        """Runs the backward. Returns dq, dk, dv, dbias and dsink; the last two are None if the case does not have
-        them."""
-        with self._runner.delays("backward"):
-            gradients = self._autograd() if self._leaves else self._own_backward()
-        if not self._runner.adapter.sums_replicated:
-            self._runner.call(self._sum_replicated, gradients)
-        return (
-            self._result("dq", gradients["dq"]),
-            self._result("dk", gradients["dk"]),
-            self._result("dv", gradients["dv"]),
-            self._result("dbias", gradients.get("dbias"), missing=True),
-            self._result("dsink", gradients.get("dsink"), missing=True),
-        )
-
-    def _autograd(self) -> dict[str, Any]:
-        out = self._out
-        assert out is not None
-        leaves = {"dq": self._q, "dk": self._k, "dv": self._v}
-        if self._bias is not None and self._bias.requires_grad:
-            leaves["dbias"] = self._bias
-        if self._sink is not None:
-            leaves["dsink"] = self._sink
-        if not out.requires_grad:
-            name = self._runner.adapter.name
-            raise Failure(
-                "exception",
-                f"out of {name} has no gradient: was it detached, or computed under torch.no_grad()?"
-                " An adapter without a backward declares backward=False",
-            )
-        if self._dout is None or out.shape != self._dout.shape:
-            wanted = None if self._dout is None else list(self._dout.shape)
-            raise Failure(
-                "exception",
-                f"out has the shape {list(out.shape)}, and its gradient {wanted}: "
-                "out has to have the shape of this rank's queries with the dimension of v",
-            )
-        dout = self._dout if out.dtype == self._dout.dtype else self._dout.to(out.dtype)
-        found = self._runner.call(_gradients, out, list(leaves.values()), dout)
-        gradients: dict[str, Any] = {}
-        for (name, leaf), gradient in zip(leaves.items(), found, strict=True):
-            if gradient is None and leaf.numel() > 0:
-                print(f"cp-pool: autograd finds no way from out to {name[1:]}: {name} is taken as 0", file=sys.stderr)
-            gradients[name] = torch.zeros_like(leaf) if gradient is None else gradient
-        return gradients
-
-    def _own_backward(self) -> dict[str, Any]:
-        adapter = self._runner.adapter
-        given = self._runner.call(adapter.target.backward, self._dout, self._saved, self._case, self._ctx)
-        if isinstance(given, (tuple, list)) and len(given) == 3:
-            given = dict(zip(("dq", "dk", "dv"), given, strict=True))
-        if not isinstance(given, dict) or not {"dq", "dk", "dv"} <= given.keys():
-            what = type(given).__name__ if not isinstance(given, dict) else f"a dict with {', '.join(map(str, given))}"
-            raise Failure(
-                "exception", f"backward of {adapter.name} returned {what}: it has to return dict(dq=, dk=, dv=)"
-            )
-        return given
-
-    def _sum_replicated(self, gradients: dict[str, Any]) -> None:
-        """Sums the gradients of inputs that all ranks share, of which each rank has computed a part: whole tensors
-        (dbias in thd, dsink), or replicated rows."""
-        for name in ("dbias", "dsink"):
-            part = gradients.get(name)
-            if part is None or (name == "dbias" and self._case.layout != "thd"):
-                continue
-            gradients[name] = self._summed(part)
-        if self._case.replicated:
-            self._sum_replicated_rows(gradients)
-
-    def _sum_replicated_rows(self, gradients: dict[str, Any]) -> None:
-        case, ctx = self._case, self._ctx
-        queries, keys = query_rows(case, ctx), key_rows(case, ctx)
-        for name, like, rows in (("dq", self._q, queries), ("dk", self._k, keys), ("dv", self._v, keys)):
-            whole = self._result(name, gradients[name])
-            if whole.shape != like.shape:
-                wanted = f"{list(whole.shape)}, and {name[1:]} {list(like.shape)}"
-                raise Failure("exception", f"{name} has the shape {wanted}")
-            place = places(rows, whole, case.layout)
-            whole[place] = self._summed(whole[place])
-            gradients[name] = whole
-        dbias = gradients.get("dbias")
-        if dbias is None or case.layout == "thd" or case.bias == "111s":
-            return
-        whole = self._result("dbias", dbias)
-        rows = bias_rows(case, ctx)
-        whole[:, :, rows] = self._summed(whole[:, :, rows])
-        gradients["dbias"] = whole
-
-    def _summed(self, part: torch.Tensor) -> torch.Tensor:
-        total = part.detach().to(torch.float32, copy=True).contiguous()
-        dist.all_reduce(total, group=self._ctx.group)
-        return total.to(part.dtype)
-
-    def _result(self, name: str, value: Any, missing: bool = False) -> Any:
-        """Checks a result and returns a copy, since the adapter may write into it in its next step."""
-        if value is None and missing:
-            return None
-        if not isinstance(value, torch.Tensor):
-            raise Failure("exception", f"{name} is {_described(value)}, and has to be a tensor")
-        if value.layout != torch.strided:
-            raise Failure("exception", f"{name} is a {value.layout} tensor, and has to be a dense one")
-        device = self._ctx.device
-        if value.device.type != device.type or (value.device.index or 0) != (device.index or 0):
-            raise Failure("exception", f"{name} is on the device {value.device}, and has to be on {device}")
-        return value.detach().clone(memory_format=torch.contiguous_format)
-
-    def _by_head(self, lse: torch.Tensor) -> torch.Tensor:
-        """Converts an lse to [heads, rows in packed order]. It may also be [batch, heads, s], and either may have a
-        last dimension of 1."""
-        if lse.dim() > 2 and lse.shape[-1] == 1 and self._q.numel() > 0 and lse.numel() != lse.shape[0]:
-            lse = lse.squeeze(-1)
-        if lse.dim() != 3:
-            return lse
-        return lse.transpose(0, 1).reshape(lse.shape[1], -1)
 
 
 class Runner:
@@ -614,24 +424,6 @@ class Runner:
         if not self._in_case:
             return ""
         return f"step {self._step_number}, with {dist.distributed_c10d._world.group_count} process groups made"
-
-
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides. A slice of a larger tensor becomes a slice of a copy of the larger tensor."""
-    tensor = tensor.detach()
-    if tensor.is_contiguous():
-        return tensor.clone()
-    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
-    whole = tensor.as_strided((elements,), (1,), 0).clone()
-    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-
-
-def _gradients(out: torch.Tensor, leaves: list[torch.Tensor], dout: torch.Tensor) -> Any:
-    return torch.autograd.grad(out, leaves, dout, allow_unused=True)
-
-
-def _described(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _groups() -> list[dist.ProcessGroup]:

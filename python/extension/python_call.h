@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// Translates a Python exception. A Failure of runner.py becomes a RunnerError or Declined; any other exception becomes
+// Translates a Python exception. A Failure of errors.py becomes a RunnerError or Declined; any other exception becomes
 // a RunnerError with the traceback. Needs the GIL.
 [[noreturn]] void throw_python_error(pybind11::error_already_set& error);
 

@@ -41,7 +41,7 @@ at::Tensor positions(const std::vector<verify::LocalRow>& rows, const at::Device
 
 class PythonStep final : public Step {
  public:
-  // step: a Step of runner.py. Needs the GIL.
+  // step: a Step of step.py. Needs the GIL.
   PythonStep(py::object step, WaitBreaker& breaker) : step_(std::move(step)), breaker_(breaker) {}
   PythonStep(const PythonStep&) = delete;
   PythonStep& operator=(const PythonStep&) = delete;

@@ -18,9 +18,10 @@ from adapter_runs import BINARY, SMALL, TRIES_TO_RECOVER, Run, case, environment
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
-from cp_pool.errors import one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
+from cp_pool.errors import Failure, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
 from cp_pool.loading import LoadError, load
-from cp_pool.runner import Failure, Runner, copy_of
+from cp_pool.runner import Runner
+from cp_pool.step import copy_of
 
 
 def run(q: Any, k: Any, v: Any, case: Any, ctx: Any) -> None:

@@ -3,6 +3,7 @@ pool is replaced. One run of cp-pool has all faults of a table; each fault is fo
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -274,7 +275,7 @@ def test_the_traceback_has_the_users_frames_alone(soon: Table) -> None:
     error = broken.rank(1)["error"]
     assert error.startswith("ValueError: the ring is broken\nTraceback (most recent call last):\n")
     assert 'in helper_that_throws\n    raise ValueError("the ring is broken")' in error
-    assert "cp_pool/runner.py" not in error
+    assert not re.search(r"cp_pool/\w+\.py", error)
 
 
 def test_a_text_that_is_not_utf_8_keeps_its_traceback(soon: Table) -> None:

@@ -22,7 +22,7 @@ from plain import attention  # type: ignore[import-not-found,unused-ignore]
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES
 from cp_pool.context import CaseView, Ctx
-from cp_pool.runner import Failure
+from cp_pool.errors import Failure
 
 Results = Any
 

@@ -153,15 +153,15 @@ def test_what_is_no_call_is_refused(stream: CallStream) -> None:
     assert call(stream, "total").ok
 
 
-def test_a_function_of_keyword_arguments_alone() -> None:
-    pooled = PooledFunction("builtins:str", device="cpu")
+def test_a_function_of_keyword_arguments_alone(stream: CallStream) -> None:
+    pooled = PooledFunction("builtins:str")
+    pooled._stream = stream  # which is warm; test_torch_testing.py has one with ranks of its own
     for world_size in (1, 2):
         ranks = pooled.on_ranks(world_size)
         ranks.submit({"object": "1"})
         ranks.shutdown()
     with pytest.raises(AssertionError, match="'x' is an invalid keyword argument"):
         pooled.on_ranks(1).submit({"x": "1"})
-    pooled.close()
 
 
 def test_a_matrix_may_hold_calls(binary: Path, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_launcher_starts_the_ranks_of_calls(binary: Path) -> None:
 
 def test_a_worker_without_calls_skips_them(binary: Path, scripted: str) -> None:
     done = subprocess.run(
-        [str(binary), "submit", '{"call": {"function": "a:b"}}', "--json", "--worker", scripted],
+        [str(binary), "submit", '{"call": {"function": "a:b", "cp_size": 1}}', "--json", "--worker", scripted],
         capture_output=True,
         text=True,
         check=False,

@@ -2,23 +2,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/subject.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
@@ -36,34 +32,47 @@ struct Misreading {
   bool needs_elements = false;  // reorders elements of a head, which an lse does not have
 };
 
+// Exchanges two axes in memory of the shape `sizes`, in which `axis` is the first of them. -1 in `sizes` is the rest.
+// back: undoes the exchange.
+at::Tensor exchanged(const at::Tensor& x, std::vector<std::int64_t> sizes, std::size_t axis, bool back) {
+  if (back) std::swap(sizes[axis], sizes[axis + 1]);
+  const auto dim = static_cast<std::int64_t>(axis);
+  return x.contiguous().view(sizes).transpose(dim, dim + 1).reshape(x.sizes());
+}
+
 // Exchanges the axes of rows and heads in the memory of [rows, heads, dim], in which heads form `blocks` blocks that
-// stay together (0: each head is one). back: undoes the exchange.
+// stay together (0: each head is one).
 Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
   return [=](const at::Tensor& x) -> at::Tensor {
     const std::int64_t count = blocks == 0 ? x.size(1) : blocks;
     if (count < 2 || x.size(1) % count != 0 || x.size(0) % sequences != 0) return {};
-    const std::int64_t rows = x.size(0) / sequences;
-    const at::Tensor memory =
-        back ? x.contiguous().view({sequences, count, rows, -1}) : x.contiguous().view({sequences, rows, count, -1});
-    return memory.transpose(1, 2).reshape(x.sizes());
+    return exchanged(x, {sequences, x.size(0) / sequences, count, x.size(1) / count * x.size(2)}, 1, back);
   };
 }
 
 Reorder sequences_and_rows(std::int64_t sequences, bool back) {
   return [=](const at::Tensor& x) -> at::Tensor {
     if (sequences < 2 || x.size(0) % sequences != 0) return {};
-    const std::int64_t rows = x.size(0) / sequences;
-    const at::Tensor memory =
-        back ? x.contiguous().view({rows, sequences, -1}) : x.contiguous().view({sequences, rows, -1});
-    return memory.transpose(0, 1).reshape(x.sizes());
+    return exchanged(x, {sequences, x.size(0) / sequences, x.size(1) * x.size(2)}, 0, back);
   };
 }
 
 Reorder heads_and_elements(bool back) {
   return [=](const at::Tensor& x) -> at::Tensor {
     if (x.size(1) < 2 || x.size(2) < 2) return {};
-    const at::Tensor memory = back ? x.contiguous().view({x.size(0), x.size(2), x.size(1)}) : x.contiguous();
-    return memory.transpose(1, 2).reshape(x.sizes());
+    return exchanged(x, x.sizes().vec(), 1, back);
+  };
+}
+
+// Reorders parts of the tensor, cut along a dimension, each by itself.
+Reorder in_parts(const Reorder& read, std::int64_t parts, std::int64_t dim) {
+  return [=](const at::Tensor& x) -> at::Tensor {
+    if (x.size(dim) % parts != 0) return {};
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& part : x.chunk(parts, dim)) {
+      if (!all.emplace_back(read(part)).defined()) return {};
+    }
+    return at::cat(all, dim);
   };
 }
 
@@ -73,11 +82,8 @@ class Axes : Subject {
 
   Hypotheses all() {
     // With NaN in padding, it is not known which rows would hold NaN after an exchange.
-    if (world_.q_rows.poisoned.any().item<bool>() || world_.kv_rows.poisoned.any().item<bool>()) {
-      if (c_.strided) strides();
-      return std::move(all_);
-    }
-    for (const Misreading& misreading : misreadings()) {
+    const bool knows = !world_.q_rows.poisoned.any().item<bool>() && !world_.kv_rows.poisoned.any().item<bool>();
+    for (const Misreading& misreading : knows ? misreadings() : std::vector<Misreading>()) {
       inputs(misreading);
       returned_lse(misreading);
       reordered(misreading);
@@ -93,65 +99,36 @@ class Axes : Subject {
     std::vector<Misreading> all;
     const std::int64_t ranks = head_ranks(c_);
     const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
+    const auto add = [&](const std::string& says, const Reorder& read, bool needs_elements = false) {
+      all.push_back({.says = says, .read = in_parts(read, world_.ranks, 0), .needs_elements = needs_elements});
+      if (!facts_of(c_.comm).joins_rows || world_.ranks == 1) return;
+      all.push_back({.says = says + " after the rows of all ranks were gathered",
+                     .read = in_order_of_sequences(in_parts(read, ranks, 1)),
+                     .needs_elements = needs_elements});
+    };
     std::vector<std::int64_t> blocks{0};
     if (ranks > 1 && ranks != c_.heads) blocks.push_back(ranks);
     for (const bool back : {false, true}) {
       for (const std::int64_t count : blocks) {
-        const char* const heads = count == 0 ? "heads" : "blocks of heads";
-        all.push_back({.says = fmt::format("the axes of tokens and {} are exchanged", heads),
-                       .read = rows_and_heads(1, count, back)});
-        if (sequences == 1) continue;
-        all.push_back({.says = fmt::format("the axes of tokens and {} are exchanged within each sequence", heads),
-                       .read = rows_and_heads(sequences, count, back)});
+        const std::string says =
+            fmt::format("the axes of tokens and {} are exchanged", count == 0 ? "heads" : "blocks of heads");
+        add(says, rows_and_heads(1, count, back));
+        if (sequences > 1) add(says + " within each sequence", rows_and_heads(sequences, count, back));
       }
-      all.push_back(
-          {.says = "the axes of sequences and tokens are exchanged", .read = sequences_and_rows(sequences, back)});
-      all.push_back({.says = "the axes of heads and elements are exchanged",
-                     .read = heads_and_elements(back),
-                     .needs_elements = true});
+      add("the axes of sequences and tokens are exchanged", sequences_and_rows(sequences, back));
+      add("the axes of heads and elements are exchanged", heads_and_elements(back), /*needs_elements=*/true);
     }
-    const std::size_t count = all.size();
-    if (!facts_of(c_.comm).joins_rows || world_.ranks == 1) return of_ranks(std::move(all), count);
-    for (std::size_t i = 0; i < count; ++i) {
-      all.push_back(all[i]);
-      all.back().says += " after the rows of all ranks were gathered";
-    }
-    return of_ranks(std::move(all), count);
-  }
-
-  // The first `count` misreadings apply to each rank's rows, the others to the rows of all ranks in sequence order.
-  [[nodiscard]] std::vector<Misreading> of_ranks(std::vector<Misreading> all, std::size_t count) const {
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].read = i < count ? by_rank(all[i].read) : by_block(all[i].read);
     return all;
   }
 
-  [[nodiscard]] Reorder by_rank(const Reorder& read) const {
-    return [read, ranks = static_cast<std::int64_t>(world_.ranks)](const at::Tensor& x) -> at::Tensor {
-      if (x.size(0) % ranks != 0) return {};
-      std::vector<at::Tensor> parts;
-      for (const at::Tensor& own : x.chunk(ranks)) {
-        const at::Tensor part = read(own);
-        if (!part.defined()) return {};
-        parts.push_back(part);
-      }
-      return at::cat(parts);
-    };
-  }
-
-  // Reorders the rows of all ranks, separately for the block of heads of each rank.
-  [[nodiscard]] Reorder by_block(const Reorder& read) const {
+  // Reorders the rows of all ranks in the order of sequences.
+  [[nodiscard]] Reorder in_order_of_sequences(const Reorder& read) const {
     const at::Tensor of_q = order_in_sequences(world_.q_rows);
     const at::Tensor of_kv = order_in_sequences(world_.kv_rows);
-    return [read, of_q, of_kv, ranks = static_cast<std::int64_t>(head_ranks(c_))](const at::Tensor& x) -> at::Tensor {
-      if (x.size(1) % ranks != 0) return {};
+    return [=](const at::Tensor& x) -> at::Tensor {
       const at::Tensor& order = x.size(0) == of_q.numel() ? of_q : of_kv;
-      std::vector<at::Tensor> parts;
-      for (const at::Tensor& block : x.index_select(0, order.argsort()).chunk(ranks, 1)) {
-        const at::Tensor part = read(block);
-        if (!part.defined()) return {};
-        parts.push_back(part.index_select(0, order));
-      }
-      return at::cat(parts, 1);
+      const at::Tensor sorted = read(x.index_select(0, order.argsort()));
+      return sorted.defined() ? sorted.index_select(0, order) : sorted;
     };
   }
 
@@ -167,7 +144,7 @@ class Axes : Subject {
     return x.contiguous().flatten().index_select(0, order).view(x.sizes());
   }
 
-  // Misreads K and V, or all inputs, in the forward, in the backward or in both. The gradients are returned either in
+  // Misreads K and V in the forward, in the backward or in both. The gradients are returned either in
   // the order of the inputs' memory or in the order in which the inputs were misread.
   void inputs(const Misreading& misreading) {
     const at::Tensor k = order_of(misreading, world_.k);
@@ -188,32 +165,6 @@ class Axes : Subject {
         results.dv = in_order(results.dv, v.argsort());
       };
     });
-    all_inputs(misreading, k, v);
-  }
-
-  void all_inputs(const Misreading& misreading, const at::Tensor& k, const at::Tensor& v) {
-    const at::Tensor q = order_of(misreading, world_.q);
-    if (!q.defined()) return;
-    const at::Tensor dout = c_.training ? order_of(misreading, world_.dout) : at::Tensor();
-    for (const bool home : {true, false}) {
-      model(kId, fmt::format("in q, k, v and dout, {}", misreading.says), [=](Model& model) {
-        const World& world = *model.world;
-        model.needs_all_rows = true;
-        if (world.q_rows.first.empty()) return;
-        for (Pass* const pass : {&model.forward, &model.backward}) {
-          pass->q = in_order(world.q, q);
-          pass->k = in_order(world.k, k);
-          pass->v = in_order(world.v, v);
-          if (dout.defined()) pass->dout = in_order(world.dout, dout);
-        }
-        if (!home) return;
-        model.returned_gradients = [q, k, v](const World&, Results& results) {
-          results.dq = in_order(results.dq, q.argsort());
-          results.dk = in_order(results.dk, k.argsort());
-          results.dv = in_order(results.dv, v.argsort());
-        };
-      });
-    }
   }
 
   [[nodiscard]] bool is_known(const std::pair<at::Tensor, at::Tensor>& orders) {
@@ -287,30 +238,23 @@ class Axes : Subject {
   }
 
   void strides() {
-    for (const auto& [what, queries, gradients] :
-         {std::tuple{"q, k, v and dout", true, true}, std::tuple{"q, k and v", true, false},
-          std::tuple{"k and v", false, false}}) {
-      model("strides_ignored",
-            fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
-            [queries = queries, gradients = gradients](Model& model) {
-              model.needs_all_rows = true;
-              const World& world = *model.world;
-              if (world.q_rows.first.empty()) return;
-              for (Pass* const pass : {&model.forward, &model.backward}) {
-                const Read k = read_as_contiguous(world.k, world.kv_rows, world);
-                pass->k = k.rows;
-                pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
-                pass->kv_poisoned = k.poisoned;
-                if (queries) {
-                  const Read q = read_as_contiguous(world.q, world.q_rows, world);
-                  pass->q = q.rows;
-                  pass->q_poisoned = q.poisoned;
-                }
-                if (gradients && world.dout.defined())
-                  pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
-              }
-            });
-    }
+    model("strides_ignored",
+          "q, k, v and dout, which are slices of larger tensors, are read as if they were contiguous",
+          [](Model& model) {
+            model.needs_all_rows = true;
+            const World& world = *model.world;
+            if (world.q_rows.first.empty()) return;
+            const Read q = read_as_contiguous(world.q, world.q_rows, world);
+            const Read k = read_as_contiguous(world.k, world.kv_rows, world);
+            for (Pass* const pass : {&model.forward, &model.backward}) {
+              pass->q = q.rows;
+              pass->k = k.rows;
+              pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
+              pass->q_poisoned = q.poisoned;
+              pass->kv_poisoned = k.poisoned;
+              if (world.dout.defined()) pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
+            }
+          });
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> known_;

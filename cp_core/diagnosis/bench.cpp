@@ -1,17 +1,17 @@
 #include "cp_core/diagnosis/bench.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/simulation.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -43,27 +43,20 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
     sum_gradients(right_, backward_, /*absolute=*/false, values_);
   }
   magnitudes_ = magnitudes(right_, forward_, training ? &backward_ : nullptr);
-  std::vector<bool> wrong(static_cast<std::size_t>(world_.ranks), false);
-  std::vector<bool> wrong_queries = wrong;
+  std::set<int> ranks;
+  wrong_queries_ = at::zeros_like(world_.q_rows.valid);
   for (const Given& given : fits_.given()) {
     const at::Tensor failed = fits_.errors(given).gt(1.0).any(-1);
     if (!failed.any().item<bool>()) continue;
     failing_.emplace_back(given.name);
+    if (is_of_queries(given.member)) wrong_queries_.logical_or_(failed);
     if (is_forward(given.member)) forward_fails_ = true;
     if (given.member == &Results::out) out_has_nan_ = given.value.isnan().any().item<bool>();
-    const at::Tensor ranks = given.rank.masked_select(failed);
     for (int rank = 0; rank < world_.ranks; ++rank) {
-      if (!ranks.eq(rank).any().item<bool>()) continue;
-      wrong[static_cast<std::size_t>(rank)] = true;
-      if (is_of_queries(given.member)) {
-        wrong_queries[static_cast<std::size_t>(rank)] = true;
-      }
+      if (failed.logical_and(given.rank.eq(rank)).any().item<bool>()) ranks.insert(rank);
     }
   }
-  for (int rank = 0; rank < world_.ranks; ++rank) {
-    if (wrong[static_cast<std::size_t>(rank)]) failing_ranks_.push_back(rank);
-    if (wrong_queries[static_cast<std::size_t>(rank)]) query_ranks_.push_back(rank);
-  }
+  failing_ranks_.assign(ranks.begin(), ranks.end());
   choose_sample();
 }
 
@@ -75,27 +68,23 @@ Bench::Sample::Sample(const World& whole, const at::Tensor& some)
 // Samples half of the rows from those with a wrong result, and half from the others.
 void Bench::choose_sample() {
   if (world_.q_rows.count() <= 2 * kSampleRows) return;
-  at::Tensor wrong_queries = at::zeros_like(world_.q_rows.valid);
   at::Tensor wrong_keys = at::zeros_like(world_.kv_rows.valid);
   for (const Given& given : fits_.given()) {
-    if (is_of_queries(given.member)) wrong_queries.logical_or_(fits_.errors(given).gt(1.0).any(-1));
     if (is_of_keys(given.member)) wrong_keys.logical_or_(fits_.errors(given).gt(1.0).any(-1));
   }
   const auto chosen = [](const at::Tensor& wrong) {
     return at::cat({evenly(wrong.nonzero().flatten(), kSampleRows / 2),
                     evenly(wrong.logical_not().nonzero().flatten(), kSampleRows / 2)});
   };
-  sample_.emplace(world_, chosen(wrong_queries));
+  sample_.emplace(world_, chosen(wrong_queries_));
   if (world_.c().training) sample_->keys = chosen(wrong_keys);
-  for (const auto who : {Attempt::Who::all, Attempt::Who::queries_of_ranks, Attempt::Who::results_of_ranks}) {
+  for (const bool on_some_ranks : {false, true}) {
     for (const Given& given : fits_.given()) {
       if (!is_of_queries(given.member) && !is_of_keys(given.member)) continue;
       const Given some = fits_.of_rows(given, is_of_keys(given.member) ? sample_->keys : sample_->queries);
-      at::Tensor concerns = at::ones_like(some.judged);
-      if (who == Attempt::Who::queries_of_ranks) concerns = are_of(some.rank, query_ranks_);
-      if (who == Attempt::Who::results_of_ranks) concerns = are_of(some.rank, failing_ranks_);
+      const at::Tensor concerns = on_some_ranks ? are_of_failing(some.rank) : at::ones_like(some.judged);
       const at::Tensor numbers = concerns.nonzero().flatten();
-      sample_->rows.at(static_cast<std::size_t>(who)).push_back({fits_.of_rows(some, numbers), numbers});
+      sample_->rows.at(on_some_ranks ? 1 : 0).push_back({fits_.of_rows(some, numbers), numbers});
     }
   }
 }
@@ -119,20 +108,10 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
       all.push_back({.from_returned = true});
     }
   }
-  const std::size_t count = all.size();
-  const auto some = [this](const std::vector<int>& ranks) {
-    return !ranks.empty() && ranks.size() < static_cast<std::size_t>(world_.ranks);
-  };
-  for (std::size_t i = 0; i < count; ++i) {
-    Attempt attempt = all[i];
-    if (!hypothesis.results && some(query_ranks_)) {
-      attempt.who = Attempt::Who::queries_of_ranks;
-      all.push_back(attempt);
-    }
-    if (some(failing_ranks_)) {
-      attempt.who = Attempt::Who::results_of_ranks;
-      all.push_back(attempt);
-    }
+  const bool some = !failing_ranks_.empty() && failing_ranks_.size() < static_cast<std::size_t>(world_.ranks);
+  for (std::size_t i = 0, count = all.size(); some && i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().on_some_ranks = true;
   }
   return all;
 }
@@ -144,35 +123,25 @@ bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const
   const Model model = changed(right_, hypothesis, attempt);
   const bool changes_forward = has_other_forward(hypothesis, attempt);
   // The backward needs the parts of the forward, even if only the backward handles them wrongly.
-  Forward forward = changes_forward || model.part.defined() ? run_forward(model) : forward_;
-  const bool whole = attempt.who == Attempt::Who::all;
-  if (whole && !plausible(forward.results, /*forward=*/true)) return false;
-  Model summing = model;
+  const Forward forward = changes_forward || model.part.defined() ? run_forward(model) : forward_;
+  WholeResults values = forward.results;
+  if (!attempt.on_some_ranks && !plausible(values)) return false;
   Backward backward;
   const bool training = world_.c().training;
   if (training) {
     const bool same = hypothesis.model && hypothesis.level == Hypothesis::Level::sums;
     backward = same ? backward_ : run_backward(model, forward);
+    sum_by(model, backward, /*absolute=*/false, values);
   }
-  if (attempt.who == Attempt::Who::queries_of_ranks) {
-    const at::Tensor rows = are_of(world_.q_rows.rank, query_ranks_);
-    if (!restrict_to(summing, rows)) return false;
-    forward = blend(forward_, forward, rows);
-    if (training) backward = blend(backward_, backward, rows);
-  }
-  WholeResults values = forward.results;
-  if (training) sum_by(summing, backward, /*absolute=*/false, values);
-  if (attempt.who == Attempt::Who::results_of_ranks) values = of_wrong_ranks(values, values_);
-  if (!plausible(values, /*forward=*/true) || !plausible(values, /*forward=*/false)) return false;
-  WholeResults sizes = magnitudes(summing, forward, training ? &backward : nullptr);
-  return fits_all(values, sizes);
+  if (attempt.on_some_ranks) values = of_wrong_ranks(values, values_);
+  return plausible(values) && fits_all(values, magnitudes(model, forward, training ? &backward : nullptr));
 }
 
 bool Bench::explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const {
   WholeResults values = values_;
   hypothesis.results(world_, values);
-  if (attempt.who == Attempt::Who::results_of_ranks) values = of_wrong_ranks(values, values_);
-  if (!plausible(values, /*forward=*/true) || !plausible(values, /*forward=*/false)) return false;
+  if (attempt.on_some_ranks) values = of_wrong_ranks(values, values_);
+  if (!plausible(values)) return false;
   WholeResults sizes = magnitudes_;
   hypothesis.results(world_, sizes);
   for (const auto& [name, member] : verify::kResults) {
@@ -223,10 +192,7 @@ bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& atte
 
 // The same for a model that differs only in which pairs count in gradients.
 bool Bench::may_sum_to_sample(const Model& model, const Attempt& attempt) const {
-  if (attempt.who == Attempt::Who::queries_of_ranks || model.landing.defined() || model.sums ||
-      model.returned_gradients) {
-    return true;
-  }
+  if (model.landing.defined() || model.sums || model.returned_gradients) return true;
   WholeResults values;
   std::tie(values.dk, values.dv) = sum_dk_dv(model, backward_, sample_->keys);
   const bool by_query = model.weight_dq.defined() && model.weight_dq.size(0) > 1;
@@ -238,47 +204,11 @@ bool Bench::may_sum_to_sample(const Model& model, const Attempt& attempt) const 
 }
 
 bool Bench::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
-  return std::ranges::all_of(sample_->rows.at(static_cast<std::size_t>(attempt.who)), [&](const Sample::Rows& rows) {
+  return std::ranges::all_of(sample_->rows.at(attempt.on_some_ranks ? 1 : 0), [&](const Sample::Rows& rows) {
     const at::Tensor& value = values.*(rows.given.member);
     if (!value.defined()) return true;
-    return Fits::plausible(rows.given, attempt.who == Attempt::Who::all ? value : value.index_select(0, rows.numbers));
+    return Fits::plausible(rows.given, attempt.on_some_ranks ? value.index_select(0, rows.numbers) : value);
   });
-}
-
-// Undoes the model's changes for the queries of all ranks but the wrong ones. False: the changes cannot be separated by
-// rank.
-bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
-  const at::Tensor ranks = are_of(at::arange(world_.ranks, at::kLong), query_ranks_);
-  for (const auto pass : {&Model::forward, &Model::backward}) {
-    Pass& changed = model.*pass;
-    const Pass& right = right_.*pass;
-    if (changed.kv_head != right.kv_head || changed.q_head != right.q_head || changed.dout_head != right.dout_head ||
-        changed.sink_head != right.sink_head || changed.bias_head != right.bias_head ||
-        changed.least_score != right.least_score || !changed.v_head.empty()) {
-      return false;
-    }
-    if (changed.k.defined() || changed.v.defined()) return false;
-    changed.times = at::where(rows.unsqueeze(1), changed.times, right.times);
-    const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
-    for (const auto held : {&Pass::held, &Pass::held_v}) {
-      if ((changed.*held).defined()) changed.*held = at::where(ranks.unsqueeze(1), changed.*held, places);
-    }
-    if (changed.exchanged.defined()) changed.exchanged = changed.exchanged.logical_and(ranks.unsqueeze(1));
-    if (changed.bias_index.defined() && right.bias_index.defined()) {
-      changed.bias_index = at::where(rows.unsqueeze(1), changed.bias_index, right.bias_index);
-    }
-    if (changed.q.defined()) changed.q = at::where(rows.view({-1, 1, 1}), changed.q, world_.q);
-    if (changed.dout.defined()) changed.dout = at::where(rows.view({-1, 1, 1}), changed.dout, world_.dout);
-  }
-  for (const auto weight : {&Model::weight_dq, &Model::weight_dk, &Model::weight_dv, &Model::weight_dbias}) {
-    if ((model.*weight).defined()) model.*weight = at::where(rows.unsqueeze(1), model.*weight, 1.0);
-  }
-  if (model.landing.defined()) {
-    const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
-    model.landing = at::where(ranks.unsqueeze(1), model.landing, places);
-  }
-  return model.dq_head == right_.dq_head && model.dkv_head == right_.dkv_head && model.dk_head.empty() &&
-         model.delta_head.empty();
 }
 
 bool Bench::failing_of(at::Tensor WholeResults::* member) const {
@@ -295,7 +225,7 @@ bool Bench::fails_with_nan_alone() const {
 }
 
 bool Bench::is_plausible(const Hypothesis& hypothesis, const Attempt& attempt) const {
-  return attempt.who == Attempt::Who::all && has_other_forward(hypothesis, attempt) == forward_fails_;
+  return !attempt.on_some_ranks && has_other_forward(hypothesis, attempt) == forward_fails_;
 }
 
 bool Bench::changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const {
@@ -316,48 +246,37 @@ bool Bench::gradients_follow() const {
   WholeResults values;
   sum_by(model, backward, /*absolute=*/false, values);
   const WholeResults sizes = magnitudes(model, forward, &backward);
-  return std::ranges::all_of(fits_.given(), [&](const Given& given) {
-    if (is_forward(given.member)) return true;
-    const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
-    return errors.numel() == 0 || errors.max().item<double>() <= 1;
-  });
-}
-
-WholeResults Bench::own_shares() const {
-  Model model = right_;
-  const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0)).to(at::kDouble);
-  model.weight_dq = model.weight_dk = model.weight_dv = own;
-  WholeResults shares;
-  sum_by(model, backward_, /*absolute=*/false, shares);
-  return shares;
+  return std::ranges::all_of(
+      fits_.given(), [&](const Given& given) { return is_forward(given.member) || fits_one(given, values, sizes); });
 }
 
 WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {
   for (const Given& given : fits_.given()) {
-    const at::Tensor rows = are_of(given.rank, failing_ranks_).view({-1, 1, 1});
+    const at::Tensor rows = are_of_failing(given.rank).view({-1, 1, 1});
     if (!(wrong.*(given.member)).defined()) continue;
     wrong.*(given.member) = at::where(rows, wrong.*(given.member), right.*(given.member));
   }
   return wrong;
 }
 
-at::Tensor Bench::are_of(const at::Tensor& row_ranks, const std::vector<int>& ranks) {
+at::Tensor Bench::are_of_failing(const at::Tensor& row_ranks) const {
   at::Tensor rows = at::zeros_like(row_ranks, at::kBool);
-  for (const int rank : ranks) rows.logical_or_(row_ranks.eq(rank));
+  for (const int rank : failing_ranks_) rows.logical_or_(row_ranks.eq(rank));
   return rows;
 }
 
-bool Bench::plausible(const WholeResults& values, bool forward) const {
+bool Bench::plausible(const WholeResults& values) const {
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
-    return is_forward(given.member) != forward || fits_.plausible(given, values.*(given.member));
+    return !(values.*(given.member)).defined() || fits_.plausible(given, values.*(given.member));
   });
 }
 
 bool Bench::fits_all(const WholeResults& values, const WholeResults& sizes) const {
-  return std::ranges::all_of(fits_.given(), [&](const Given& given) {
-    const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
-    return errors.numel() == 0 || errors.max().item<double>() <= 1;
-  });
+  return std::ranges::all_of(fits_.given(), [&](const Given& given) { return fits_one(given, values, sizes); });
+}
+
+bool Bench::fits_one(const Given& given, const WholeResults& values, const WholeResults& sizes) const {
+  return !fits_.errors(given, values.*(given.member), sizes.*(given.member)).gt(1.0).any().item<bool>();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cases/diagnosis.h"
 #include "cp_core/diagnosis/fit.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/observation.h"
@@ -18,13 +18,11 @@ namespace cp_pool::diagnosis {
 // The variant of a hypothesis that is tried.
 struct Attempt {
   enum class Passes { both, forward, backward };
-  // Where the mistake is made: on all ranks, for the queries of some ranks, or in the results of some ranks.
-  enum class Who { all, queries_of_ranks, results_of_ranks };
 
   Passes passes = Passes::both;
   bool from_returned = false;     // Model::from_returned
   bool nan_without_keys = false;  // Model::nan_without_keys
-  Who who = Who::all;
+  bool on_some_ranks = false;     // shows in the results of the failing ranks only
 
   bool operator==(const Attempt&) const = default;
 };
@@ -39,18 +37,17 @@ class Bench {
 
   [[nodiscard]] const World& world() const { return world_; }
   [[nodiscard]] const Fits& fits() const { return fits_; }
-  // The names of the wrong results; the ranks that have a wrong result; the ranks that have a wrong out, lse or dq.
+  // The names of the wrong results; the ranks that have a wrong result.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
   [[nodiscard]] const std::vector<int>& failing_ranks() const { return failing_ranks_; }
-  [[nodiscard]] const std::vector<int>& query_ranks() const { return query_ranks_; }
+  // bool [q rows]: whether the row has a wrong out, lse or dq.
+  [[nodiscard]] const at::Tensor& wrong_queries() const { return wrong_queries_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
   [[nodiscard]] bool failing_of(at::Tensor WholeResults::* member) const;
   // Whether every wrong row of every result holds a NaN.
   [[nodiscard]] bool fails_with_nan_alone() const;
   // Whether the gradients follow from the out and lse that the ranks returned, be these right or wrong.
   [[nodiscard]] bool gradients_follow() const;
-  // dq, dk and dv as summed only over pairs whose query and key belong to the same rank.
-  [[nodiscard]] WholeResults own_shares() const;
 
   // Applies the hypothesis to the correct model.
   static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
@@ -66,7 +63,7 @@ class Bench {
  private:
   static bool has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt);
 
-  static at::Tensor are_of(const at::Tensor& row_ranks, const std::vector<int>& ranks);
+  [[nodiscard]] at::Tensor are_of_failing(const at::Tensor& row_ranks) const;
 
   // Some of the rows, on which hypotheses are tried first.
   struct Sample {
@@ -82,9 +79,8 @@ class Bench {
     Forward forward;
     Backward backward;  // empty unless the case trains
     at::Tensor queries;
-    at::Tensor keys;  // undefined unless the case trains
-    // By Attempt::Who: the rows that a prediction for these ranks concerns.
-    std::array<std::vector<Rows>, 3> rows = {};
+    at::Tensor keys;                             // undefined unless the case trains
+    std::array<std::vector<Rows>, 2> rows = {};  // of all ranks, of the failing ranks
   };
 
   void choose_sample();
@@ -92,9 +88,10 @@ class Bench {
   [[nodiscard]] bool may_sum_to_sample(const Model& model, const Attempt& attempt) const;
   [[nodiscard]] bool plausible_in_sample(const WholeResults& values, const Attempt& attempt) const;
   [[nodiscard]] bool explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const;
-  [[nodiscard]] bool restrict_to(Model& model, const at::Tensor& rows) const;
   [[nodiscard]] WholeResults of_wrong_ranks(WholeResults wrong, const WholeResults& right) const;
-  [[nodiscard]] bool plausible(const WholeResults& values, bool forward) const;
+  // Only looks at those of the values that are there.
+  [[nodiscard]] bool plausible(const WholeResults& values) const;
+  [[nodiscard]] bool fits_one(const Given& given, const WholeResults& values, const WholeResults& sizes) const;
   [[nodiscard]] bool fits_all(const WholeResults& values, const WholeResults& sizes) const;
 
   World world_;
@@ -106,10 +103,19 @@ class Bench {
   WholeResults magnitudes_;
   std::vector<std::string> failing_;
   std::vector<int> failing_ranks_;
-  std::vector<int> query_ranks_;  // ranks that have a wrong out, lse or dq
+  at::Tensor wrong_queries_;
   bool forward_fails_ = false;
   bool out_has_nan_ = false;
   std::optional<Sample> sample_;
 };
+
+// --- common_ground.cpp: where results are wrong ---
+
+// Names for each wrong result the smallest set of ranks, heads and rows that contains every wrong value, as a sentence
+// in which results with the same set stand together: "dk, dv are wrong, on rank 1 only, in heads 0, 2 (every second)".
+std::string common_ground(const Bench& bench);
+
+// Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
+std::vector<ErrorStrip> error_strips(const Bench& bench);
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,4 @@
-#include "cp_core/diagnosis/common_ground.h"
-
+// Summarises where results are wrong.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -7,6 +6,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "cp_core/diagnosis/bench.h"
 
 namespace cp_pool::diagnosis {
 namespace {

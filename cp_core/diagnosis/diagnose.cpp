@@ -13,7 +13,6 @@
 #include "cp_core/diagnosis/explanation.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/seen_keys.h"
-#include "cp_core/diagnosis/smaller_case.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -205,10 +204,9 @@ std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings)
 
 Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject :
-       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses, head_hypotheses,
-        gradient_hypotheses, sink_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
-        axis_hypotheses, overflow_hypotheses, precision_hypotheses}) {
+  for (const auto& subject : {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses,
+                              gradient_hypotheses, softmax_hypotheses, bias_hypotheses, max_logit_hypotheses,
+                              empty_row_hypotheses, axis_hypotheses, overflow_hypotheses, precision_hypotheses}) {
     for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;

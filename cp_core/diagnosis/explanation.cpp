@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <ctime>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/diagnosis/common_ground.h"
-
 namespace cp_pool::diagnosis {
 namespace {
-std::string only_on(const std::vector<int>& ranks) {
-  return fmt::format("on rank{} {} only", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
 
 // Whether the mistake concerns particular heads. The mask probe may have fewer heads than the case, and then cannot
 // refute such a mistake.
@@ -48,7 +45,7 @@ bool saw_all_rightly(const SeenKeys& seen) {
   return !unread.any().item<bool>();
 }
 
-// The search may take kSearch / kSearchOf of the time; the rest is for observing which keys each query saw.
+// The search may take kSearch / kSearchOf of the time.
 constexpr int kSearch = 3;
 constexpr int kSearchOf = 4;
 
@@ -59,12 +56,46 @@ std::chrono::nanoseconds cpu_time() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-// Returns a --diagnosis-time that is probably enough for all hypotheses, given how many were tried within a limit:
-// about twice what they need, rounded up. If none was, their time is not known, and they get several times the limit.
-std::string enough_time(std::chrono::milliseconds limit, std::size_t tried, std::size_t all) {
-  constexpr std::size_t kTimesTheLimit = 5;
-  const std::size_t times = tried == 0 ? kTimesTheLimit : 1 + all / tried;
-  return rounded_up(limit * 2 * static_cast<int>(times));
+// Whether the result is the correct one times a constant, within twice its bounds. Such a result has a wrong scale; if
+// its numbers are small, it may look like one to which something was added.
+bool is_scaled(const Given& given) {
+  const at::Tensor judged = given.judged.view({-1, 1, 1});
+  const at::Tensor value = given.value.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
+  const at::Tensor right = given.right.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
+  const double factor = value.mul(right).sum().item<double>() / std::max(right.square().sum().item<double>(), 1e-300);
+  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor).mul(2 * std::abs(factor));
+  return !verify::row_rms(value.sub(right.mul(factor))).gt(bound).any().item<bool>();
+}
+
+// Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
+// runs' correct results.
+bool are_stale(const Bench& earlier, const Bench& later, bool added) {
+  if (later.failing().empty()) return false;
+  for (const Given& given : later.fits().given()) {
+    if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
+    const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
+    if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
+    if (added && is_scaled(given)) return false;
+    const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
+    // The errors of both steps may be in the sum.
+    const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));
+    const at::Tensor bound =
+        given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);
+    if (error.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0).gt(bound.mul(2)).any().item<bool>())
+      return false;
+  }
+  return true;
+}
+
+// Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
+// to them; else an empty string. again: the step before.
+std::string stale_results(const Bench& again, const Bench& other_seed) {
+  for (const bool added : {false, true}) {
+    if (!are_stale(again, other_seed, added)) continue;
+    return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
+                       added ? ", added to its own results" : "");
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,21 +108,16 @@ const std::string& Explainer::id_of(const Candidate& candidate) {
 
 std::string Explainer::sentence_of(const Candidate& candidate, const Bench& bench) {
   const Hypothesis& hypothesis = *candidate.hypothesis;
-  const Attempt& attempt = candidate.attempt;
-  const bool backward = attempt.passes == Attempt::Passes::backward;
+  const auto passes = candidate.attempt.passes;
   std::string says = hypothesis.says;
-  if (backward) says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
-  if (attempt.passes == Attempt::Passes::forward) says = "in the forward only, " + says;
-  if (hypothesis.shows || bench.world().ranks == 1) return says;
-  switch (attempt.who) {
-    case Attempt::Who::all:
-      return says + " on all ranks";
-    case Attempt::Who::queries_of_ranks:
-      return fmt::format("{} {}", says, only_on(bench.query_ranks()));
-    case Attempt::Who::results_of_ranks:
-      return fmt::format("{} {}", says, only_on(bench.failing_ranks()));
+  if (passes == Attempt::Passes::forward) says = "in the forward only, " + says;
+  if (passes == Attempt::Passes::backward) {
+    says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
   }
-  return says;
+  if (hypothesis.shows || bench.world().ranks == 1) return says;
+  if (!candidate.attempt.on_some_ranks) return says + " on all ranks";
+  const std::vector<int>& ranks = bench.failing_ranks();
+  return fmt::format("{} on rank{} {} only", says, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 Explainer::Explainer(const Observed& observed, const Settings& settings)
@@ -120,7 +146,8 @@ void Explainer::search() {
   }
   library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
   const auto now = std::chrono::steady_clock::now();
-  const auto wall = std::exchange(end_, std::min(end_, now + (end_ - now) / kSearchOf * kSearch));
+  // The rest of the time is for observing which keys each query saw.
+  const auto wall = std::exchange(end_, now + (end_ - now) / kSearchOf * kSearch);
   const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
   candidates_ = candidates_on(*first, library_);
   end_ = wall;
@@ -144,7 +171,7 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
   }
   Hypotheses of_seen;
   if (candidates_.empty() && seen != nullptr) {
-    of_seen = seen_keys_hypotheses(*seen);
+    of_seen = seen_keys_hypotheses(*seen, first.wrong_queries());
     candidates_ = candidates_on(first, of_seen);
   }
   if (candidates_.empty()) {
@@ -163,11 +190,10 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
 std::optional<Diagnosis> Explainer::confirmation() {
   const bool fails_twice = !of_case_.failing().empty() && other_seed_ && !other_seed_->failing().empty();
   if (!fails_twice || observed_.repeat_fault != RepeatFault::none) return std::nullopt;
-  const auto is_known = [&](const std::string& id) {
-    return !names_an_effect(id) && std::ranges::any_of(settings_.known, [&](const KnownMistake& one) {
-      return std::ranges::find(one.ids, id) != one.ids.end();
-    });
-  };
+  std::set<std::string> known;
+  for (const KnownMistake& one : settings_.known) known.insert(one.ids.begin(), one.ids.end());
+  std::erase_if(known, names_an_effect);
+  const auto is_known = [&](const std::string& id) { return known.contains(id); };
   library_ =
       all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
   std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
@@ -212,7 +238,10 @@ std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, c
     }
   }
   std::ranges::stable_sort(all, {}, [&](const Candidate& one) {
-    return one.hypothesis->shows ? 0 : first.is_plausible(*one.hypothesis, one.attempt) ? 1 : 2;
+    if (one.hypothesis->shows) return 0;
+    if (!first.is_plausible(*one.hypothesis, one.attempt)) return 3;
+    // If only gradients are wrong, a mistake in them is more plausible than another one that only the backward makes.
+    return one.attempt.passes == Attempt::Passes::backward ? 2 : 1;
   });
   known_ += all.size();
   std::vector<Candidate> found;
@@ -236,16 +265,16 @@ bool Explainer::rests_on_nan(const Candidate& candidate, const Bench& first) {
 }
 
 bool Explainer::explains_others(const Candidate& candidate, const Bench& first) const {
-  const auto explained = [&](const Bench& bench) {
-    if (goes_by_heads(*candidate.hypothesis) && !has_same_heads(bench.world().c(), first.world().c())) return true;
+  const Hypothesis& hypothesis = *candidate.hypothesis;
+  for (const Bench* const bench :
+       {&of_case_, again_ ? &*again_ : &first, other_seed_ ? &*other_seed_ : &first, probe_ ? &*probe_ : &first}) {
+    if (goes_by_heads(hypothesis) && !has_same_heads(bench->world().c(), first.world().c())) continue;
     // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
     // example, has no sink and no scores that overflow.
-    if (candidate.hypothesis->shows && bench.failing().empty()) return true;
-    return &bench == &first || bench.explains(*candidate.hypothesis, candidate.attempt);
-  };
-  if (!explained(of_case_)) return false;
-  return std::ranges::all_of(std::array{&again_, &other_seed_, &probe_},
-                             [&](const auto* bench) { return !*bench || explained(**bench); });
+    if (hypothesis.shows && bench->failing().empty()) continue;
+    if (bench != &first && !bench->explains(hypothesis, candidate.attempt)) return false;
+  }
+  return true;
 }
 
 // Names the first of the candidates, whose ids differ, as the mistake and the rest as others.
@@ -297,13 +326,17 @@ void Explainer::add_evidence(const Bench& first, bool again) {
   if (!where.empty()) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(where, "; ")));
 }
 
+void Explainer::decide(std::string id, Certainty certainty, std::string cause) {
+  diagnosis_.id = std::move(id);
+  diagnosis_.certainty = certainty;
+  diagnosis_.cause = std::move(cause);
+}
+
 bool Explainer::is_stale() {
   if (!again_ || !other_seed_) return false;
   const std::string says = stale_results(*again_, *other_seed_);
   if (says.empty()) return false;
-  diagnosis_.id = "stale_buffer";
-  diagnosis_.cause = says;
-  diagnosis_.certainty = Certainty::certain;
+  decide("stale_buffer", Certainty::certain, says);
   diagnosis_.evidence.emplace_back(
       "the case was run with one seed and then with another: the second run returned the right results of the first "
       "run");
@@ -327,30 +360,28 @@ void Explainer::not_in_the_results() {
   if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
 }
 
-// "139 of 520 hypotheses tried; --diagnosis-time 60s"
+// "139 of 520 hypotheses tried; --diagnosis-time 60s": a time of about twice what all need, rounded up. If none was
+// tried, their time is not known, and they get several times the limit.
 std::string Explainer::not_all_tried() const {
-  std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
-  if (settings_.limit.count() > 0) text += "; --diagnosis-time " + enough_time(settings_.limit, tried_, known_);
-  return text;
+  constexpr std::size_t kTimesTheLimit = 5;
+  const std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
+  if (settings_.limit.count() == 0) return text;
+  const std::size_t times = tried_ == 0 ? kTimesTheLimit : 1 + known_ / tried_;
+  return fmt::format("{}; --diagnosis-time {}", text, rounded_up(settings_.limit * 2 * static_cast<int>(times)));
 }
 
 void Explainer::only_in_the_repetition() {
   diagnosis_.explains = observed_.failed_checks;
   diagnosis_.evidence.push_back(repetition_.says);
   if (observed_.repeat_fault == RepeatFault::sign) {
-    diagnosis_.id = "depends_on_sign";
-    diagnosis_.cause =
-        "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated";
-    diagnosis_.certainty = Certainty::certain;
+    decide("depends_on_sign", Certainty::certain,
+           "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated");
   } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
-    diagnosis_.id = "stale_buffer";
-    diagnosis_.cause = "the repeated step returns results of the first step, although q, k, v and dout were negated";
-    diagnosis_.certainty = Certainty::likely;
+    decide("stale_buffer", Certainty::likely,
+           "the repeated step returns results of the first step, although q, k, v and dout were negated");
   } else {
-    diagnosis_.id = "not_repeatable";
-    diagnosis_.cause =
-        "the results are right within their bounds, but the same step gave different results the second time";
-    diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
+    decide("not_repeatable", repetition_.same_bits ? Certainty::likely : Certainty::certain,
+           "the results are right within their bounds, but the same step gave different results the second time");
   }
 }
 

@@ -12,7 +12,6 @@
 #include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/observation.h"
-#include "cp_core/diagnosis/repetition.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
 namespace cp_pool::diagnosis {
@@ -54,6 +53,7 @@ class Explainer {
   void name_all(const std::vector<Candidate>& candidates, const Bench& bench);
   void name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen);
   void add_evidence(const Bench& first, bool again);
+  void decide(std::string id, Certainty certainty, std::string cause);
   bool is_stale();
   [[nodiscard]] bool differs_alone() const;
   void not_in_the_results();

@@ -1,11 +1,8 @@
 #include "cp_core/diagnosis/fit.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -35,22 +32,11 @@ at::Tensor distance(const at::Tensor& a, const at::Tensor& b) {
 
 // Selects the canonical row of each row. canonical: -1 = padding, which is filled with `padding`.
 at::Tensor of_canonical_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
-  if (of_canonical.size(0) == 0) {
-    std::vector<std::int64_t> sizes = of_canonical.sizes().vec();
-    sizes[0] = canonical.size(0);
-    return at::zeros(sizes, of_canonical.options()).fill_(padding);
-  }
-  at::Tensor rows = of_canonical.index_select(0, canonical.clamp_min(0));
-  std::vector<std::int64_t> shape(static_cast<std::size_t>(rows.dim()), 1);
-  shape[0] = canonical.size(0);
-  return rows.masked_fill_(canonical.lt(0).view(shape), padding);
-}
-
-double quantile(const at::Tensor& values, double share) {
-  if (values.numel() == 0) return 0;
-  const at::Tensor sorted = std::get<0>(values.flatten().sort());
-  const auto at = static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1));
-  return sorted[at].item<double>();
+  std::vector<std::int64_t> sizes = of_canonical.sizes().vec();
+  sizes[0] = canonical.size(0);
+  at::Tensor rows = at::zeros(sizes, of_canonical.options()).fill_(padding);
+  const at::Tensor valid = canonical.ge(0).nonzero().flatten();
+  return rows.index_copy_(0, valid, of_canonical.index_select(0, canonical.index_select(0, valid)));
 }
 
 double total_of(const Given& given, const at::Tensor& errors) {
@@ -62,6 +48,13 @@ double total_of(const Given& given, const at::Tensor& errors) {
 }
 
 }  // namespace
+
+double quantile(const at::Tensor& values, double share) {
+  if (values.numel() == 0) return 0;
+  const at::Tensor sorted = std::get<0>(values.flatten().sort());
+  const auto at = static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1));
+  return sorted[at].item<double>();
+}
 
 Given Fits::of_rows(const Given& given, const at::Tensor& rows) const {
   Given some = given;
@@ -108,11 +101,10 @@ void Fits::add_dbias(const World& world, const verify::ExpectedTensor& expected,
   const std::int64_t valid = std::ranges::max(of.lengths.valid_q);
   for (int rank = 0; rank < world.ranks; ++rank) {
     const std::int64_t count = of.results[static_cast<std::size_t>(rank)].dbias.size(0);
+    const std::int64_t* const own =
+        world.q_rows.position.const_data_ptr<std::int64_t>() + world.q_rows.first[static_cast<std::size_t>(rank)];
     for (std::int64_t row = 0; row < count; ++row) {
-      std::int64_t position = row;
-      if (of.c.layout != Layout::thd) {
-        position = world.q_rows.position[world.q_rows.first[static_cast<std::size_t>(rank)] + row].item<std::int64_t>();
-      }
+      const std::int64_t position = of.c.layout == Layout::thd ? row : own[row];
       canonical.push_back(position < valid ? position : -1);
       ranks.push_back(rank);
     }

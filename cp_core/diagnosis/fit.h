@@ -29,6 +29,9 @@ struct Given {
   double accepted = 0;                            // the largest sum of squared errors that plausible() accepts
 };
 
+// The value below which this share of the values lies; 0 if there are none.
+double quantile(const at::Tensor& values, double share);
+
 class Fits {
  public:
   explicit Fits(const World& world);

@@ -1,6 +1,5 @@
-#include "cp_core/diagnosis/gradient_sums.h"
-
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cp_core/diagnosis/operands.h"
+#include "cp_core/diagnosis/simulation.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -21,11 +21,12 @@ class Sums {
       : model_(model),
         world_(*model.world),
         backward_(backward),
+        absolute_(absolute),
         operands_(world_, model.backward, absolute),
         exchanged_(operands_.exchanged_pairs()) {}
 
   void fill(WholeResults& results) const {
-    const at::Tensor ds = backward_.ds.mul(backward_.row_scale);
+    const at::Tensor ds = scaled_ds();
     results.dq = dq();
     const at::Tensor of_k = weighted(ds, model_.weight_dk);
     const at::Tensor of_v = weighted(backward_.p, model_.weight_dv);
@@ -42,7 +43,7 @@ class Sums {
   }
 
   [[nodiscard]] at::Tensor dq() const {
-    const at::Tensor ds = weighted(backward_.ds.mul(backward_.row_scale), model_.weight_dq);
+    const at::Tensor ds = weighted(scaled_ds(), model_.weight_dq);
     return to_heads(operands_.times_k(ds), model_.dq_head, world_.c().heads);
   }
 
@@ -54,11 +55,15 @@ class Sums {
       return to_heads(at::bmm(weighted(some, by_key ? weight.index_select(1, keys) : weight).transpose(1, 2), queries),
                       heads, world_.c().kv_heads);
     };
-    return {of_keys(backward_.ds.mul(backward_.row_scale), model_.weight_dk, operands_.q(), dk_head()),
+    return {of_keys(scaled_ds(), model_.weight_dk, operands_.q(), dk_head()),
             of_keys(backward_.p, model_.weight_dv, operands_.dout(), model_.dkv_head)};
   }
 
  private:
+  // The gradients of the scores before they were scaled.
+  [[nodiscard]] at::Tensor scaled_ds() const {
+    return backward_.ds.mul(absolute_ ? std::abs(model_.backward.scale) : model_.backward.scale);
+  }
   static at::Tensor weighted(const at::Tensor& of_pairs, const at::Tensor& weight) {
     return weight.defined() ? of_pairs.mul(weight) : of_pairs;
   }
@@ -162,6 +167,7 @@ class Sums {
   const Model& model_;
   const World& world_;
   const Backward& backward_;
+  bool absolute_;
   Operands operands_;
   at::Tensor exchanged_;
 };

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cp_core/diagnosis/model.h"
@@ -13,6 +14,7 @@
 namespace cp_pool::diagnosis {
 
 class Bench;
+struct MaskRule;
 
 struct Hypothesis {
   std::string id;    // as docs/diagnosis.md lists it
@@ -49,15 +51,47 @@ struct Symptoms {
   [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing, name) != failing.end(); }
 };
 
+// The frame of a class that collects the hypotheses of one file.
+class Subject {
+ public:
+  Subject(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {}
+
+ protected:
+  // Each adds a hypothesis that has this member, and returns it.
+  Hypothesis& pass(std::string id, std::string says, std::function<void(const World&, Pass&)> change) {
+    return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .pass = std::move(change)});
+  }
+  Hypothesis& model(std::string id, std::string says, std::function<void(Model&)> change,
+                    Hypothesis::Level level = Hypothesis::Level::forward) {
+    return all_.emplace_back(
+        Hypothesis{.id = std::move(id), .says = std::move(says), .model = std::move(change), .level = level});
+  }
+  Hypothesis& backward(std::string id, std::string says, std::function<void(Model&)> change) {
+    return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::backward);
+  }
+  Hypothesis& sums(std::string id, std::string says, std::function<void(Model&)> change) {
+    return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
+  }
+  // The mask is this change of the definition's (mask_rule.cpp).
+  void mask(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change);
+  Hypothesis& results(std::string id, std::string says, std::function<void(const World&, WholeResults&)> change) {
+    return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .results = std::move(change)});
+  }
+
+  const World& world_;
+  const Case& c_;
+  const Symptoms& symptoms_;
+  Hypotheses all_;
+};
+
 // The library of hypotheses, by subject. Hypotheses that cannot apply to a case are left out.
 Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses merge_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses scale_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses head_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses gradient_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses sink_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses softmax_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses bias_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses max_logit_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses empty_row_hypotheses(const World& world, const Symptoms& symptoms);

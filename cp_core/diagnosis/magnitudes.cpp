@@ -1,9 +1,7 @@
 #include <cmath>
 
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/diagnosis/gradient_sums.h"
 #include "cp_core/diagnosis/operands.h"
 #include "cp_core/diagnosis/simulation.h"
 
@@ -87,7 +85,6 @@ class Magnitudes {
     magnitude.p = p;
     magnitude.ds = operands.raw_dp().add_(delta).mul_(p).add_(plain.mul(error_of_delta));
     if (large_scores_) magnitude.ds.add_(pass.times.ne(0.0), underflow());
-    magnitude.row_scale = backward.row_scale.abs();
     if (backward.dsink.defined()) {
       magnitude.dsink = backward.p_sink.mul(delta.add(error_of_delta).squeeze(-1));
     }

@@ -1,10 +1,8 @@
 #include "cp_core/diagnosis/mask_rule.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/div.h>
-#include <ATen/ops/ones.h>
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -72,14 +70,12 @@ at::Tensor MaskRule::times() const {
   return seen.to(at::kDouble);
 }
 
-Hypothesis mask_mistake(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
-  return {.id = std::move(id),
-          .says = std::move(says),
-          .pass = [change = std::move(change)](const World& world, Pass& pass) {
-            MaskRule rule(world);
-            change(world, rule);
-            pass.times = rule.times();
-          }};
+void Subject::mask(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
+  pass(std::move(id), std::move(says), [change = std::move(change)](const World& world, Pass& pass) {
+    MaskRule rule(world);
+    change(world, rule);
+    pass.times = rule.times();
+  });
 }
 
 }  // namespace cp_pool::diagnosis

@@ -3,9 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -68,8 +66,5 @@ struct MaskRule {
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> diagonal_of(const Places& of) const;
   [[nodiscard]] at::Tensor valid_pairs() const;
 };
-
-// A hypothesis that the mask is this change of the definition's.
-Hypothesis mask_mistake(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change);
 
 }  // namespace cp_pool::diagnosis

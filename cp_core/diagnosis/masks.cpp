@@ -6,17 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/div.h>
 #include <fmt/format.h>
 
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-using ChangeRule = std::function<void(const World&, MaskRule&)>;
+using ChangeRule = std::function<void(MaskRule&)>;
 
 class Masks : Subject {
  public:
@@ -35,7 +34,7 @@ class Masks : Subject {
 
  private:
   void add(std::string id, std::string says, ChangeRule change) {
-    all_.push_back(mask_mistake(std::move(id), std::move(says), std::move(change)));
+    mask(std::move(id), std::move(says), [change = std::move(change)](const World&, MaskRule& rule) { change(rule); });
   }
 
   [[nodiscard]] bool has_left() const { return c_.window[0] >= 0; }
@@ -46,13 +45,13 @@ class Masks : Subject {
     if (lengths_.valid_q != lengths_.valid_kv) {
       add("diagonal_top_left",
           "with unequal lengths, the diagonal starts at the top left instead of ending at the bottom right",
-          [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
+          [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
       add("diagonal_reversed",
           "with unequal lengths, the diagonal is moved by the difference of the lengths in the wrong direction",
-          [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
+          [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
       if (c_.chunk > 0) {
         add("diagonal_top_left", "the chunk of a query is chosen by the query's position instead of its diagonal",
-            [](const World&, MaskRule& rule) { rule.chunk_of_diagonal = false; });
+            [](MaskRule& rule) { rule.chunk_of_diagonal = false; });
       }
     }
     // If the mask has only one edge, a shifted diagonal is the same as a shifted edge.
@@ -60,59 +59,44 @@ class Masks : Subject {
     for (const std::int64_t shift : {1, -1}) {
       add("diagonal_off_by_one",
           fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
-          [shift](const World&, MaskRule& rule) { rule.shift = shift; });
+          [shift](MaskRule& rule) { rule.shift = shift; });
     }
   }
 
   void windows() {
-    if (has_left()) {
-      for (const std::int64_t off : {1, -1}) {
-        const std::int64_t edge = c_.window[0] + off;
-        add("window_left_off_by_one", fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
-            [edge](const World&, MaskRule& rule) { rule.window[0] = edge; });
-      }
-      add("window_ignored", "the window's left side is ignored",
-          [](const World&, MaskRule& rule) { rule.limited[0] = false; });
-    }
-    if (c_.window[1] >= 0 && !c_.causal) {
-      add("window_ignored", "the window's right side is ignored",
-          [](const World&, MaskRule& rule) { rule.limited[1] = false; });
-    }
-    if (has_left() && c_.window[1] >= 0 && !c_.causal) {
-      add("window_ignored", "the window is ignored on both sides",
-          [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
-    }
-    if ((has_left() || c_.window[1] >= 0) && !c_.causal) {
-      add("window_ignored", "a causal mask is used instead of the window", [](const World&, MaskRule& rule) {
-        rule.limited = {false, false};
-        rule.causal = true;
+    const bool right_window = c_.window[1] >= 0 && !c_.causal;
+    const auto ignored = [this](std::string says, bool left, bool right, bool causal = false) {
+      add("window_ignored", std::move(says), [=](MaskRule& rule) {
+        rule.limited = {rule.limited[0] && !left, rule.limited[1] && !right};
+        rule.causal = rule.causal || causal;
       });
+    };
+    for (const std::int64_t off : {1, -1}) {
+      if (!has_left()) break;
+      const std::int64_t edge = c_.window[0] + off;
+      add("window_left_off_by_one", fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
+          [edge](MaskRule& rule) { rule.window[0] = edge; });
+    }
+    if (has_left()) ignored("the window's left side is ignored", true, false);
+    if (right_window) ignored("the window's right side is ignored", false, true);
+    if (has_left() && right_window) ignored("the window is ignored on both sides", true, true);
+    if ((has_left() || right_window) && !c_.causal) {
+      ignored("a causal mask is used instead of the window", true, true, /*causal=*/true);
     }
     if (symptoms_.takes_windows) literal_limits();
   }
 
   // A side of the window that is -1, which means no limit, is taken for a width of -1.
   void literal_limits() {
-    const bool left = c_.window[0] < 0;
-    const bool right_side = c_.window[1] < 0;
-    const auto read = [](bool first, bool second) {
-      return [first, second](const World&, MaskRule& rule) {
-        rule.limited[0] = rule.limited[0] || first;
-        rule.limited[1] = rule.limited[1] || second;
-      };
-    };
-    constexpr std::string_view kId = "window_minus_one_literal";
-    if (left) {
-      add(std::string(kId), "the window's left side of -1, which means no limit, is taken for a width of -1",
-          read(true, false));
-    }
-    if (right_side) {
-      add(std::string(kId), "the window's right side of -1, which means no limit, is taken for a width of -1",
-          read(false, true));
-    }
-    if (left && right_side) {
-      add(std::string(kId), "the window's sides of -1, which mean no limit, are taken for widths of -1",
-          read(true, true));
+    for (const auto& [left, right] : {std::pair{true, false}, {false, true}, {true, true}}) {
+      if ((left && c_.window[0] >= 0) || (right && c_.window[1] >= 0)) continue;
+      add("window_minus_one_literal",
+          left && right ? "the window's sides of -1, which mean no limit, are taken for widths of -1"
+                        : fmt::format("the window's {} side of -1, which means no limit, is taken for a width of -1",
+                                      left ? "left" : "right"),
+          [left = left, right = right](MaskRule& rule) {
+            rule.limited = {rule.limited[0] || left, rule.limited[1] || right};
+          });
     }
   }
 
@@ -123,8 +107,8 @@ class Masks : Subject {
       std::string says = c_.causal ? fmt::format("a causal query {}",
                                                  off > 0 ? "sees the key after its own" : "does not see its own key")
                                    : fmt::format("the window's right edge is {} instead of {}", edge, right());
-      add("window_right_off_by_one", std::move(says), [edge](const World& world, MaskRule& rule) {
-        if (world.c().causal) {
+      add("window_right_off_by_one", std::move(says), [edge](MaskRule& rule) {
+        if (rule.causal) {
           rule.causal_edge = edge;
           rule.limited[1] = false;
         } else {
@@ -134,10 +118,10 @@ class Masks : Subject {
     }
     if (!c_.causal) return;
     add("causal_ignored", "causal is ignored: queries see the keys after their own",
-        [](const World&, MaskRule& rule) { rule.causal = false; });
+        [](MaskRule& rule) { rule.causal = false; });
     if (c_.window[1] < 0) return;
     add("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own",
-        [](const World&, MaskRule& rule) {
+        [](MaskRule& rule) {
           rule.causal = false;
           rule.limited[1] = false;
         });
@@ -145,32 +129,30 @@ class Masks : Subject {
 
   void chunks() {
     if (c_.chunk == 0) return;
-    add("chunk_ignored", "chunks are ignored", [](const World&, MaskRule& rule) { rule.chunk = 0; });
+    add("chunk_ignored", "chunks are ignored", [](MaskRule& rule) { rule.chunk = 0; });
     if (!c_.causal) {
-      add("chunk_ignored", "a causal mask is used instead of the chunks", [](const World&, MaskRule& rule) {
+      add("chunk_ignored", "a causal mask is used instead of the chunks", [](MaskRule& rule) {
         rule.chunk = 0;
         rule.causal = true;
       });
     }
     first_queries_of_chunks();
-    constexpr std::string_view kId = "chunk_boundary_off_by_one";
     for (const std::int64_t off : {1, -1}) {
+      const auto edge = [&](std::string says, const ChangeRule& change) {
+        add("chunk_boundary_off_by_one", std::move(says), change);
+      };
       const std::string_view where = off > 0 ? "one position late" : "one position early";
-      add(std::string(kId), fmt::format("a chunk's queries begin {}", where),
-          [off](const World&, MaskRule& rule) { rule.chunk_query_shift = off; });
-      add(std::string(kId),
-          off > 0 ? "a chunk's first key is missing" : "a chunk sees the last key of the previous chunk",
-          [off](const World&, MaskRule& rule) { rule.chunk_first_shift = off; });
-      add(std::string(kId), off > 0 ? "a chunk sees the first key of the next chunk" : "a chunk's last key is missing",
-          [off](const World&, MaskRule& rule) { rule.chunk_end_shift = off; });
-      add(std::string(kId), fmt::format("a chunk's keys begin and end {}", where), [off](const World&, MaskRule& rule) {
-        rule.chunk_first_shift = off;
-        rule.chunk_end_shift = off;
-      });
+      edge(fmt::format("a chunk's queries begin {}", where), [off](MaskRule& rule) { rule.chunk_query_shift = off; });
+      edge(off > 0 ? "a chunk's first key is missing" : "a chunk sees the last key of the previous chunk",
+           [off](MaskRule& rule) { rule.chunk_first_shift = off; });
+      edge(off > 0 ? "a chunk sees the first key of the next chunk" : "a chunk's last key is missing",
+           [off](MaskRule& rule) { rule.chunk_end_shift = off; });
+      edge(fmt::format("a chunk's keys begin and end {}", where),
+           [off](MaskRule& rule) { rule.chunk_first_shift = rule.chunk_end_shift = off; });
       const std::int64_t size = c_.chunk + off;
       if (size == 0) continue;
-      add(std::string(kId), fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
-          [size](const World&, MaskRule& rule) { rule.chunk = size; });
+      edge(fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
+           [size](MaskRule& rule) { rule.chunk = size; });
     }
   }
 
@@ -179,14 +161,12 @@ class Masks : Subject {
     of_longest();
     const char* const id = "sequence_borders_ignored";
     add(id, "queries see the keys of all sequences at the positions that the mask allows",
-        [](const World&, MaskRule& rule) { rule.borders = false; });
-    add(id, "the pack is taken for one sequence", [](const World& world, MaskRule& rule) {
-      as_one_sequence(world.lengths().padded_q, world.lengths().padded_kv, rule);
-    });
+        [](MaskRule& rule) { rule.borders = false; });
+    add(id, "the pack is taken for one sequence",
+        [](MaskRule& rule) { as_one_sequence(rule.padded_q, rule.padded_kv, rule); });
     if (!c_.pad_between_seqs) return;
-    add(id, "the valid tokens of the pack are taken for one sequence", [](const World& world, MaskRule& rule) {
-      as_one_sequence(world.lengths().valid_q, world.lengths().valid_kv, rule);
-    });
+    add(id, "the valid tokens of the pack are taken for one sequence",
+        [](MaskRule& rule) { as_one_sequence(rule.valid_q, rule.valid_kv, rule); });
   }
 
   void of_longest() {
@@ -194,45 +174,30 @@ class Masks : Subject {
     for (const bool queries : {true, false}) {
       add("lengths_of_longest",
           fmt::format("the length of the longest sequence is used for all{}", queries ? "" : ", for keys only"),
-          [queries](const World&, MaskRule& rule) {
+          [queries](MaskRule& rule) {
             std::ranges::fill(rule.valid_kv, std::ranges::max(rule.valid_kv));
             if (queries) std::ranges::fill(rule.valid_q, std::ranges::max(rule.valid_q));
           });
     }
   }
 
-  // The keys of parts that are not next to the query's part are not asked for. A part is a stretch of the sequence, or
-  // what a rank holds.
+  // The keys of parts that are not next to the query's part are not asked for. A part is a stretch of the sequence.
   void neighbours() {
     if (world_.ranks < 3) return;
-    const auto within = [this](const char* says, std::function<at::Tensor(const World&)> near) {
-      pass("window_of_neighbours", says,
-           [near = std::move(near)](const World& world, Pass& pass) { pass.times = pass.times.mul(near(world)); });
-    };
-    within("queries see only keys in their own and in neighbouring parts of the sequence, one part per rank",
-           [](const World& world) {
-             std::vector<std::int64_t> part;
-             for (const std::int64_t length : world.lengths().padded_kv) {
-               part.push_back(std::max<std::int64_t>(1, length / world.ranks));
-             }
-             const auto part_of = [&](const Side& side, const at::Tensor& position) {
-               return position.div(index_tensor(part).index_select(0, side.sequence.clamp_min(0)), "floor");
-             };
-             const at::Tensor diagonal = MaskRule(world).diagonal_of_queries();
-             return part_of(world.q_rows, diagonal)
-                 .unsqueeze(1)
-                 .sub(part_of(world.kv_rows, world.kv_rows.position).unsqueeze(0))
-                 .abs()
-                 .le(1);
-           });
-    for (const bool both : {true, false}) {
-      within(both ? "queries see only the keys of their own and of neighbouring ranks"
-                  : "queries see only the keys of their own and of the previous rank",
-             [both](const World& world) {
-               const at::Tensor apart = world.q_rows.rank.unsqueeze(1).sub(world.kv_rows.rank.unsqueeze(0));
-               return both ? apart.abs().le(1) : apart.ge(0).logical_and(apart.le(1));
-             });
-    }
+    pass("window_of_neighbours",
+         "queries see only keys in their own and in neighbouring parts of the sequence, one part per rank",
+         [](const World& world, Pass& pass) {
+           std::vector<std::int64_t> part;
+           for (const std::int64_t length : world.lengths().padded_kv) {
+             part.push_back(std::max<std::int64_t>(1, length / world.ranks));
+           }
+           const auto part_of = [&](const Side& side, const at::Tensor& position) {
+             return position.div(index_tensor(part).index_select(0, side.sequence), "floor");
+           };
+           const at::Tensor queries = part_of(world.q_rows, MaskRule(world).diagonal_of_queries()).unsqueeze(1);
+           const at::Tensor keys = part_of(world.kv_rows, world.kv_rows.position).unsqueeze(0);
+           pass.times = pass.times.mul(queries.sub(keys).abs().le(1));
+         });
   }
 
   static at::Tensor starts_of(const std::vector<std::int64_t>& lengths, const at::Tensor& sequences) {
@@ -242,7 +207,7 @@ class Masks : Subject {
   }
 
   // Lays the sequences, which have these lengths, end to end as one sequence. Padding stays unseen.
-  static void as_one_sequence(const std::vector<std::int64_t>& q, const std::vector<std::int64_t>& kv, MaskRule& rule) {
+  static void as_one_sequence(std::vector<std::int64_t> q, std::vector<std::int64_t> kv, MaskRule& rule) {  // NOLINT
     constexpr std::int64_t kNowhere = -1;
     Places& places = rule.places;
     const at::Tensor padded_q = index_tensor(rule.valid_q).index_select(0, places.q_sequence).le(places.q_position);
@@ -259,22 +224,17 @@ class Masks : Subject {
 
   void lengths() {
     if (!c_.pad_between_seqs) return;
-    add("padding_keys_seen", "keys at padding positions take part",
-        [](const World&, MaskRule& rule) { rule.padding_keys = true; });
-    std::vector<std::pair<std::int64_t, const char*>> multiples;
+    add("padding_keys_seen", "keys at padding positions take part", [](MaskRule& rule) { rule.padding_keys = true; });
     for (const Ring& ring : rings_of(world_)) {
-      multiples.emplace_back(ring.size, "ranks");
-      multiples.emplace_back(2 * ring.size, "chunks");
-    }
-    for (const auto& [multiple, what] : multiples) {
-      if (multiple > 1) lengths_rounded(multiple, what);
+      if (ring.size > 1) lengths_rounded(ring.size, "ranks");
+      lengths_rounded(2 * ring.size, "chunks");
     }
   }
 
   void lengths_rounded(std::int64_t multiple, const char* what) {
     const std::string says =
         fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple);
-    const ChangeRule change = [multiple](const World&, MaskRule& rule) {
+    const ChangeRule change = [multiple](MaskRule& rule) {
       for (auto* const valid : {&rule.valid_q, &rule.valid_kv}) {
         for (std::int64_t& length : *valid) length = length / multiple * multiple;
       }
@@ -284,7 +244,7 @@ class Masks : Subject {
     // The rows that are lost do not get the sink either.
     model("lengths_rounded", says, [change](Model& model) {
       MaskRule rule(*model.world);
-      change(*model.world, rule);
+      change(rule);
       model.forward.times = model.backward.times = rule.times();
       model.sink_needs_a_key = true;
     });
@@ -299,15 +259,8 @@ class Masks : Subject {
         [](const World& world, Pass& pass) {
           MaskRule rule(world);
           rule.chunk_query_shift = 1;
-          std::vector<std::int64_t> differences;
-          differences.reserve(rule.valid_q.size());
-          for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
-            differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
-          }
-          const Side& rows = world.q_rows;
-          const at::Tensor diagonal =
-              rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
-          const at::Tensor lost = rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
+          const at::Tensor begins = rule.diagonal_of_queries().remainder(rule.chunk).eq(0);
+          const at::Tensor lost = world.q_rows.place_in_half.eq(0).logical_and(begins);
           pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
         });
   }

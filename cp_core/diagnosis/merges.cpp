@@ -1,54 +1,56 @@
 // Mistakes in how the parts of a row are merged.
 #include <cmath>
 #include <numbers>
-#include <set>
 #include <string>
 #include <utility>
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logaddexp2.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/row_choice.h"
-#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-at::Tensor has_keys(const at::Tensor& lse) {
+using Lse = const at::Tensor&;
+
+at::Tensor has_keys(Lse lse) {
   return lse.gt(kNothing / 2);
+}
+
+// Takes `merge` where the flags are true and `other` elsewhere.
+Merge where(const at::Tensor& flags, const Merge& merge, const Merge& other) {
+  return {.keep = at::where(flags, merge.keep, other.keep),
+          .add = at::where(flags, merge.add, other.add),
+          .lse = at::where(flags, merge.lse, other.lse)};
+}
+
+Merge fixed(double keep, double add, Lse lse) {
+  return {.keep = at::full_like(lse, keep), .add = at::full_like(lse, add), .lse = lse};
 }
 
 // Applies the rule only to parts in which the row sees keys; other parts change nothing.
 MergeRule where_keys_are(const MergeRule& rule) {
-  return [rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
-    const Merge merge = rule(lse, part_lse, first);
-    const at::Tensor sees = has_keys(part_lse);
-    return Merge{.keep = at::where(sees, merge.keep, 1.0),
-                 .add = at::where(sees, merge.add, 0.0),
-                 .lse = at::where(sees, merge.lse, lse)};
+  return [rule](Lse lse, Lse part_lse, bool first) {
+    return where(has_keys(part_lse), rule(lse, part_lse, first), fixed(1, 0, lse));
   };
 }
 
 // Applies the rule only after the first part in which the row sees keys; that part is taken as it is.
 MergeRule after_the_first(const MergeRule& rule) {
-  return where_keys_are([rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
-    const Merge merge = rule(lse, part_lse, first);
-    const at::Tensor empty = has_keys(lse).logical_not();
-    return Merge{.keep = at::where(empty, 0.0, merge.keep),
-                 .add = at::where(empty, 1.0, merge.add),
-                 .lse = at::where(empty, part_lse, merge.lse)};
+  return where_keys_are([rule](Lse lse, Lse part_lse, bool first) {
+    return where(has_keys(lse), rule(lse, part_lse, first), fixed(0, 1, part_lse));
   });
 }
 
-// Merges with weights relative to `total`, which need not be the correct lse.
-Merge weighed_by(const at::Tensor& lse, const at::Tensor& part_lse, const at::Tensor& total) {
-  return {.keep = lse.sub(total).exp(), .add = part_lse.sub(total).exp(), .lse = total};
+// Merges with weights relative to `total`, which need not be the correct lse. ln: the logarithm of their base.
+Merge weighed_by(Lse lse, Lse part_lse, const at::Tensor& total, double ln = 1) {
+  return {.keep = lse.sub(total).mul(ln).exp(), .add = part_lse.sub(total).mul(ln).exp(), .lse = total};
 }
 
 at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype) {
@@ -60,21 +62,31 @@ class Merges : Subject {
   using Subject::Subject;
 
   Hypotheses all() {
-    for (const Parts& parts : parts_) rules(parts);
+    for (const Parts& parts : parts_) {
+      without_weights(parts);
+      lse_of_others(parts);
+      base_2(parts);
+      small_parts(parts);
+      for (const auto& [dtype, name] : k16Bits) rounded_lse(parts, dtype, name);
+    }
     starts();
     returned_lse();
-    overflow();
     backwards();
     return std::move(all_);
   }
 
  private:
+  static constexpr std::array k16Bits{std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}};
+
   void add(const Parts& parts, std::string id, const std::string& says, MergeRule rule) {
     model(std::move(id), fmt::format("{} ({})", says, parts.what), [parts, rule = std::move(rule)](Model& model) {
       model.merge = rule;
       model.merges_rightly = false;
       take_seen_parts(parts, nearest_model, model);
     });
+  }
+  void later(const Parts& parts, std::string id, const std::string& says, const MergeRule& rule) {
+    add(parts, std::move(id), says, after_the_first(rule));
   }
 
   // Cuts each query's keys into the parts that fit its results best: those of `parts`, or a finer cut.
@@ -98,102 +110,76 @@ class Merges : Subject {
     model.parts = parts.count;
   }
 
-  void rules(const Parts& parts) {
-    without_weights(parts);
-    empty_parts(parts);
-    transposed_lse(parts);
-    add(parts, "merge_not_rescaled", "the result merged so far is not rescaled when another part joins",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          Merge merge = merge_rightly(lse, part_lse, false);
-          merge.keep = at::ones_like(merge.keep);
-          return merge;
-        }));
-    add(parts, "merged_lse_is_largest", "the merged lse is the largest lse of the parts",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          return weighed_by(lse, part_lse, at::maximum(lse, part_lse));
-        }));
-    add(parts, "lse_without_a_part", "the merged lse stays the lse of the first part",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          Merge merge = merge_rightly(lse, part_lse, false);
-          merge.lse = lse;
-          return merge;
-        }));
-    add(parts, "later_part_overwrites", "a later part replaces the result merged so far and its lse",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = part_lse};
-        }));
-    add(parts, "later_part_overwrites", "a later part replaces the result merged so far, but the lse is merged",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = at::logaddexp(lse, part_lse)};
-        }));
-    base_2(parts);
-    small_parts(parts);
-    for (const auto& [dtype, name] : {std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}}) {
-      add(parts, "lse_in_16_bits", fmt::format("the merged lse is rounded to {}", name),
-          after_the_first([dtype = dtype](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            return weighed_by(lse, part_lse, rounded(at::logaddexp(lse, part_lse), dtype));
-          }));
-      const auto every = [dtype = dtype](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-        const at::Tensor total = at::logaddexp(lse, part_lse);
-        const Merge merge = weighed_by(lse, part_lse, at::where(has_keys(total), rounded(total, dtype), kNothing));
-        return Merge{.keep = at::where(has_keys(lse), merge.keep, 0.0),
-                     .add = at::where(has_keys(part_lse), merge.add, 0.0),
-                     .lse = merge.lse};
-      };
-      add(parts, "lse_in_16_bits",
-          fmt::format("the merged lse is rounded to {}, including the lse of the first part", name),
-          where_keys_are(every));
-      add(parts, "lse_in_16_bits",
-          fmt::format("the merged lse is rounded to {}, even when a part without keys joins", name),
-          [every](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
-            return first ? merge_rightly(lse, part_lse, true) : every(lse, part_lse, false);
+  void lse_of_others(const Parts& parts) {
+    add(parts, "empty_part_counts", "a part in which a query sees no key has the lse 0 instead of minus infinity",
+        [](Lse lse, Lse part_lse, bool first) {
+          return merge_rightly(lse, at::where(has_keys(part_lse), part_lse, 0.0), first);
+        });
+    later(parts, "merge_not_rescaled", "the result merged so far is not rescaled when another part joins",
+          [](Lse lse, Lse part_lse, bool) {
+            const Merge merge = merge_rightly(lse, part_lse, false);
+            return Merge{.keep = at::full_like(lse, 1.0), .add = merge.add, .lse = merge.lse};
           });
-    }
+    later(parts, "merged_lse_is_largest", "the merged lse is the largest lse of the parts",
+          [](Lse lse, Lse part_lse, bool) { return weighed_by(lse, part_lse, at::maximum(lse, part_lse)); });
+    later(parts, "lse_without_a_part", "the merged lse stays the lse of the first part",
+          [](Lse lse, Lse part_lse, bool) {
+            const Merge merge = merge_rightly(lse, part_lse, false);
+            return Merge{.keep = merge.keep, .add = merge.add, .lse = lse};
+          });
+    later(parts, "later_part_overwrites", "a later part replaces the result merged so far and its lse",
+          [](Lse, Lse part_lse, bool) { return fixed(0, 1, part_lse); });
+    later(parts, "later_part_overwrites", "a later part replaces the result merged so far, but the lse is merged",
+          [](Lse lse, Lse part_lse, bool) { return fixed(0, 1, at::logaddexp(lse, part_lse)); });
+  }
+
+  void rounded_lse(const Parts& parts, at::ScalarType dtype, const char* name) {
+    const char* const id = "lse_in_16_bits";
+    later(parts, id, fmt::format("the merged lse is rounded to {}", name), [dtype](Lse lse, Lse part_lse, bool) {
+      return weighed_by(lse, part_lse, rounded(at::logaddexp(lse, part_lse), dtype));
+    });
+    const auto every = [dtype](Lse lse, Lse part_lse, bool) {
+      const at::Tensor total = at::logaddexp(lse, part_lse);
+      const Merge merge = weighed_by(lse, part_lse, at::where(has_keys(total), rounded(total, dtype), kNothing));
+      return Merge{.keep = at::where(has_keys(lse), merge.keep, 0.0),
+                   .add = at::where(has_keys(part_lse), merge.add, 0.0),
+                   .lse = merge.lse};
+    };
+    add(parts, id, fmt::format("the merged lse is rounded to {}, including the lse of the first part", name),
+        where_keys_are(every));
+    add(parts, id, fmt::format("the merged lse is rounded to {}, even when a part without keys joins", name),
+        [every](Lse lse, Lse part_lse, bool first) {
+          return first ? merge_rightly(lse, part_lse, true) : every(lse, part_lse, false);
+        });
   }
 
   void without_weights(const Parts& parts) {
     const char* const id = "parts_without_weights";
-    const auto fixed = [](double keep, double add_weight) {
-      return [keep, add_weight](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-        return Merge{.keep = at::ones_like(lse).mul(keep),
-                     .add = at::ones_like(lse).mul(add_weight),
-                     .lse = at::logaddexp(lse, part_lse)};
-      };
+    const auto with = [](double keep, double add) -> MergeRule {
+      return [=](Lse lse, Lse part_lse, bool) { return fixed(keep, add, at::logaddexp(lse, part_lse)); };
     };
-    add(parts, id, "parts are summed without weights", after_the_first(fixed(1, 1)));
-    add(parts, id, "parts are averaged pairwise without weights", after_the_first(fixed(0.5, 0.5)));
+    later(parts, id, "parts are summed without weights", with(1, 1));
+    later(parts, id, "parts are averaged pairwise without weights", with(0.5, 0.5));
     for (const double weight : {0.5, 1.0}) {
-      add(parts, id, fmt::format("a later part is added with weight {}", weight == 1 ? "1" : "0.5"),
-          after_the_first([weight](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            Merge merge = merge_rightly(lse, part_lse, false);
-            merge.add = at::ones_like(lse).mul(weight);
-            return merge;
-          }));
+      later(parts, id, fmt::format("a later part is added with weight {:g}", weight),
+            [weight](Lse lse, Lse part_lse, bool) {
+              const Merge merge = merge_rightly(lse, part_lse, false);
+              return Merge{.keep = merge.keep, .add = at::full_like(lse, weight), .lse = merge.lse};
+            });
     }
     const auto count = static_cast<double>(parts.count);
-    add(parts, id, "parts are averaged without weights, and parts without keys count as zeros",
-        [count](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          return Merge{
-              .keep = at::ones_like(lse), .add = at::ones_like(lse).div(count), .lse = at::logaddexp(lse, part_lse)};
-        });
-    averaged(parts, id);
-  }
-
-  // The out of a row is the sum of the parts in which it sees keys, divided by their number.
-  void averaged(const Parts& parts, const char* id) {
+    add(parts, id, "parts are averaged without weights, and parts without keys count as zeros", with(1, 1 / count));
+    // The out of a row is the sum of the parts in which it sees keys, divided by their number.
     for (const bool zero_lse : {false, true}) {
       model(id,
             fmt::format("parts are averaged without weights{} ({})", zero_lse ? ", as if each lse were 0" : "",
                         parts.what),
-            [parts, zero_lse](Model& model) {
+            [=](Model& model) {
               take_parts(parts, model);
               model.merges_rightly = false;
               model.counts_parts = true;
-              model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](
-                                                const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-                at::Tensor total = at::logaddexp(lse, part_lse);
-                if (zero_lse) total = at::zeros_like(lse).add(std::log(n));
-                return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse), .lse = total};
+              model.merge = after_the_first([=](Lse lse, Lse part_lse, bool) {
+                return fixed(1, 1, zero_lse ? at::full_like(lse, std::log(count)) : at::logaddexp(lse, part_lse));
               });
             });
     }
@@ -201,220 +187,91 @@ class Merges : Subject {
 
   void base_2(const Parts& parts) {
     const char* const id = "lse_base_2";
-    constexpr double kLog2E = std::numbers::log2e;
     constexpr double kLn2 = std::numbers::ln2;
     // Some implementations write the constant with few digits.
-    for (const double factor : {kLog2E, kLn2, 1.4427, 0.6931}) {
+    for (const double factor : {std::numbers::log2e, kLn2, 1.4427, 0.6931}) {
       const char* const what = factor > 1 ? "is in base 2, but is merged as if it were in base e"
                                           : "is in base e, but is converted as if it were in base 2";
-      add(parts, id, fmt::format("the lse of a later part {}", what),
-          after_the_first([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            return merge_rightly(lse, part_lse.mul(factor), false);
-          }));
-      add(parts, id, fmt::format("the lse of every part {}", what),
-          where_keys_are([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            return merge_rightly(lse, part_lse.mul(factor), false);
-          }));
+      const MergeRule rule = [factor](Lse lse, Lse part_lse, bool) {
+        return merge_rightly(lse, part_lse.mul(factor), false);
+      };
+      later(parts, id, fmt::format("the lse of a later part {}", what), rule);
+      add(parts, id, fmt::format("the lse of every part {}", what), where_keys_are(rule));
     }
-    add(parts, id, "parts are weighted and the lse is merged with 2^lse instead of e^lse",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          const at::Tensor total = at::logaddexp2(lse, part_lse);
-          return Merge{
-              .keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
-        }));
-    add(parts, id, "parts are weighted with 2^(lse - merged lse) instead of e^(lse - merged lse)",
-        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          const at::Tensor total = at::logaddexp(lse, part_lse);
-          return Merge{
-              .keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
-        }));
+    later(parts, id, "parts are weighted and the lse is merged with 2^lse instead of e^lse",
+          [](Lse lse, Lse part_lse, bool) { return weighed_by(lse, part_lse, at::logaddexp2(lse, part_lse), kLn2); });
+    later(parts, id, "parts are weighted with 2^(lse - merged lse) instead of e^(lse - merged lse)",
+          [](Lse lse, Lse part_lse, bool) { return weighed_by(lse, part_lse, at::logaddexp(lse, part_lse), kLn2); });
   }
 
   void small_parts(const Parts& parts) {
     for (const double distance : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0}) {
-      add(parts, "small_part_dropped",
-          fmt::format("a later part is left out if its lse is more than {:g} below the merged lse", distance),
-          after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            const Merge merge = merge_rightly(lse, part_lse, false);
-            const at::Tensor drops = part_lse.lt(lse.sub(distance));
-            return Merge{.keep = at::where(drops, 1.0, merge.keep),
-                         .add = at::where(drops, 0.0, merge.add),
-                         .lse = at::where(drops, lse, merge.lse)};
-          }));
-      add(parts, "small_part_dropped",
-          fmt::format("of a later part and the result merged so far, the one whose lse is more than {:g} below the "
-                      "other lse is left out",
-                      distance),
-          after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            const Merge merge = merge_rightly(lse, part_lse, false);
-            const at::Tensor drops = part_lse.lt(lse.sub(distance));
-            const at::Tensor lost = lse.lt(part_lse.sub(distance));
-            return Merge{.keep = at::where(drops, 1.0, at::where(lost, 0.0, merge.keep)),
-                         .add = at::where(drops, 0.0, at::where(lost, 1.0, merge.add)),
-                         .lse = at::where(drops, lse, at::where(lost, part_lse, merge.lse))};
-          }));
-    }
-  }
-
-  // A part without keys is not neutral.
-  void empty_parts(const Parts& parts) {
-    add(parts, "empty_part_counts", "a part in which a query sees no key has the lse 0 instead of minus infinity",
-        [](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
-          return merge_rightly(lse, at::where(has_keys(part_lse), part_lse, 0.0), first);
-        });
-  }
-
-  // The lse of a part is written by row and then by head, and read by head and then by row, or the other way round.
-  void transposed_lse(const Parts& parts) {
-    const std::int64_t ranks = world_.ranks;
-    const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
-    if (c_.heads == 1 || world_.q_rows.count() % (ranks * sequences) != 0) return;
-    for (const std::int64_t blocks : std::set<std::int64_t>{ranks, ranks * sequences}) {
-      for (const bool by_row : {true, false}) {
-        const auto read = [blocks, by_row](const at::Tensor& lse) {
-          const std::int64_t heads = lse.size(0);
-          const at::Tensor of_blocks =
-              lse.view({heads, blocks, -1}).transpose(0, 1).contiguous();  // [block, head, row]
-          const std::int64_t rows = of_blocks.size(2);
-          const at::Tensor memory = by_row ? of_blocks.transpose(1, 2).contiguous().view({blocks, heads, rows})
-                                           : of_blocks.view({blocks, rows, heads}).transpose(1, 2);
-          return memory.transpose(0, 1).reshape(lse.sizes());
-        };
-        model("axes_exchanged",
-              fmt::format("in the lse of each part, the axes of tokens and heads are exchanged ({})", parts.what),
-              [parts, read](Model& model) {
-                model.needs_all_rows = true;
-                if (model.world->q_rows.first.empty()) return;
-                take_parts(parts, model);
-                model.merges_rightly = false;
-                model.merge = [read](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
-                  return merge_rightly(lse, read(part_lse), first);
-                };
-              });
-      }
+      later(parts, "small_part_dropped",
+            fmt::format("a later part is left out if its lse is more than {:g} below the merged lse", distance),
+            [=](Lse lse, Lse part_lse, bool) {
+              return where(part_lse.lt(lse.sub(distance)), fixed(1, 0, lse), merge_rightly(lse, part_lse, false));
+            });
     }
   }
 
   // The lse before the first part is 0.
   void starts() {
     const char* const id = "merge_starts_at_zero";
-    const auto from_zero = [](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+    const MergeRule from_zero = [](Lse lse, Lse part_lse, bool) {
       return merge_rightly(at::where(has_keys(lse), lse, 0.0), part_lse, false);
     };
-    model(id, "the lse before the first part is 0 instead of minus infinity", [from_zero](Model& model) {
-      model.merge = from_zero;
-      model.merges_rightly = false;
-    });
-    model(id, "the lse before the first part is 0 instead of minus infinity, in rows that see a key",
-          [from_zero](Model& model) {
-            model.merge = where_keys_are(from_zero);
-            model.merges_rightly = false;
-          });
+    const std::string says = "the lse before the first part is 0 instead of minus infinity";
+    for (const auto& [where, rule] :
+         {std::pair{"", from_zero}, std::pair{", in rows that see a key", where_keys_are(from_zero)}}) {
+      model(id, says + where, [rule = rule](Model& model) {
+        model.merge = rule;
+        model.merges_rightly = false;
+      });
+    }
     for (const Parts& parts : parts_) {
       // The first part becomes the result so far, even in rows that see none of its keys.
       add(parts, id, "a merged lse of minus infinity is taken for 0 when another part joins",
-          where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+          where_keys_are([from_zero](Lse lse, Lse part_lse, bool first) {
             return first ? merge_rightly(lse, part_lse, true) : from_zero(lse, part_lse, false);
           }));
     }
   }
 
-  void return_lse(std::string id, std::string says, std::function<at::Tensor(const World&, const at::Tensor&)> change) {
+  void return_lse(std::string id, std::string says, std::function<at::Tensor(Lse)> change) {
     model(std::move(id), std::move(says), [change = std::move(change)](Model& model) {
-      model.returned = [change](const World& world, verify::Results& results) {
-        results.lse = change(world, results.lse);
-      };
+      model.returned = [change](const World&, verify::Results& results) { results.lse = change(results.lse); };
     });
   }
 
   void returned_lse() {
-    return_lse("lse_base_2", "the returned lse is in base 2",
-               [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::log2e); });
+    return_lse("lse_base_2", "the returned lse is in base 2", [](Lse lse) { return lse.mul(std::numbers::log2e); });
     return_lse("lse_base_2", "the returned lse is multiplied by ln 2, as if it were in base 2",
-               [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::ln2); });
-    for (const auto& [dtype, name] : {std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}}) {
+               [](Lse lse) { return lse.mul(std::numbers::ln2); });
+    for (const auto& [dtype, name] : k16Bits) {
       return_lse("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name),
-                 [dtype = dtype](const World&, const at::Tensor& lse) { return rounded(lse, dtype); });
+                 [dtype = dtype](Lse lse) { return rounded(lse, dtype); });
     }
-    halves();
-    // The returned lse is that of one part only; out is correct.
+    // The returned lse is that of one part only, or of all but the last; out is correct.
     for (const Parts& parts : parts_) {
-      for (std::int64_t part = 0; part < parts.count; ++part) {
-        model("lse_without_a_part", fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
+      for (std::int64_t part = -1; part < parts.count; ++part) {
+        model("lse_without_a_part",
+              part < 0 ? fmt::format("the returned lse leaves out the last part ({})", parts.what)
+                       : fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
               [parts, part](Model& model) {
                 take_parts(parts, model);
                 model.returned_part_lse = part;
               });
       }
-      model("lse_without_a_part", fmt::format("the returned lse leaves out the last part ({})", parts.what),
-            [parts](Model& model) {
-              take_parts(parts, model);
-              model.returned_part_lse = -1;
-            });
     }
-  }
-
-  void halves() {
-    const std::int64_t count = world_.q_rows.count();
-    std::vector<std::int64_t> other(static_cast<std::size_t>(count), -1);
-    const auto* const sequence = world_.q_rows.sequence.const_data_ptr<std::int64_t>();
-    const auto* const rank = world_.q_rows.rank.const_data_ptr<std::int64_t>();
-    for (std::int64_t begin = 0; begin < count;) {
-      std::int64_t end = begin;
-      while (end < count && rank[end] == rank[begin] && sequence[end] == sequence[begin]) ++end;
-      const std::int64_t half = (end - begin) / 2;
-      if ((end - begin) % 2 != 0) return;
-      for (std::int64_t row = begin; row < end; ++row)
-        other[static_cast<std::size_t>(row)] = row < begin + half ? row + half : row - half;
-      begin = end;
-    }
-    const at::Tensor index = index_tensor(other);
-    const char* const id = "lse_of_wrong_half";
-    return_lse(id, "the lse values of a rank's two chunks are swapped",
-               [index](const World&, const at::Tensor& lse) { return lse.index_select(0, index); });
-    const at::Tensor second = world_.q_rows.half.eq(1).view({-1, 1, 1});
-    return_lse(id, "the lse of a rank's first chunk is returned for the second chunk too",
-               [index, second](const World&, const at::Tensor& lse) {
-                 return at::where(second, lse.index_select(0, index), lse);
-               });
-    return_lse(id, "the lse of a rank's second chunk is returned for the first chunk too",
-               [index, second](const World&, const at::Tensor& lse) {
-                 return at::where(second, lse, lse.index_select(0, index));
-               });
-  }
-
-  void overflow() {
-    const char* const id = "max_not_subtracted";
-    model(id, "the softmax takes exponentials of scores without subtracting the maximum",
-          [](Model& model) { model.softmax_in_fp32 = true; });
-    for (const Parts& parts : parts_) {
-      model(id,
-            fmt::format("the softmax of a part takes exponentials of scores without subtracting the maximum ({})",
-                        parts.what),
-            [parts](Model& model) {
-              take_parts(parts, model);
-              model.softmax_in_fp32 = true;
-            });
-      add(parts, id, "the merge takes exponentials of the lse without subtracting the maximum",
-          after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-            const auto in_fp32 = [](const at::Tensor& values) { return values.to(at::kFloat).exp().to(at::kDouble); };
-            const at::Tensor total = in_fp32(lse).add(in_fp32(part_lse)).to(at::kFloat).to(at::kDouble).log();
-            return weighed_by(lse, part_lse, total);
-          }));
-    }
-    if (!world_.c().training) return;
-    backward(id, "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
-             [](Model& model) { model.exponentials_divided = true; });
   }
 
   void backwards() {
-    if (!world_.c().training) return;
+    if (!c_.training) return;
     for (const Parts& parts : parts_) {
       for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
-        const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
         backward("backward_of_part",
-                 fmt::format("the backward uses the {} of each part instead of those of the whole row ({})", what,
-                             parts.what),
+                 fmt::format("the backward uses the {} of each part instead of those of the whole row ({})",
+                             lse ? (delta ? "lse and out" : "lse") : "out", parts.what),
                  [parts, lse = lse, delta = delta](Model& model) {
                    model.lse_of_part = lse;
                    model.delta_of_part = delta;
@@ -422,6 +279,8 @@ class Merges : Subject {
                  });
       }
     }
+    backward("max_not_subtracted", "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
+             [](Model& model) { model.exponentials_divided = true; });
     backward("delta_missing", "the score gradient lacks the dout . out term",
              [](Model& model) { model.delta_missing = true; });
   }

@@ -27,6 +27,11 @@ Pass defined_pass(const World& world) {
 
 }  // namespace
 
+bool same_heads(const Pass& a, const Pass& b) {
+  return a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head &&
+         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
+}
+
 Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool /*first*/) {
   const at::Tensor total = at::logaddexp(lse, part_lse);
   return {.keep = lse.sub(total).exp(), .add = part_lse.sub(total).exp(), .lse = total};

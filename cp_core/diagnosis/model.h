@@ -27,7 +27,6 @@ struct Pass {
   // bool [ranks, kv rows]: the places at which K and V are exchanged. Undefined: nowhere.
   at::Tensor exchanged;
   double scale = 0;
-  double bias_factor = 1;
   double least_score = -kInfinity;  // smaller scores, with scale and bias, are raised to it
   at::Tensor bias_index;            // int64, pairs: the element of the bias that the pair reads, as World::bias_index
   // For each computed head: which head of each input it reads.
@@ -46,6 +45,9 @@ struct Pass {
   at::Tensor q_poisoned;
   at::Tensor kv_poisoned;
 };
+
+// Whether both read the same heads, and clip scores alike.
+bool same_heads(const Pass& a, const Pass& b);
 
 // One step of a merge, which joins a part to the result so far. Tensors are [heads, q rows]; an lse is kNothing where
 // no key was seen.
@@ -79,9 +81,6 @@ struct Model {
   // If set, the returned lse is that of this part alone; -1: of all parts but the last.
   std::optional<std::int64_t> returned_part_lse;
 
-  // The softmax takes exponentials of the fp32 scores without subtracting the row's largest score first.
-  bool softmax_in_fp32 = false;
-
   // The probabilities of a valid query without keys are NaN in its whole sequence, as those of a softmax over no key
   // are. Its score gradients are 0, as those of masked scores are.
   bool nan_without_keys = false;
@@ -89,7 +88,6 @@ struct Model {
   double sink_times = 1;  // how often the sink is counted
   at::Tensor sink;        // [heads], replaces the sink of the world
   bool sink_needs_a_key = false;
-  bool sink_in_padding = false;
   bool needs_all_rows = false;  // cannot be applied to a world with only some of the queries
   // Changes the results of the forward as they are returned: out [q rows, heads, dim], lse [q rows, heads, 1].
   std::function<void(const World&, verify::Results&)> returned;
@@ -98,7 +96,7 @@ struct Model {
   // The backward recomputes the probability of every pair from the out and lse that were returned, as most real
   // backwards do. Otherwise the backward is the derivative of the forward.
   bool from_returned = false;
-  // Replaces sum_gradients() (gradient_sums.h) and has its parameters.
+  // Replaces sum_gradients() (simulation.h) and has its parameters.
   std::function<void(const Model&, const Backward&, bool absolute, verify::Results&)> sums;
   bool lse_of_part = false;
   bool delta_of_part = false;

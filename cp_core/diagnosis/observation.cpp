@@ -1,7 +1,6 @@
 #include "cp_core/diagnosis/observation.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -47,7 +46,27 @@ std::shared_ptr<const verify::Expected> on_cpu(const std::shared_ptr<const verif
   return copy;
 }
 
+bool same(const ResultsByRank& a, const ResultsByRank& b) {
+  return std::ranges::equal(a, b, [](const verify::Results& x, const verify::Results& y) {
+    return std::ranges::all_of(verify::kResults,
+                               [&](const auto& one) { return same_bits(x.*one.second, y.*one.second); });
+  });
+}
+
 }  // namespace
+
+Repetition repetition_of(const Observed& observed) {
+  std::vector<const ResultsByRank*> runs;
+  const bool again_is_the_case = observed.again && observed.again->c.dtype == observed.the_case.c.dtype;
+  if (again_is_the_case) runs.push_back(&observed.the_case.results);
+  if (observed.again) runs.push_back(&observed.again->results);
+  for (const ResultsByRank& results : observed.repeated) runs.push_back(&results);
+  if (runs.size() < 2) return {.same_bits = true, .says = "the step was not repeated"};
+  const auto others = std::ranges::count_if(runs, [&](const ResultsByRank* run) { return !same(*runs.front(), *run); });
+  if (others == 0) return {.same_bits = true, .says = fmt::format("{} runs gave the same bits", runs.size())};
+  return {.same_bits = false,
+          .says = fmt::format("the same step gave different results in {} of {} runs", others, runs.size())};
+}
 
 Observation Questions::the_case() {
   const auto problem = verify::canonical_problem(judged_.c, judged_.lengths);
@@ -91,8 +110,7 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
                      .sharding = sharding,
                      .inputs = on_cpu(inputs),
                      .expected = on_cpu(expected),
-                     .results = gather_results(c, owners, results, cp),
-                     .is_probe = is_probe};
+                     .results = gather_results(c, owners, results, cp)};
 }
 
 ResultsByRank Questions::forward(const Case& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs) {

@@ -2,7 +2,6 @@
 // repetition of it with another seed or dtype.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,7 +29,6 @@ struct Observation {
   verify::CanonicalInputs inputs = {};  // on the CPU
   std::shared_ptr<const verify::Expected> expected = {};
   ResultsByRank results = {};
-  bool is_probe = false;  // the mask probe of a case: its inputs make the mask readable (verify/mask_probe.h)
 };
 
 // The observations of the failing case. Steps that could not be run are missing.
@@ -47,6 +45,14 @@ struct Observed {
   std::string smaller = {};   // the observations are of this case, which is smaller than the one that failed
   bool takes_windows = true;  // Symptoms::takes_windows
 };
+
+struct Repetition {
+  bool same_bits = true;
+  std::string says;  // "the same step gave different results in 1 of 3 runs"
+};
+
+// Compares all observed runs that have the same case and seed.
+Repetition repetition_of(const Observed& observed);
 
 // Runs the implementation under test again. All methods are collective over groups.cp and return the same on every
 // rank.
@@ -92,5 +98,19 @@ class Questions {
   const Settings& settings_;
   std::vector<Case> run_before_;  // whose shapes are not new, apart from the judged case; without seeds
 };
+
+// --- smaller_case.cpp: shrinks a case, keeping its features, until it is small enough to be simulated many times ---
+
+struct SizedCase {
+  Case c;
+  SequenceLengths lengths;
+};
+
+// Whether the case is small enough as it is.
+bool is_small(const Case& c, const SequenceLengths& lengths);
+
+// Returns the case with shorter sequences, windows and chunks shortened by the same factor, and fewer heads in as many
+// blocks. nullopt: no such case is valid.
+std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& lengths);
 
 }  // namespace cp_pool::diagnosis

@@ -1,9 +1,5 @@
 // Exponentials that overflow, or vanish: where implementations differ in what such rows then hold.
-#include <algorithm>
-#include <cmath>
-#include <string>
 
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/diagnosis/bench.h"

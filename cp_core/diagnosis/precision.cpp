@@ -6,12 +6,11 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include "cp_core/diagnosis/bench.h"
-#include "cp_core/diagnosis/gradient_sums.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/simulation.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -26,14 +25,6 @@ struct Format {
 };
 constexpr std::array kFormats{Format{"bf16", at::kBFloat16, 0x1p-8, DType::bf16},
                               Format{"fp16", at::kHalf, 0x1p-11, DType::fp16}};
-
-// The most roundings of a format that errors may amount to.
-constexpr double kMostRoundings = 4;
-
-double quantile_of(const at::Tensor& values, double share) {
-  const at::Tensor sorted = std::get<0>(values.flatten().sort());
-  return sorted[static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1))].item<double>();
-}
 
 // The errors of a result.
 struct Errors {
@@ -58,14 +49,16 @@ std::optional<Errors> errors_of(const Bench& bench, const Given& given) {
   return errors;
 }
 
-bool is_near(const Errors& errors, double unit_roundoff) {
-  return errors.relative.max().item<double>() <= kMostRoundings * unit_roundoff;
+// Whether the errors of a result amount to a few roundings of the format.
+bool is_near(const std::optional<Errors>& errors, const Format& format) {
+  constexpr double kMostRoundings = 4;
+  return errors && errors->relative.max().item<double>() <= kMostRoundings * format.unit_roundoff;
 }
 
 std::vector<const Given*> wrong_results(const Bench& bench) {
   std::vector<const Given*> wrong;
   for (const Given& given : bench.fits().given()) {
-    if (bench.fits().errors(given).gt(1.0).any().item<bool>()) wrong.push_back(&given);
+    if (std::ranges::find(bench.failing(), given.name) != bench.failing().end()) wrong.push_back(&given);
   }
   return wrong;
 }
@@ -80,16 +73,6 @@ bool on_grid(const at::Tensor& values, at::ScalarType type) {
   return distance.le(finite.abs().mul(kOfFp32)).to(at::kDouble).mean().item<double>() > 0.99;
 }
 
-// Whether the case's dtype is finer than the format. In a coarser or equal dtype, every number is one of the format.
-bool is_finer(const Bench& bench, const Format& format) {
-  return verify::floor_factor(bench.world().c().dtype) < verify::floor_factor(format.dtype);
-}
-
-// Whether the dtype's rounding may hide the mistake, so that a run without wrong results does not refute it.
-bool may_hide(const Bench& bench) {
-  return bench.world().c().dtype != DType::fp32 && wrong_results(bench).empty();
-}
-
 // Returns out as it was before a sink joined.
 at::Tensor before_sink(const Given& out, const Bench& bench) {
   const World& world = bench.world();
@@ -101,36 +84,26 @@ at::Tensor before_sink(const Given& out, const Bench& bench) {
   return out.value;
 }
 
-// out has only numbers of the format and errors of its size, lse is correct, and gradients follow from out.
-bool out_in(const Format& format, const Bench& bench) {
-  if (may_hide(bench)) return true;
-  if (bench.failing_of(&Results::lse) || !bench.failing_of(&Results::out)) return false;
-  for (const Given* const given : wrong_results(bench)) {
-    if (given->member != &Results::out) continue;
-    const auto errors = errors_of(bench, *given);
-    if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
-    if (is_finer(bench, format) && !on_grid(given->value, format.type) &&
-        !on_grid(before_sink(*given, bench), format.type)) {
-      return false;
-    }
-  }
-  return bench.gradients_follow();
+// Whether the result has errors of the size of the format's rounding and, unless the dtype of the case is as coarse,
+// only numbers of the format.
+bool is_in(const Format& format, const Bench& bench, const Given& given) {
+  if (!is_near(errors_of(bench, given), format)) return false;
+  const bool finer = verify::floor_factor(bench.world().c().dtype) < verify::floor_factor(format.dtype);
+  return !finer || on_grid(given.value, format.type) ||
+         (given.member == &Results::out && on_grid(before_sink(given, bench), format.type));
 }
 
-// The wrong gradients have only numbers of the format, at least after subtracting each rank's own share.
-bool gradients_in(const Format& format, const Bench& bench) {
-  if (may_hide(bench)) return true;
-  if (bench.forward_fails()) return false;
+// gradients: dq, dk or dv are wrong and in the format. Else out is, and the gradients follow from it. The rounding of a
+// 16-bit dtype may hide the mistake, so that a run without wrong results does not refute it.
+bool is_kept_in(const Format& format, bool gradients, const Bench& bench) {
   const std::vector<const Given*> wrong = wrong_results(bench);
-  const WholeResults own = bench.own_shares();
-  return !wrong.empty() && std::ranges::all_of(wrong, [&](const Given* given) {
-    if (given->member != &Results::dq && !is_of_keys(given->member)) return false;
-    const auto errors = errors_of(bench, *given);
-    if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
-    if (!is_finer(bench, format)) return true;
-    const at::Tensor own_part = verify::row_part(own.*(given->member), given->part);
-    return on_grid(given->value, format.type) || on_grid(given->value.sub(own_part), format.type);
-  });
+  if (bench.world().c().dtype != DType::fp32 && wrong.empty()) return true;
+  const auto fits = [&](const Given* given) {
+    if (gradients) return (given->member == &Results::dq || is_of_keys(given->member)) && is_in(format, bench, *given);
+    return given->member != &Results::lse && (given->member != &Results::out || is_in(format, bench, *given));
+  };
+  const bool here = gradients ? !wrong.empty() && !bench.forward_fails() : bench.failing_of(&Results::out);
+  return here && std::ranges::all_of(wrong, fits) && (gradients || bench.gradients_follow());
 }
 
 // The errors of several results have the size of rounding in most rows, and no preferred direction.
@@ -143,13 +116,13 @@ bool rounding_of(const Format& format, const Format* finer, const Bench& bench) 
   double largest = 0;
   for (const Given* const given : wrong) {
     const auto errors = errors_of(bench, *given);
-    if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
-    const double most = quantile_of(errors->relative, 0.95);
-    if (errors->wrong_share < kMostRows || most > kSpread * quantile_of(errors->relative, 0.6)) return false;
+    if (!is_near(errors, format)) return false;
+    const double most = quantile(errors->relative, 0.95);
+    if (errors->wrong_share < kMostRows || most > kSpread * quantile(errors->relative, 0.6)) return false;
     if (given->member != &Results::lse && std::abs(errors->bias) > kBias) return false;
     largest = std::max(largest, most);
   }
-  return finer == nullptr || largest > kMostRoundings / 2 * finer->unit_roundoff;
+  return finer == nullptr || largest > 2 * finer->unit_roundoff;
 }
 
 // Only the lse is wrong, by small errors that do not grow with it.
@@ -157,12 +130,9 @@ bool approximate_lse(const Bench& bench) {
   constexpr double kMost = 0x1p-13;
   const std::vector<const Given*> wrong = wrong_results(bench);
   if (wrong.size() != 1 || wrong.front()->member != &Results::lse) return false;
-  const at::Tensor error =
-      wrong.front()
-          ->value.sub(wrong.front()->right)
-          .masked_fill(wrong.front()->value.eq(wrong.front()->right), 0.0);  // both may be infinite
-  return error.masked_fill_(wrong.front()->judged.logical_not().view({-1, 1, 1}), 0.0).abs().max().item<double>() <=
-         kMost;
+  const Given& lse = *wrong.front();
+  const at::Tensor error = lse.value.sub(lse.right).masked_fill(lse.value.eq(lse.right), 0.0);  // both may be infinite
+  return error.masked_fill_(lse.judged.logical_not().view({-1, 1, 1}), 0.0).abs().max().item<double>() <= kMost;
 }
 
 }  // namespace
@@ -174,9 +144,9 @@ Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*sympto
   };
   for (const Format& format : kFormats) {
     add("merged_in_16_bits", fmt::format("out is kept in {} between parts", format.name),
-        [format](const Bench& bench) { return out_in(format, bench); });
+        [format](const Bench& bench) { return is_kept_in(format, /*gradients=*/false, bench); });
     add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name),
-        [format](const Bench& bench) { return gradients_in(format, bench); });
+        [format](const Bench& bench) { return is_kept_in(format, /*gradients=*/true, bench); });
   }
   add("precision_alone", "all errors look like rounding: sums, scores or weights in bf16 would cause such errors",
       [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
@@ -27,30 +23,31 @@ const std::int64_t* data_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<std::int64_t>();
 }
 
-// own: the number of the step in which a rank's own keys are used.
-std::vector<at::Tensor> finer_parts(const World& world, const at::Tensor& step, int own) {
+Parts steps_as_parts(const World& world, const Ring& ring, bool own_last) {
+  const at::Tensor step = step_of_pairs(world, ring).sub(own_last ? 1 : 0).remainder(ring.size);
+  Parts parts{.what = own_last ? "one part per step of the ring, own keys last" : "one part per step of the ring",
+              .of_pair = step,
+              .count = ring.size};
+  const at::Tensor other = step.ne(own_last ? ring.size - 1 : 0);
   const at::Tensor half = world.kv_rows.half.unsqueeze(0);
-  if (!half.any().item<bool>()) return {};
+  if (!half.any().item<bool>()) return parts;
   const at::Tensor stretch = stretch_of_rows(world.kv_rows).unsqueeze(0);
-  std::vector<at::Tensor> all{step.mul(2).add(half), step.mul(2).add(half.mul(step.ne(own)))};
-  if (!stretch.equal(half)) {
-    all.push_back(step.mul(2).add(stretch));
-    all.push_back(step.mul(2).add(stretch.mul(step.ne(own))));
+  for (const at::Tensor& second : {half, stretch}) {
+    if (second.is_same(stretch) && stretch.equal(half)) continue;
+    for (const at::Tensor& cut : {second, second.mul(other)}) parts.finer.push_back(step.mul(2).add(cut));
   }
-  return all;
+  return parts;
 }
 
 }  // namespace
 
 std::vector<Ring> rings_of(const World& world) {
   std::vector<Ring> rings;
-  Ring all{.size = world.ranks, .place = std::vector<int>(static_cast<std::size_t>(world.ranks))};
-  std::iota(all.place.begin(), all.place.end(), 0);
-  rings.push_back(all);
-  if (const int inner = inner_ranks(world.c()); inner > 0) {
-    Ring outer{.size = world.ranks / inner, .place = all.place};
-    for (int& place : outer.place) place /= inner;
-    rings.insert(rings.begin(), outer);
+  const int inner = inner_ranks(world.c());
+  for (const int of_place : {inner, 1}) {
+    if (of_place == 0) continue;
+    Ring& ring = rings.emplace_back(Ring{.size = world.ranks / of_place, .place = {}});
+    for (int rank = 0; rank < world.ranks; ++rank) ring.place.push_back(rank / of_place);
   }
   return rings;
 }
@@ -83,15 +80,11 @@ at::Tensor rows_at_same_place(const Side& side, int ranks, const std::function<i
 }
 
 at::Tensor order_in_sequences(const Side& side) {
-  const std::int64_t count = side.count();
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
-  std::iota(rows.begin(), rows.end(), std::int64_t{0});
   const std::int64_t* const sequence = data_of(side.sequence);
   const std::int64_t* const position = data_of(side.position);
+  std::vector<std::int64_t> rows = mapped(side.count(), std::identity());
   std::ranges::stable_sort(rows, {}, [&](std::int64_t row) { return std::tuple(sequence[row], position[row]); });
-  std::vector<std::int64_t> order(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) order[static_cast<std::size_t>(rows[i])] = static_cast<std::int64_t>(i);
-  return index_tensor(order);
+  return index_tensor(rows).argsort();
 }
 
 at::Tensor stretch_of_rows(const Side& side) {
@@ -109,25 +102,9 @@ at::Tensor stretch_of_rows(const Side& side) {
 std::vector<Parts> parts_with_own_last(const World& world) {
   std::vector<Parts> all;
   for (const Ring& ring : rings_of(world)) {
-    if (ring.size == 1) continue;
-    const at::Tensor step = step_of_pairs(world, ring).sub(1).remainder(ring.size);
-    all.push_back({.what = "one part per step of the ring, own keys last",
-                   .of_pair = step,
-                   .count = ring.size,
-                   .finer = finer_parts(world, step, /*own=*/ring.size - 1)});
+    if (ring.size > 1) all.push_back(steps_as_parts(world, ring, /*own_last=*/true));
   }
   return all;
-}
-
-at::Tensor stretch_of_others(const World& world) {
-  const at::Tensor order = order_in_sequences(world.kv_rows).argsort();  // row indices, sequence by sequence
-  const at::Tensor ranks = world.kv_rows.rank.index_select(0, order);
-  std::vector<at::Tensor> of_ranks;
-  for (int rank = 0; rank < world.ranks; ++rank) {
-    const at::Tensor before = ranks.eq(rank).to(at::kLong).cumsum(0);
-    of_ranks.push_back(at::zeros_like(before).index_copy_(0, order, before));
-  }
-  return at::stack(of_ranks).index_select(0, world.q_rows.rank);
 }
 
 std::vector<Parts> parts_of(const World& world) {
@@ -135,10 +112,7 @@ std::vector<Parts> parts_of(const World& world) {
   for (const Ring& ring : rings_of(world)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(world, ring);
-    all.push_back({.what = "one part per step of the ring",
-                   .of_pair = step,
-                   .count = ring.size,
-                   .finer = finer_parts(world, step, /*own=*/0)});
+    all.push_back(steps_as_parts(world, ring, /*own_last=*/false));
     if (ring.size > 2) {
       all.push_back({.what = "one part per step of a ring that turns the other way",
                      .of_pair = step.neg().remainder(ring.size),

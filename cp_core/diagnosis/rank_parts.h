@@ -13,10 +13,24 @@
 
 namespace cp_pool::diagnosis {
 
+// The remainder, 0 .. n - 1.
+constexpr int modulo(int number, int n) {
+  return ((number % n) + n) % n;
+}
+
 // A ring in which each place passes K and V on to the next one.
 struct Ring {
   int size = 1;
   std::vector<int> place;  // by rank; ranks at the same place hold different heads of the same rows
+
+  [[nodiscard]] int at(int rank) const { return place[static_cast<std::size_t>(rank)]; }
+  // The step at which a rank has the keys of `owner`, if each step brings those of the place before.
+  [[nodiscard]] int step(int rank, int owner) const { return modulo(at(rank) - at(owner), size); }
+  // The rank at a place, taken modulo the size, that has the same heads as rank `like`.
+  [[nodiscard]] int rank_at(int like, int of) const {
+    const int of_place = static_cast<int>(place.size()) / size;
+    return modulo(of, size) * of_place + like % of_place;
+  }
 };
 
 // The ring of all ranks, preceded by the ring of inner groups of ranks if the type of the case has these.
@@ -48,9 +62,6 @@ struct Parts {
 std::vector<Parts> parts_of(const World& world);
 // The steps of the rings, if the step of a rank's own keys comes last.
 std::vector<Parts> parts_with_own_last(const World& world);
-// int64, pairs: the number of the stretch of other ranks' keys that the key is in. Stretches end where the query's rank
-// has keys of its own.
-at::Tensor stretch_of_others(const World& world);
 
 // An order of heads.
 using HeadMap = std::vector<std::int64_t>;
@@ -73,5 +84,18 @@ struct QueryShares {
   at::Tensor counts;  // fp64 [ranks, ranks]: how often the first rank counts the share of the second rank's queries
 };
 std::vector<QueryShares> incomplete_shares(int ranks);
+
+// --- row_choice.cpp: which of several models, that cut the keys of queries into other parts, fits each row best ---
+
+// int64 [q rows]: the index of the model that is nearest to the out and lse that ranks returned; the first one among
+// equals. All 0 if a rank did not return them.
+at::Tensor nearest_model(const std::vector<Model>& models);
+// The same by dq.
+at::Tensor nearest_model_in_dq(const std::vector<Model>& models);
+// The same by dk: int64 [kv rows]. The models must be of a whole world, not of selected queries.
+at::Tensor nearest_model_in_dk(const std::vector<Model>& models);
+
+// Takes each element of the member from the model with that index. number: int64, broadcastable to the member's shape.
+at::Tensor chosen(const at::Tensor& number, const std::vector<Model>& models, at::Tensor Model::* member);
 
 }  // namespace cp_pool::diagnosis

@@ -9,11 +9,14 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
+
+// Maps a rank and the owner of some rows to another rank.
+using OtherRank = std::function<int(int rank, int owner)>;
 
 class RingSteps : Subject {
  public:
@@ -36,9 +39,8 @@ class RingSteps : Subject {
   }
 
  private:
-  // A rank takes the keys that it holds for those of another rank. other: maps the rank and the true owner to the rank
-  // whose keys they are taken for.
-  void owner_taken_for(const std::string& says, const std::function<int(int rank, int owner)>& other) {
+  // A rank takes the keys that it holds for those of the rank other(rank, true owner).
+  void owner_taken_for(const std::string& says, const OtherRank& other) {
     const at::Tensor places = rows_at_same_place(world_.kv_rows, world_.ranks, other);
     if (!places.defined()) return;
     pass("ring_owner_wrong", says, [places](const World& world, Pass& pass) {
@@ -48,38 +50,24 @@ class RingSteps : Subject {
     });
   }
 
-  // Returns the rank at a place of the ring (taken modulo its size) that has the same heads as rank `like`.
-  static int rank_at(const Ring& ring, int like, int place) {
-    const auto ranks = static_cast<int>(ring.place.size());
-    const int of_place = ranks / ring.size;
-    const int wrapped = ((place % ring.size) + ring.size) % ring.size;
-    return wrapped * of_place + like % of_place;
-  }
-
   void owners(const Ring& ring) {
-    const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
-    const auto step = [ring, at](int rank, int owner) {
-      return ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
-    };
     owner_taken_for(
         "the ring turns in the wrong direction: a rank takes the keys that it holds for those of another rank",
-        [=](int rank, int owner) { return rank_at(ring, owner, at(rank) + step(rank, owner)); });
+        [=](int rank, int owner) { return ring.rank_at(owner, ring.at(rank) + ring.step(rank, owner)); });
     for (const int off : {-1, 1}) {
       const char* const whose = off < 0 ? "before" : "after";
       owner_taken_for(fmt::format("a rank takes the keys that it holds for those of the rank {} their owner", whose),
-                      [=](int /*rank*/, int owner) { return rank_at(ring, owner, at(owner) + off); });
+                      [=](int, int owner) { return ring.rank_at(owner, ring.at(owner) + off); });
       // A rank's own keys are correct, and the others are shifted among themselves.
       owner_taken_for(fmt::format("a rank takes the keys of other ranks for those of the rank {} their owner", whose),
                       [=](int rank, int owner) {
-                        const int of = step(rank, owner);
+                        const int of = ring.step(rank, owner);
                         if (of == 0) return owner;
-                        const int others = ring.size - 1;
-                        const int shifted = ((of - 1 - off) % others + others) % others + 1;
-                        return rank_at(ring, owner, at(rank) - shifted);
+                        return ring.rank_at(owner, ring.at(rank) - modulo(of - 1 - off, ring.size - 1) - 1);
                       });
     }
     owner_taken_for("at every step a rank takes the keys that it holds for its own",
-                    [=](int rank, int owner) { return rank_at(ring, owner, at(rank)); });
+                    [=](int rank, int owner) { return ring.rank_at(owner, ring.at(rank)); });
   }
 
   static std::string name_of(int step, const Ring& ring) {
@@ -88,28 +76,27 @@ class RingSteps : Subject {
     return fmt::format("step {} of the ring", step);
   }
 
-  void missing(const std::string& says, std::function<void(const World&, Pass&)> change) {
-    Hypothesis& hypothesis = pass("step_missing", says, std::move(change));
+  // Each pair counts as often as `factor` says, fp64.
+  Hypothesis& weighed(const char* id, std::string says, const at::Tensor& factor) {
+    return pass(id, std::move(says), [factor](const World& world, Pass& pass) {
+      pass.times = pass.times.mul(factor.index_select(0, world.q_rows.row));
+    });
+  }
+
+  void missing(const std::string& part, const at::Tensor& gone) {
+    const std::string says = part + " left out";
+    Hypothesis& hypothesis = weighed("step_missing", says, gone.logical_not().to(at::kDouble));
     hypothesis.backward_id = "gradient_share_missing";
     hypothesis.backward_says = says + " in the backward";
   }
 
   void missing(const Ring& ring) {
-    const auto without = [](const at::Tensor& gone) {
-      return [gone](const World& world, Pass& pass) {
-        pass.times = pass.times.masked_fill(gone.index_select(0, world.q_rows.row), 0.0);
-      };
-    };
     const at::Tensor steps = step_of_pairs(world_, ring);
-    for (int step = 0; step < ring.size; ++step) {
-      missing(name_of(step, ring) + " is left out", without(steps.eq(step)));
-    }
-    if (ring.size > 2) {
-      missing("all steps except that of a rank's own keys are left out", without(steps.ne(0)));
-    }
+    for (int step = 0; step < ring.size; ++step) missing(name_of(step, ring) + " is", steps.eq(step));
+    if (ring.size > 2) missing("all steps except that of a rank's own keys are", steps.ne(0));
     for (int owner = 0; owner < world_.ranks; ++owner) {
-      missing(fmt::format("the part of rank {}'s keys is left out for the queries of other ranks", owner),
-              without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0))));
+      missing(fmt::format("the part of rank {}'s keys for the queries of other ranks is", owner),
+              world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)));
     }
   }
 
@@ -117,102 +104,63 @@ class RingSteps : Subject {
   void missing_halves() {
     const at::Tensor others = world_.q_rows.rank.unsqueeze(1).ne(world_.kv_rows.rank.unsqueeze(0));
     for (const std::int64_t half : {0, 1}) {
-      const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1);
-      const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0);
       const char* const which = half == 0 ? "first" : "second";
-      struct Part {
-        std::string says;
-        at::Tensor gone;
-        at::Tensor instead;  // pairs that count twice; undefined: none
-      };
-      const at::Tensor other_queries = queries.logical_not();
-      for (const Part& part :
-           {Part{.says = fmt::format(
-                     "the part of a rank's {} chunk of queries with the keys of other ranks is left out", which),
-                 .gone = queries.logical_and(others),
-                 .instead = {}},
-            Part{.says = fmt::format("the part of each other rank's {} chunk of keys is left out", which),
-                 .gone = keys.logical_and(others),
-                 .instead = {}},
-            Part{.says = fmt::format("the part of every rank's {} chunk of keys is left out", which),
-                 .gone = keys.expand_as(others),
-                 .instead = {}},
-            Part{.says = fmt::format("instead of the part of a rank's {} chunk of queries with the keys of other "
-                                     "ranks, the part of the other chunk is computed again",
-                                     which),
-                 .gone = queries.logical_and(others),
-                 .instead = other_queries.logical_and(others)}}) {
-        const auto change = [part](const World& world, Pass& pass) {
-          const auto of_world = [&](const at::Tensor& pairs) { return pairs.index_select(0, world.q_rows.row); };
-          pass.times = pass.times.masked_fill(of_world(part.gone), 0.0);
-          if (part.instead.defined()) pass.times = pass.times.mul(of_world(part.instead).to(at::kDouble).add(1.0));
-        };
-        if (part.instead.defined()) {
-          pass("step_repeated", part.says, change);
-        } else {
-          missing(part.says, change);
-        }
-      }
+      const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1).logical_and(others);
+      const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0).expand_as(others);
+      const std::string part =
+          fmt::format("the part of a rank's {} chunk of queries with the keys of other ranks", which);
+      missing(part + " is", queries);
+      missing(fmt::format("the part of each other rank's {} chunk of keys is", which), keys.logical_and(others));
+      missing(fmt::format("the part of every rank's {} chunk of keys is", which), keys);
+      weighed("step_repeated", "instead of " + part + ", the part of the other chunk is computed again",
+              at::where(others, at::where(queries, 0.0, 2.0), 1.0));
     }
   }
 
   void repeated(const Ring& ring) {
+    const char* const id = "step_repeated";
     const at::Tensor steps = step_of_pairs(world_, ring);
-    const auto weighed = [](const at::Tensor& factor) {
-      return [factor](const World& world, Pass& pass) {
-        pass.times = pass.times.mul(factor.index_select(0, world.q_rows.row));
-      };
-    };
     for (int step = 0; step < ring.size; ++step) {
-      pass("step_repeated", name_of(step, ring) + " counts twice", weighed(steps.eq(step).to(at::kDouble).add(1.0)));
+      const std::string name = name_of(step, ring);
+      weighed(id, name + " counts twice", steps.eq(step).to(at::kDouble).add(1.0));
       for (const int other : {step - 1, step + 1, 0}) {
         if (other < 0 || other >= ring.size || other == step || (other == 0 && step == 1 && ring.size > 2)) continue;
-        const at::Tensor factor = steps.eq(other).to(at::kDouble).add(1.0).masked_fill(steps.eq(step), 0.0);
-        pass("step_repeated", fmt::format("{} counts in place of {}", name_of(other, ring), name_of(step, ring)),
-             weighed(factor));
+        weighed(id, fmt::format("{} counts in place of {}", name_of(other, ring), name),
+                steps.eq(other).to(at::kDouble).add(1.0).masked_fill(steps.eq(step), 0.0));
       }
     }
-    pass("step_repeated", "the part of a rank's own keys counts at every step",
-         weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
+    weighed(id, "the part of a rank's own keys counts at every step",
+            at::where(steps.eq(0), static_cast<double>(ring.size), 1.0));
   }
 
-  // A rank holds the K and V of rank whose(rank, owner) at the places of rank `owner`.
-  void held(const std::string& id, const std::string& says, const std::function<int(int rank, int owner)>& whose,
-            const std::string& backward_id = {}, const std::string& backward_says = {}) {
+  // A rank holds the K and V of rank whose(rank, owner) at the places of rank `owner`, in both passes or in the
+  // backward.
+  void held(const char* id, const std::string& says, const OtherRank& whose, const char* backward_id) {
     const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, whose);
     if (!rows.defined()) return;
     for (const bool lands_there : {false, true}) {
-      model(id, says, [rows, lands_there](Model& model) {
-        model.forward.held = rows;
-        model.backward.held = rows;
-        if (lands_there) model.landing = rows;
-      });
-      backward(backward_id.empty() ? id : backward_id,
-               backward_says.empty() ? says + " in the backward" : backward_says, [rows, lands_there](Model& model) {
-                 model.backward.held = rows;
-                 if (lands_there) model.landing = rows;
-               });
+      for (const bool both : {true, false}) {
+        model(
+            both ? id : backward_id, both ? says : says + " in the backward",
+            [=](Model& model) {
+              if (both) model.forward.held = rows;
+              model.backward.held = rows;
+              if (lands_there) model.landing = rows;
+            },
+            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
+      }
     }
   }
 
   void own_keys(const Ring& ring) {
-    const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
-    const auto own = [=](int rank, int owner) { return rank_at(ring, owner, at(rank)); };
-    held("own_kv_every_step", "every step computes with the rank's own K and V", own, "backward_own_kv",
-         "every step of the backward computes with the rank's own K and V");
-    // The same with the mask of the rank's own keys.
-    const at::Tensor steps = step_of_pairs(world_, ring);
-    pass("own_kv_every_step", "every step computes with the rank's own K and V and the mask of the own keys",
-         [steps, size = ring.size](const World& world, Pass& pass) {
-           const at::Tensor own_pairs = steps.index_select(0, world.q_rows.row).eq(0);
-           pass.times = pass.times.mul(static_cast<double>(size)).masked_fill(own_pairs.logical_not(), 0.0);
-         })
+    const char* const id = "own_kv_every_step";
+    const char* const says = "every step computes with the rank's own K and V";
+    const OtherRank own = [=](int rank, int owner) { return ring.rank_at(owner, ring.at(rank)); };
+    held(id, says, own, "backward_own_kv");
+    weighed(id, fmt::format("{} and the mask of the own keys", says),
+            at::where(step_of_pairs(world_, ring).eq(0), static_cast<double>(ring.size), 0.0))
         .backward_id = "backward_own_kv";
-    own_k_or_v(own);
-  }
-
-  // Only one of K and V is passed on; the other one stays the rank's own.
-  void own_k_or_v(const std::function<int(int rank, int owner)>& own) {
+    // Only one of K and V is passed on; the other one stays the rank's own.
     const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!rows.defined()) return;
     for (const bool k : {false, true}) {
@@ -227,15 +175,17 @@ class RingSteps : Subject {
     }
   }
 
+  // int64 [ranks, kv rows]: the step of the ring at which the rank has the row.
+  [[nodiscard]] at::Tensor steps_of_ranks(const Ring& ring) const {
+    const at::Tensor places = index_tensor({ring.place.begin(), ring.place.end()});
+    return places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
+  }
+
   void not_awaited(const Ring& ring) {
     const char* const id = "exchange_not_awaited";
-    const at::Tensor ranks = at::arange(world_.ranks, at::kLong);
     const at::Tensor rows = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0).expand({world_.ranks, -1});
-    const auto places = index_tensor({ring.place.begin(), ring.place.end()});
-    const at::Tensor steps =
-        places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
     for (int first = 1; first < ring.size; ++first) {
-      const at::Tensor zeros = rows.masked_fill(steps.ge(first), -1);
+      const at::Tensor zeros = rows.masked_fill(steps_of_ranks(ring).ge(first), -1);
       const std::string whose =
           first == 1 ? "K and V of other ranks are" : fmt::format("from step {} of the ring on, K and V are", first);
       for (const bool both : {true, false}) {
@@ -249,29 +199,22 @@ class RingSteps : Subject {
       }
     }
     if (ring.size == 2) return;  // the step before is then that of the rank's own keys
-    const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
     const auto before = [=](int rank, int owner) {
-      const int step = ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
-      return step == 0 ? owner : rank_at(ring, owner, at(rank) - step + 1);
+      const int step = ring.step(rank, owner);
+      return step == 0 ? owner : ring.rank_at(owner, ring.at(rank) - step + 1);
     };
-    held(id, "a step computes with the K and V of the previous step before new ones have arrived", before);
+    held(id, "a step computes with the K and V of the previous step before new ones have arrived", before, id);
   }
 
   // K and V are exchanged in transit: at every step, or once.
   void exchanged(const Ring& ring) {
     if (c_.head_dim_qk != c_.head_dim_v) return;
-    const auto places = index_tensor({ring.place.begin(), ring.place.end()});
-    const at::Tensor steps =
-        places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
-    const at::Tensor odd = steps.remainder(2).eq(1);
-    const at::Tensor others = steps.ne(0);
-    for (const at::Tensor& where : {odd, others}) {
-      if (where.is_same(others) && odd.equal(others)) continue;
-      pass("k_and_v_exchanged",
-           where.is_same(odd) && !odd.equal(others) ? "K and V are swapped at every step of the ring"
-                                                    : "K and V of other ranks are swapped",
-           [where](const World&, Pass& pass) { pass.exchanged = where; });
-    }
+    const auto swapped = [this](const char* says, const at::Tensor& where) {
+      pass("k_and_v_exchanged", says, [where](const World&, Pass& pass) { pass.exchanged = where; });
+    };
+    const at::Tensor steps = steps_of_ranks(ring);
+    swapped("K and V of other ranks are swapped", steps.ne(0));
+    if (ring.size > 2) swapped("K and V are swapped at every step of the ring", steps.remainder(2).eq(1));
   }
 
   // In an all-to-all of tokens for heads, a rank has its own tokens for its heads, and zeros for the tokens of others.

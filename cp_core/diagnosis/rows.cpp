@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -14,9 +15,9 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/subject.h"
 #include "cp_core/verify/conventions.h"
 
 namespace cp_pool::diagnosis {
@@ -27,25 +28,15 @@ using verify::ConventionKind;
 using verify::LocalRow;
 using verify::RowsByRank;
 
+using Lengths = std::vector<std::int64_t>;
 // Maps the rows of each rank to the rows that they are taken for. nullopt: the mistake is not possible here.
-using Belief = std::function<std::optional<RowsByRank>(const RowsByRank& rows, const std::vector<std::int64_t>& valid,
-                                                       const std::vector<std::int64_t>& padded)>;
+using Belief =
+    std::function<std::optional<RowsByRank>(const RowsByRank& rows, const Lengths& valid, const Lengths& padded)>;
 
-RowsByRank rows_of(const Side& side) {
-  RowsByRank rows;
-  for (std::size_t rank = 0; rank + 1 < side.first.size(); ++rank) {
-    auto& own = rows.emplace_back();
-    for (std::int64_t row = side.first[rank]; row < side.first[rank + 1]; ++row) {
-      own.push_back({.sequence = side.sequence[row].item<std::int64_t>(),
-                     .position = side.position[row].item<std::int64_t>(),
-                     .canonical = side.canonical[row].item<std::int64_t>()});
-    }
-  }
-  return rows;
-}
+constexpr LocalRow kNoRow{.sequence = 0, .position = -1, .canonical = -1};
 
 at::Tensor column_of(const RowsByRank& rows, std::int64_t LocalRow::* member) {
-  std::vector<std::int64_t> values;
+  Lengths values;
   for (const auto& of_rank : rows) {
     for (const LocalRow& row : of_rank) values.push_back(row.*member);
   }
@@ -56,27 +47,15 @@ bool as_many(const RowsByRank& a, const RowsByRank& b) {
   return std::ranges::equal(a, b, {}, &std::vector<LocalRow>::size, &std::vector<LocalRow>::size);
 }
 
-bool same_places(const RowsByRank& a, const RowsByRank& b) {
-  const auto place = [](const LocalRow& row) { return std::pair(row.sequence, row.position); };
-  return std::ranges::equal(a, b,
-                            [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, {}, place, place); });
-}
-
-// The rows that those of both sides are taken for.
-struct Believed {
-  RowsByRank q;
-  RowsByRank kv;
-};
-
 class Rows : Subject {
  public:
   using Subject::Subject;
 
   Hypotheses all() {
     if (may_have_two_chunks()) {
-      add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged());
+      add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged);
       add("chunks_not_mirrored", "the second chunk of rank r is taken for chunk n + r instead of chunk 2n - 1 - r",
-          not_mirrored());
+          not_mirrored);
     }
     of_another_rank();
     conventions();
@@ -96,62 +75,52 @@ class Rows : Subject {
     return convention == nullptr || std::ranges::find(kOfOtherParts, convention->kind) == kOfOtherParts.end();
   }
 
-  static Belief halves_exchanged() {
-    return [](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
-      RowsByRank believed = rows;
-      for (auto& own : believed) {
-        for (auto begin = own.begin(); begin != own.end();) {
-          const auto end =
-              std::find_if(begin, own.end(), [&](const LocalRow& row) { return row.sequence != begin->sequence; });
-          if ((end - begin) % 2 != 0) return std::nullopt;
-          std::rotate(begin, begin + (end - begin) / 2, end);
-          begin = end;
-        }
+  static std::optional<RowsByRank> halves_exchanged(const RowsByRank& rows, const Lengths&, const Lengths&) {
+    RowsByRank believed = rows;
+    for (auto& own : believed) {
+      for (auto begin = own.begin(); begin != own.end();) {
+        const auto end =
+            std::find_if(begin, own.end(), [&](const LocalRow& row) { return row.sequence != begin->sequence; });
+        if ((end - begin) % 2 != 0) return std::nullopt;
+        std::rotate(begin, begin + (end - begin) / 2, end);
+        begin = end;
       }
-      return believed;
-    };
+    }
+    return believed;
   }
 
-  [[nodiscard]] Belief not_mirrored() const {
-    const int ranks = world_.ranks;
-    return [ranks](const RowsByRank&, const std::vector<std::int64_t>& valid,
-                   const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
-      RowsByRank believed(static_cast<std::size_t>(ranks));
-      for (std::size_t b = 0; b < padded.size(); ++b) {
-        const std::int64_t chunk = padded[b] / (2 * ranks);
-        for (int rank = 0; rank < ranks; ++rank) {
-          for (const int part : {rank, ranks + rank}) {
-            for (std::int64_t i = 0; i < chunk; ++i) {
-              const std::int64_t position = part * chunk + i;
-              believed[static_cast<std::size_t>(rank)].push_back({.sequence = static_cast<std::int64_t>(b),
-                                                                  .position = position,
-                                                                  .canonical = position < valid[b] ? 0 : -1});
-            }
-          }
-        }
+  static std::optional<RowsByRank> not_mirrored(const RowsByRank& rows, const Lengths& valid, const Lengths& padded) {
+    const auto ranks = static_cast<std::int64_t>(rows.size());
+    RowsByRank believed(rows.size());
+    for (std::size_t b = 0; b < padded.size(); ++b) {
+      const std::int64_t chunk = padded[b] / (2 * ranks);
+      for (std::int64_t position = 0; position < 2 * ranks * chunk; ++position) {
+        believed[static_cast<std::size_t>(position / chunk % ranks)].push_back(
+            {.sequence = static_cast<std::int64_t>(b),
+             .position = position,
+             .canonical = position < valid[b] ? 0 : -1});
       }
-      return believed;
-    };
+    }
+    return believed;
   }
 
   void of_another_rank() {
-    const int ranks = world_.ranks;
-    const auto taken_for = [](auto other) {
-      return [other](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
-        RowsByRank believed;
-        for (std::size_t rank = 0; rank < rows.size(); ++rank) believed.push_back(rows[other(rank)]);
-        return believed;
-      };
+    const int n = world_.ranks;
+    struct Other {
+      const char* says;
+      std::function<int(int)> of;
     };
-    const auto count = static_cast<std::size_t>(ranks);
-    const char* const id = "rows_of_another_rank";
-    add(id, "rank r takes its rows for those of rank n - 1 - r",
-        taken_for([count](std::size_t r) { return count - 1 - r; }));
-    add(id, "a rank takes its rows for those of the next rank",
-        taken_for([count](std::size_t r) { return (r + 1) % count; }));
-    add(id, "a rank takes its rows for those of the previous rank",
-        taken_for([count](std::size_t r) { return (r + count - 1) % count; }));
-    add(id, "every rank takes its rows for those of rank 0", taken_for([](std::size_t) { return std::size_t{0}; }));
+    for (const Other& other :
+         {Other{"rank r takes its rows for those of rank n - 1 - r", [n](int r) { return n - 1 - r; }},
+          {"a rank takes its rows for those of the next rank", [n](int r) { return modulo(r + 1, n); }},
+          {"a rank takes its rows for those of the previous rank", [n](int r) { return modulo(r - 1, n); }},
+          {"every rank takes its rows for those of rank 0", [](int) { return 0; }}}) {
+      add("rows_of_another_rank", other.says, [n, of = other.of](const RowsByRank& rows, const auto&, const auto&) {
+        RowsByRank believed;
+        for (int rank = 0; rank < n; ++rank) believed.push_back(rows[static_cast<std::size_t>(of(rank))]);
+        return believed;
+      });
+    }
   }
 
   void conventions() {
@@ -174,44 +143,46 @@ class Rows : Subject {
       const std::string name = verify::to_string(convention);
       add("sharding_" + name.substr(0, name.find(':')),
           fmt::format("attention assumes that rows are sharded by the convention {}", name),
-          [convention, layout = c_.layout, ranks = world_.ranks](
-              const RowsByRank&, const std::vector<std::int64_t>& valid,
-              const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
+          [convention, layout = c_.layout, ranks = world_.ranks](const RowsByRank&, const Lengths& valid,
+                                                                 const Lengths& padded) -> std::optional<RowsByRank> {
             if (!verify::convention_obstacle(convention, layout, valid, padded, ranks).empty()) return std::nullopt;
             return verify::rows_by_convention(convention, layout, valid, padded, ranks);
           });
     }
   }
 
-  // Adds the hypothesis that queries, keys or both are taken for other rows; left out if an earlier one of the same id
-  // believes the same. The id of a sequence's convention stands for that of the pack.
-  void add(const std::string& id, std::string says, const Belief& belief, bool queries = true, bool keys = true) {
-    Believed believed{.q = q_, .kv = kv_};
-    if (queries) {
-      auto q = belief(q_, lengths_.valid_q, lengths_.padded_q);
-      if (!q || !as_many(*q, q_)) return;
-      believed.q = std::move(*q);
-    }
-    if (keys) {
-      auto kv = belief(kv_, lengths_.valid_kv, lengths_.padded_kv);
-      if (!kv || !as_many(*kv, kv_)) return;
-      believed.kv = std::move(*kv);
-    }
-    if (same_places(believed.q, q_) && same_places(believed.kv, kv_)) return;
-    std::vector<Believed>& known = known_[id.substr(0, id.find("_pack"))];
-    for (const Believed& before : known) {
-      if (same_places(before.q, believed.q) && same_places(before.kv, believed.kv)) return;
-    }
-    known.push_back(believed);
-    const Places places = places_of(believed);
-    pass(id, std::move(says), [places](const World& world, Pass& pass) { take_places(world, places, pass); });
+  // The places that the rows of both sides are taken for; nullopt if they are their own, or not possible.
+  [[nodiscard]] std::optional<Places> places_by(const Belief& belief) const {
+    const verify::Ownership& right = world_.owners;
+    const auto q = belief(right.q, lengths_.valid_q, lengths_.padded_q);
+    const auto kv = belief(right.kv, lengths_.valid_kv, lengths_.padded_kv);
+    if (!q || !kv || !as_many(*q, right.q) || !as_many(*kv, right.kv)) return std::nullopt;
+    const Places own = places_of(right.q, right.kv);
+    Places places = places_of(*q, *kv);
+    return are_equal(own, places) ? std::nullopt : std::optional(std::move(places));
   }
 
-  static Places places_of(const Believed& believed) {
-    return {.q_sequence = column_of(believed.q, &LocalRow::sequence),
-            .q_position = column_of(believed.q, &LocalRow::position),
-            .kv_sequence = column_of(believed.kv, &LocalRow::sequence),
-            .kv_position = column_of(believed.kv, &LocalRow::position)};
+  static Places places_of(const RowsByRank& q, const RowsByRank& kv) {
+    return {.q_sequence = column_of(q, &LocalRow::sequence),
+            .q_position = column_of(q, &LocalRow::position),
+            .kv_sequence = column_of(kv, &LocalRow::sequence),
+            .kv_position = column_of(kv, &LocalRow::position)};
+  }
+
+  static bool are_equal(const Places& a, const Places& b) {
+    return a.q_sequence.equal(b.q_sequence) && a.q_position.equal(b.q_position) && a.kv_sequence.equal(b.kv_sequence) &&
+           a.kv_position.equal(b.kv_position);
+  }
+
+  // Adds the hypothesis that rows are taken for others; left out if an earlier one of the same id believes the same.
+  // The id of a sequence's convention stands for that of the pack.
+  void add(const std::string& id, std::string says, const Belief& belief) {
+    const std::optional<Places> places = places_by(belief);
+    if (!places) return;
+    std::vector<Places>& known = known_[id.substr(0, id.find("_pack"))];
+    if (std::ranges::any_of(known, [&](const Places& before) { return are_equal(before, *places); })) return;
+    known.push_back(*places);
+    pass(id, std::move(says), [places = *places](const World& world, Pass& pass) { take_places(world, places, pass); });
   }
 
   // places: those of all rows. The world may have only a sample of the queries.
@@ -225,9 +196,8 @@ class Rows : Subject {
     if (!world.bias.defined()) return;
     // In bshd and sbhd a rank holds only the bias rows of its own queries.
     const bool by_row = world.c().layout == Layout::thd;
-    const at::Tensor columns =
+    pass.bias_index =
         world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position, rule.places.kv_position);
-    pass.bias_index = columns;
   }
 
   // Positions counted among the rows that a rank has of a sequence (of_chunk: among those of one chunk).
@@ -251,46 +221,35 @@ class Rows : Subject {
     }
   }
 
-  void add_rule(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
-    all_.push_back(mask_mistake(std::move(id), std::move(says), std::move(change)));
-  }
-
   void positions_from_zero() {
     if (world_.ranks == 1) return;
     // If the mask is only a window, the id of a window counted in local rows fits better.
     const bool window_alone = !c_.causal && c_.chunk == 0;
     const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
-    add_rule(id,
-             window_alone ? "the window is computed from the places of queries and keys in their rank's rows instead "
-                            "of their positions in the sequence"
-                          : "every rank counts the positions of its queries and keys from 0",
-             [](const World& world, MaskRule& rule) { count_locally(world, true, true, rule); });
-    add_rule(id, "every rank counts the positions of its queries from 0",
-             [](const World& world, MaskRule& rule) { count_locally(world, true, false, rule); });
-    add_rule(id, "every rank counts the positions of its keys from 0",
-             [](const World& world, MaskRule& rule) { count_locally(world, false, true, rule); });
+    for (const auto& [what, queries, keys] :
+         {std::tuple{"queries and keys", true, true}, {"queries", true, false}, {"keys", false, true}}) {
+      mask(id, fmt::format("every rank counts the positions of its {} from 0", what),
+           [queries = queries, keys = keys](const World& world, MaskRule& rule) {
+             count_locally(world, queries, keys, rule);
+           });
+    }
   }
 
   void windows_of_local_rows() {
     if (world_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
     const char* const id = "window_of_local_chunk";
     for (const bool of_chunk : {false, true}) {
-      const char* const where = of_chunk ? "chunk" : "rows";
+      const std::string how = fmt::format(
+          " is computed from the places of queries and keys in their rank's {} instead of their positions in the "
+          "sequence",
+          of_chunk ? "chunk" : "rows");
       if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-        add_rule(
-            id,
-            fmt::format("the window is computed from the places of queries and keys in their rank's {} instead of "
-                        "their positions in the sequence",
-                        where),
-            [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
+        mask(id, "the window" + how,
+             [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
       }
       if (c_.causal) {
-        add_rule(
-            id,
-            fmt::format("the diagonal is computed from the places of queries and keys in their rank's {} instead of "
-                        "their positions in the sequence",
-                        where),
-            [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
+        mask(id, "the diagonal" + how,
+             [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
       }
     }
   }
@@ -339,17 +298,18 @@ class Rows : Subject {
       if (world_.ranks % size != 0) continue;
       const std::string says =
           "rows that ranks traded for heads stay in the order of ranks and are taken for whole sequences";
-      const Belief in_order = [size](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
+      const Belief in_order = [size = static_cast<std::size_t>(size)](const RowsByRank& rows, const auto&,
+                                                                      const auto&) {
         RowsByRank believed = rows;
-        for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(size)) {
+        for (std::size_t first = 0; first < rows.size(); first += size) {
           std::vector<LocalRow> sorted;
-          for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+          for (std::size_t r = first; r < first + size; ++r) {
             sorted.insert(sorted.end(), rows[r].begin(), rows[r].end());
           }
           std::ranges::stable_sort(sorted, {},
                                    [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
           auto next = sorted.begin();
-          for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+          for (std::size_t r = first; r < first + size; ++r) {
             for (LocalRow& row : believed[r]) row = *next++;
           }
         }
@@ -364,11 +324,9 @@ class Rows : Subject {
   // is taken to have, and the gradient goes there.
   void with_bias_rows(const char* id, std::string says, const Belief& belief) {
     if (!world_.bias.defined() || c_.layout == Layout::thd) return;
-    const auto q = belief(q_, lengths_.valid_q, lengths_.padded_q);
-    const auto kv = belief(kv_, lengths_.valid_kv, lengths_.padded_kv);
-    if (!q || !kv || (same_places(*q, q_) && same_places(*kv, kv_))) return;
-    const Places places = places_of({.q = *q, .kv = *kv});
-    model(id, std::move(says), [places](Model& model) {
+    const std::optional<Places> places = places_by(belief);
+    if (!places) return;
+    model(id, std::move(says), [places = *places](Model& model) {
       const World& world = *model.world;
       for (Pass* const pass : {&model.forward, &model.backward}) {
         take_places(world, places, *pass);
@@ -387,36 +345,18 @@ class Rows : Subject {
     const char* const id = "valid_offsets_in_padded_rows";
     // Offsets are counted in the padded sequences.
     add(id, "the offsets of valid tokens are used as the beginnings of sequences in rows that include padding",
-        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid,
-           const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
-          std::vector<std::int64_t> starts;
+        [](const RowsByRank& rows, const Lengths& valid, const Lengths& padded) {
+          Lengths starts;
           std::exclusive_scan(padded.begin(), padded.end(), std::back_inserter(starts), std::int64_t{0});
           RowsByRank believed = rows;
           for (auto& own : believed) {
-            for (LocalRow& row : own)
+            for (LocalRow& row : own) {
               row = token_at(starts[static_cast<std::size_t>(row.sequence)] + row.position, valid);
+            }
           }
           return believed;
         });
     in_rows_of_ranks(id);
-    // Offsets are counted in the valid tokens of each rank's rows.
-    add(id, "the offsets of a rank's valid tokens are used as the beginnings of sequences in rows that include padding",
-        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
-          RowsByRank believed = rows;
-          for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-            std::vector<std::vector<LocalRow>> of_sequences(valid.size());
-            for (const LocalRow& row : rows[rank]) {
-              if (row.canonical >= 0) of_sequences[static_cast<std::size_t>(row.sequence)].push_back(row);
-            }
-            std::vector<LocalRow> tokens;
-            for (const auto& some : of_sequences) tokens.insert(tokens.end(), some.begin(), some.end());
-            for (std::size_t i = 0; i < rows[rank].size(); ++i) {
-              believed[rank][i] =
-                  i < tokens.size() ? tokens[i] : LocalRow{.sequence = 0, .position = -1, .canonical = -1};
-            }
-          }
-          return believed;
-        });
   }
 
   // A sequence is taken to begin where the rank's shares of the valid tokens of earlier sequences end. Its rows get the
@@ -428,19 +368,23 @@ class Rows : Subject {
         add(id,
             "a rank's shares of the offsets of valid tokens are used as the beginnings of sequences in rows that "
             "include padding",
-            [=, ranks = static_cast<std::int64_t>(world_.ranks)](
-                const RowsByRank& rows, const std::vector<std::int64_t>& valid,
-                const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
+            [=](const RowsByRank& rows, const Lengths& valid, const Lengths& padded) {
+              const auto ranks = static_cast<std::int64_t>(rows.size());
               RowsByRank believed = rows;
-              for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-                std::ranges::fill(believed[rank], LocalRow{.sequence = 0, .position = -1, .canonical = -1});
+              for (std::int64_t rank = 0; rank < ranks; ++rank) {
+                std::vector<LocalRow>& own = believed[static_cast<std::size_t>(rank)];
+                std::ranges::fill(own, kNoRow);
                 std::int64_t offset = 0;
                 for (std::size_t b = 0; b < valid.size(); offset += valid[b++]) {
                   const std::int64_t chunk = (chunks_are_padded ? padded[b] : valid[b]) / (2 * ranks);
                   const std::int64_t count = std::min(2 * chunk, (as_many_as_padded ? padded[b] : valid[b]) / ranks);
-                  take_chunks({.sequence = static_cast<std::int64_t>(b), .first = offset / ranks, .count = count},
-                              chunk, {static_cast<std::int64_t>(rank), 2 * ranks - 1 - static_cast<std::int64_t>(rank)},
-                              valid[b], believed[rank]);
+                  const auto first = static_cast<std::size_t>(offset / ranks);
+                  for (std::int64_t i = 0; i < count && first + static_cast<std::size_t>(i) < own.size(); ++i) {
+                    const std::int64_t position = (i < chunk ? rank : 2 * ranks - 1 - rank) * chunk + i % chunk;
+                    own[first + static_cast<std::size_t>(i)] = {.sequence = static_cast<std::int64_t>(b),
+                                                                .position = position,
+                                                                .canonical = position < valid[b] ? 0 : -1};
+                  }
                 }
               }
               return believed;
@@ -449,35 +393,16 @@ class Rows : Subject {
     }
   }
 
-  struct Stretch {
-    std::int64_t sequence = 0;
-    std::int64_t first = 0;  // first row
-    std::int64_t count = 0;
-  };
-
-  // Assigns the positions of two chunks to these rows.
-  static void take_chunks(const Stretch& of, std::int64_t chunk, const std::array<std::int64_t, 2>& chunks,
-                          std::int64_t valid, std::vector<LocalRow>& rows) {
-    for (std::int64_t i = 0; i < of.count; ++i) {
-      if (of.first + i >= static_cast<std::int64_t>(rows.size())) return;
-      const std::int64_t position = chunks[static_cast<std::size_t>(i / chunk)] * chunk + i % chunk;
-      rows[static_cast<std::size_t>(of.first + i)] = {
-          .sequence = of.sequence, .position = position, .canonical = position < valid ? 0 : -1};
-    }
-  }
-
-  static LocalRow token_at(std::int64_t offset, const std::vector<std::int64_t>& valid) {
+  static LocalRow token_at(std::int64_t offset, const Lengths& valid) {
     for (std::size_t b = 0; b < valid.size(); ++b) {
       if (offset < valid[b]) return {.sequence = static_cast<std::int64_t>(b), .position = offset, .canonical = 0};
       offset -= valid[b];
     }
-    return {.sequence = 0, .position = -1, .canonical = -1};
+    return kNoRow;
   }
 
   const SequenceLengths& lengths_ = world_.lengths();
-  RowsByRank q_ = rows_of(world_.q_rows);
-  RowsByRank kv_ = rows_of(world_.kv_rows);
-  std::map<std::string, std::vector<Believed>> known_;  // by id
+  std::map<std::string, std::vector<Places>> known_;  // by id
 };
 
 }  // namespace

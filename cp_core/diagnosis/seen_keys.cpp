@@ -246,26 +246,27 @@ double weight_tolerance(DType dtype, int ranks) {
   return std::max(kOfFp32, roundings * verify::unit_roundoff(dtype));
 }
 
-Hypotheses seen_keys_hypotheses(const SeenKeys& seen) {
+Hypotheses seen_keys_hypotheses(const SeenKeys& seen, const at::Tensor& wrong_queries) {
   if (!seen.why_not.empty() || !seen.wrong || !seen.whole_numbers || seen.heads_differ) return {};
   std::string says = fmt::format(
       "{} pairs of a query and a key are missing, and {} are in excess (not expected, or seen more than once)",
       seen.pairs.missing_pairs, seen.pairs.excess_pairs);
   const auto& largest = seen.pairs.missing.empty() ? seen.pairs.excess : seen.pairs.missing;
   if (!largest.empty()) says += ": " + largest.front().text;
+  // Queries whose keys are unknown saw what they should, or none; queries with right results may see their keys where
+  // they are asked for.
+  const at::Tensor known = at::where(seen.times.isnan(), seen.expected, seen.times);
+  const at::Tensor wrong = wrong_queries.index_select(0, seen.q_places.argsort()).unsqueeze(1);
   Hypotheses all;
-  // Queries whose keys are unknown saw what they should, or none.
-  for (const at::Tensor& known :
-       {at::where(seen.times.isnan(), seen.expected, seen.times), seen.times.nan_to_num(0.0)}) {
+  for (const at::Tensor& times : {known, at::where(wrong, known, seen.expected), seen.times.nan_to_num(0.0)}) {
     all.push_back({.id = "wrong_keys_seen",
                    .says = says,
                    .pass =
-                       [known, q = seen.q_places, kv = seen.kv_places](const World& world, Pass& pass) {
+                       [times, q = seen.q_places, kv = seen.kv_places](const World& world, Pass& pass) {
                          const at::Tensor rows = q.index_select(0, world.q_rows.row);
-                         pass.times = known.index_select(0, rows).index_select(1, kv);
+                         pass.times = times.index_select(0, rows).index_select(1, kv);
                        },
                    .of_mask = true});
-    if (!is_any(seen.times.isnan())) break;
   }
   return all;
 }

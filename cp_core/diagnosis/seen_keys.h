@@ -54,7 +54,7 @@ Reading read_weights(const at::Tensor& weights, const at::Tensor& lse, double to
 double weight_tolerance(DType dtype, int ranks);
 
 // The hypothesis that the keys which queries saw explain all wrong results. Empty if nothing wrong was seen, or if what
-// was seen is no mask.
-Hypotheses seen_keys_hypotheses(const SeenKeys& seen);
+// was seen is no mask. wrong_queries: bool, one for each row of World.
+Hypotheses seen_keys_hypotheses(const SeenKeys& seen, const at::Tensor& wrong_queries);
 
 }  // namespace cp_pool::diagnosis

@@ -5,12 +5,8 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/bmm.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/logaddexp.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -25,13 +21,11 @@ constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor scores_of(const World& world, const Pass& pass) {
   at::Tensor scores = Operands(world, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
-  const auto clipped = [&] { return pass.least_score > -kInfinity ? scores.clamp_min_(pass.least_score) : scores; };
-  if (!world.bias.defined() || pass.bias_factor == 0) return clipped();
-  const at::Tensor by_head = world.bias.transpose(0, 1).flatten(1);
-  const at::Tensor of_pairs = by_head.index_select(1, pass.bias_index.flatten())
-                                  .view({by_head.size(0), pass.bias_index.size(0), pass.bias_index.size(1)});
-  scores.add_(of_pairs.index_select(0, index_tensor(pass.bias_head)), pass.bias_factor);
-  return clipped();
+  if (world.bias.defined()) {
+    const at::Tensor by_head = world.bias.transpose(0, 1).flatten(1).index_select(0, index_tensor(pass.bias_head));
+    scores.add_(by_head.index_select(1, pass.bias_index.flatten()).view(scores.sizes()));
+  }
+  return pass.least_score > -kInfinity ? scores.clamp_min_(pass.least_score) : scores;
 }
 
 // Sums [heads, q rows, kv rows] over the pairs of each part: [heads, q rows, parts].
@@ -61,8 +55,7 @@ at::Tensor joined_sink(const Model& model) {
 
 // bool [heads, q rows]: whether the sink joins the row.
 at::Tensor rows_with_sink(const Model& model, const at::Tensor& lse) {
-  at::Tensor rows = model.world->q_rows.valid.unsqueeze(0).expand_as(lse);
-  if (model.sink_in_padding) rows = at::ones_like(rows);
+  const at::Tensor rows = model.world->q_rows.valid.unsqueeze(0).expand_as(lse);
   return model.sink_needs_a_key ? rows.logical_and(lse.gt(kNothing / 2)) : rows;
 }
 
@@ -118,9 +111,8 @@ Forward run_forward(const Model& model) {
   const at::Tensor& times = model.forward.times;
   const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
   at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
-  largest = model.softmax_in_fp32 ? at::zeros_like(largest) : largest.masked_fill(largest.isinf(), 0.0);
-  const at::Tensor e = model.softmax_in_fp32 ? seen.to(at::kFloat).exp_().to(at::kDouble).mul_(times)
-                                             : seen.sub(largest).exp_().mul_(times);
+  largest = largest.masked_fill(largest.isinf(), 0.0);
+  const at::Tensor e = seen.sub(largest).exp_().mul_(times);
   const at::Tensor sums = by_part(model, e);
   const at::Tensor empty = sums.eq(0.0);
   forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
@@ -163,9 +155,7 @@ bool same_pass(const Pass& a, const Pass& b) {
                             &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
-  return a.scale == b.scale && a.bias_factor == b.bias_factor && a.least_score == b.least_score &&
-         a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head && a.dout_head == b.dout_head &&
-         a.bias_head == b.bias_head && a.sink_head == b.sink_head;
+  return a.scale == b.scale && same_heads(a, b);
 }
 
 // Converts [q rows, heads, 1] to [heads, q rows].
@@ -233,7 +223,6 @@ Backward run_backward(const Model& model, const Forward& forward) {
                           model.lse_head.empty() && !model.exponentials_divided;
   Backward backward;
   backward.dp = operands.raw_dp();
-  backward.row_scale = at::full({world.q_rows.count(), 1}, pass.scale, backward.dp.options());
   if (derivative && !model.merges_rightly) {
     differentiate_merge(model, forward, backward);
     return backward;
@@ -266,32 +255,6 @@ Backward run_backward(const Model& model, const Forward& forward) {
                                      ? backward.delta
                                      : world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
     add_dsink(model, forward, lse, of_tokens, derivative, backward);
-  }
-  return backward;
-}
-
-Forward blend(const Forward& right, const Forward& wrong, const at::Tensor& rows) {
-  const at::Tensor of_matrices = rows.view({1, -1, 1});
-  const at::Tensor of_results = rows.view({-1, 1, 1});
-  Forward forward = right;
-  forward.p = at::where(of_matrices, wrong.p, right.p);
-  forward.lse = at::where(rows.unsqueeze(0), wrong.lse, right.lse);
-  forward.results.out = at::where(of_results, wrong.results.out, right.results.out);
-  forward.results.lse = at::where(of_results, wrong.results.lse, right.results.lse);
-  return forward;
-}
-
-Backward blend(const Backward& right, const Backward& wrong, const at::Tensor& rows) {
-  const at::Tensor of_matrices = rows.view({1, -1, 1});
-  Backward backward = right;
-  backward.p = at::where(of_matrices, wrong.p, right.p);
-  backward.ds = at::where(of_matrices, wrong.ds, right.ds);
-  backward.dp = at::where(of_matrices, wrong.dp, right.dp);
-  backward.delta = at::where(of_matrices, wrong.delta, right.delta);
-  backward.row_scale = at::where(rows.unsqueeze(1), wrong.row_scale, right.row_scale);
-  if (right.dsink.defined() && wrong.dsink.defined()) {
-    backward.p_sink = at::where(rows.unsqueeze(0), wrong.p_sink, right.p_sink);
-    backward.dsink = at::where(rows.unsqueeze(0), wrong.dsink, right.dsink);
   }
   return backward;
 }

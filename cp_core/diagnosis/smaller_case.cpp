@@ -1,11 +1,11 @@
-#include "cp_core/diagnosis/smaller_case.h"
-
+// Shrinks a case until it is small enough to be simulated densely many times.
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/observation.h"
 
 namespace cp_pool::diagnosis {
 namespace {

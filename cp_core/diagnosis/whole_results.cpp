@@ -1,10 +1,10 @@
 #include "cp_core/diagnosis/whole_results.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "cp_core/verify/rows.h"
@@ -62,6 +62,7 @@ at::Device device_of(const Results& results) {
   return at::kCPU;
 }
 
+// Returns what each rank gave: [ranks, ...].
 at::Tensor gather(Communicator& cp, const at::Tensor& own, const char* what) {
   std::vector<std::int64_t> sizes = own.sizes().vec();
   sizes.insert(sizes.begin(), cp.size());
@@ -71,49 +72,27 @@ at::Tensor gather(Communicator& cp, const at::Tensor& own, const char* what) {
   return all.cpu();
 }
 
-// The sizes of each of a rank's results, since ranks may have different numbers of rows. 0 where a result is missing.
-at::Tensor sizes_of(const std::vector<at::Tensor>& own) {
-  constexpr std::int64_t kDimensions = 3;
-  at::Tensor sizes = at::zeros({static_cast<std::int64_t>(own.size()), kDimensions}, at::kLong);
-  auto cells = sizes.accessor<std::int64_t, 2>();
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    for (std::int64_t d = 0; d < kDimensions && own[i].defined(); ++d) {
-      cells[static_cast<std::int64_t>(i)][d] = own[i].size(d);
-    }
-  }
-  return sizes;
-}
-
 }  // namespace
 
 ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const Results& results, Communicator& cp) {
   const at::Device device = device_of(results);
   const OwnResults own(c, owners, results, cp.rank());
-  std::vector<at::Tensor> given;
-  given.reserve(verify::kResults.size());
-  for (const auto& [name, member] : verify::kResults) given.push_back(own.get(member));
-  const at::Tensor sizes = gather(cp, sizes_of(given).to(device), "shapes of results");
-  const auto size = sizes.accessor<std::int64_t, 3>();
-  const auto elements = [&size](int rank, std::size_t i) {
-    const auto of = size[rank][static_cast<std::int64_t>(i)];
-    return of[0] * of[1] * of[2];
-  };
   ResultsByRank by_rank(static_cast<std::size_t>(cp.size()));
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    std::int64_t most = 0;
-    bool everywhere = true;  // by the number of heads, since a rank without rows returns an empty tensor
-    for (int rank = 0; rank < cp.size(); ++rank) {
-      most = std::max(most, elements(rank, i));
-      everywhere = everywhere && size[rank][static_cast<std::int64_t>(i)][1] > 0;
-    }
-    if (!everywhere) continue;
+  for (const auto& [name, member] : verify::kResults) {
+    const at::Tensor given = own.get(member);
+    // Ranks may have different numbers of rows, and no result.
+    const at::Tensor shape = given.defined() ? at::tensor(given.sizes()) : at::zeros({3}, at::kLong);
+    const at::Tensor shapes = gather(cp, shape.to(device), "shapes of results");
+    if (!shapes.select(1, 1).ne(0).all().item<bool>()) continue;  // by the number of heads, as there may be no rows
+    const at::Tensor counts = shapes.prod(1);
+    const auto most = counts.max().item<std::int64_t>();
     at::Tensor sent = at::zeros({most}, at::TensorOptions(device).dtype(at::kDouble));
-    sent.narrow(0, 0, given[i].numel()).copy_(given[i].reshape({-1}));
+    sent.narrow(0, 0, given.numel()).copy_(given.flatten());
     const at::Tensor all = gather(cp, sent, "results");
     for (int rank = 0; rank < cp.size(); ++rank) {
-      const auto of = size[rank][static_cast<std::int64_t>(i)];
-      by_rank[static_cast<std::size_t>(rank)].*verify::kResults[i].second =
-          all.select(0, rank).narrow(0, 0, elements(rank, i)).view({of[0], of[1], of[2]}).clone();
+      const auto* const size = shapes[rank].const_data_ptr<std::int64_t>();
+      by_rank[static_cast<std::size_t>(rank)].*member =
+          all[rank].narrow(0, 0, counts[rank].item<std::int64_t>()).view({size[0], size[1], size[2]}).clone();
     }
   }
   return by_rank;

@@ -90,7 +90,7 @@ World::World(const Observation& of)
     : observation(&of),
       problem(verify::canonical_problem(of.c, of.lengths)),
       ranks(static_cast<int>(of.results.size())) {
-  const auto owners = verify::ownership_of(of.sharding, of.c.layout, of.lengths, ranks);
+  owners = verify::ownership_of(of.sharding, of.c.layout, of.lengths, ranks);
   const verify::PaddingFill fill = of.sharding.padding;
   const bool poisoned = fill == verify::PaddingFill::nan;
   q_rows = Side(owners.q, poisoned);
@@ -104,18 +104,11 @@ World::World(const Observation& of)
 }
 
 World World::with_queries(const at::Tensor& rows) const {
-  World some;
-  some.observation = observation;
-  some.problem = problem;
-  some.ranks = ranks;
+  World some = *this;
   some.q_rows = q_rows.selected(rows);
-  some.kv_rows = kv_rows;
   some.q = q.index_select(0, rows);
-  some.k = k;
-  some.v = v;
   if (dout.defined()) some.dout = dout.index_select(0, rows);
-  some.bias = bias;
-  some.sink = sink;
+  some.raw_scores_ = some.raw_dp_ = at::Tensor();
   return some;
 }
 
@@ -140,7 +133,7 @@ at::Tensor World::bias_index_at(const at::Tensor& sequences, const at::Tensor& q
   const at::Tensor sequence = bias.size(0) == 1 ? sequences.mul(0) : sequences;
   const at::Tensor row = q_positions.clamp(0, rows - 1);
   const at::Tensor column = kv_positions.clamp(0, columns - 1);
-  return sequence.mul(rows).add(row).mul(columns).unsqueeze(1).add(column.unsqueeze(0));
+  return sequence.mul(rows).add(row).mul(columns).unsqueeze(1).add(column);
 }
 
 }  // namespace cp_pool::diagnosis

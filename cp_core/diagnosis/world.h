@@ -64,12 +64,13 @@ struct World {
   [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
     return bias_index_at(q_rows.sequence, q_positions, kv_positions);
   }
-  // The same, if the queries also belonged to these sequences.
+  // The same, if the queries also belonged to these sequences. kv_positions may also be [q rows, kv rows].
   [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
                                          const at::Tensor& kv_positions) const;
 
   const Observation* observation;
   verify::CanonicalProblem problem;
+  verify::Ownership owners;  // of all rows, even in a world with only some queries
   int ranks = 0;
   Side q_rows;
   Side kv_rows;
@@ -82,8 +83,6 @@ struct World {
   at::Tensor sink;  // [heads]; undefined if there is none
 
  private:
-  World() = default;
-
   mutable at::Tensor raw_scores_;
   mutable at::Tensor raw_dp_;
 };

@@ -1,6 +1,5 @@
 #include "cp_core/diagnosis/wrong_pairs.h"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string_view>

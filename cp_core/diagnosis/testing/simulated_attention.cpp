@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/simulation.h"
 
 namespace cp_pool::diagnosis::test {
 namespace {

@@ -1,4 +1,5 @@
-// Mistakes in the sink of the softmax and in its gradient.
+// Mistakes in what the softmax takes: the scale of scores and their range, the sink and its gradient.
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,18 +9,44 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/subject.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-class Sinks : Subject {
+class SoftmaxInputs : Subject {
  public:
   using Subject::Subject;
 
   Hypotheses all() {
-    if (!world_.sink.defined()) return {};
+    scales();
+    if (world_.sink.defined()) sinks();
+    return std::move(all_);
+  }
+
+ private:
+  void scaled(std::string id, std::string says, double scale) {
+    pass(std::move(id), std::move(says), [scale](const World&, Pass& pass) { pass.scale = scale; });
+  }
+
+  void scales() {
+    const double scale = world_.problem.scale();
+    scaled("scale_missing", "scores are not scaled", 1);
+    scaled("scale_twice", fmt::format("scores are scaled twice, in all by 1 / {}", c_.head_dim_qk), scale * scale);
+    if (c_.head_dim_qk != c_.head_dim_v) {
+      scaled("scale_of_head_dim_v",
+             fmt::format("the scale is that of head_dim_v, 1 / sqrt({}) instead of 1 / sqrt({})", c_.head_dim_v,
+                         c_.head_dim_qk),
+             1 / std::sqrt(static_cast<double>(c_.head_dim_v)));
+    }
+    for (const double least : {0.0, -1.0, -5.0, -10.0, -20.0, -30.0, -50.0, -80.0, -100.0}) {
+      pass("scores_clipped", fmt::format("scores below {:g} are raised to {:g}", least, least),
+           [least](const World&, Pass& pass) { pass.least_score = least; });
+    }
+  }
+
+  void sinks() {
     model("sink_missing", "the sink does not join the softmax", [](Model& model) { model.sink_times = 0; });
     std::set<int> counts{2, world_.ranks, head_ranks(c_)};
     if (head_ranks(c_) > 0) counts.insert(world_.ranks / head_ranks(c_));
@@ -32,10 +59,8 @@ class Sinks : Subject {
     values();
     of_other_heads();
     if (world_.problem.has_dsink() && symptoms_.fails("dsink")) gradient();
-    return std::move(all_);
   }
 
- private:
   void other_value(std::string says, std::function<at::Tensor(const at::Tensor&)> change) {
     model("sink_value_wrong", std::move(says), [change = std::move(change)](Model& model) {
       if (model.world->sink.defined()) model.sink = change(model.world->sink);  // the mask probe has none
@@ -78,8 +103,8 @@ class Sinks : Subject {
 
 }  // namespace
 
-Hypotheses sink_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Sinks(world, symptoms).all();
+Hypotheses softmax_hypotheses(const World& world, const Symptoms& symptoms) {
+  return SoftmaxInputs(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -32,8 +32,8 @@ struct Misreading {
   bool needs_elements = false;  // reorders elements of a head, which an lse does not have
 };
 
-// Exchanges two axes in memory of the shape `sizes`, in which `axis` is the first of them. -1 in `sizes` is the rest.
-// back: undoes the exchange.
+// Exchanges two axes in memory of the shape `sizes`, in which `axis` is the first of them. back: undoes
+// the exchange.
 at::Tensor exchanged(const at::Tensor& x, std::vector<std::int64_t> sizes, std::size_t axis, bool back) {
   if (back) std::swap(sizes[axis], sizes[axis + 1]);
   const auto dim = static_cast<std::int64_t>(axis);
@@ -150,7 +150,9 @@ class Axes : Subject {
     const at::Tensor k = order_of(misreading, world_.k);
     const at::Tensor v = order_of(misreading, world_.v);
     if (!k.defined() || !v.defined()) return;
-    if (is_known({k, v})) return;
+    const auto same = [&](const auto& before) { return before.first.equal(k) && before.second.equal(v); };
+    if (std::ranges::any_of(known_, same)) return;
+    known_.emplace_back(k, v);
     pass(kId, fmt::format("in K and V, {}", misreading.says), [k, v](const World& world, Pass& pass) {
       pass.k = in_order(world.k, k);
       pass.v = in_order(world.v, v);
@@ -165,14 +167,6 @@ class Axes : Subject {
         results.dv = in_order(results.dv, v.argsort());
       };
     });
-  }
-
-  [[nodiscard]] bool is_known(const std::pair<at::Tensor, at::Tensor>& orders) {
-    for (const auto& [k, v] : known_) {
-      if (k.equal(orders.first) && v.equal(orders.second)) return true;
-    }
-    known_.push_back(orders);
-    return false;
   }
 
   // The lse is returned in another order, and the gradients are right or follow from it.

@@ -211,12 +211,6 @@ bool Bench::plausible_in_sample(const WholeResults& values, const Attempt& attem
   });
 }
 
-bool Bench::failing_of(at::Tensor WholeResults::* member) const {
-  return std::ranges::any_of(fits_.given(), [&](const Given& given) {
-    return given.member == member && std::ranges::find(failing_, given.name) != failing_.end();
-  });
-}
-
 bool Bench::fails_with_nan_alone() const {
   return std::ranges::all_of(fits_.given(), [this](const Given& given) {
     const at::Tensor wrong = fits_.errors(given).gt(1.0);

@@ -43,7 +43,6 @@ class Bench {
   // bool [q rows]: whether the row has a wrong out, lse or dq.
   [[nodiscard]] const at::Tensor& wrong_queries() const { return wrong_queries_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
-  [[nodiscard]] bool failing_of(at::Tensor WholeResults::* member) const;
   // Whether every wrong row of every result holds a NaN.
   [[nodiscard]] bool fails_with_nan_alone() const;
   // Whether the gradients follow from the out and lse that the ranks returned, be these right or wrong.

@@ -29,13 +29,9 @@ std::string text_of(const std::vector<std::int64_t>& numbers) {
                      numbers.size() - kMost);
 }
 
-std::string plural(const char* noun, std::size_t count) {
-  return fmt::format("{}{}", noun, count == 1 ? "" : "s");
-}
-
 std::string on_ranks(const World& world, const std::vector<std::int64_t>& ranks) {
   if (static_cast<int>(ranks.size()) == world.ranks) return world.ranks == 1 ? "" : ", on all ranks";
-  return fmt::format(", on {} {} only", plural("rank", ranks.size()), text_of(ranks));
+  return fmt::format(", on rank{} {} only", ranks.size() == 1 ? "" : "s", text_of(ranks));
 }
 
 // Names the wrong heads; empty if all heads are wrong. wrong: bool [heads].
@@ -46,7 +42,7 @@ std::string in_heads(const at::Tensor& wrong) {
   bool every_second = heads.size() > 1;
   for (std::size_t i = 1; i < heads.size(); ++i) every_second = every_second && heads[i] == heads[i - 1] + 2;
   every_second = every_second && 2 * static_cast<std::int64_t>(heads.size()) >= count;
-  return fmt::format(", in {} {} of {}{}", plural("head", heads.size()), text_of(heads), count,
+  return fmt::format(", in head{} {} of {}{}", heads.size() == 1 ? "" : "s", text_of(heads), count,
                      every_second ? " (every second)" : "");
 }
 

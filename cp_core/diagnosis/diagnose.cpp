@@ -89,22 +89,18 @@ class Observing {
     } else {
       first = questions_.the_case();
     }
+    Case windowed = of.c;
+    if (of.c.window[0] < 0 && of.c.window[1] < 0) windowed.window[0] = 1;
     return Observed{.the_case = std::move(*first),
                     .failed_checks = std::move(failed_checks),
                     .repeat_fault = judged_.repeat_fault,
                     .smaller = shrunk ? name_of_smaller(judged_.c, of.c) : "",
-                    .takes_windows = takes_windows(of.c)};
+                    .takes_windows = questions_.takes(windowed)};
   }
 
   std::nullopt_t without(std::string_view why_no_smaller) {
     why_no_smaller_ = why_no_smaller;
     return std::nullopt;
-  }
-
-  bool takes_windows(Case c) {
-    constexpr std::int64_t kSomeKeys = 1;
-    if (c.window[0] < 0 && c.window[1] < 0) c.window[0] = kSomeKeys;
-    return questions_.takes(c);
   }
 
   [[nodiscard]] bool is_wrong(const Observation& observation) const {

@@ -225,10 +225,6 @@ const Bench* Explainer::first_failing() const {
   return probe_ && !probe_->failing().empty() ? &*probe_ : nullptr;
 }
 
-bool Explainer::out_of_time() const {
-  return std::chrono::steady_clock::now() > end_ || cpu_time() > cpu_end_;
-}
-
 // Returns a candidate for each id that explains the observations.
 std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, const Hypotheses& library) {
   std::vector<Candidate> all;
@@ -247,7 +243,7 @@ std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, c
   std::vector<Candidate> found;
   for (const Candidate& candidate : all) {
     if (std::ranges::find(found, id_of(candidate), id_of) != found.end()) continue;
-    if (out_of_time()) {
+    if (std::chrono::steady_clock::now() > end_ || cpu_time() > cpu_end_) {
       in_time_ = false;
       return found;
     }

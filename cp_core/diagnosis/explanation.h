@@ -47,7 +47,6 @@ class Explainer {
   static bool rests_on_nan(const Candidate& candidate, const Bench& first);
 
   [[nodiscard]] const Bench* first_failing() const;
-  [[nodiscard]] bool out_of_time() const;
   std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library);
   [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const;
   void name_all(const std::vector<Candidate>& candidates, const Bench& bench);

@@ -102,7 +102,8 @@ bool is_kept_in(const Format& format, bool gradients, const Bench& bench) {
     if (gradients) return (given->member == &Results::dq || is_of_keys(given->member)) && is_in(format, bench, *given);
     return given->member != &Results::lse && (given->member != &Results::out || is_in(format, bench, *given));
   };
-  const bool here = gradients ? !wrong.empty() && !bench.forward_fails() : bench.failing_of(&Results::out);
+  const bool here = gradients ? !wrong.empty() && !bench.forward_fails()
+                              : std::ranges::find(bench.failing(), "out") != bench.failing().end();
   return here && std::ranges::all_of(wrong, fits) && (gradients || bench.gradients_follow());
 }
 

@@ -43,10 +43,6 @@ at::Tensor column_of(const RowsByRank& rows, std::int64_t LocalRow::* member) {
   return index_tensor(values);
 }
 
-bool as_many(const RowsByRank& a, const RowsByRank& b) {
-  return std::ranges::equal(a, b, {}, &std::vector<LocalRow>::size, &std::vector<LocalRow>::size);
-}
-
 class Rows : Subject {
  public:
   using Subject::Subject;
@@ -156,10 +152,13 @@ class Rows : Subject {
     const verify::Ownership& right = world_.owners;
     const auto q = belief(right.q, lengths_.valid_q, lengths_.padded_q);
     const auto kv = belief(right.kv, lengths_.valid_kv, lengths_.padded_kv);
-    if (!q || !kv || !as_many(*q, right.q) || !as_many(*kv, right.kv)) return std::nullopt;
-    const Places own = places_of(right.q, right.kv);
-    Places places = places_of(*q, *kv);
-    return are_equal(own, places) ? std::nullopt : std::optional(std::move(places));
+    const auto count = &std::vector<LocalRow>::size;
+    if (!q || !kv || !std::ranges::equal(*q, right.q, {}, count, count) ||
+        !std::ranges::equal(*kv, right.kv, {}, count, count)) {
+      return std::nullopt;
+    }
+    const Places places = places_of(*q, *kv);
+    return are_equal(places_of(right.q, right.kv), places) ? std::nullopt : std::optional(places);
   }
 
   static Places places_of(const RowsByRank& q, const RowsByRank& kv) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -34,12 +34,6 @@ at::Tensor places_of(const verify::RowsByRank& by_rank) {
   return index_tensor(places);
 }
 
-at::Tensor is_valid(const GridAxis& axis) {
-  std::vector<std::int64_t> valid;
-  for (const GridRow& row : axis.rows) valid.push_back(row.padding ? 0 : 1);
-  return index_tensor(valid).ne(0);
-}
-
 // Which keys each query should see: fp64 [q, kv] of 0 and 1. Padding sees nothing and is not seen.
 at::Tensor expected_sight(const Case& c, const SequenceLengths& lengths, const ProbeGrid& grid) {
   const auto problem = verify::canonical_problem(c, lengths);
@@ -54,10 +48,6 @@ at::Tensor expected_sight(const Case& c, const SequenceLengths& lengths, const P
     first_kv += grid.kv.lengths[b];
   }
   return expected;
-}
-
-bool is_any(const at::Tensor& flags) {
-  return flags.any().item<bool>();
 }
 
 class KeySearch {
@@ -126,8 +116,10 @@ class KeySearch {
     found_.q_places = places_of(grid_.q.by_rank);
     found_.kv_places = places_of(grid_.kv.by_rank);
     found_.expected = expected_sight(c_, judged_.lengths, grid_);
-    const at::Tensor valid = is_valid(grid_.q);
-    const at::Tensor judged = judged_.sharding.judges_padding ? at::ones_like(valid) : valid;
+    at::Tensor judged = at::ones({grid_.q.size()}, at::kBool);
+    for (std::int64_t i = 0; i < grid_.q.size(); ++i) {
+      if (!judged_.sharding.judges_padding && grid_.q.row(i).padding) judged[i] = false;
+    }
     std::vector<Reading> heads;
     std::int64_t head = 0;
     for (std::int64_t h = c_.heads; h-- > 0;) {
@@ -136,14 +128,14 @@ class KeySearch {
                                           lse_.defined() ? lse_[h].masked_fill(judged.logical_not(), -kInfinity) : lse_,
                                           weight_tolerance(c_.dtype, c_.cp_size), trusts_lse_));
       one.times.masked_fill_(judged.logical_not().unsqueeze(1), verify::kNaN);
-      const bool wrong = is_any(one.times.ne(found_.expected).logical_and(one.times.isnan().logical_not()));
+      const bool wrong = one.times.ne(found_.expected).logical_and(one.times.isnan().logical_not()).any().item<bool>();
       if (wrong || !found_.wrong) head = h;
       found_.wrong = found_.wrong || wrong;
       found_.heads_differ = found_.heads_differ || !same_bits(one.times, heads.front().times);
     }
     const Reading& chosen = heads[static_cast<std::size_t>(c_.heads - 1 - head)];
     found_.times = chosen.times;
-    found_.whole_numbers = !is_any(chosen.weighs);
+    found_.whole_numbers = !chosen.weighs.any().item<bool>();
     tell(chosen, found_.heads_differ ? fmt::format("head {} of {}: ", head, c_.heads) : "");
   }
 
@@ -222,9 +214,9 @@ Reading read_weights(const at::Tensor& weights, const at::Tensor& lse, double to
     // another query and wrong for none: an lse in another base, for example, may give a whole number of keys by chance.
     const at::Tensor several = exact.logical_and(by_lse.round().amax(1).gt(1.0)).logical_and(equal);
     contradicted = fits.logical_not().logical_and(numbers).logical_and(readable);
-    const bool wrong = !trusts_lse || is_any(contradicted.logical_and(count.gt(0.0)));
+    const bool wrong = !trusts_lse || contradicted.logical_and(count.gt(0.0)).any().item<bool>();
     const bool proved =
-        is_any(exact.logical_and(is_mean).logical_and(number.gt(1.0)).logical_and(several.logical_not()));
+        exact.logical_and(is_mean).logical_and(number.gt(1.0)).logical_and(several.logical_not()).any().item<bool>();
     contradicted = contradicted.logical_or(several);
     const at::Tensor believed = wrong || !proved ? fits.logical_and(several.logical_not()) : fits;
     times = at::where(believed.unsqueeze(1), by_lse, times);

@@ -32,7 +32,7 @@ Case with_lengths(const Case& c, const SequenceLengths& lengths) {
   return fixed;
 }
 
-// "quick/gqa/p2p/cp2/bshd/bf16 --set seqlen_q=48 --set heads=4", which `cp-pool run` takes.
+// "quick/gqa/p2p/cp2/bshd/bf16 --set seqlen_q=48 --set heads=4", which `cp-pool submit` takes.
 std::string name_of_smaller(const Case& c, const Case& smaller) {
   std::string name = case_id(c);
   for (const CaseField& field : case_fields()) {

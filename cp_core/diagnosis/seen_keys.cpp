@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -102,12 +101,17 @@ class KeySearch {
     return {};
   }
 
-  // Returns out and lse in the order of the grid; undefined if a rank returned none.
+  // Returns out and lse in the order of the grid; undefined if a rank returned none. Padding is NaN if the
+  // implementation promises nothing about it.
   [[nodiscard]] verify::Results whole(const ResultsByRank& by_rank) const {
     verify::Results all;
     for (const auto member : {&verify::Results::out, &verify::Results::lse}) {
       const at::Tensor rows = joined_rows(by_rank, member);
-      if (rows.defined()) all.*member = rows.index_select(0, places_of(grid_.q.by_rank).argsort());
+      if (!rows.defined()) continue;
+      all.*member = rows.index_select(0, places_of(grid_.q.by_rank).argsort());
+      for (std::int64_t i = 0; i < grid_.q.size() && !judged_.sharding.judges_padding; ++i) {
+        if (grid_.q.row(i).padding) (all.*member)[i].fill_(verify::kNaN);
+      }
     }
     return all;
   }
@@ -116,18 +120,12 @@ class KeySearch {
     found_.q_places = places_of(grid_.q.by_rank);
     found_.kv_places = places_of(grid_.kv.by_rank);
     found_.expected = expected_sight(c_, judged_.lengths, grid_);
-    at::Tensor judged = at::ones({grid_.q.size()}, at::kBool);
-    for (std::int64_t i = 0; i < grid_.q.size(); ++i) {
-      if (!judged_.sharding.judges_padding && grid_.q.row(i).padding) judged[i] = false;
-    }
+    const double tolerance = weight_tolerance(c_.dtype, c_.cp_size);
     std::vector<Reading> heads;
     std::int64_t head = 0;
     for (std::int64_t h = c_.heads; h-- > 0;) {
-      Reading& one =
-          heads.emplace_back(read_weights(weights_[h].masked_fill(judged.logical_not().unsqueeze(1), 0.0),
-                                          lse_.defined() ? lse_[h].masked_fill(judged.logical_not(), -kInfinity) : lse_,
-                                          weight_tolerance(c_.dtype, c_.cp_size), trusts_lse_));
-      one.times.masked_fill_(judged.logical_not().unsqueeze(1), verify::kNaN);
+      const Reading& one =
+          heads.emplace_back(read_weights(weights_[h], lse_.defined() ? lse_[h] : lse_, tolerance, trusts_lse_));
       const bool wrong = one.times.ne(found_.expected).logical_and(one.times.isnan().logical_not()).any().item<bool>();
       if (wrong || !found_.wrong) head = h;
       found_.wrong = found_.wrong || wrong;

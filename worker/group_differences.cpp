@@ -162,6 +162,7 @@ class Comparison {
                                         std::size_t i) const {
     const GroupOperation& one = *entered.front().operations[i];
     std::vector<std::string> names;
+    names.reserve(behind.size());
     for (const Row& row : behind) names.push_back(named(*row.rank));
     const bool left = std::ranges::all_of(behind, [](const Row& row) { return row.rank->left; });
     const bool wait = std::ranges::all_of(entered, [i](const Row& row) { return row.operations.size() == i + 1; });

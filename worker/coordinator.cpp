@@ -162,7 +162,9 @@ void Coordinator::handle(const CaseArrived& arrived) {
   arrivals_.add(arrived);
   if (arrivals_.all_of(world_size_)) {
     deadline_.reset();
-    return ports_.command(LeaveCommand{arrived.seq, true, arrivals_.difference()});
+    const LeaveCommand leave{arrived.seq, true, arrivals_.difference()};
+    if (state_ == State::diagnosing) arrivals_.clear();  // ranks that have declined a question meet again at the end
+    return ports_.command(leave);
   }
   // Other ranks may wait in the code under test for one that has declined the case.
   if (!deadline_ && arrivals_.any_declined()) deadline_ = ports_.now() + limits_.decline;

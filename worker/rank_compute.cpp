@@ -281,9 +281,17 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   set_current_phase(case_phase::kDiagnosis);
   auto phase = FailurePhase::run;
   std::optional<Declined> declined;
+  const auto start = Clock::now();
   try {
     try {
-      done.diagnosis = diagnose(command);
+      try {
+        done.diagnosis = diagnose(command, start, /*own_dtype=*/false);
+      } catch (const Declined& reason) {
+        // It may have been the same case in fp32.
+        if (judged_->c.dtype == DType::fp32) throw;
+        meet_others(command.seq, kDiagnosisTag, reason.place());
+        done.diagnosis = diagnose(command, start, /*own_dtype=*/true);
+      }
     } catch (const Declined& reason) {
       declined = reason;
       if (done.outcome.rank == 0) {
@@ -305,9 +313,9 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   set_current_phase(case_phase::kIdle);
 }
 
-std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
+std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command, Clock::time_point start,
+                                              bool own_dtype) {
   const int rank = parts_.environment.rank;
-  const Clock::time_point start = Clock::now();
   const milliseconds limit = std::min(milliseconds(command.limit_ms), kLongestCase);
   deadline_ = start + limit;  // the driver waits longer, to leave time for the abort and the answer
   if (rank == 0) mail_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
@@ -320,6 +328,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   settings.cpu_limit = has_diagnosed_ ? limit / 4 : limit / 2;
   settings.limit = limit;
   settings.known = known_mistakes_;
+  settings.own_dtype = own_dtype;
   settings.on_phase = [](std::string_view question) {
     set_current_phase(fmt::format("{}: {}", case_phase::kDiagnosis, question));
   };

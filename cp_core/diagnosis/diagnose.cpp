@@ -109,8 +109,10 @@ class Observing {
 
   void take_others(const SizedCase& of, Observed& observed) {
     Case again = of.c;
-    again.dtype = DType::fp32;  // where rounding hides least
-    observed.again = variant_in_time(again, of.lengths);
+    if (!questions_.only_own_dtype()) {
+      again.dtype = DType::fp32;  // where rounding hides least
+      observed.again = variant_in_time(again, of.lengths);
+    }
     if (!observed.again) {
       again = of.c;
       observed.again = variant_in_time(again, of.lengths);

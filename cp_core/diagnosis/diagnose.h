@@ -22,6 +22,7 @@ struct Settings {
   std::chrono::milliseconds limit{0};              // the time that the whole diagnosis may take, for sentences about it
   std::function<void(std::string_view)> on_phase;  // called with a description before each question
   std::vector<KnownMistake> known = {};            // are tried before all questions; only rank 0's are read
+  bool own_dtype = false;                          // asks nothing in another dtype than that of the case
 };
 
 // Collective over groups.cp: every rank passes its own view of the same judged case. Only rank 0 gets the answer; other

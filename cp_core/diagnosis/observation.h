@@ -85,6 +85,7 @@ class Questions {
     if (settings_.on_phase) settings_.on_phase(phase);
   }
   [[nodiscard]] const JudgedCase& judged() const { return judged_; }
+  [[nodiscard]] bool only_own_dtype() const { return settings_.own_dtype; }
   [[nodiscard]] int ranks() const { return groups_.cp->size(); }
   [[nodiscard]] bool is_rank_0() const { return groups_.cp->rank() == 0; }
   [[nodiscard]] std::int64_t probe_heads() { return implementation_.probe_heads(judged_.c); }

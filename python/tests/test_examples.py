@@ -16,7 +16,10 @@ EXAMPLES = ROOT / "examples"
 
 PACKAGES: list[dict[str, Any]] = json.loads((EXAMPLES / "implementations.json").read_text(encoding="utf-8"))
 RUN_HERE = [
-    f"{package['file']}:{name}" for package in PACKAGES if "not_run" not in package for name in package["adapters"]
+    f"{package['file']}:{name}"
+    for package in PACKAGES
+    for name, matrices in package["adapters"].items()
+    if "cpu" in matrices
 ]
 
 

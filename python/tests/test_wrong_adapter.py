@@ -33,10 +33,12 @@ RARE = {
 LONGEST_WAIT = "6s"
 
 
-def judge(binary: Path, folder: Path, fault: str, *selection: str) -> dict[str, dict[str, Any]]:
+def judge(
+    binary: Path, folder: Path, fault: str, *selection: str, adapter: Path = FOLDER / "wrong_adapter.py"
+) -> dict[str, dict[str, Any]]:
     """Runs the selected cases with a fault. Returns the case_finished events by ID."""
     command = [str(binary), "run", "--device", "cpu", "--size", "small", *selection]
-    command += ["--adapter", str(FOLDER / "wrong_adapter.py"), "--python", sys.executable]
+    command += ["--adapter", str(adapter), "--python", sys.executable]
     command += ["--events", str(folder / "events.jsonl")]
     env = {**environment(), "CP_POOL_WRONG": fault}
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
@@ -98,6 +100,30 @@ def test_a_mistake_that_is_found_is_confirmed_on_other_pools(binary: Path, tmp_p
     assert {answer["id"] for answer in answers} == {"lse_base_2"}
     assert {event["pool"]["key"] for event in finished.values()} == {"cpu/2", "cpu/5"}
     assert len(own) == 1
+
+
+def test_an_adapter_that_skips_fp32_in_its_own_words_is_diagnosed_in_16_bits(binary: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "sixteen.py"
+    adapter.write_text(
+        f"""
+import sys
+sys.path.insert(0, {str(FOLDER)!r})
+import wrong_adapter
+from cp_pool import Skip, adapter, shard
+
+@adapter(comm=["p2p"], shard=shard.dual_chunk, features=["causal", "gqa"], padding_results=True)
+class Sixteen(wrong_adapter.Wrong):
+    def forward(self, q, k, v, case, ctx):
+        if case.dtype == "fp32":
+            raise Skip("no kernel for fp32")
+        return super().forward(q, k, v, case, ctx)
+""",
+        encoding="utf-8",
+    )
+    cases = ("--matrix", str(FOLDER / "cases.json"), "--filter", "model=causal & comm=p2p & dtype=bf16")
+    finished = judge(binary, tmp_path, "lse_in_base_2", *cases, "--diagnosis-time", "60s", adapter=adapter)
+    assert {event["diagnosis"]["id"] for event in finished.values()} == {"lse_base_2"}
+    assert {event["pool"]["key"] for event in finished.values()} == {"cpu/2"}
 
 
 @pytest.mark.long

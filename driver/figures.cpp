@@ -62,6 +62,11 @@ std::optional<double> error_over_bound(const Check& check) {
   return check.error == 0 ? 0 : std::numeric_limits<double>::infinity();
 }
 
+double nearness(const Check& check) {
+  if (!check.measured) return -1;
+  return error_over_bound(check).value_or(std::numeric_limits<double>::infinity());
+}
+
 std::string ratio_text(const Check& check) {
   const std::optional<double> ratio = error_over_bound(check);
   return ratio ? fmt::format("{:.2f}", *ratio) : "-";

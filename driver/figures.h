@@ -14,6 +14,10 @@ namespace cp_pool {
 // bound is 0 and the error is not.
 std::optional<double> error_over_bound(const Check& check);
 
+// Orders checks by how near they came to their bounds: their ratio, which is infinite for figures without one, such as a
+// NaN. Negative without figures.
+double nearness(const Check& check);
+
 // Returns the ratio as reports show it: "0.43"; "-" if there is none.
 std::string ratio_text(const Check& check);
 

@@ -1,7 +1,7 @@
 # The views of the event stream (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
+  log/run_report.cpp
   reporters/case_runs.cpp
-  reporters/case_tries.cpp
   reporters/checks_table.cpp
   reporters/diagnosis_text.cpp
   reporters/events_json.cpp
@@ -10,17 +10,17 @@ add_library(cp_reporters STATIC
   reporters/file_lock.cpp
   reporters/github_annotations.cpp
   reporters/html_document.cpp
-  reporters/html_page.cpp
-  reporters/html_sink.cpp
+  reporters/html_report.cpp
   reporters/jsonl_sink.cpp
-  reporters/junit_sink.cpp
+  reporters/junit_report.cpp
   reporters/live_line.cpp
   reporters/markdown.cpp
-  reporters/markdown_sink.cpp
+  reporters/markdown_report.cpp
   reporters/mask_text.cpp
   reporters/notices.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
+  reporters/reported_run.cpp
   reporters/running_now.cpp
   reporters/search_text.cpp
   reporters/pictures/case_mask_svg.cpp
@@ -41,15 +41,15 @@ add_library(cp_reporters STATIC
   reporters/durations.cpp
   reporters/timings_table.cpp
   reporters/told_failures.cpp
-  reporters/trace_sink.cpp
+  reporters/trace_report.cpp
   reporters/verdict_text.cpp
   reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(reporters_test LABEL unit
   SOURCES
+    log/run_report_test.cpp
     reporters/case_runs_test.cpp
-    reporters/case_tries_test.cpp
     reporters/checks_table_test.cpp
     reporters/diagnosis_text_test.cpp
     reporters/event_reading_test.cpp
@@ -58,11 +58,11 @@ cp_pool_test(reporters_test LABEL unit
     reporters/fan_out_test.cpp
     reporters/file_lock_test.cpp
     reporters/github_annotations_test.cpp
-    reporters/html_sink_test.cpp
+    reporters/html_report_test.cpp
     reporters/jsonl_sink_test.cpp
-    reporters/junit_sink_test.cpp
+    reporters/junit_report_test.cpp
     reporters/live_line_test.cpp
-    reporters/markdown_sink_test.cpp
+    reporters/markdown_report_test.cpp
     reporters/markdown_test.cpp
     reporters/mask_text_test.cpp
     reporters/notices_test.cpp
@@ -84,7 +84,7 @@ cp_pool_test(reporters_test LABEL unit
     reporters/text_format_test.cpp
     reporters/timings_table_test.cpp
     reporters/told_failures_test.cpp
-    reporters/trace_sink_test.cpp
+    reporters/trace_report_test.cpp
     reporters/verdict_views_test.cpp
   LIBRARIES cp_reporters fmt::fmt pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE

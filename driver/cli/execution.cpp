@@ -16,8 +16,14 @@
 #include "driver/ledger.h"
 #include "driver/pool/log_file.h"
 #include "driver/reporters/events_json.h"
+#include "driver/reporters/github_annotations.h"
+#include "driver/reporters/html_report.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "driver/reporters/junit_report.h"
+#include "driver/reporters/markdown_report.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/trace_report.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -55,6 +61,18 @@ class ResultLines : public EventSink {
     }
   }
   void on_tick() override { expect_reader(STDOUT_FILENO, "stdout"); }
+};
+
+// Does something with the whole run at its end, interrupted or not.
+class AtEnd : public EventSink {
+ public:
+  explicit AtEnd(std::function<void()> act) : act_{std::move(act)} {}
+  void on_event(const Event& event) override {
+    if (std::holds_alternative<RunFinished>(event)) act_();
+  }
+
+ private:
+  std::function<void()> act_;
 };
 
 // Makes the folder and locks it: files can be created in it, and no other run uses it.
@@ -106,10 +124,16 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     if (config_.capsules) lock_folder(*config_.capsules, "--capsules");
     if (config_.dump_dir) lock_folder(*config_.dump_dir, "--dump");
     if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
-    if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
-    if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html));
-    if (options.summary) owned_.push_back(std::make_unique<MarkdownSink>(*options.summary));
-    if (options.trace_run) owned_.push_back(std::make_unique<TraceSink>(*options.trace_run));
+    const auto add_report = [this](const std::optional<std::filesystem::path>& path, const auto& text) {
+      if (!path) return;
+      if (!reported_) reported_.emplace();
+      owned_.push_back(std::make_unique<AtEnd>(
+          [this, text, file = AtomicFile(*path)] { file.commit(text(reported_->report())); }));
+    };
+    add_report(options.junit, [](const RunReport& run) { return junit_report(run); });
+    add_report(options.html, html_report);
+    add_report(options.summary, markdown_report);
+    add_report(options.trace_run, trace_report);
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
     // Old logs are removed last: the user may need them if an output cannot be written.
     if (config_.run_dir) make_room_for_logs(*config_.run_dir);
@@ -123,10 +147,13 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   };
   notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
   views_.add_listener(*notices_);
-  if (options.annotate == "github") {
-    annotations_ = std::make_unique<GithubAnnotations>([this](const std::string& line) {
+  const bool annotates = options.annotate == "github";
+  if (annotates && !reported_) reported_.emplace();
+  if (reported_) views_.add_listener(*reported_);
+  if (annotates) {
+    annotations_ = std::make_unique<AtEnd>([this] {
       if (terminal_) terminal_->clear_live();
-      write_stderr_line(line);
+      for (const std::string& line : github_annotations(reported_->report())) write_stderr_line(line);
     });
     views_.add_listener(*annotations_);
   }

@@ -14,14 +14,9 @@
 #include "driver/cli/status_requests.h"
 #include "driver/reporters/fan_out.h"
 #include "driver/reporters/file_lock.h"
-#include "driver/reporters/github_annotations.h"
-#include "driver/reporters/html_sink.h"
-#include "driver/reporters/jsonl_sink.h"
-#include "driver/reporters/junit_sink.h"
-#include "driver/reporters/markdown_sink.h"
 #include "driver/reporters/notices.h"
+#include "driver/reporters/reported_run.h"
 #include "driver/reporters/terminal_sink.h"
-#include "driver/reporters/trace_sink.h"
 
 namespace cp_pool {
 
@@ -59,7 +54,8 @@ class Execution {
   std::unique_ptr<TerminalSink> terminal_;
   FanOut views_;
   std::unique_ptr<Notices> notices_;
-  std::unique_ptr<GithubAnnotations> annotations_;
+  std::optional<ReportedRun> reported_;  // if there are reports of it
+  std::unique_ptr<EventSink> annotations_;
   std::optional<StatusRequests> status_requests_;
   std::vector<std::unique_ptr<EventSink>> owned_;
   bool answer_lost_ = false;

@@ -1,8 +1,7 @@
 #include "driver/reporters/github_annotations.h"
 
-#include <string>
-#include <utility>
-#include <vector>
+#include <cstddef>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/told_failures.h"
 #include "driver/reporters/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
@@ -42,56 +42,51 @@ std::string github_command(std::string_view kind, std::string_view title, std::s
   return fmt::format("::{} title={}::{}", kind, escaped(title, true), escaped(message, false));
 }
 
-GithubAnnotations::GithubAnnotations(std::function<void(const std::string& line)> show) : show_{std::move(show)} {}
-
-void GithubAnnotations::on_event(const Event& event) {
-  if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-    on(*finished);
-  } else if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
-    on(*verdict);
-  } else if (const auto* end = std::get_if<RunFinished>(&event)) {
-    for (const std::string& missing : end->incomplete) {
-      show_(github_command(end->partial ? "notice" : "error", "the report is incomplete", missing));
+std::vector<std::string> github_annotations(const RunReport& run) {
+  std::vector<std::string> lines;
+  const auto show = [&](std::string_view kind, std::string_view title, std::string_view message) {
+    lines.push_back(github_command(kind, title, message));
+  };
+  ToldFailures told;
+  std::set<std::string> reasons;  // why cases could not be judged by any pool, each once
+  std::size_t errors = 0;         // includes those that are not shown, as do the next two
+  std::size_t warnings = 0;
+  std::size_t verdicts = 0;
+  for (const ReportedCase& c : run.cases) {
+    const CaseFinished& event = c.end();
+    if (passed_unexpectedly(event) && !event.expected->strict && ++warnings <= kMostErrors) {
+      show("warning", fmt::format("xpass: {}", case_name(event)), expected_text(event));
     }
-    on_end();
+    const bool infra = event.outcome == CaseOutcome::infra;
+    if ((!is_failure(event) && !infra) || is_shown_by_smallest(event.search)) continue;
+    if (infra && !reasons.insert(event.reason).second) continue;
+    const std::string first = infra ? "" : told.first_like(event);
+    if (++errors > kMostErrors) continue;
+    std::string message = "the same as " + first;
+    if (first.empty() && passed_unexpectedly(event)) {
+      message = expected_text(event);
+    } else if (first.empty()) {
+      message = protocol::cut_text(infra ? event.reason : failure_details(event), kMostBytes);
+    }
+    if (!message.empty() && !message.ends_with('\n')) message += '\n';
+    message += fmt::format("rerun: {}", event.rerun);
+    show("error", fmt::format("{}: {}", outcome_word(event), case_name(event)), message);
   }
-}
-
-void GithubAnnotations::on(const CaseVerdict& event) {
-  if (event.verdict.kind == VerdictKind::not_triaged || ++verdicts_ > kMostVerdicts) return;
-  show_(github_command("notice", fmt::format("verdict: {}", event.id),
-                       protocol::cut_text(verdict_text(event.verdict), kMostBytes)));
-}
-
-void GithubAnnotations::on_end() {
+  for (const auto& [index, event] : run.verdicts) {
+    if (event.verdict.kind == VerdictKind::not_triaged || ++verdicts > kMostVerdicts) continue;
+    show("notice", fmt::format("verdict: {}", event.id), protocol::cut_text(verdict_text(event.verdict), kMostBytes));
+  }
+  for (const std::string& missing : run.end.incomplete) {
+    show(run.end.partial ? "notice" : "error", "the report is incomplete", missing);
+  }
   std::vector<std::string> more;
-  if (errors_ > kMostErrors) more.push_back(count_of(errors_ - kMostErrors, "more failure"));
-  if (verdicts_ > kMostVerdicts) more.push_back(count_of(verdicts_ - kMostVerdicts, "more verdict"));
-  if (more.empty()) return;
+  if (errors > kMostErrors) more.push_back(count_of(errors - kMostErrors, "more failure"));
+  if (verdicts > kMostVerdicts) more.push_back(count_of(verdicts - kMostVerdicts, "more verdict"));
+  if (more.empty()) return lines;
   const bool one = more.size() == 1 && more.front().starts_with("1 ");
-  show_(github_command(
-      "notice", "cp-pool",
-      fmt::format("{} {} not shown here; see the log and the reports", fmt::join(more, " and "), one ? "is" : "are")));
-}
-
-void GithubAnnotations::on(const CaseFinished& event) {
-  if (passed_unexpectedly(event) && !event.expected->strict && ++warnings_ <= kMostErrors) {
-    show_(github_command("warning", fmt::format("xpass: {}", case_name(event)), expected_text(event)));
-  }
-  const bool infra = event.outcome == CaseOutcome::infra;
-  if ((!is_failure(event) && !infra) || is_shown_by_smallest(event.search)) return;
-  if (infra && !reasons_.insert(event.reason).second) return;
-  const std::string first = infra ? "" : told_.first_like(event);
-  if (++errors_ > kMostErrors) return;
-  std::string message = "the same as " + first;
-  if (first.empty() && passed_unexpectedly(event)) {
-    message = expected_text(event);
-  } else if (first.empty()) {
-    message = protocol::cut_text(infra ? event.reason : failure_details(event), kMostBytes);
-  }
-  if (!message.empty() && !message.ends_with('\n')) message += '\n';
-  message += fmt::format("rerun: {}", event.rerun);
-  show_(github_command("error", fmt::format("{}: {}", outcome_word(event), case_name(event)), message));
+  show("notice", "cp-pool",
+       fmt::format("{} {} not shown here; see the log and the reports", fmt::join(more, " and "), one ? "is" : "are"));
+  return lines;
 }
 
 }  // namespace cp_pool

@@ -24,10 +24,7 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 std::vector<std::string> annotations(const std::vector<Event>& events) {
-  std::vector<std::string> lines;
-  GithubAnnotations sink{[&](const std::string& line) { lines.push_back(line); }};
-  for (const Event& event : events) sink.on_event(event);
-  return lines;
+  return github_annotations(test::report_of(events));
 }
 
 TEST(GithubAnnotations, ACommandEndsNeitherInItsTitleNorInItsMessage) {

@@ -9,8 +9,8 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/reporters/events_json.h"
-#include "driver/reporters/html_sink.h"
-#include "driver/reporters/junit_sink.h"
+#include "driver/reporters/html_report.h"
+#include "driver/reporters/junit_report.h"
 #include "driver/reporters/perf_table.h"
 #include "driver/reporters/terminal_sink.h"
 #include "driver/testing/example_events.h"
@@ -36,14 +36,6 @@ std::vector<Event> run_on(int shared_gpus) {
   return {started, ready, passed(shared_gpus), test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
 }
 
-template <typename Sink>
-std::string file_of(const std::vector<Event>& events) {
-  const test::TemporaryFolder folder;
-  Sink sink{folder / "out"};
-  for (const Event& event : events) sink.on_event(event);
-  return test::read_file(folder / "out");
-}
-
 std::string shown(const std::vector<Event>& events) {
   const test::TemporaryFolder folder;
   const int fd = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -64,8 +56,8 @@ TEST(SharedGpus, AreInTheFirstLineThePoolsLineAndTheSummary) {
 }
 
 TEST(SharedGpus, AreInJUnitAndHtml) {
-  EXPECT_THAT(file_of<JunitSink>(run_on(2)), HasSubstr("[[PROPERTY|shared_gpus=2]]"));
-  EXPECT_THAT(file_of<HtmlSink>(run_on(2)), HasSubstr("ranks share 2 GPUs"));
+  EXPECT_THAT(junit_report(test::report_of(run_on(2))), HasSubstr("[[PROPERTY|shared_gpus=2]]"));
+  EXPECT_THAT(html_report(test::report_of(run_on(2))), HasSubstr("ranks share 2 GPUs"));
 }
 
 TEST(SharedGpus, AreMarkedInTheTableOfTimes) {
@@ -80,7 +72,7 @@ TEST(SharedGpus, AreMarkedInTheTableOfTimes) {
 }
 
 TEST(SharedGpus, AreNotMentionedWhereEachRankHasADevice) {
-  for (const std::string& text : {shown(run_on(0)), file_of<HtmlSink>(run_on(0)), file_of<JunitSink>(run_on(0))}) {
+  for (const std::string& text : {shown(run_on(0)), html_report(test::report_of(run_on(0))), junit_report(test::report_of(run_on(0)))}) {
     EXPECT_THAT(text, Not(HasSubstr("share")));
   }
 }

@@ -21,6 +21,14 @@ namespace {
 constexpr std::size_t kMostFailures = 20;    // failures that are listed
 constexpr std::size_t kReasonColumns = 100;  // for the reason of each
 
+// Returns the first of the lines, indented, and the number of the others.
+std::string first_lines(const std::vector<std::string>& lines) {
+  std::string out;
+  const std::size_t shown = std::min(lines.size(), kMostFailures);
+  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("  {}\n", lines[i]);
+  return shown == lines.size() ? out : out + fmt::format("  and {} more\n", lines.size() - shown);
+}
+
 }  // namespace
 
 std::string outcome_counts_text(const OutcomeCounts& counts) {
@@ -75,12 +83,29 @@ std::string Summary::kind_text(const std::vector<Failed>& kind, std::size_t most
   return out;
 }
 
+std::string tries_text(const CaseFinished& event, const std::vector<CaseOutcome>& tries) {
+  if (tries.empty()) return event.flaky ? "flaky" : "";
+  std::string text = event.flaky ? "flaky: " : "";
+  for (const CaseOutcome tried : tries) text += fmt::format("{}, ", to_string(tried));
+  return text + fmt::format("then {} on try {}", to_string(event.outcome), tries.size() + 1);
+}
+
+Summary::Summary(const RunReport& run) {
+  for (const ReportedCase& c : run.cases) {
+    for (const ReportedTry& each : c.tries) {
+      if (&each != &c.tries.back()) tries_[each.end.index].push_back(each.end.outcome);
+    }
+    add(c.end());
+  }
+  for (const auto& [index, verdict] : run.verdicts) add(verdict);
+}
+
 void Summary::add(const CaseFinished& event) {
   runs_.add(event);
-  tries_.add(event);
+  add_tries(event);
   if (event.first_run) {
     const std::string first = first_run_text(event);
-    reruns_.push_back(fmt::format("  {}  {}, {}", to_string(event.outcome), case_name(event), first));
+    reruns_.push_back(fmt::format("{}  {}, {}", to_string(event.outcome), case_name(event), first));
   }
   if (event.other_bits) repeated_.insert(event.id);
   if (event.other_bits && !event.other_bits->empty()) {
@@ -133,26 +158,38 @@ void Summary::add_failure(const CaseFinished& event) {
                              .reason = short_reason(event)});
 }
 
+void Summary::add_tries(const CaseFinished& event) {
+  const auto tries = tries_.find(event.index);
+  if (event.flaky) {
+    const auto earlier = tries == tries_.end() ? std::vector<CaseOutcome>{} : tries->second;
+    flaky_.push_back(fmt::format("{}: {}", case_name(event), cp_pool::tries_text(event, earlier)));
+  } else if (tries != tries_.end() && event.outcome != CaseOutcome::pass) {
+    ++in_vain_;
+  }
+}
+
+std::string Summary::tries_text() const {
+  std::string out;
+  if (!flaky_.empty()) {
+    out += fmt::format("{} flaky: passed on a later try (--retries)\n", flaky_.size()) + first_lines(flaky_);
+  }
+  if (in_vain_ > 0) out += fmt::format("{} run again (--retries) without a pass\n", count_of(in_vain_, "case"));
+  return out;
+}
+
 std::string Summary::expectations_text() const {
   std::string out;
   for (const auto& [reason, count] : expected_failures_) {
     out += fmt::format("{} xfail (failed as expected): {}\n", count, reason);
   }
   if (passed_unexpectedly_.empty()) return out;
-  out += fmt::format("{} xpass (passed, and expected to fail):\n", passed_unexpectedly_.size());
-  const std::size_t shown = std::min(passed_unexpectedly_.size(), kMostFailures);
-  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("  {}\n", passed_unexpectedly_[i]);
-  if (shown < passed_unexpectedly_.size()) out += fmt::format("  and {} more\n", passed_unexpectedly_.size() - shown);
-  return out;
+  return out + fmt::format("{} xpass (passed, and expected to fail):\n", passed_unexpectedly_.size()) +
+         first_lines(passed_unexpectedly_);
 }
 
 std::string Summary::reruns_text() const {
   if (reruns_.empty()) return "";
-  std::string out = fmt::format("{} rerun, counted by the last run:\n", reruns_.size());
-  const std::size_t shown = std::min(reruns_.size(), kMostFailures);
-  for (std::size_t i = 0; i < shown; ++i) out += reruns_[i] + '\n';
-  if (shown < reruns_.size()) out += fmt::format("  and {} more\n", reruns_.size() - shown);
-  return out;
+  return fmt::format("{} rerun, counted by the last run:\n", reruns_.size()) + first_lines(reruns_);
 }
 
 void Summary::add(const CaseVerdict& event) {
@@ -204,7 +241,7 @@ std::string Summary::text() const {
     out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", all.size(), format_duration(durations_ms_.p50()),
                        format_duration(quantile(all, 0.95)), format_duration(quantile(all, 1)));
   }
-  out += repeats_text() + runs_.text() + reruns_text() + tries_.text();
+  out += repeats_text() + runs_.text() + reruns_text() + tries_text();
   out += expectations_text();
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",

@@ -10,8 +10,8 @@
 
 #include "driver/events.h"
 #include "driver/failure_kind.h"
+#include "driver/log/run_report.h"
 #include "driver/reporters/case_runs.h"
-#include "driver/reporters/case_tries.h"
 #include "driver/reporters/durations.h"
 #include "driver/work_shares.h"
 
@@ -25,11 +25,18 @@ std::string outcome_counts_text(const OutcomeCounts& counts);
 // lacks.
 std::string ledger_line(const RunFinished& run);
 
+// Returns "flaky: crash, then pass on try 2", or "crash, then error on try 2" for a case that did not pass. Empty for a
+// case that was tried once. `tries`: the outcomes of its earlier tries.
+std::string tries_text(const CaseFinished& event, const std::vector<CaseOutcome>& tries);
+
 class Summary {
  public:
+  Summary() = default;
+  explicit Summary(const RunReport& run);
+
   // Only for a view that shows the implementations nowhere else.
   void add(const RunStarted& event) { implementations_ = event.implementations; }
-  void add(const CaseTried& event) { tries_.add(event); }
+  void add(const CaseTried& event) { tries_[event.index].push_back(event.outcome); }
   void add(const CaseFinished& event);
   void add(const CaseVerdict& event);
 
@@ -55,7 +62,9 @@ class Summary {
     std::string reason;     // its first line, shortened
   };
 
+  void add_tries(const CaseFinished& event);
   [[nodiscard]] std::string repeats_text() const;
+  [[nodiscard]] std::string tries_text() const;
   [[nodiscard]] std::string expectations_text() const;
   void add_failure(const CaseFinished& event);
   static std::string kind_text(const std::vector<Failed>& kind, std::size_t most);
@@ -79,7 +88,9 @@ class Summary {
   FailureKinds kinds_;
   std::vector<std::vector<Failed>> failures_;  // by kind
   CaseRuns runs_;
-  CaseTries tries_;
+  std::map<std::size_t, std::vector<CaseOutcome>> tries_;  // outcomes of earlier tries, by index
+  std::vector<std::string> flaky_;                         // one line each, without its newline
+  std::size_t in_vain_ = 0;                                // number of cases whose further tries did not pass either
   std::map<VerdictKind, std::vector<std::string>> verdicts_;  // one line for each
   std::vector<std::string> reruns_;                           // one line each, without its newline
   FirstUses first_uses_;

@@ -8,9 +8,9 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/reporters/github_annotations.h"
-#include "driver/reporters/html_sink.h"
-#include "driver/reporters/junit_sink.h"
-#include "driver/reporters/markdown_sink.h"
+#include "driver/reporters/html_report.h"
+#include "driver/reporters/junit_report.h"
+#include "driver/reporters/markdown_report.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/verdict_text.h"
 #include "driver/testing/example_events.h"
@@ -22,37 +22,19 @@ using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<Event> run_with_tries_and_a_verdict() {
+RunReport run_with_tries_and_a_verdict() {
   CaseTried crashed = test::tried(1, "flaky", CaseOutcome::crash, "rank 1 died");
   crashed.stderr_tails = {{.rank = 1, .text = "last words\n", .fenced = true}};
   RunFinished end = test::run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0});
   end.flaky = 1;
-  return {test::run_started(3),
+  return test::report_of({test::run_started(3),
           test::tried(0, "bad", CaseOutcome::timeout, "no result"),
           test::failed_case(0, "bad"),
           crashed,
           test::flaky_case(1, "flaky"),
           test::failed_case(2, "leaked"),
           test::state_leak(2, "leaked", "culprit/id"),
-          end};
-}
-
-std::string written(const std::string& name) {
-  const TemporaryFolder folder;
-  const std::vector<Event> events = run_with_tries_and_a_verdict();
-  if (name == "junit") {
-    JunitSink sink{folder / name};
-    for (const Event& event : events) sink.on_event(event);
-    const std::string check = "python3 '" CP_POOL_CHECK_JUNIT "' '" + (folder / name).string() + "' > /dev/null";
-    EXPECT_EQ(std::system(check.c_str()), 0);
-  } else if (name == "markdown") {
-    MarkdownSink sink{folder / name};
-    for (const Event& event : events) sink.on_event(event);
-  } else {
-    HtmlSink sink{folder / name};
-    for (const Event& event : events) sink.on_event(event);
-  }
-  return test::read_file(folder / name);
+          end});
 }
 
 TEST(VerdictText, SaysWhoSpoiledTheCaseAndHowOften) {
@@ -78,7 +60,11 @@ TEST(VerdictText, NamesAReplay) {
 }
 
 TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
-  const std::string xml = written("junit");
+  const TemporaryFolder folder;
+  const std::string xml = junit_report(run_with_tries_and_a_verdict());
+  test::write_file(folder / "junit", xml);
+  const std::string check = "python3 '" CP_POOL_CHECK_JUNIT "' '" + (folder / "junit").string() + "' > /dev/null";
+  EXPECT_EQ(std::system(check.c_str()), 0);
   EXPECT_THAT(xml, HasSubstr("<rerunError type=\"timeout\" message=\"timeout: no result\">"));
   EXPECT_THAT(xml, HasSubstr("<flakyError type=\"crash\" message=\"crash: rank 1 died\">"));
   EXPECT_THAT(xml, HasSubstr("last words"));
@@ -89,7 +75,7 @@ TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
 }
 
 TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
-  const std::string page = written("html");
+  const std::string page = html_report(run_with_tries_and_a_verdict());
   EXPECT_THAT(page, HasSubstr("1 flaky: passed on a later try"));
   EXPECT_THAT(page, HasSubstr("flaky: crash, then pass on try 2"));
   EXPECT_THAT(page, HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id"));
@@ -97,31 +83,26 @@ TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
 }
 
 TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails) {
-  const std::string text = written("markdown");
+  const std::string text = markdown_report(run_with_tries_and_a_verdict());
   EXPECT_THAT(text, HasSubstr("flaky: crash, then pass on try 2"));
   EXPECT_THAT(text, HasSubstr("| the same as `bad`; STATE\\_LEAK (2 of 2), by culprit/id |\n"));
   EXPECT_THAT(text, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
   EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // its details are those of 'bad'
 
-  const TemporaryFolder folder;
-  MarkdownSink sink{folder / "m"};
-  sink.on_event(test::failed_case(2, "leaked"));
-  sink.on_event(test::state_leak(2, "leaked", "culprit/id"));
-  sink.on_event(test::run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_THAT(test::read_file(folder / "m"),
+  EXPECT_THAT(markdown_report(test::report_of(
+                  {test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id")})),
               HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
                         "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
                         "  after the suspect, the case failed\n```\n\n</details>\n"));
 }
 
 TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
-  std::vector<std::string> lines;
-  GithubAnnotations sink{[&](const std::string& line) { lines.push_back(line); }};
   CaseVerdict untriaged;
+  untriaged.index = 11;
   untriaged.id = "other";
-  sink.on_event(untriaged);
-  for (std::size_t i = 0; i < 11; ++i) sink.on_event(test::state_leak(i, "id", "culprit/id"));
-  sink.on_event(test::run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  std::vector<Event> events{untriaged};
+  for (std::size_t i = 0; i < 11; ++i) events.emplace_back(test::state_leak(i, "id", "culprit/id"));
+  const std::vector<std::string> lines = github_annotations(test::report_of(events));
   ASSERT_EQ(lines.size(), 10U);
   EXPECT_EQ(lines[8],
             "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"

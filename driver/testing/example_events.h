@@ -5,6 +5,7 @@
 
 #include "driver/events.h"
 #include "driver/ledger.h"
+#include "driver/log/run_report.h"
 
 namespace cp_pool::test {
 
@@ -165,6 +166,12 @@ inline RunStarted run_started(std::size_t cases) {
           .version = "0.1.0",
           .ids = {},
           .started = std::chrono::system_clock::from_time_t(1'800'000'000)};  // 2027-01-15T08:00:00Z
+}
+
+inline RunReport report_of(const std::vector<Event>& events) {
+  RunReport report;
+  for (const Event& event : events) report.add(event);
+  return report;
 }
 
 inline PoolReady pool_ready(int generation = 1) {

@@ -29,13 +29,14 @@
 #include "driver/process/unique_fd.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/github_annotations.h"
-#include "driver/reporters/html_sink.h"
+#include "driver/reporters/html_report.h"
 #include "driver/reporters/jsonl_sink.h"
-#include "driver/reporters/junit_sink.h"
-#include "driver/reporters/markdown_sink.h"
+#include "driver/reporters/junit_report.h"
+#include "driver/reporters/markdown_report.h"
 #include "driver/reporters/notices.h"
+#include "driver/reporters/reported_run.h"
 #include "driver/reporters/terminal_sink.h"
-#include "driver/reporters/trace_sink.h"
+#include "driver/reporters/trace_report.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -100,11 +101,8 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
   const OpenFile live(folder / "live.txt");
   std::string stderr_lines;
   std::string result_lines;  // of cp-pool submit --json
+  ReportedRun run;
   std::vector<std::unique_ptr<EventSink>> sinks;
-  sinks.push_back(std::make_unique<TraceSink>(folder / "trace.json"));
-  sinks.push_back(std::make_unique<JunitSink>(folder / "junit.xml", "node"));
-  sinks.push_back(std::make_unique<HtmlSink>(folder / "report.html"));
-  sinks.push_back(std::make_unique<MarkdownSink>(folder / "summary.markdown"));
   sinks.push_back(std::make_unique<TerminalSink>(terminal.fd(), TerminalStyle{.timings = true, .checks = true}));
   sinks.push_back(std::make_unique<TerminalSink>(
       live.fd(), TerminalStyle{.live = true, .color = true, .now = frozen_clock}));  // 80 columns: it is no terminal
@@ -113,21 +111,24 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
         stderr_lines += fmt::format("cp-pool: {}: {}\n", kind, text);
       },
       /*errors=*/true));
-  sinks.push_back(std::make_unique<GithubAnnotations>([&](const std::string& line) { stderr_lines += line + '\n'; }));
   for (const Event& event : events) {
     set_clock(event);
+    run.on_event(event);
     for (const auto& sink : sinks) sink->on_event(event);
     if (const auto* const finished = std::get_if<CaseFinished>(&event)) {
       result_lines += to_line(case_result_json(*finished)) + '\n';
     }
   }
   sinks.clear();
+  for (const std::string& line : github_annotations(run.report())) stderr_lines += line + '\n';
+  std::string page = html_report(run.report());
   // The style is the same on all pages, so only one keeps it.
-  if (!with_style) {
-    const std::string page = read_file(folder / "report.html");
-    const std::size_t begin = page.find("<style>");
-    test::write_file(folder / "report.html", page.substr(0, begin) + page.substr(page.find("</style>", begin)));
-  }
+  const std::size_t begin = page.find("<style>");
+  if (!with_style) page.erase(begin, page.find("</style>", begin) - begin);
+  test::write_file(folder / "report.html", page);
+  test::write_file(folder / "trace.json", trace_report(run.report()));
+  test::write_file(folder / "junit.xml", junit_report(run.report(), "node"));
+  test::write_file(folder / "summary.markdown", markdown_report(run.report()));
   test::write_file(folder / "stderr.txt", stderr_lines);
   test::write_file(folder / "results.jsonl", result_lines);
 }

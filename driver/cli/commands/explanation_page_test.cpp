@@ -5,7 +5,7 @@
 
 #include "cases/case_names.h"
 #include "driver/cli/commands/explanation.h"
-#include "driver/reporters/html_sink.h"
+#include "driver/reporters/html_report.h"
 #include "driver/reporters/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 

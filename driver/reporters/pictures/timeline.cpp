@@ -2,82 +2,52 @@
 
 #include <algorithm>
 #include <tuple>
-#include <variant>
 
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/failure_text.h"
 
 namespace cp_pool {
 
-void Timeline::add(const Event& event) {
-  std::visit(
-      [this](const auto& e) {
-        if constexpr (requires { e.at_ms; }) {
-          if (!e.at_ms) return;
-          end_ = std::max(end_, *e.at_ms);
-          on(e);
-        }
-      },
-      event);
-}
-
-// Searches from the back: events belong to the latest pool of this ID.
-TimelinePool* Timeline::find(const PoolId& id) {
-  const auto same = [&](const TimelinePool& pool) {
-    return pool.id.key == id.key && pool.id.generation == id.generation;
-  };
-  const auto found = std::find_if(pools_.rbegin(), pools_.rend(), same);
-  return found == pools_.rend() ? nullptr : &*found;
-}
-
-void Timeline::on(const PoolSpawned& event) {
-  TimelinePool& pool = pools_.emplace_back();
-  pool.id = event.pool;
-  pool.world_size = event.world_size;
-  pool.spawned = *event.at_ms;
-}
-
-void Timeline::on(const PoolReady& event) {
-  TimelinePool* const pool = find(event.pool);
-  if (pool == nullptr) return;
-  pool->ready = event.at_ms;
-  pool->spawned = std::min(pool->spawned, std::max(0.0, *event.at_ms - event.spawn_to_ready_ms));
-}
-
-void Timeline::on(const PoolRetired& event) {
-  TimelinePool* const pool = find(event.pool);
-  if (pool == nullptr) return;
-  pool->retired = event.at_ms;
-  pool->reason = event.reason;
-  pool->detail = event.detail;
-}
-
-void Timeline::on(const CaseStarted& event) {
-  running_[event.index] = *event.at_ms;
-}
-
-void Timeline::on(const CaseTried& event) {
-  if (event.pool) on(static_cast<const CaseFinished&>(event));
-}
-
-void Timeline::on(const CaseFinished& event) {
-  const auto sent = running_.extract(event.index);
-  TimelinePool* const pool = event.pool ? find(*event.pool) : nullptr;
-  if (pool == nullptr) {
-    ++without_pool_;
-    return;
+Timeline::Timeline(const RunReport& run) : end_{run.last_ms} {
+  std::size_t drawn = 0;
+  const auto tries = run.tries_by_pool();
+  for (std::size_t i = 0; i < run.pools.size(); ++i) {
+    const auto& [id, spawned, ready, retired] = run.pools[i];
+    if (!spawned || !spawned->at_ms) continue;
+    TimelinePool& pool = pools_.emplace_back();
+    pool.id = id;
+    pool.world_size = spawned->world_size;
+    pool.spawned = *spawned->at_ms;
+    if (ready && ready->at_ms) {
+      pool.ready = ready->at_ms;
+      pool.spawned = std::min(pool.spawned, std::max(0.0, *ready->at_ms - ready->spawn_to_ready_ms));
+    }
+    if (retired && retired->at_ms) {
+      pool.retired = retired->at_ms;
+      pool.reason = retired->reason;
+      pool.detail = retired->detail;
+    }
+    for (const ReportedTry* const each : tries[i]) {
+      const CaseFinished& event = each->end;
+      pool.cases.push_back({.name = case_name(event),
+                            .outcome = event.outcome,
+                            .urgency = urgency_of(event),
+                            .word = std::string{outcome_word(event)},
+                            .begin = each->sent.empty() ? *event.at_ms - event.duration_ms : each->sent.back().at_ms,
+                            .end = *event.at_ms,
+                            .duration = event.duration_ms});
+    }
+    drawn += pool.cases.size();
   }
-  pool->cases.push_back({.name = case_name(event),
-                         .outcome = event.outcome,
-                         .urgency = urgency_of(event),
-                         .word = std::string{outcome_word(event)},
-                         .begin = sent ? sent.mapped() : *event.at_ms - event.duration_ms,
-                         .end = *event.at_ms,
-                         .duration = event.duration_ms});
-}
-
-void Timeline::on(const RunPaused& event) {
-  pauses_.push_back({.at = *event.at_ms, .length = event.paused_ms});
+  for (const ReportedCase& c : run.cases) {
+    without_pool_ += static_cast<std::size_t>(std::ranges::count_if(c.tries, [&](const ReportedTry& each) {
+      return each.end.at_ms && (each.end.pool || &each == &c.tries.back());
+    }));
+  }
+  without_pool_ -= drawn;
+  for (const RunPaused& pause : run.pauses) {
+    if (pause.at_ms) pauses_.push_back({.at = *pause.at_ms, .length = pause.paused_ms});
+  }
 }
 
 std::vector<std::vector<std::size_t>> Timeline::lanes() const {

@@ -1,13 +1,12 @@
-// The times of pools and cases, taken from the events of a run; timeline_svg.h draws them.
+// The times of pools and cases; timeline_svg.h draws them.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/log/run_report.h"
 
 namespace cp_pool {
 
@@ -40,8 +39,8 @@ struct TimelinePause {
 
 class Timeline {
  public:
-  // Adds an event. Events without a time, which earlier versions wrote, are ignored.
-  void add(const Event& event);
+  // Leaves out what has no time, as in files of earlier versions.
+  explicit Timeline(const RunReport& run);
 
   [[nodiscard]] const std::vector<TimelinePool>& pools() const { return pools_; }
   [[nodiscard]] const std::vector<TimelinePause>& pauses() const { return pauses_; }
@@ -55,20 +54,8 @@ class Timeline {
   [[nodiscard]] double end_of(const TimelinePool& pool) const { return pool.retired.value_or(end_); }
 
  private:
-  void on(const PoolSpawned& event);
-  void on(const PoolReady& event);
-  void on(const PoolRetired& event);
-  void on(const CaseStarted& event);
-  void on(const CaseTried& event);
-  void on(const CaseFinished& event);
-  void on(const CaseReplayed&) {}  // only its pool is drawn
-  void on(const CaseVerdict&) {}
-  void on(const RunPaused& event);
-  TimelinePool* find(const PoolId& id);
-
   std::vector<TimelinePool> pools_;
   std::vector<TimelinePause> pauses_;
-  std::map<std::size_t, double> running_;  // when each running case was sent, by index
   double end_ = 0;
   std::size_t without_pool_ = 0;
 };

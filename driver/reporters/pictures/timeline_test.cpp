@@ -25,20 +25,21 @@ CaseFinished case_at(double end_ms, double duration_ms, const PoolId& pool) {
 }
 
 TEST(Timeline, KeepsWhenPoolsAndCasesWere) {
-  Timeline timeline;
-  timeline.add(spawned({"cpu/2", 1}, 2, 120));
+  RunReport run;
+  run.add(spawned({"cpu/2", 1}, 2, 120));
   PoolReady ready = test::pool_ready();
   ready.spawn_to_ready_ms = 800;
   ready.at_ms = 900;
-  timeline.add(ready);
-  timeline.add(CaseStarted{.index = 0, .id = "id", .pool = {"cpu/2", 1}, .at_ms = 1050});
-  timeline.add(case_at(1500, 400, {"cpu/2", 1}));
-  timeline.add(case_at(1550, 40, {"cpu/2", 1}));
+  run.add(ready);
+  run.add(CaseStarted{.index = 0, .id = "id", .pool = {"cpu/2", 1}, .at_ms = 1050});
+  run.add(case_at(1500, 400, {"cpu/2", 1}));
+  run.add(case_at(1550, 40, {"cpu/2", 1}));
   RunPaused paused{.paused_ms = 5000, .at_ms = 1600};
-  timeline.add(paused);
+  run.add(paused);
   PoolRetired retired = test::pool_retired(RetireReason::crash, "rank 1 died");
   retired.at_ms = 2000;
-  timeline.add(retired);
+  run.add(retired);
+  const Timeline timeline(run);
   ASSERT_THAT(timeline.pools(), SizeIs(1));
   const TimelinePool& pool = timeline.pools()[0];
   EXPECT_EQ(pool.spawned, 100) << "the event comes after the start of the ranks";
@@ -55,40 +56,43 @@ TEST(Timeline, KeepsWhenPoolsAndCasesWere) {
 }
 
 TEST(Timeline, KeepsNothingOfEventsThatDoNotSayWhen) {
-  Timeline timeline;
-  timeline.add(PoolSpawned{{"cpu/2", 1}, 2, {}});
-  timeline.add(test::pool_ready());
-  timeline.add(test::finished(0, "id", CaseOutcome::pass));
-  timeline.add(test::pool_retired(RetireReason::finished));
+  RunReport run;
+  run.add(PoolSpawned{{"cpu/2", 1}, 2, {}});
+  run.add(test::pool_ready());
+  run.add(test::finished(0, "id", CaseOutcome::pass));
+  run.add(test::pool_retired(RetireReason::finished));
+  const Timeline timeline(run);
   EXPECT_THAT(timeline.pools(), IsEmpty());
   EXPECT_EQ(timeline.without_pool(), 0U);
 }
 
 TEST(Timeline, CountsCasesThatNoPoolRan) {
-  Timeline timeline;
+  RunReport run;
   CaseFinished event = case_at(10, 0, {"cpu/2", 1});
-  timeline.add(event);
+  run.add(event);
   event.pool.reset();
-  timeline.add(event);
+  run.add(event);
+  const Timeline timeline(run);
   EXPECT_EQ(timeline.without_pool(), 2U) << "no pool of that name was spawned";
 }
 
 TEST(Timeline, APoolThatTheRunLeftEndsWithIt) {
-  Timeline timeline;
-  timeline.add(spawned({"cpu/2", 1}, 2, 0));
-  timeline.add(case_at(70, 10, {"cpu/2", 1}));
+  RunReport run;
+  run.add(spawned({"cpu/2", 1}, 2, 0));
+  run.add(case_at(70, 10, {"cpu/2", 1}));
+  const Timeline timeline(run);
   EXPECT_FALSE(timeline.pools()[0].retired);
   EXPECT_EQ(timeline.end_of(timeline.pools()[0]), 70);
 }
 
 TEST(Timeline, PoolsOfAKeyFollowOneAnotherInALane) {
-  Timeline timeline;
+  RunReport run;
   const auto add = [&](const PoolId& id, int world_size, double from, double to) {
-    timeline.add(spawned(id, world_size, from));
+    run.add(spawned(id, world_size, from));
     PoolRetired retired = test::pool_retired(RetireReason::finished);
     retired.pool = id;
     retired.at_ms = to;
-    timeline.add(retired);
+    run.add(retired);
   };
   add({"cpu/10", 1}, 10, 0, 5);
   add({"cpu/2", 1}, 2, 0, 10);
@@ -96,6 +100,7 @@ TEST(Timeline, PoolsOfAKeyFollowOneAnotherInALane) {
   add({"cpu/2", 3}, 2, 15, 30);  // of another run at the same time
   add({"cpu/2", 4}, 2, 40, 50);
   using Lane = std::vector<std::size_t>;
+  const Timeline timeline(run);
   EXPECT_THAT(timeline.lanes(), ElementsAre(Lane{1, 2, 4}, Lane{3}, Lane{0}));
 }
 

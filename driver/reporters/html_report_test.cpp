@@ -1,4 +1,4 @@
-#include "driver/reporters/html_sink.h"
+#include "driver/reporters/html_report.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/testing/temporary_folder.h"
 #include "driver/reporters/diagnosis_text.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/testing/parsed_page.h"
@@ -25,7 +24,6 @@ using test::failed_case;
 using test::finished;
 using test::run_finished;
 using test::run_started;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -33,16 +31,10 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string page_text(const std::vector<Event>& events) {
-  const TemporaryFolder folder;
-  HtmlSink sink{folder / "report.html"};
-  for (Event event : events) {
-    if (auto* run = std::get_if<RunStarted>(&event)) {
-      run->baseline = "before.jsonl";
-      run->rerun_failed = "cp-pool run --rerun-failed e.jsonl";
-    }
-    sink.on_event(event);
-  }
-  return test::read_file(folder / "report.html");
+  RunReport run = test::report_of(events);
+  run.header.baseline = "before.jsonl";
+  run.header.rerun_failed = "cp-pool run --rerun-failed e.jsonl";
+  return html_report(run);
 }
 
 class Page : public test::ParsedPage {
@@ -295,18 +287,12 @@ TEST(Html, ForeignTextIsTextNotMarkup) {
   EXPECT_THAT(page.all("//script"), ElementsAre());
 }
 
-TEST(Html, IsWrittenOnlyAtTheEndAndForAnInterruptedRunToo) {
-  const TemporaryFolder folder;
-  HtmlSink sink{folder / "report.html"};
-  sink.on_event(run_started(2));
-  sink.on_event(finished(0, "id", CaseOutcome::pass));
-  EXPECT_FALSE(std::filesystem::exists(folder / "report.html"));
-  sink.on_event(finished(1, "id2", CaseOutcome::cancelled));
+TEST(Html, AnInterruptedRunSaysSo) {
   RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 0});
   end.interrupted = true;
   end.exit_code = 130;
-  sink.on_event(end);
-  EXPECT_THAT(test::read_file(folder / "report.html"), AllOf(HasSubstr("interrupted"), HasSubstr("class=\"bad\"")));
+  EXPECT_THAT(page_text({run_started(2), finished(0, "id", CaseOutcome::pass), end}),
+              AllOf(HasSubstr("interrupted"), HasSubstr("class=\"bad\"")));
 }
 
 TEST(Html, TheStyleIsWhatABrowserReads) {

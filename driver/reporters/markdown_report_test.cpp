@@ -1,4 +1,4 @@
-#include "driver/reporters/markdown_sink.h"
+#include "driver/reporters/markdown_report.h"
 
 #include <string>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/testing/temporary_folder.h"
+#include "driver/reporters/reported_run.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -18,17 +18,15 @@ using test::finished;
 using test::pool_retired;
 using test::run_finished;
 using test::run_started;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string written(const std::vector<Event>& events) {
-  const TemporaryFolder folder;
-  MarkdownSink sink{folder / "summary.md"};
-  for (const Event& event : events) sink.on_event(event);
-  return test::read_file(folder / "summary.md");
+  ReportedRun run;
+  for (const Event& event : events) run.on_event(event);
+  return markdown_report(run.report());
 }
 
 TEST(MarkdownSummary, HasCountsFailuresSlowestReasonsAndNotices) {

@@ -1,4 +1,4 @@
-#include "driver/reporters/trace_sink.h"
+#include "driver/reporters/trace_report.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,8 +26,7 @@ using ::testing::SizeIs;
 // Returns the tracks of the file. check_trace.py also checks the file against the format that viewers read.
 json tracks_of(const std::vector<Event>& events) {
   const TemporaryFolder folder;
-  TraceSink sink{folder / "trace.json"};
-  for (const Event& event : events) sink.on_event(event);
+  test::write_file(folder / "trace.json", trace_report(test::report_of(events)));
   const std::string command =
       std::string{"python3 '" CP_POOL_CHECK_TRACE "' '"} + (folder / "trace.json").string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");

@@ -1,0 +1,110 @@
+#include "driver/log/run_report.h"
+
+#include <algorithm>
+#include <iterator>
+#include <variant>
+
+#include "driver/figures.h"
+
+namespace cp_pool {
+
+namespace {
+
+bool are_equal(const PoolId& a, const PoolId& b) {
+  return a.key == b.key && a.generation == b.generation;
+}
+
+// Returns what reports show of the case.
+CaseFinished shown_part(CaseFinished event) {
+  event.hygiene = std::vector<protocol::Hygiene>{};
+  event.value = protocol::AnyJson{};
+  if (event.outcome != CaseOutcome::pass) return event;
+  for (protocol::RankResult& rank : event.ranks) rank.output_hash = std::string{};
+  std::map<int, const Check*> nearest;  // of each rank, to its bound
+  for (const Check& check : event.checks) {
+    const Check*& known = nearest[check.rank];
+    if (known == nullptr || nearness(check) > nearness(*known)) known = &check;
+  }
+  std::vector<Check> shown;
+  std::ranges::copy_if(event.checks, std::back_inserter(shown),
+                       [&](const Check& check) { return nearest.at(check.rank) == &check; });
+  event.checks = std::move(shown);
+  return event;
+}
+
+}  // namespace
+
+void RunReport::add(const Event& event) {
+  std::visit(
+      [this](const auto& e) {
+        if constexpr (requires { e.at_ms; }) last_ms = std::max(last_ms, e.at_ms.value_or(0));
+        if constexpr (requires { this->on(e); }) this->on(e);
+      },
+      event);
+}
+
+void RunReport::on(const RunStarted& event) {
+  header = event;
+  header.ids = std::vector<std::string>{};
+  header.earlier_ms = std::vector<std::optional<double>>{};
+}
+
+ReportedPool& RunReport::pool_of(const PoolId& id) {
+  const auto found = std::find_if(pools.rbegin(), pools.rend(), [&](const auto& pool) { return are_equal(pool.id, id); });
+  return found == pools.rend() ? pools.emplace_back(ReportedPool{.id = id}) : *found;
+}
+
+void RunReport::on(const CaseStarted& event) {
+  if (!event.at_ms) return;
+  unfinished_[event.index].sent.push_back({.pool = event.pool, .attempt = event.attempt, .at_ms = *event.at_ms});
+}
+
+void RunReport::on(const CaseProgress& event) {
+  const auto running = unfinished_.find(event.index);
+  if (running == unfinished_.end() || running->second.sent.empty() || event.phase.empty()) return;
+  auto& phases = running->second.sent.back().phases;
+  if (phases.empty() || phases.back().second != event.phase) phases.emplace_back(event.running_ms, event.phase);
+}
+
+void RunReport::on(const CaseTried& event) {
+  Unfinished& of_case = unfinished_[event.index];
+  of_case.tries.push_back({.end = shown_part(event), .sent = std::exchange(of_case.sent, {})});
+}
+
+void RunReport::on(const CaseFinished& event) {
+  auto known = unfinished_.extract(event.index);
+  ReportedCase& c = cases.emplace_back();
+  if (known) c.tries = std::move(known.mapped().tries);
+  c.tries.push_back({.end = shown_part(event), .sent = {}});
+  if (known) c.tries.back().sent = std::move(known.mapped().sent);
+}
+
+std::optional<std::size_t> RunReport::find_pool(const PoolId& id) const {
+  for (std::size_t i = pools.size(); i-- > 0;) {
+    if (are_equal(pools[i].id, id) && pools[i].spawned) return i;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::vector<const ReportedTry*>> RunReport::tries_by_pool() const {
+  std::vector<std::vector<const ReportedTry*>> by_pool(pools.size());
+  for (const ReportedCase& c : cases) {
+    for (const ReportedTry& each : c.tries) {
+      const auto pool = each.end.pool && each.end.at_ms ? find_pool(*each.end.pool) : std::nullopt;
+      if (pool && pools[*pool].spawned->at_ms) by_pool[*pool].push_back(&each);
+    }
+  }
+  for (auto& tries : by_pool) {
+    std::ranges::stable_sort(tries, {}, [](const ReportedTry* each) { return *each->end.at_ms; });
+  }
+  return by_pool;
+}
+
+std::vector<const ReportedCase*> RunReport::listed_cases() const {
+  std::vector<const ReportedCase*> listed;
+  for (const ReportedCase& c : cases) listed.push_back(&c);
+  std::ranges::stable_sort(listed, {}, [](const ReportedCase* c) { return c->end().index; });
+  return listed;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,93 @@
+// What a run came to: its cases with their tries, its pools, its verdicts and finds. Each report that is made at the end
+// of a run is a function of it.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/events.h"
+
+namespace cp_pool {
+
+// A case was sent to a pool.
+struct SentCase {
+  PoolId pool;
+  int attempt = 1;
+  double at_ms = 0;
+  std::vector<std::pair<double, std::string>> phases = {};  // reported phases, with milliseconds since it was sent
+};
+
+struct ReportedTry {
+  CaseFinished end;            // how it ended, described as if it were the last try
+  std::vector<SentCase> sent;  // in order: all but the last are of pools that were lost. Empty if the time is unknown
+};
+
+struct ReportedCase {
+  std::vector<ReportedTry> tries;  // at least one
+
+  [[nodiscard]] const CaseFinished& end() const { return tries.back().end; }
+};
+
+struct ReportedPool {
+  PoolId id;
+  std::optional<PoolSpawned> spawned = std::nullopt;
+  std::optional<PoolReady> ready = std::nullopt;
+  std::optional<PoolRetired> retired = std::nullopt;
+};
+
+struct RunReport {
+  // Adds the next event. What no report shows of it is dropped: most of it for a case that passed.
+  void add(const Event& event);
+
+  // The latest pool of this ID that was spawned, as an index into `pools`.
+  [[nodiscard]] std::optional<std::size_t> find_pool(const PoolId& id) const;
+  // The tries that each pool ended, by index into `pools`, in the order in which they ended. Tries and pools without
+  // times, as in files of earlier versions, are left out.
+  [[nodiscard]] std::vector<std::vector<const ReportedTry*>> tries_by_pool() const;
+  // The cases in the order of their list.
+  [[nodiscard]] std::vector<const ReportedCase*> listed_cases() const;
+
+  RunStarted header;               // without ids and earlier_ms
+  std::deque<ReportedCase> cases;  // in the order in which they ended
+  std::vector<ReportedPool> pools;
+  std::map<std::size_t, CaseVerdict> verdicts;  // by index of the case
+  std::vector<CaseReplayed> replays;
+  std::vector<RunPaused> pauses;
+  std::vector<SearchFound> found;
+  std::optional<SearchFinished> searched;
+  std::vector<std::string> notices;  // the first ones of what was told on stderr during the run, and of pools given up
+  std::size_t all_notices = 0;       // includes those that are not kept
+  double last_ms = 0;  // time of the last event that has one
+  RunFinished end;
+
+ private:
+  void on(const RunStarted& event);
+  void on(const PoolSpawned& event) { pools.push_back({.id = event.pool, .spawned = event}); }
+  void on(const PoolReady& event) { pool_of(event.pool).ready = event; }
+  void on(const PoolRetired& event) { pool_of(event.pool).retired = event; }
+  void on(const CaseStarted& event);
+  void on(const CaseProgress& event);
+  void on(const CaseTried& event);
+  void on(const CaseFinished& event);
+  void on(const CaseReplayed& event) { replays.push_back(event); }
+  void on(const CaseVerdict& event) { verdicts[event.index] = event; }
+  void on(const RunPaused& event) { pauses.push_back(event); }
+  void on(const SearchFound& event) { found.push_back(event); }
+  void on(const SearchFinished& event) { searched = event; }
+  void on(const RunFinished& event) { end = event; }
+
+  ReportedPool& pool_of(const PoolId& id);
+
+  struct Unfinished {
+    std::vector<ReportedTry> tries;
+    std::vector<SentCase> sent;  // since the last of the tries
+  };
+  std::map<std::size_t, Unfinished> unfinished_;  // by index
+};
+
+}  // namespace cp_pool

@@ -14,8 +14,8 @@ namespace cp_pool {
 // bound is 0 and the error is not.
 std::optional<double> error_over_bound(const Check& check);
 
-// Orders checks by how near they came to their bounds: their ratio, which is infinite for figures without one, such as a
-// NaN. Negative without figures.
+// Orders checks by how near they came to their bounds: their ratio, which is infinite for figures without one, such as
+// a NaN. Negative without figures.
 double nearness(const Check& check);
 
 // Returns the ratio as reports show it: "0.43"; "-" if there is none.

@@ -1,10 +1,12 @@
 # The views of the event stream (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
+  log/counted_runs.cpp
+  log/events_json.cpp
+  log/run_log.cpp
   log/run_report.cpp
   reporters/case_runs.cpp
   reporters/checks_table.cpp
   reporters/diagnosis_text.cpp
-  reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
   reporters/file_lock.cpp
@@ -48,12 +50,12 @@ target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pu
 
 cp_pool_test(reporters_test LABEL unit
   SOURCES
+    log/event_reading_test.cpp
+    log/events_json_test.cpp
     log/run_report_test.cpp
     reporters/case_runs_test.cpp
     reporters/checks_table_test.cpp
     reporters/diagnosis_text_test.cpp
-    reporters/event_reading_test.cpp
-    reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
     reporters/file_lock_test.cpp
@@ -164,8 +166,6 @@ add_library(cp_cli STATIC
   cli/history/case_history.cpp
   cli/history/case_trends.cpp
   cli/history/compared_run.cpp
-  cli/history/counted_runs.cpp
-  cli/history/events_file.cpp
   cli/history/failed_cases.cpp
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
@@ -242,8 +242,8 @@ cp_pool_test(cli_test LABEL unit
     cli/commands/run_command_test.cpp
     cli/commands/search_command_test.cpp
     cli/commands/submit_command_test.cpp
-    cli/history/counted_runs_test.cpp
-    cli/history/events_file_test.cpp
+    log/counted_runs_test.cpp
+    log/run_log_test.cpp
     cli/history/case_history_test.cpp
     cli/history/case_trends_test.cpp
     cli/history/failed_cases_test.cpp

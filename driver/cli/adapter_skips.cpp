@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/adapter_outlook.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
+#include "driver/command_error.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
 #include "driver/reporters/output_file.h"

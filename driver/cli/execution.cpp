@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/ledger.h"
+#include "driver/log/events_json.h"
 #include "driver/pool/log_file.h"
-#include "driver/reporters/events_json.h"
 #include "driver/reporters/github_annotations.h"
 #include "driver/reporters/html_report.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -127,8 +127,8 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     const auto add_report = [this](const std::optional<std::filesystem::path>& path, const auto& text) {
       if (!path) return;
       if (!reported_) reported_.emplace();
-      owned_.push_back(std::make_unique<AtEnd>(
-          [this, text, file = AtomicFile(*path)] { file.commit(text(reported_->report())); }));
+      owned_.push_back(
+          std::make_unique<AtEnd>([this, text, file = AtomicFile(*path)] { file.commit(text(reported_->report())); }));
     };
     add_report(options.junit, [](const RunReport& run) { return junit_report(run); });
     add_report(options.html, html_report);

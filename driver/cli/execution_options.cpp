@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "cases/file_reader.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/gpu_list.h"
@@ -20,6 +19,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/launcher/allocation.h"
 #include "driver/reporters/terminal_sink.h"
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
+#include "driver/command_error.h"
 #include "worker/protocol/gpu_files.h"
 
 namespace cp_pool {

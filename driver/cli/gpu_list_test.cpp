@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/command_error.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 namespace {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cases/glob.h"
-#include "driver/cli/command_error.h"
+#include "driver/command_error.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {

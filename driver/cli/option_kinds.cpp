@@ -10,9 +10,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/duration.h"
+#include "driver/command_error.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

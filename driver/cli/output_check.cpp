@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/file_identity.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/reporters/html_report.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_report.h"

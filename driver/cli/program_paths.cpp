@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

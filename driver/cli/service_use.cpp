@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/command_error.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
 

@@ -50,7 +50,8 @@ void RunReport::on(const RunStarted& event) {
 }
 
 ReportedPool& RunReport::pool_of(const PoolId& id) {
-  const auto found = std::find_if(pools.rbegin(), pools.rend(), [&](const auto& pool) { return are_equal(pool.id, id); });
+  const auto found =
+      std::find_if(pools.rbegin(), pools.rend(), [&](const auto& pool) { return are_equal(pool.id, id); });
   return found == pools.rend() ? pools.emplace_back(ReportedPool{.id = id}) : *found;
 }
 

@@ -1,5 +1,5 @@
-// What a run came to: its cases with their tries, its pools, its verdicts and finds. Each report that is made at the end
-// of a run is a function of it.
+// What a run came to: its cases with their tries, its pools, its verdicts and finds. Each report that is made at the
+// end of a run is a function of it.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,7 @@ struct RunReport {
   std::optional<SearchFinished> searched;
   std::vector<std::string> notices;  // the first ones of what was told on stderr during the run, and of pools given up
   std::size_t all_notices = 0;       // includes those that are not kept
-  double last_ms = 0;  // time of the last event that has one
+  double last_ms = 0;                // time of the last event that has one
   RunFinished end;
 
  private:

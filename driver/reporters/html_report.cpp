@@ -78,9 +78,9 @@ void append_words(pugi::xml_node parent, std::string_view text) {
 // A try of a case that did not pass.
 struct Failure {
   const CaseFinished* event;
-  bool last;                 // false: the case was run again
-  const Verdict* verdict;    // of the last failure of a case; nullptr if there is none
-  std::size_t kind;          // number of its kind (FailureKinds)
+  bool last;               // false: the case was run again
+  const Verdict* verdict;  // of the last failure of a case; nullptr if there is none
+  std::size_t kind;        // number of its kind (FailureKinds)
 };
 
 // Returns the failures kind by kind. Kinds and their cases are in the order of the list of cases.
@@ -219,7 +219,8 @@ std::string worker_text(const protocol::ReadyEvent& ready) {
     text += fmt::format(", ranks share {}", count_of(static_cast<std::size_t>(gpus), "GPU"));
   }
   for (const auto& [name, version] : ready.versions.items()) {
-    text += on_one_line(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
+    text +=
+        on_one_line(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
   }
   return text;
 }
@@ -323,8 +324,9 @@ void append_cases(pugi::xml_node body, const std::vector<const ReportedCase*>& c
 
 std::string html_report(const RunReport& run) {
   const RunStarted& header = run.header;
-  const std::string title = fmt::format("{}{} on {}{}", header.title, header.size.empty() ? "" : " (" + header.size + ")",
-                                        header.device, implementation_text(header));
+  const std::string title =
+      fmt::format("{}{} on {}{}", header.title, header.size.empty() ? "" : " (" + header.size + ")", header.device,
+                  implementation_text(header));
   const Summary summary(run);
   TimingsTable timings;
   PerfTable perf{header.baseline};

@@ -1,10 +1,7 @@
 // The events file: the whole run, one JSON object a line (docs/events.md).
 #pragma once
 
-#include <chrono>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "driver/events.h"
@@ -26,10 +23,5 @@ class JsonlSink : public EventSink {
  private:
   OutputFile file_;
 };
-
-// Returns the time as ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
-std::string utc_timestamp(std::chrono::system_clock::time_point time);
-// Reads a text of utc_timestamp; nullopt for any other text.
-std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text);
 
 }  // namespace cp_pool

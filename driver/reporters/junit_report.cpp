@@ -155,8 +155,8 @@ std::string element_message(const CaseFinished& event) {
 
 // GitLab shows the text of an element, but no attribute.
 std::string element_text(const CaseFinished& event, const Verdict* verdict) {
-  std::string text = event.outcome == CaseOutcome::pass ? expected_text(event) + '\n'
-                                                        : failure_details(event, DrawMask::coarse);
+  std::string text =
+      event.outcome == CaseOutcome::pass ? expected_text(event) + '\n' : failure_details(event, DrawMask::coarse);
   if (text.empty()) text = element_message(event) + '\n';
   if (element_of(event) != Element::skipped) text += fmt::format("rerun: {}\n", event.rerun);
   return verdict == nullptr ? text : text + verdict_text(*verdict);

@@ -29,7 +29,8 @@ nlohmann::json report_of(const std::vector<Event>& events) {
   const TemporaryFolder folder;
   const std::string xml = junit_report(test::report_of(events));
   test::write_file(folder / "junit.xml", xml);
-  const std::string command = std::string{"python3 '" CP_POOL_CHECK_JUNIT "' '"} + (folder / "junit.xml").string() + "'";
+  const std::string command =
+      std::string{"python3 '" CP_POOL_CHECK_JUNIT "' '"} + (folder / "junit.xml").string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);

@@ -131,8 +131,8 @@ std::string failures_text(const RunReport& run, std::size_t room) {
         entry_of(event, told.first_like(event), verdict == run.verdicts.end() ? nullptr : &verdict->second));
   }
   if (failures.empty()) return "";
-  std::string rows = fmt::format(
-      "### {} failed\n\n| outcome | case | where | error / bound | why |\n|---|---|---|---|---|\n", failed);
+  std::string rows =
+      fmt::format("### {} failed\n\n| outcome | case | where | error / bound | why |\n|---|---|---|---|---|\n", failed);
   std::size_t shown = 0;
   for (; shown < failures.size() && rows.size() + failures[shown].row.size() < room / 2; ++shown) {
     rows.append(failures[shown].row).append(kRowEnd);

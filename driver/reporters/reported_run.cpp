@@ -10,8 +10,9 @@
 namespace cp_pool {
 
 ReportedRun::ReportedRun()
-    : notices_{[this](std::string_view kind, const std::string& text) { add_notice(fmt::format("{}: {}", kind, text)); },
-               true} {}
+    : notices_{
+          [this](std::string_view kind, const std::string& text) { add_notice(fmt::format("{}: {}", kind, text)); },
+          true} {}
 
 void ReportedRun::add_notice(std::string text) {
   constexpr std::size_t kMostNotices = 50;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/html_report.h"
 #include "driver/reporters/junit_report.h"
 #include "driver/reporters/perf_table.h"
@@ -72,7 +72,8 @@ TEST(SharedGpus, AreMarkedInTheTableOfTimes) {
 }
 
 TEST(SharedGpus, AreNotMentionedWhereEachRankHasADevice) {
-  for (const std::string& text : {shown(run_on(0)), html_report(test::report_of(run_on(0))), junit_report(test::report_of(run_on(0)))}) {
+  for (const std::string& text :
+       {shown(run_on(0)), html_report(test::report_of(run_on(0))), junit_report(test::report_of(run_on(0)))}) {
     EXPECT_THAT(text, Not(HasSubstr("share")));
   }
 }

@@ -88,9 +88,9 @@ class Summary {
   FailureKinds kinds_;
   std::vector<std::vector<Failed>> failures_;  // by kind
   CaseRuns runs_;
-  std::map<std::size_t, std::vector<CaseOutcome>> tries_;  // outcomes of earlier tries, by index
-  std::vector<std::string> flaky_;                         // one line each, without its newline
-  std::size_t in_vain_ = 0;                                // number of cases whose further tries did not pass either
+  std::map<std::size_t, std::vector<CaseOutcome>> tries_;     // outcomes of earlier tries, by index
+  std::vector<std::string> flaky_;                            // one line each, without its newline
+  std::size_t in_vain_ = 0;                                   // number of cases whose further tries did not pass either
   std::map<VerdictKind, std::vector<std::string>> verdicts_;  // one line for each
   std::vector<std::string> reruns_;                           // one line each, without its newline
   FirstUses first_uses_;

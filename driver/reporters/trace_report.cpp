@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/case_phases.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/case_runs.h"
-#include "driver/reporters/events_json.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/timings_table.h"
@@ -83,9 +83,9 @@ struct Span {
 struct TracedPool {
   const ReportedPool* pool;
   Micros spawned;
-  std::optional<Micros> ready;              // nullopt if it never was
-  std::optional<Micros> retired;            // nullopt if the run ended before
-  std::vector<Span> cases = {};             // cases, earlier tries of cases, diagnoses and replays
+  std::optional<Micros> ready;                   // nullopt if it never was
+  std::optional<Micros> retired;                 // nullopt if the run ended before
+  std::vector<Span> cases = {};                  // cases, earlier tries of cases, diagnoses and replays
   std::map<int, std::vector<Span>> phases = {};  // by rank; kSlowest holds those of the slowest rank of each phase
 };
 
@@ -266,7 +266,8 @@ std::string RunTrace::document() const {
 
   events.push_back(named("process_name", kRunProcess, std::nullopt, "run"));
   events.push_back(named("thread_name", kRunProcess, kLife, "run"));
-  add({.name = run_.header.title, .category = "run", .begin = 0, .end = end_, .arguments = {}}, kRunProcess, kLife, "X");
+  add({.name = run_.header.title, .category = "run", .begin = 0, .end = end_, .arguments = {}}, kRunProcess, kLife,
+      "X");
   for (const Span& mark : marks_) add(mark, kRunProcess, kLife, "i");
 
   const auto end_of = [&](const TracedPool& pool) { return std::max(pool.retired.value_or(end_), pool.spawned); };
@@ -301,8 +302,8 @@ std::string RunTrace::document() const {
     events.push_back(named("process_name", process, std::nullopt, pool_name(pool.pool->id)));
     events.push_back(named("thread_name", process, kLife, "pool"));
     const Micros end = end_of(pool);
-    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = pool.spawned, .end = end, .arguments = {}}, process,
-        kLife, "X");
+    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = pool.spawned, .end = end, .arguments = {}},
+        process, kLife, "X");
     add({.name = "start",
          .category = "pool",
          .begin = pool.spawned,
@@ -311,8 +312,12 @@ std::string RunTrace::document() const {
         process, kLife, "X");
     for (const Span& span : pool.cases) add(span, process, kLife, "X");
     if (pool.retired) {
-      add({.name = "retired: " + end_text(*pool.pool->retired), .category = "pool", .begin = end, .end = end, .arguments = {}}, process,
-          kLife, "i");
+      add({.name = "retired: " + end_text(*pool.pool->retired),
+           .category = "pool",
+           .begin = end,
+           .end = end,
+           .arguments = {}},
+          process, kLife, "i");
     }
     for (const auto& [rank, phases] : pool.phases) {
       const int track = rank == kSlowest ? kPhases : kFirstRank + rank;
@@ -322,8 +327,9 @@ std::string RunTrace::document() const {
     }
   }
 
-  const std::string head = fmt::format(R"({},"title":{},"device":{},"version":{}}},"traceEvents":)", kRunTraceStart,
-                                       to_line(run_.header.title), to_line(run_.header.device), to_line(run_.header.version));
+  const std::string head =
+      fmt::format(R"({},"title":{},"device":{},"version":{}}},"traceEvents":)", kRunTraceStart,
+                  to_line(run_.header.title), to_line(run_.header.device), to_line(run_.header.version));
   return head + to_line(events) + "}\n";
 }
 

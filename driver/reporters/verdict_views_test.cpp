@@ -27,14 +27,9 @@ RunReport run_with_tries_and_a_verdict() {
   crashed.stderr_tails = {{.rank = 1, .text = "last words\n", .fenced = true}};
   RunFinished end = test::run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0});
   end.flaky = 1;
-  return test::report_of({test::run_started(3),
-          test::tried(0, "bad", CaseOutcome::timeout, "no result"),
-          test::failed_case(0, "bad"),
-          crashed,
-          test::flaky_case(1, "flaky"),
-          test::failed_case(2, "leaked"),
-          test::state_leak(2, "leaked", "culprit/id"),
-          end});
+  return test::report_of({test::run_started(3), test::tried(0, "bad", CaseOutcome::timeout, "no result"),
+                          test::failed_case(0, "bad"), crashed, test::flaky_case(1, "flaky"),
+                          test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id"), end});
 }
 
 TEST(VerdictText, SaysWhoSpoiledTheCaseAndHowOften) {
@@ -89,11 +84,11 @@ TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails)
   EXPECT_THAT(text, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
   EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // its details are those of 'bad'
 
-  EXPECT_THAT(markdown_report(test::report_of(
-                  {test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id")})),
-              HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
-                        "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
-                        "  after the suspect, the case failed\n```\n\n</details>\n"));
+  EXPECT_THAT(
+      markdown_report(test::report_of({test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id")})),
+      HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
+                "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
+                "  after the suspect, the case failed\n```\n\n</details>\n"));
 }
 
 TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {

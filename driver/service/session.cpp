@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/text_clean.h"

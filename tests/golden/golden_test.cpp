@@ -22,12 +22,12 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/clock.h"
 #include "driver/events.h"
+#include "driver/log/events_json.h"
+#include "driver/log/run_log.h"
 #include "driver/process/unique_fd.h"
-#include "driver/reporters/events_json.h"
 #include "driver/reporters/github_annotations.h"
 #include "driver/reporters/html_report.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -182,7 +182,7 @@ TEST_P(Golden, TheReportsOfARecordedRunAreWhatTheyWere) {
     const TemporaryFolder written;
     {
       JsonlSink again(written / name);
-      read_events(folder / name, "the file", [&](Event event, const auto& at) {
+      RunLog().read(folder / name, "the file", [&](Event event, const auto& at) {
         again.on_event(event);
         of_one_run.push_back(event);
         runs.take(std::move(event), at);

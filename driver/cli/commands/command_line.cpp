@@ -10,13 +10,13 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/man_page.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
+#include "driver/command_error.h"
 #include "driver/reporters/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.

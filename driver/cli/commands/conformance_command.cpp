@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/conformance/conformance.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"

@@ -11,7 +11,6 @@
 
 #include "cases/case_groups.h"
 #include "driver/cli/adapter_skips.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/commands/resource_limits.h"
@@ -23,6 +22,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/figures.h"
 #include "driver/process/gpu_links.h"
 #include "driver/reporters/output_file.h"

@@ -9,7 +9,6 @@
 
 #include "cases/case_json.h"
 #include "driver/cli/adapter_skips.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/cli/commands/explanation_page.h"
@@ -19,6 +18,7 @@
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/selection_options.h"
+#include "driver/command_error.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {

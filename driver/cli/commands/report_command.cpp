@@ -10,16 +10,16 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/file_identity.h"
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"
+#include "driver/command_error.h"
 #include "driver/ledger.h"
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
+#include "driver/log/run_log.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
 
@@ -105,9 +105,9 @@ int report_runs(const ReportOptions& options) {
   MergedRuns runs;
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
   for (const std::string& file : options.files) {
-    const std::size_t before = runs.count();
+    RunLog log;
     const std::optional<std::string> writer = writer_of(file);  // first: the run may end while its file is read
-    read_events(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
+    log.read(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
       if (const auto* header = std::get_if<RunStarted>(&event)) {
         const std::string start = fmt::format("{} {}", at ? utc_timestamp(*at) : "", event_json(event).dump());
         const auto [other, added] = file_of.emplace(start, file);
@@ -115,7 +115,7 @@ int report_runs(const ReportOptions& options) {
       }
       runs.take(std::move(event), at);
     });
-    if (runs.count() == before) refuse_file_without_run(file);
+    log.expect_run(file);
     runs.end_file(writer);
   }
   ExecutionOptions execution_options = options.execution;

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
+#include "driver/command_error.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {

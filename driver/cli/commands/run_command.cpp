@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/config/test_environment.h"
@@ -17,6 +16,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell_words.h"
+#include "driver/command_error.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/text_format.h"
 

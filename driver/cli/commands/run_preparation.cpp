@@ -9,7 +9,6 @@
 
 #include "cases/case_groups.h"
 #include "cases/text_hash.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/case_history.h"
@@ -21,6 +20,7 @@
 #include "driver/cli/select/order.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {

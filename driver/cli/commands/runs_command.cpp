@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/record_options.h"
 #include "driver/cli/option_kinds.h"
-#include "driver/reporters/events_json.h"
+#include "driver/command_error.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"

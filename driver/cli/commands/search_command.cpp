@@ -12,7 +12,6 @@
 #include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/found_cases.h"
 #include "driver/cli/option_kinds.h"
@@ -20,6 +19,7 @@
 #include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection_options.h"
+#include "driver/command_error.h"
 #include "driver/search/search.h"
 
 namespace cp_pool {

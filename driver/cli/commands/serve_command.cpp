@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/gpu_list.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"
+#include "driver/command_error.h"
 #include "driver/exit_code.h"
 #include "driver/service/service.h"
 #include "driver/service/socket.h"

@@ -14,14 +14,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/command_line.h"
 #include "driver/cli/commands/reported.h"
 #include "driver/cli/commands/submit_command.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/select/selection_options.h"
 #include "driver/cli/service_use.h"
@@ -31,6 +29,8 @@
 #include "driver/cli/shell/shell_line.h"
 #include "driver/cli/shell/shell_service.h"
 #include "driver/cli/shell/shell_session.h"
+#include "driver/command_error.h"
+#include "driver/log/run_log.h"
 #include "driver/process/unique_fd.h"
 #include "driver/reporters/output_file.h"
 
@@ -110,7 +110,7 @@ class Commands {
 
   static std::optional<CaseFinished> last_result(const std::filesystem::path& events) {
     std::optional<CaseFinished> out;
-    read_events(events, "the events", [&](Event event, auto) {
+    RunLog().read(events, "the events", [&](Event event, auto) {
       if (auto* const finished = std::get_if<CaseFinished>(&event)) out = std::move(*finished);
     });
     return out;

@@ -9,7 +9,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/exit_code.h"
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"

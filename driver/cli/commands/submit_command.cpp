@@ -14,7 +14,6 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "cases/json_text.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
@@ -26,7 +25,8 @@
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/service_use.h"
-#include "driver/reporters/events_json.h"
+#include "driver/command_error.h"
+#include "driver/log/events_json.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {

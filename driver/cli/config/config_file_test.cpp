@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/command_error.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 namespace {

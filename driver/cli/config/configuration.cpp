@@ -12,10 +12,10 @@
 #include <fmt/ranges.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

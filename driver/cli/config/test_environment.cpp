@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/command_error.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
-#include "driver/cli/command_error.h"
-#include "driver/cli/history/events_file.h"
+#include "driver/command_error.h"
+#include "driver/log/run_log.h"
 
 namespace cp_pool {
 
@@ -16,7 +16,7 @@ using OneRun = std::map<CaseTrends::key_type, EarlierRun>;
 
 OneRun cases_of(const RunRecord& record, const RunStarted& header) {
   OneRun cases;
-  read_events(record.events(), "the record", [&](const Event& event, const auto&) {
+  RunLog().read(record.events(), "the record", [&](const Event& event, const auto&) {
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr || !was_reached(finished->outcome)) return;
     const EarlierRun now{.run = record.id, .outcome = finished->outcome, .duration_ms = finished->duration_ms};

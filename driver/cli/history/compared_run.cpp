@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
+#include "driver/log/run_log.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/file_lock.h"
 
@@ -75,16 +75,13 @@ ComparedRun compared_run(const std::vector<Event>& events) {
 
 ComparedRun read_compared_run(const std::filesystem::path& events_file) {
   MergedRuns runs;
-  bool whole = false;                          // the last run has an end
+  RunLog log;
   const auto writer = writer_of(events_file);  // asked first, as the run may end while its file is read
-  read_events(events_file, "the run", [&](Event event, const auto& at) {
-    whole = std::holds_alternative<RunFinished>(event);
-    runs.take(std::move(event), at);
-  });
-  if (runs.count() == 0) refuse_file_without_run(events_file);
+  log.read(events_file, "the run", [&](Event event, const auto& at) { runs.take(std::move(event), at); });
+  log.expect_run(events_file);
   runs.end_file(writer);
   ComparedRun run = compared_run(runs.finish({}));
-  run.cut = writer || !whole;
+  run.cut = writer || !log.runs().back().end;
   return run;
 }
 

@@ -94,19 +94,16 @@ void shift(Event& event, double later_ms) {
 }
 
 CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
-  return {.id = event.id,
-          .size = run.header.size,
-          .device = run.header.device,
-          .implementation = implementation_of(run.header, event),
-          .case_text = run.of_id_alone.contains(event.index) ? "" : event.payload->json().dump()};
+  const std::string implementation = implementation_of(run.header, event);
+  return case_key(run.header, event.id, implementation,
+                  run.of_id_alone.contains(event.index) ? std::nullopt : std::optional(event.payload));
 }
 
 }  // namespace
 
 void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time_point> at) {
   if (const auto* header = std::get_if<RunStarted>(&event)) {
-    runs_.emplace_back().header = *header;
-    runs_.back().pending.begin(header->ids, header->cases);
+    runs_.emplace_back();
     at = header->started;
   }
   if (runs_.empty()) throw std::invalid_argument("the first event is no run_started");
@@ -115,26 +112,18 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     last_ = std::max(last_.value_or(*at), *at);
   }
   ReadRun& run = runs_.back();
-  if (const auto* started = std::get_if<CaseStarted>(&event)) {
-    run.running[started->id] = started->payload;
-    run.pending.start(started->id);
-  }
+  run.take(event);
   if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-    run.pending.finish(finished->id);
-    run.running.erase(finished->id);
     ++run.finished;
     run.indices = std::max(run.indices, finished->index + 1);
     compared_ |= finished->perf && finished->perf->baseline_ms;
     if (!finished->implementation.empty()) overridden_[finished->id] = finished->implementation;
   }
-  if (const auto* end = std::get_if<RunFinished>(&event)) {
-    run.end = *end;
-  } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event) ||
-             std::holds_alternative<OutputLost>(event) || std::holds_alternative<ForkServerTold>(event)) {
-    return;  // of interest only during the run
-  } else if (!std::holds_alternative<RunStarted>(event)) {
-    run.events.push_back(std::move(event));
-  }
+  const bool is_kept = !std::holds_alternative<RunStarted>(event) && !std::holds_alternative<RunFinished>(event);
+  const bool is_of_interest_later =
+      !std::holds_alternative<CaseProgress>(event) && !std::holds_alternative<RunStopping>(event) &&
+      !std::holds_alternative<OutputLost>(event) && !std::holds_alternative<ForkServerTold>(event);
+  if (is_kept && is_of_interest_later) run.events.push_back(std::move(event));
 }
 
 void MergedRuns::end_file(const std::optional<std::string>& writer) {
@@ -148,23 +137,21 @@ void MergedRuns::end_run(ReadRun& run) {
     exact_ &= run.end->ledger_exact && run.end->expanded == run.finished;
     return;
   }
-  if (!run.writer && run.header.ids.empty()) unknown_length_.push_back(run.header.title);
-  for (const auto& [id, left] : run.pending.times()) {
-    const auto running = run.running.find(id);
-    for (std::size_t i = 0; i < left; ++i) {
+  if (!run.writer && run.left_unknown_cases()) unknown_length_.push_back(run.header.title);
+  for (const auto& [id, left] : run.pending) {
+    for (std::size_t i = 0; i < left.times; ++i) {
       CaseFinished event;
       event.index = run.indices++;
       event.id = id;
-      event.runs = static_cast<int>(run.pending.runs());
-      event.run = static_cast<int>(run.pending.runs() - left + i + 1);
-      const bool known = running != run.running.end() && running->second;
-      event.payload = known ? *running->second : Payload(case_of_id(id));
-      if (!known) run.of_id_alone.insert(event.index);
+      event.runs = static_cast<int>(run.repeats);
+      event.run = static_cast<int>(run.repeats - left.times + i + 1);
+      event.payload = left.payload.value_or(case_of_id(id));
+      if (!left.payload) run.of_id_alone.insert(event.index);
       const auto by = overridden_.find(id);
       if (by != overridden_.end() && std::ranges::count(run.header.implementations, by->second) > 0) {
         event.implementation = by->second;
       }
-      event.reason = why_unfinished(run, i == 0 && running != run.running.end());
+      event.reason = why_unfinished(run, i == 0 && left.is_running);
       run.events.emplace_back(std::move(event));
     }
   }

@@ -11,24 +11,20 @@
 #include <utility>
 #include <vector>
 
-#include "driver/cli/history/counted_runs.h"
-#include "driver/cli/history/pending_cases.h"
 #include "driver/events.h"
 #include "driver/ledger.h"
+#include "driver/log/counted_runs.h"
+#include "driver/log/run_log.h"
 
 namespace cp_pool {
 
 // A run as read from its events file.
-struct ReadRun {
-  RunStarted header;
-  std::optional<RunFinished> end;
-  std::vector<Event> events;  // all other events
-  PendingCases pending;
-  std::map<std::string, std::optional<Payload>> running;  // started cases by ID, if known with the case
-  std::set<std::size_t> of_id_alone;                      // indices of cases of which only the ID is known
-  std::size_t finished = 0;                               // number of finished cases
-  std::size_t indices = 0;                                // the largest index of a case, plus one
-  std::optional<std::string> writer;                      // the process that is still writing the run
+struct ReadRun : LoggedRun {
+  std::vector<Event> events;          // but for the first and the last
+  std::set<std::size_t> of_id_alone;  // indices of cases of which only the ID is known
+  std::size_t finished = 0;           // number of finished cases
+  std::size_t indices = 0;            // the largest index of a case, plus one
+  std::optional<std::string> writer;  // the process that is still writing the run
 };
 
 class MergedRuns {

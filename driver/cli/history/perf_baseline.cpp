@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "driver/cli/command_error.h"
-#include "driver/cli/history/events_file.h"
+#include "driver/command_error.h"
+#include "driver/log/run_log.h"
 
 namespace cp_pool {
 
@@ -45,10 +45,10 @@ std::optional<std::string> difference(const PerfBaseline::Entry& before, const P
 PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   PerfBaseline baseline;
   baseline.name = events_file.string();
-  std::string device;
-  read_events(events_file, "the baseline", [&](const Event& event, auto) {
-    if (const auto* header = std::get_if<RunStarted>(&event)) device = header->device;
-    if (const auto* finished = std::get_if<CaseFinished>(&event)) take_time(*finished, device, baseline);
+  RunLog log;
+  log.read(events_file, "the baseline", [&](const Event& event, auto) {
+    const auto* const finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr) take_time(*finished, log.runs().back().header.device, baseline);
   });
   if (baseline.cases.empty()) {
     throw CommandError(

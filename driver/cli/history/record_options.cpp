@@ -3,8 +3,8 @@
 #include <chrono>
 #include <system_error>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

@@ -15,10 +15,10 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/command_error.h"
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/state_folder.h"
-#include "driver/reporters/events_json.h"
+#include "driver/command_error.h"
+#include "driver/log/events_json.h"
+#include "driver/log/run_log.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "worker/protocol/field_json.h"
@@ -206,7 +206,7 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   std::error_code error;
   if (!fs::exists(record.events(), error)) return std::nullopt;
   const auto began = parse_utc_timestamp(facts.file.started);
-  read_events(record.events(), "the record", [&](const Event& event, const auto& at) {
+  RunLog().read(record.events(), "the record", [&](const Event& event, const auto& at) {
     if (at && began) facts.duration_ms = std::chrono::duration<double, std::milli>(*at - *began).count();
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
       ++facts.counts.at(static_cast<std::size_t>(finished->outcome));

@@ -14,13 +14,13 @@
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/shell_words.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

@@ -9,8 +9,8 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/program_paths.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/shell_words.h"
+#include "driver/command_error.h"
 
 namespace cp_pool {
 

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/program_paths.h"
+#include "driver/command_error.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
 

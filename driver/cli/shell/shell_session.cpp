@@ -9,10 +9,10 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/edit.h"
 #include "driver/cli/shell/result_diff.h"
+#include "driver/command_error.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 

@@ -26,8 +26,8 @@ ParsedPage timeline_page(const RunReport& run) {
   return page_with([&](pugi::xml_node body) { append_timeline(body, Timeline(run)); });
 }
 
-void add_pool(RunReport& run, const PoolId& id, double from, double to,
-              RetireReason reason = RetireReason::finished, const std::string& detail = "") {
+void add_pool(RunReport& run, const PoolId& id, double from, double to, RetireReason reason = RetireReason::finished,
+              const std::string& detail = "") {
   run.add(PoolSpawned{.pool = id, .world_size = 2, .pids = {}, .at_ms = from});
   PoolReady ready = test::pool_ready(id.generation);
   ready.pool = id;
@@ -40,8 +40,7 @@ void add_pool(RunReport& run, const PoolId& id, double from, double to,
   run.add(retired);
 }
 
-void add_case(RunReport& run, const PoolId& pool, const std::string& id, CaseOutcome outcome, double from,
-              double to) {
+void add_case(RunReport& run, const PoolId& pool, const std::string& id, CaseOutcome outcome, double from, double to) {
   CaseFinished event = test::finished(0, id, outcome);
   event.pool = pool;
   event.duration_ms = to - from;

@@ -1,4 +1,4 @@
-#include "driver/cli/history/events_file.h"
+#include "driver/log/run_log.h"
 
 #include <string>
 #include <sys/stat.h>
@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/history/failed_cases.h"
-#include "driver/reporters/jsonl_sink.h"
+#include "driver/command_error.h"
+#include "driver/log/events_json.h"
 
 namespace cp_pool {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 std::string reading_error(const std::filesystem::path& file) {
   try {
-    read_events(file, "the file", [](const Event&, auto) {});
+    RunLog().read(file, "the file", [](const Event&, auto) {});
   } catch (const CommandError& e) {
     EXPECT_EQ(e.code(), ExitCode::bad_input);
     return e.what();
@@ -39,7 +39,7 @@ std::string error_of_line(const std::string& line) {
   return error.substr(start.size());
 }
 
-TEST(ReadEvents, ABadLineIsToldWithFieldAndValue) {
+TEST(RunLog, ABadLineIsToldWithFieldAndValue) {
   const std::string pool = R"("pool":{"key":"cpu/2","generation":1})";
   EXPECT_EQ(error_of_line(R"({"type":"case_started","id":7,)" + pool + "}"),
             ": case_started: \"id\": expected a string, got 7");
@@ -57,19 +57,19 @@ TEST(ReadEvents, ABadLineIsToldWithFieldAndValue) {
   EXPECT_EQ(error_of_line(R"({"v":"x","type":"run_started"})"), " is of version \"x\", and this cp-pool reads 1");
 }
 
-TEST(ReadEvents, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
+TEST(RunLog, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
   EXPECT_EQ(error_of_line("hello"), ": not JSON at column 1");
   EXPECT_EQ(error_of_line("[1]"), ": it is no JSON object");
   EXPECT_EQ(error_of_line(std::string{"{}\0{}", 5}), ": a NUL byte at column 3");
 }
 
-TEST(ReadEvents, EveryTextOfAFileIsCleanOnceItIsRead) {
+TEST(RunLog, EveryTextOfAFileIsCleanOnceItIsRead) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e",
                    R"({"v":1,"ts":"2027-01-15T08:00:00.000Z","type":"run_started","title":"a\u001b[2Jb"})");
   std::string title;
   std::string at;
-  read_events(folder / "e", "the file", [&](const Event& event, const auto& written) {
+  RunLog().read(folder / "e", "the file", [&](const Event& event, const auto& written) {
     title = std::get<RunStarted>(event).title;
     at = utc_timestamp(written.value());
   });
@@ -77,7 +77,7 @@ TEST(ReadEvents, EveryTextOfAFileIsCleanOnceItIsRead) {
   EXPECT_EQ(at, "2027-01-15T08:00:00.000Z");
 }
 
-TEST(ReadEvents, ToTheReaderOfFailuresToo) {
+TEST(RunLog, ToTheReaderOfFailuresToo) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e", "{\"type\":\"case_finished\",\"id\":\"a\",\"outcome\":[]}\n");
   try {
@@ -88,7 +88,7 @@ TEST(ReadEvents, ToTheReaderOfFailuresToo) {
   }
 }
 
-TEST(ReadEvents, WhatCannotBeReadIsNamed) {
+TEST(RunLog, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(reading_error("/no/such"), "cannot read the file /no/such: No such file or directory");
   EXPECT_EQ(reading_error("/"), "cannot read the file /: it is a folder");
 }

@@ -1,4 +1,4 @@
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 
 #include <algorithm>
 #include <limits>

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "driver/events.h"
 
 namespace cp_pool {
 
@@ -20,6 +23,10 @@ struct CaseKey {
 
   auto operator<=>(const CaseKey&) const = default;
 };
+
+// `payload`: nullopt if only the ID is known.
+CaseKey case_key(const RunStarted& run, const std::string& id, const std::string& implementation,
+                 const std::optional<Payload>& payload);
 
 class CountedRuns {
  public:

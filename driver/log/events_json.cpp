@@ -1,10 +1,14 @@
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 
+#include <cstdio>
+#include <ctime>
 #include <string>
 #include <type_traits>
 #include <variant>
 
-#include "driver/reporters/jsonl_sink.h"
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/field_json.h"
 
@@ -43,6 +47,27 @@ std::optional<Event> read_event(const nlohmann::json& line) {
   if (event && std::holds_alternative<CaseFinished>(*event)) check_diagnosis(std::get<CaseFinished>(*event));
   if (event && std::holds_alternative<CaseTried>(*event)) check_diagnosis(std::get<CaseTried>(*event));
   return event;
+}
+
+std::string utc_timestamp(std::chrono::system_clock::time_point time) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+  const auto fraction = std::chrono::duration_cast<std::chrono::milliseconds>(time - whole);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(whole)),
+                     fraction.count());
+}
+
+std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text) {
+  std::tm parts{};
+  int milliseconds = 0;
+  int length = 0;
+  const int read = std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &parts.tm_year, &parts.tm_mon,
+                               &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &milliseconds, &length);
+  constexpr int kParts = 7;
+  if (read != kParts || static_cast<std::size_t>(length) != text.size()) return std::nullopt;
+  constexpr int kFirstYear = 1900;
+  parts.tm_year -= kFirstYear;
+  parts.tm_mon -= 1;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts)) + std::chrono::milliseconds{milliseconds};
 }
 
 }  // namespace cp_pool

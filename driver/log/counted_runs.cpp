@@ -1,9 +1,18 @@
-#include "driver/cli/history/counted_runs.h"
+#include "driver/log/counted_runs.h"
 
 #include <algorithm>
 #include <ranges>
 
 namespace cp_pool {
+
+CaseKey case_key(const RunStarted& run, const std::string& id, const std::string& implementation,
+                 const std::optional<Payload>& payload) {
+  return {.id = id,
+          .size = run.size,
+          .device = run.device,
+          .implementation = implementation,
+          .case_text = payload ? (*payload)->json().dump() : ""};
+}
 
 void CountedRuns::add(const CaseKey& key, std::size_t run, bool ran) {
   const Names names = names_of(key);

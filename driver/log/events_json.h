@@ -2,7 +2,9 @@
 // event and their order.
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -25,5 +27,10 @@ std::string to_line(const nlohmann::ordered_json& json);
 // Reads the event of a line. Returns nullopt for a type that this version does not know. RunStarted::started comes from
 // "ts". Throws CaseError or protocol::ProtocolError, with field and value, for a line that is no such event.
 std::optional<Event> read_event(const nlohmann::json& line);
+
+// Returns the time as ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
+std::string utc_timestamp(std::chrono::system_clock::time_point time);
+// Reads a text of utc_timestamp; nullopt for any other text.
+std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text);
 
 }  // namespace cp_pool

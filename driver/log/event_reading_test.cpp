@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
-#include "driver/reporters/events_json.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"

@@ -1,17 +1,17 @@
-#include "driver/cli/history/events_file.h"
+#include "driver/log/run_log.h"
 
-#include <optional>
+#include <algorithm>
 #include <stdexcept>
-#include <string>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
 #include "cases/error_reason.h"
 #include "cases/file_reader.h"
-#include "driver/cli/command_error.h"
-#include "driver/reporters/events_json.h"
+#include "driver/command_error.h"
+#include "driver/log/events_json.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kLineStart = R"({"v":)";  // every line that --events writes begins so
 
 // Passes the event of the line to `take`. Returns what is wrong with the line, if anything.
-std::optional<std::string> wrong_with_line(const std::string& line, const TakeEvent& take) {
+std::optional<std::string> wrong_with_line(const std::string& line, const RunLog::Take& take) {
   // The parser would take a NUL for the end of the line.
   if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
     return fmt::format(": a NUL byte at column {}", nul + 1);
@@ -53,7 +53,7 @@ std::optional<std::string> wrong_with_line(const std::string& line, const TakeEv
   }
 }
 
-void read_lines(const std::filesystem::path& file, std::string_view what, const TakeEvent& take) {
+void read_lines(const std::filesystem::path& file, std::string_view what, const RunLog::Take& take) {
   FileReader in(file.string());
   for (std::string line; in.read_line(line);) {
     if (line.empty()) continue;
@@ -72,9 +72,33 @@ void read_lines(const std::filesystem::path& file, std::string_view what, const 
 
 }  // namespace
 
-void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take) {
+void LoggedRun::take(const Event& event) {
+  if (const auto* begin = std::get_if<RunStarted>(&event)) {
+    header = *begin;
+    if (!header.ids.empty()) repeats = std::max<std::size_t>(header.cases / header.ids.size(), 1);
+    for (const std::string& id : header.ids) pending[id].times = repeats;
+  } else if (const auto* started = std::get_if<CaseStarted>(&event)) {
+    Pending& of_case = pending[started->id];
+    of_case.is_running = true;
+    of_case.payload = started->payload;
+  } else if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+    const auto left = pending.find(finished->id);
+    if (left == pending.end()) return;
+    left->second.is_running = false;
+    if (--left->second.times == 0) pending.erase(left);
+  } else if (const auto* finish = std::get_if<RunFinished>(&event)) {
+    end = *finish;
+  }
+}
+
+void RunLog::read(const std::filesystem::path& file, std::string_view what, const Take& take) {
+  const auto take_event = [&](Event event, std::optional<std::chrono::system_clock::time_point> at) {
+    if (runs_.empty() || std::holds_alternative<RunStarted>(event)) runs_.emplace_back();
+    runs_.back().take(event);
+    take(std::move(event), at);
+  };
   try {
-    read_lines(file, what, take);
+    read_lines(file, what, take_event);
   } catch (const std::system_error& e) {
     throw CommandError(ExitCode::bad_input, fmt::format("cannot read {} {}: {}", what, file.string(),
                                                         error_reason(e.code(), file.string())));
@@ -83,7 +107,8 @@ void read_events(const std::filesystem::path& file, std::string_view what, const
   }
 }
 
-void refuse_file_without_run(const std::filesystem::path& file) {
+void RunLog::expect_run(const std::filesystem::path& file) const {
+  if (!runs_.empty()) return;
   throw CommandError(ExitCode::bad_input,
                      fmt::format("the file {} holds no run: was it written by --events?", file.string()));
 }

@@ -1,4 +1,4 @@
-#include "driver/cli/history/counted_runs.h"
+#include "driver/log/counted_runs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,59 @@
+// Reads files that --events wrote (docs/events.md), for reruns, baselines and reports.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/events.h"
+
+namespace cp_pool {
+
+// How far a run has come, as its events say.
+struct LoggedRun {
+  struct Pending {
+    std::size_t times = 1;  // how often the case is still to run
+    bool is_running = false;
+    std::optional<Payload> payload = std::nullopt;  // as its start said
+  };
+
+  RunStarted header;
+  std::optional<RunFinished> end;          // nullopt if the run goes on or its driver died
+  std::size_t repeats = 1;                 // how often each case runs (--repeat)
+  std::map<std::string, Pending> pending;  // the cases that have not finished, by ID
+
+  void take(const Event& event);
+
+  // Whether the run left cases that nothing is known of: it was a stream that was cut, or its version of cp-pool did
+  // not write the IDs of its cases.
+  [[nodiscard]] bool left_unknown_cases() const { return !end && header.ids.empty(); }
+};
+
+class RunLog {
+ public:
+  // Takes an event, and the time at which it was written if its line has one. runs().back() has taken it already.
+  using Take = std::function<void(Event event, std::optional<std::chrono::system_clock::time_point> at)>;
+
+  // Reads the file line by line and passes every event that this version knows to `take`, in order. Texts in the events
+  // are clean (worker/protocol/text_clean.h). A line may be cut where its driver died. `what` names the file in errors,
+  // such as "the baseline". Throws CommandError (bad_input) if the file cannot be read, a line is no event, or `take`
+  // throws std::invalid_argument.
+  void read(const std::filesystem::path& file, std::string_view what, const Take& take);
+
+  // Throws CommandError (bad_input) if no run was read from the file.
+  void expect_run(const std::filesystem::path& file) const;
+
+  // The runs in the order of the file. If it does not begin with a run_started, the first has no header.
+  [[nodiscard]] const std::vector<LoggedRun>& runs() const { return runs_; }
+
+ private:
+  std::vector<LoggedRun> runs_;
+};
+
+}  // namespace cp_pool

@@ -126,7 +126,6 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
     const auto add_report = [this](const std::optional<std::filesystem::path>& path, const auto& text) {
       if (!path) return;
-      if (!reported_) reported_.emplace();
       owned_.push_back(
           std::make_unique<AtEnd>([this, text, file = AtomicFile(*path)] { file.commit(text(reported_->report())); }));
     };
@@ -148,8 +147,12 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
   views_.add_listener(*notices_);
   const bool annotates = options.annotate == "github";
-  if (annotates && !reported_) reported_.emplace();
-  if (reported_) views_.add_listener(*reported_);
+  if (annotates || options.junit || options.html || options.summary || options.trace_run) {
+    reported_.emplace(options.trace_run ? PhaseTimes::of_each_rank
+                      : options.html    ? PhaseTimes::of_slowest_rank
+                                        : PhaseTimes::none);
+    views_.add_listener(*reported_);
+  }
   if (annotates) {
     annotations_ = std::make_unique<AtEnd>([this] {
       if (terminal_) terminal_->clear_live();

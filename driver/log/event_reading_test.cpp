@@ -5,7 +5,6 @@
 
 #include "cases/case_error.h"
 #include "driver/log/events_json.h"
-#include "driver/reporters/jsonl_sink.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/messages.h"

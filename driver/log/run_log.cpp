@@ -12,7 +12,6 @@
 #include "cases/file_reader.h"
 #include "driver/command_error.h"
 #include "driver/log/events_json.h"
-#include "driver/reporters/jsonl_sink.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
 

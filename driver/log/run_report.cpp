@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "driver/figures.h"
+#include "driver/work_shares.h"
 
 namespace cp_pool {
 
@@ -14,12 +15,24 @@ bool are_equal(const PoolId& a, const PoolId& b) {
   return a.key == b.key && a.generation == b.generation;
 }
 
+template <typename Container>
+void drop(Container& container) {
+  container = Container{};  // unlike clear(), frees its memory
+}
+
+}  // namespace
+
 // Returns what reports show of the case.
-CaseFinished shown_part(CaseFinished event) {
-  event.hygiene = std::vector<protocol::Hygiene>{};
+CaseFinished RunReport::shown_part(CaseFinished event) const {
   event.value = protocol::AnyJson{};
+  drop(event.hygiene);
+  if (phases_ == PhaseTimes::none) drop(event.timings_ms);
+  if (phases_ != PhaseTimes::of_each_rank) {
+    for (protocol::RankResult& rank : event.ranks) drop(rank.timings_ms);
+  }
   if (event.outcome != CaseOutcome::pass) return event;
-  for (protocol::RankResult& rank : event.ranks) rank.output_hash = std::string{};
+  for (protocol::RankResult& rank : event.ranks) drop(rank.output_hash);
+  if (phases_ != PhaseTimes::of_each_rank && !uneven_share(event)) drop(event.ranks);
   std::map<int, const Check*> nearest;  // of each rank, to its bound
   for (const Check& check : event.checks) {
     const Check*& known = nearest[check.rank];
@@ -28,11 +41,10 @@ CaseFinished shown_part(CaseFinished event) {
   std::vector<Check> shown;
   std::ranges::copy_if(event.checks, std::back_inserter(shown),
                        [&](const Check& check) { return nearest.at(check.rank) == &check; });
+  for (Check& check : shown) drop(check.worst_index);
   event.checks = std::move(shown);
   return event;
 }
-
-}  // namespace
 
 void RunReport::add(const Event& event) {
   std::visit(
@@ -45,8 +57,8 @@ void RunReport::add(const Event& event) {
 
 void RunReport::on(const RunStarted& event) {
   header = event;
-  header.ids = std::vector<std::string>{};
-  header.earlier_ms = std::vector<std::optional<double>>{};
+  drop(header.ids);
+  drop(header.earlier_ms);
 }
 
 ReportedPool& RunReport::pool_of(const PoolId& id) {
@@ -56,7 +68,7 @@ ReportedPool& RunReport::pool_of(const PoolId& id) {
 }
 
 void RunReport::on(const CaseStarted& event) {
-  if (!event.at_ms) return;
+  if (!event.at_ms || phases_ == PhaseTimes::none) return;
   unfinished_[event.index].sent.push_back({.pool = event.pool, .attempt = event.attempt, .at_ms = *event.at_ms});
 }
 

@@ -15,7 +15,7 @@
 namespace cp_pool {
 
 // A case was sent to a pool.
-struct SentCase {
+struct ReportedSend {
   PoolId pool;
   int attempt = 1;
   double at_ms = 0;
@@ -23,8 +23,9 @@ struct SentCase {
 };
 
 struct ReportedTry {
-  CaseFinished end;            // how it ended, described as if it were the last try
-  std::vector<SentCase> sent;  // in order: all but the last are of pools that were lost. Empty if the time is unknown
+  CaseFinished end;  // how it ended, described as if it were the last try
+  std::vector<ReportedSend>
+      sent;  // in order: all but the last are of pools that were lost. Empty if the time is unknown
 };
 
 struct ReportedCase {
@@ -40,7 +41,12 @@ struct ReportedPool {
   std::optional<PoolRetired> retired = std::nullopt;
 };
 
+// Whose times of phases are kept: the page needs those of the slowest ranks, the trace those of each rank.
+enum class PhaseTimes { none, of_slowest_rank, of_each_rank };
+
 struct RunReport {
+  explicit RunReport(PhaseTimes phases = PhaseTimes::of_each_rank) : phases_{phases} {}
+
   // Adds the next event. What no report shows of it is dropped: most of it for a case that passed.
   void add(const Event& event);
 
@@ -82,11 +88,13 @@ struct RunReport {
   void on(const RunFinished& event) { end = event; }
 
   ReportedPool& pool_of(const PoolId& id);
+  [[nodiscard]] CaseFinished shown_part(CaseFinished event) const;
 
   struct Unfinished {
     std::vector<ReportedTry> tries;
-    std::vector<SentCase> sent;  // since the last of the tries
+    std::vector<ReportedSend> sent;  // since the last of the tries
   };
+  PhaseTimes phases_;
   std::map<std::size_t, Unfinished> unfinished_;  // by index
 };
 

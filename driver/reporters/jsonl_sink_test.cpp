@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/log/events_json.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

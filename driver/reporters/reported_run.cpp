@@ -9,8 +9,9 @@
 
 namespace cp_pool {
 
-ReportedRun::ReportedRun()
-    : notices_{
+ReportedRun::ReportedRun(PhaseTimes phases)
+    : report_{phases},
+      notices_{
           [this](std::string_view kind, const std::string& text) { add_notice(fmt::format("{}: {}", kind, text)); },
           true} {}
 

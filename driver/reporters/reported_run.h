@@ -8,7 +8,7 @@ namespace cp_pool {
 
 class ReportedRun : public EventSink {
  public:
-  ReportedRun();
+  explicit ReportedRun(PhaseTimes phases = PhaseTimes::of_each_rank);
   void on_event(const Event& event) override;
 
   [[nodiscard]] const RunReport& report() const { return report_; }

@@ -58,7 +58,7 @@ std::vector<std::pair<std::string, double>> in_order(const std::map<std::string,
   return out;
 }
 
-constexpr int kSlowest = -1;
+constexpr int kSlowestRank = -1;
 
 // All times are microseconds of the run's clock, from its beginning.
 using Micros = std::int64_t;
@@ -86,7 +86,7 @@ struct TracedPool {
   std::optional<Micros> ready;                   // nullopt if it never was
   std::optional<Micros> retired;                 // nullopt if the run ended before
   std::vector<Span> cases = {};                  // cases, earlier tries of cases, diagnoses and replays
-  std::map<int, std::vector<Span>> phases = {};  // by rank; kSlowest holds those of the slowest rank of each phase
+  std::map<int, std::vector<Span>> phases = {};  // by rank; kSlowestRank holds those of the slowest rank of each phase
 };
 
 // Places the phases one after another from the beginning of the case. They are shortened if they do not fit, since the
@@ -127,13 +127,13 @@ void add_phases(TracedPool& pool, const CaseFinished& event,
     return;
   }
   if (const std::vector<Span> slowest = phases_of(event.timings_ms, event, sent, end); !slowest.empty()) {
-    add(kSlowest, slowest);
+    add(kSlowestRank, slowest);
     return;
   }
   for (std::size_t i = 0; i < reported.size(); ++i) {
     const bool last = i + 1 == reported.size();
     const Micros begin = std::min(sent + micros(reported[i].first), end);
-    add(kSlowest, {{.name = reported[i].second,
+    add(kSlowestRank, {{.name = reported[i].second,
                     .category = "phase",
                     .begin = begin,
                     .end = last ? end : std::min(sent + micros(reported[i + 1].first), end),
@@ -149,7 +149,7 @@ std::vector<std::pair<std::string, std::string>> arguments_of(const CaseFinished
 }
 
 // Adds a try that the pool ended. `sent`: when the pool got it, if that is known.
-void add_try(TracedPool& pool, const CaseFinished& event, const SentCase* sent) {
+void add_try(TracedPool& pool, const CaseFinished& event, const ReportedSend* sent) {
   const Micros at = micros(*event.at_ms);
   const Micros told = sent == nullptr ? at - micros(event.duration_ms) : micros(sent->at_ms);
   const Micros begin = std::clamp(told, std::min(pool.ready.value_or(pool.spawned), at), at);
@@ -219,7 +219,7 @@ class RunTrace {
   // Adds the times that a case was sent to a pool that was then lost, and a case that no pool ran.
   void add_lost_and_unsent(const ReportedTry& tried) {
     for (std::size_t i = 0; i + 1 < tried.sent.size(); ++i) {
-      const SentCase& sent = tried.sent[i];
+      const ReportedSend& sent = tried.sent[i];
       TracedPool* const pool = find(sent.pool);
       if (pool == nullptr) continue;
       const Micros again = micros(tried.sent[i + 1].at_ms);
@@ -320,9 +320,9 @@ std::string RunTrace::document() const {
           process, kLife, "i");
     }
     for (const auto& [rank, phases] : pool.phases) {
-      const int track = rank == kSlowest ? kPhases : kFirstRank + rank;
+      const int track = rank == kSlowestRank ? kPhases : kFirstRank + rank;
       events.push_back(named("thread_name", process, track,
-                             rank == kSlowest ? "phases (slowest rank)" : fmt::format("rank {}", rank)));
+                             rank == kSlowestRank ? "phases (slowest rank)" : fmt::format("rank {}", rank)));
       for (const Span& phase : phases) add(phase, process, track, "X");
     }
   }

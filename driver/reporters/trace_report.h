@@ -1,4 +1,4 @@
-// The run as a trace for chrome://tracing and ui.perfetto.dev (docs/reports.md describes its tracks).
+// The run as a trace for chrome://tracing and ui.perfetto.dev (docs/command_line.md describes its tracks).
 #pragma once
 
 #include <string>

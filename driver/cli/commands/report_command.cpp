@@ -21,7 +21,6 @@
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
 #include "driver/reporters/file_lock.h"
-#include "driver/reporters/jsonl_sink.h"
 
 namespace cp_pool {
 

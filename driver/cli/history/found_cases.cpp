@@ -23,9 +23,9 @@
 #include "driver/cli/shell_words.h"
 #include "driver/cli/state_folder.h"
 #include "driver/command_error.h"
+#include "driver/log/events_json.h"
 #include "driver/process/unique_fd.h"
 #include "driver/reporters/file_lock.h"
-#include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {

@@ -10,7 +10,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/command_error.h"
-#include "driver/reporters/jsonl_sink.h"
+#include "driver/log/events_json.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {

@@ -11,15 +11,11 @@
 namespace cp_pool {
 namespace {
 
-using test::failed_case;
 using test::finished;
 using test::run_finished;
 using test::run_started;
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -30,16 +26,6 @@ std::vector<std::string> annotations(const std::vector<Event>& events) {
 TEST(GithubAnnotations, ACommandEndsNeitherInItsTitleNorInItsMessage) {
   EXPECT_EQ(github_command("error", "a: b, 100%\n", "50%: one,\r\ntwo::end"),
             "::error title=a%3A b%2C 100%25%0A::50%25: one,%0D%0Atwo::end");
-}
-
-TEST(GithubAnnotations, AFailureIsAnErrorOnOneLine) {
-  const auto lines =
-      annotations({run_started(3), finished(0, "a", CaseOutcome::pass), failed_case(1, "b"),
-                   finished(2, "c", CaseOutcome::skip, "no bias yet"), run_finished({1, 1, 1, 0, 0, 0, 0, 0, 0})});
-  ASSERT_THAT(lines, SizeIs(1));
-  EXPECT_THAT(lines[0], StartsWith("::error title=fail%3A b::dq is wrong on rank 1%0Arank 1: dq: error 0.031 > bound"));
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("%0Arerun: cp-pool run --matrix te-flash --size small --filter b"),
-                              Not(HasSubstr("\n"))));
 }
 
 TEST(GithubAnnotations, TenErrorsAndASentenceForTheRest) {

@@ -26,7 +26,6 @@ using test::run_finished;
 using test::run_started;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -52,35 +51,6 @@ TEST(Html, ShowsWhatCameOfACaseInEarlierRuns) {
   EXPECT_THAT(page.all("//tr[@id='case-0']/td[4]/span"), ElementsAre("f", "p", "p", " 12 ms to 17 ms"));
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]/span[1]/@title"), "251124-100000: fail, 99 ms");
   EXPECT_THAT(page.all("//tr[@id='case-1']/td[4]/span"), ElementsAre());
-}
-
-TEST(Html, SaysWhatRanAndWhatCameOfIt) {
-  const Page page({run_started(2), finished(0, "te-flash/a", CaseOutcome::pass),
-                   finished(1, "te-flash/b", CaseOutcome::skip, "too few heads"),
-                   run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(page.text, StartsWith("<!DOCTYPE html>"));
-  EXPECT_EQ(page.one("//head/title"), "cp-pool: te-flash (small) on cpu, implementation: own");
-  EXPECT_EQ(page.one("//h1"), "te-flash (small) on cpu, implementation: own");
-  EXPECT_THAT(page.one("//h1/following-sibling::p[1]"),
-              AllOf(StartsWith("cp-pool 0.1.0, 20"), EndsWith(" UTC, 41.2 s")));
-  EXPECT_EQ(page.one("//p[@class='pass']"), "2 expanded = 1 pass + 0 fail + 1 skip, 41.2 s");
-  EXPECT_THAT(page.one("//body/pre[1][following-sibling::h2[1]]"), HasSubstr("1 skip: too few heads\n"));
-  EXPECT_THAT(page.all("//details"), ElementsAre());
-}
-
-TEST(Html, EveryCaseIsARowInListedOrder) {
-  CaseFinished checked = failed_case(0, "te-flash/a");
-  checked.outcome = CaseOutcome::pass;
-  checked.reason.clear();
-  const Page page({run_started(2), finished(1, "te-flash/b", CaseOutcome::skip, "too few\nheads"), checked,
-                   run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(page.all("//tr[@id='case-0']/td"),
-              ElementsAre("1", "pass", "100 ms", "te-flash/a", "math", "2.58 dq rank 1", ""));
-  EXPECT_THAT(page.all("//tr[@id='case-1']/td"),
-              ElementsAre("2", "skip", "200 ms", "te-flash/b", "math", "", "too few heads"));
-  EXPECT_THAT(page.all("//tr[@id]/@id"), ElementsAre("case-0", "case-1"));
-  EXPECT_EQ(page.one("//tr[@id='case-0']/td[2]/@class"), "pass");
-  EXPECT_EQ(page.one("//tr[@id='case-1']/td[2]/@class"), "other");
 }
 
 TEST(Html, AnErrorWhereThereMustBeNoneIsNearestToItsBound) {
@@ -116,30 +86,6 @@ TEST(Html, ACheckWithoutFiguresIsNotNearestToABound) {
   event.checks[0].measured = false;
   const Page page({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[6]"), "0.50 out rank 1");
-}
-
-TEST(Html, AFailureHasItsTextItsStderrAndItsRerunCommand) {
-  const Page page({run_started(3), failed_case(1, "te-flash/b"), failed_case(0, "te-flash/a"),
-                   finished(2, "te-flash/c", CaseOutcome::pass), run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_EQ(page.one("//p[@class='bad']"), "3 expanded = 1 pass + 2 fail, 41.2 s");
-  EXPECT_THAT(page.all("//body/details/summary"), ElementsAre("fail te-flash/a after 100 ms on pool cpu/2 #1",
-                                                              "fail te-flash/b after 200 ms on pool cpu/2 #1"));
-  EXPECT_EQ(page.one("//body/details[1]/summary/a/@href"), "#case-0");
-  EXPECT_EQ(page.one("//body/details[1]/p[1]"), "dq is wrong on rank 1");
-  EXPECT_THAT(page.one("//body/details[1]/pre"),
-              AllOf(StartsWith("rank 1: dq: error 0.031 > bound 0.012"), HasSubstr("rank 0 error:\n  first line\n")));
-  EXPECT_EQ(page.one("//body/details[1]/details/pre"),
-            "  | hello from rank 0\nrank 1 stderr (unfenced):\n  | one\n  | two\n");
-  EXPECT_EQ(page.one("//body/details[1]/p/code"), "cp-pool run --matrix te-flash --size small --filter te-flash/a");
-  EXPECT_THAT(page.one("//pre[contains(., '2 failed:')]"), HasSubstr("rerun them: cp-pool run --rerun-failed e.jsonl"));
-}
-
-TEST(Html, AFailureThatHasADiagnosisNamesItsCause) {
-  CaseFinished event = failed_case(0, "te-flash/a");
-  event.diagnosis = test::example_diagnosis();
-  const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(page.text, HasSubstr("cause: the window's left edge is 63 instead of 64 on all ranks (explains out, dq"));
-  EXPECT_THAT(page.text, HasSubstr("rows 64 and later are wrong"));
 }
 
 TEST(Html, AFailureHasPicturesThenASentenceThenALittleEvidence) {
@@ -241,16 +187,6 @@ TEST(Html, PoolsTimesAndPhasesAreThere) {
   EXPECT_THAT(page.one("//h2[.='Where the time went']/following-sibling::pre[1]"), HasSubstr("forward"));
 }
 
-TEST(Html, AFailureWithADiagnosisHasItsPictures) {
-  CaseFinished event = failed_case(0, "te-flash/a");
-  event.diagnosis = test::window_diagnosis();
-  const Page page({run_started(2), event, failed_case(1, "te-flash/b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_EQ(page.one("//details[@class='failure'][1]//svg[contains(@class, 'mask')]/@id"), "failure-0-mask");
-  EXPECT_EQ(page.all("//body/details[1]//svg[@class='strip']").size(), 8U)
-      << "4 tensors and ranks, by rows and by heads";
-  EXPECT_THAT(page.all("//body/details[2]//svg"), ElementsAre());
-}
-
 TEST(Html, OfManyFailuresTheFirstHavePictures) {
   std::vector<Event> events{run_started(60)};
   for (std::size_t i = 0; i < 60; ++i) {
@@ -260,19 +196,6 @@ TEST(Html, OfManyFailuresTheFirstHavePictures) {
   }
   events.emplace_back(run_finished({0, 60, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(Page(events).all("//details//svg[contains(@class, 'mask')]").size(), 50U);
-}
-
-TEST(Html, PoolsThatSayWhenTheyWereAreATimeline) {
-  CaseFinished event = finished(0, "te-flash/a", CaseOutcome::pass);
-  event.at_ms = 950;
-  PoolReady ready = test::pool_ready();
-  ready.at_ms = 820;
-  PoolRetired retired = test::pool_retired(RetireReason::finished);
-  retired.at_ms = 1000;
-  const Page page({run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}, 10}, ready, event, retired,
-                   run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(page.all("//svg[@id='timeline']/g/title"), ElementsAre("te-flash/a: pass, 100 ms"))
-      << "the bars of the legend have none";
 }
 
 TEST(Html, ForeignTextIsTextNotMarkup) {

@@ -16,7 +16,6 @@
 namespace cp_pool {
 namespace {
 
-using test::failed_case;
 using test::finished;
 using test::run_finished;
 using test::run_started;
@@ -72,28 +71,6 @@ TEST(Junit, CasesAreGroupedBySuiteInListedOrderWithTheirTimes) {
   EXPECT_EQ(report["suites"][1]["name"], "te-fused");
 }
 
-TEST(Junit, AFailureHoldsItsTextTheTailsAndTheRerunCommand) {
-  const nlohmann::json report =
-      report_of({run_started(1), failed_case(0, "id"), run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
-  const nlohmann::json& test = report["suites"][0]["cases"][0];
-  EXPECT_EQ(test["result"], "failure");
-  EXPECT_EQ(test["type"], "fail");
-  EXPECT_EQ(test["message"], "fail: dq is wrong on rank 1");
-  EXPECT_THAT(test["text"].get<std::string>(), HasSubstr("rank 1: dq: error 0.031 > bound 0.012"));
-  EXPECT_THAT(test["text"].get<std::string>(), HasSubstr("rerun: cp-pool run --matrix te-flash"));
-  EXPECT_THAT(test["stderr"].get<std::string>(), HasSubstr("rank 1 stderr (unfenced):\n  | one"));
-}
-
-TEST(Junit, EveryCaseHasTheFactsThatReproduceIt) {
-  const nlohmann::json report =
-      report_of({run_started(1), finished(0, "id", CaseOutcome::pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_EQ(report["suites"][0]["properties"].dump(),
-            R"({"cp_pool_version":"0.1.0","device":"cpu","implementation":"own","matrix":"te-flash","size":"small"})");
-  EXPECT_EQ(report["suites"][0]["cases"][0]["properties"].dump(),
-            R"({"attempts":"1","backend":"math","outcome":"pass","pool":"cpu/2","pool_generation":"1",)"
-            R"("rerun":"cp-pool run --matrix te-flash --size small --filter id","seed":"1234","world_size":"2"})");
-}
-
 TEST(Junit, ACaseThatNeverRanNamesNoBackend) {
   CaseFinished event = finished(0, "id", CaseOutcome::infra, "no pool");
   event.backend.clear();
@@ -108,17 +85,6 @@ TEST(Junit, ACaseThatAnotherBackendComputedInPartSaysSo) {
   const nlohmann::json report = report_of({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["backend_note"], "tiles ran as math");
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["bound_factor"], "2.5");
-}
-
-TEST(Junit, AFailureThatHasADiagnosisNamesItsCause) {
-  CaseFinished event = test::failed_case(0, "the/id");
-  event.diagnosis = test::example_diagnosis();
-  const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
-  const nlohmann::json& test = report["suites"][0]["cases"][0];
-  EXPECT_THAT(test["text"].get<std::string>(), StartsWith("cause: the window's left edge is 63 instead of 64"));
-  EXPECT_THAT(test["message"].get<std::string>(), StartsWith("fail: the window's left edge is 63 instead of 64"));
-  EXPECT_EQ(test["properties"]["diagnosis"], "window_left_off_by_one");
-  EXPECT_EQ(test["properties"]["diagnosis_certainty"], "certain");
 }
 
 TEST(Junit, APassWithoutFiguresSaysSo) {

@@ -81,29 +81,6 @@ TEST(PlainTerminal, MarksAPassWithoutFiguresAndCountsItAtTheEnd) {
   EXPECT_THAT(out, HasSubstr("\n1 unverified by figures: the worker says pass, and gives no check with"));
 }
 
-TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
-  EXPECT_EQ(captured({}, small_run()),
-            "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu, implementation: own\n"
-            "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks\n"
-            "pass      1/3   100 ms  a\n"
-            "fail  b after 200 ms on pool cpu/2 #1\n"
-            "    dq is wrong on rank 1\n"
-            "    rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
-            "    rank 0 error:\n"
-            "      first line\n"
-            "      second line\n"
-            "    rank 0 stderr:\n"
-            "      | hello from rank 0\n"
-            "    rank 1 stderr (unfenced):\n"
-            "      | one\n"
-            "      | two\n"
-            "    rerun: cp-pool run --matrix te-flash --size small --filter b\n"
-            "skip      3/3   300 ms  c: no bias yet\n"
-            "2 ran: p50 200 ms, p95 200 ms, max 200 ms a case\n"
-            "1 skip: no bias yet\n"
-            "3 expanded = 1 pass + 1 fail + 1 skip, 41.2 s\n");
-}
-
 TEST(PlainTerminal, SeveralFailuresAreListedBeforeTheLedger) {
   RunStarted run = run_started(2);
   run.rerun_failed = "cp-pool run --rerun-failed e";
@@ -125,53 +102,12 @@ TEST(PlainTerminal, OfEqualFailuresTheFirstIsShownInFull) {
                               "fail  c after 300 ms on pool cpu/2 #1: the same as a\n"));
 }
 
-TEST(PlainTerminal, TheReasonOfAStartFailureStandsOnce) {
-  const std::string reason = "rank 1 died: exit 1; last words of rank 1: no license";
-  std::vector<Event> events{run_started(2)};
-  for (int generation = 1; generation <= 3; ++generation) {
-    PoolRetired retired = pool_retired(RetireReason::start_failed, reason);
-    retired.pool.generation = generation;
-    events.emplace_back(retired);
-  }
-  for (std::size_t i = 0; i < 2; ++i) {
-    CaseFinished infra = finished(i, "a", CaseOutcome::infra, "the pool failed to start 3 times running: " + reason);
-    infra.stderr_tails = {{.rank = 0, .text = "looking for it\n", .fenced = true},
-                          {.rank = 1, .text = "no license\n", .fenced = true}};
-    events.emplace_back(infra);
-  }
-  events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 2, 0, 0}));
-  EXPECT_EQ(captured({}, events),
-            "cp-pool 0.1.0: 2 cases of te-flash (small) on cpu, implementation: own\n"
-            "pool cpu/2 #1 did not start: rank 1 died: exit 1; last words of rank 1: no license\n"
-            "pool cpu/2 #2 did not start, as pool cpu/2 #1\n"
-            "pool cpu/2 #3 did not start, as pool cpu/2 #1\n"
-            "infra  the pool failed to start 3 times running\n"
-            "    rank 0 stderr:\n"
-            "      | looking for it\n"
-            "2 infra (not run): the pool failed to start 3 times running\n"
-            "2 expanded = 0 pass + 0 fail + 2 infra, 41.2 s\n");
-}
-
-TEST(PlainTerminal, APoolIsGivenUpWithoutTheReasonThatItsCaseHasSaid) {
-  const std::string text = captured({}, {finished(0, "a", CaseOutcome::crash, "rank 1 died: exit 3 (in forward)"),
-                                         pool_retired(RetireReason::crash, "rank 1 died: exit 3")});
-  EXPECT_THAT(text, HasSubstr("pool cpu/2 #1 given up after 3 cases: crash\n"));
-}
-
 TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
   const std::string text = captured({.progress = false}, small_run());
   EXPECT_EQ(text.find("fail  b"), 0U);
   EXPECT_THAT(text, HasSubstr("\nimplementation: own\n"));
   EXPECT_THAT(text, Not(HasSubstr("pass      1/3")));
   EXPECT_THAT(text, HasSubstr("\n3 expanded ="));
-}
-
-TEST(PlainTerminal, AReplacedPoolSaysWhyInOneLine) {
-  const std::string text =
-      captured({}, {pool_retired(RetireReason::crash, "rank 1 died:\nsignal 11 (SIGSEGV)"), pool_ready(2)});
-  EXPECT_EQ(text,
-            "pool cpu/2 #1 given up after 3 cases: crash: rank 1 died: signal 11 (SIGSEGV)\n"
-            "pool cpu/2 #2 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks (replaces #1: crash)\n");
 }
 
 TEST(PlainTerminal, APauseIsSaidAndThePoolThatItReplacedIsNoNews) {

@@ -16,7 +16,6 @@ namespace cp_pool {
 namespace {
 
 using nlohmann::json;
-using test::example_diagnosis;
 using test::run_finished;
 using test::run_started;
 using test::TemporaryFolder;
@@ -53,20 +52,6 @@ CaseStarted sent(std::size_t index, const std::string& id, int attempt = 1, int 
   event.pool = {"cpu/2", generation};
   event.attempt = attempt;
   return event;
-}
-
-TEST(RunTrace, ATrackHasThePoolItsStartItsCasesAndADiagnosis) {
-  CaseFinished failed = test::failed_case(1, "b");  // 200 ms
-  failed.diagnosis = example_diagnosis();           // 12.5 ms
-  const json tracks =
-      tracks_of({run_started(2), at(10, spawned(1)), at(110, test::pool_ready()), at(120, sent(0, "a")),
-                 at(220, test::finished(0, "a", CaseOutcome::pass)), at(221, sent(1, "b")), at(440, failed),
-                 at(500, test::pool_retired(RetireReason::finished)), run_finished({1, 1, 0, 0, 0, 0, 0, 0, 0}, 510)});
-  EXPECT_EQ(tracks["pool cpu/2 #1/pool"],
-            json::parse(R"([["pool", "pool cpu/2 #1", 10000, 500000], ["pool", "start", 10000, 110000],
-                            ["case", "a", 120000, 220000], ["case", "b", 221000, 440000],
-                            ["diagnosis", "diagnosis", 427500, 440000], ["pool", "retired: finished", 500000, 500000]])"));
-  EXPECT_EQ(tracks["run/run"], json::parse(R"([["run", "te-flash", 0, 510000]])"));
 }
 
 // The slowest ranks' 60 + 60 ms have to fit into 100 ms, in the order of a case.

@@ -69,14 +69,6 @@ TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
   EXPECT_THAT(xml, HasSubstr("alone on a fresh pool, the case failed in the same way in 0 of 3 replays"));
 }
 
-TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
-  const std::string page = html_report(run_with_tries_and_a_verdict());
-  EXPECT_THAT(page, HasSubstr("1 flaky: passed on a later try"));
-  EXPECT_THAT(page, HasSubstr("flaky: crash, then pass on try 2"));
-  EXPECT_THAT(page, HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id"));
-  EXPECT_THAT(page, HasSubstr("alone on a fresh pool, the case failed in the same way in 0 of 3 replays"));
-}
-
 TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails) {
   const std::string text = markdown_report(run_with_tries_and_a_verdict());
   EXPECT_THAT(text, HasSubstr("flaky: crash, then pass on try 2"));

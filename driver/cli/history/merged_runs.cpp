@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,17 +81,6 @@ std::string why_unfinished(const ReadRun& run, bool running) {
                        running ? "is running" : "has not started yet");
   }
   return running ? "the run was killed while this case ran" : "the run was killed before this case started";
-}
-
-// Shifts the event's time by `later_ms`, by which its run began after the first run.
-void shift(Event& event, double later_ms) {
-  std::visit(
-      [later_ms](auto& e) {
-        if constexpr (requires { e.at_ms; }) {
-          if (e.at_ms) *e.at_ms += later_ms;
-        }
-      },
-      event);
 }
 
 CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
@@ -201,44 +191,33 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
   // An interruption no longer counts if reruns ran all cases that it left.
   if (run.end) interrupted_ |= run.end->interrupted && (left == 0 || left_to_others < left);
   const std::chrono::duration<double, std::milli> later = run.header.started - runs_.front().header.started;
+  // Makes the event one of all runs. Returns false if it is of a case that another run counts for.
+  const auto move_into_all = [&](auto& event) {
+    using Kind = std::decay_t<decltype(event)>;
+    if constexpr (requires { event.at_ms; }) {
+      if (event.at_ms) *event.at_ms += later.count();
+    }
+    if constexpr (requires { event.pool.generation; }) count_on(event.pool);
+    if constexpr (requires { event.pool->generation; }) {
+      if (event.pool) count_on(*event.pool);
+    }
+    if constexpr (requires { event.index; }) {
+      if (elsewhere.contains(event.index)) return false;
+      if constexpr (std::is_same_v<Kind, CaseFinished>) {
+        CaseKey key = key_of(run, event);
+        const bool is_rerun = counted_.first(key) != number;
+        key.case_text.clear();
+        if (is_rerun) event.first_run = first_runs_.at(key);
+        ledger_.record(ledger_.expect(), event.outcome, event.flaky);
+        ledger_.note_expected(event);
+      }
+      if constexpr (std::is_base_of_v<CaseFinished, Kind>) name_implementation(event);
+      event.index += first_index_;
+    }
+    return true;
+  };
   for (Event event : run.events) {
-    shift(event, later.count());
-    if (auto* spawned = std::get_if<PoolSpawned>(&event)) count_on(spawned->pool);
-    if (auto* ready = std::get_if<PoolReady>(&event)) count_on(ready->pool);
-    if (auto* retired = std::get_if<PoolRetired>(&event)) count_on(retired->pool);
-    if (auto* started = std::get_if<CaseStarted>(&event)) {
-      count_on(started->pool);
-      if (elsewhere.contains(started->index)) continue;
-      started->index += first_index_;
-    }
-    if (auto* tried = std::get_if<CaseTried>(&event)) {
-      if (tried->pool) count_on(*tried->pool);
-      if (elsewhere.contains(tried->index)) continue;
-      name_implementation(*tried);
-      tried->index += first_index_;
-    }
-    if (auto* replayed = std::get_if<CaseReplayed>(&event)) {
-      if (replayed->pool) count_on(*replayed->pool);
-      if (elsewhere.contains(replayed->index)) continue;
-      replayed->index += first_index_;
-    }
-    if (auto* verdict = std::get_if<CaseVerdict>(&event)) {
-      if (elsewhere.contains(verdict->index)) continue;
-      verdict->index += first_index_;
-    }
-    if (auto* finished = std::get_if<CaseFinished>(&event)) {
-      if (finished->pool) count_on(*finished->pool);
-      if (elsewhere.contains(finished->index)) continue;
-      CaseKey key = key_of(run, *finished);
-      const bool is_rerun = counted_.first(key) != number;
-      key.case_text.clear();
-      if (is_rerun) finished->first_run = first_runs_.at(key);
-      name_implementation(*finished);
-      finished->index += first_index_;
-      ledger_.record(ledger_.expect(), finished->outcome, finished->flaky);
-      ledger_.note_expected(*finished);
-    }
-    out.push_back(std::move(event));
+    if (std::visit(move_into_all, event)) out.push_back(std::move(event));
   }
   first_index_ += run.indices;
 }

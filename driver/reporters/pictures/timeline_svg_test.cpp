@@ -169,7 +169,7 @@ TEST(TimelineSvg, StaysSmallWhenEachCaseHasAPoolOfItsOwn) {
 }
 
 TEST(TimelineSvg, ThereIsNoneWithoutPools) {
-  EXPECT_THAT(timeline_page({}).all("//body/*"), IsEmpty());
+  EXPECT_THAT(timeline_page(RunReport{}).all("//body/*"), IsEmpty());
 }
 
 }  // namespace

@@ -134,10 +134,10 @@ void add_phases(TracedPool& pool, const CaseFinished& event,
     const bool last = i + 1 == reported.size();
     const Micros begin = std::min(sent + micros(reported[i].first), end);
     add(kSlowestRank, {{.name = reported[i].second,
-                    .category = "phase",
-                    .begin = begin,
-                    .end = last ? end : std::min(sent + micros(reported[i + 1].first), end),
-                    .arguments = {{"case", case_name(event)}, {"placed", "as the worker reported it"}}}});
+                        .category = "phase",
+                        .begin = begin,
+                        .end = last ? end : std::min(sent + micros(reported[i + 1].first), end),
+                        .arguments = {{"case", case_name(event)}, {"placed", "as the worker reported it"}}}});
   }
 }
 

@@ -42,7 +42,6 @@ class MergedRuns {
   // together with its outcome in the first. `demands` is as for Ledger::close.
   std::vector<Event> finish(const Demands& demands);
 
-  [[nodiscard]] std::size_t count() const { return runs_.size(); }
   // The titles of runs that go on, each with the process that runs it.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& runs_that_go_on() const { return going_on_; }
   // The titles of runs whose remaining cases are unknown: they were streams that were cut, or their version of cp-pool

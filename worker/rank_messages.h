@@ -122,7 +122,7 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
 // assertion: the function of a call says that the code that it tests is wrong. unsupported: a library refused the case
 // on this rank.
 enum class FailureKind { assertion, exception, unsupported, timeout, communication, aborted };
-// python/cp_pool/runner.py uses the same names.
+// python/cp_pool/errors.py uses the same names.
 template <>
 inline constexpr std::array<std::pair<FailureKind, std::string_view>, 6> kNames<FailureKind>{
     {{FailureKind::assertion, "assertion"},

@@ -136,7 +136,7 @@ TEST(RankMessages, DiagnosesComeBackAsTheyWereSent) {
 TEST(FailureKind, HasTheNamesThatPythonUses) {
   std::string names;
   for (const std::string& name : all_names<FailureKind>()) names += (names.empty() ? "\"" : ", \"") + name + '"';
-  EXPECT_THAT(test::read_file(CP_POOL_SOURCE_DIR "/python/cp_pool/runner.py"),
+  EXPECT_THAT(test::read_file(CP_POOL_SOURCE_DIR "/python/cp_pool/errors.py"),
               ::testing::HasSubstr("\nKind = Literal[" + names + "]\n"));
 }
 

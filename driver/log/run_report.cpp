@@ -115,6 +115,7 @@ std::vector<std::vector<const ReportedTry*>> RunReport::tries_by_pool() const {
 
 std::vector<const ReportedCase*> RunReport::listed_cases() const {
   std::vector<const ReportedCase*> listed;
+  listed.reserve(cases.size());
   for (const ReportedCase& c : cases) listed.push_back(&c);
   std::ranges::stable_sort(listed, {}, [](const ReportedCase* c) { return c->end().index; });
   return listed;

@@ -280,6 +280,7 @@ std::string nearest_to_its_bound(const CaseFinished& event) {
 std::string note_of(const ReportedCase& c, const RunReport& run) {
   const CaseFinished& event = c.end();
   std::vector<CaseOutcome> earlier;
+  earlier.reserve(c.tries.size());
   for (const ReportedTry& each : c.tries) earlier.push_back(each.end.outcome);
   earlier.pop_back();
   std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : on_one_line(event.reason),

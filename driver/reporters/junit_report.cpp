@@ -148,7 +148,7 @@ Properties properties_of(const CaseFinished& event, const Verdict* verdict) {
 }
 
 std::string element_message(const CaseFinished& event) {
-  const std::string expected{protocol::first_line(expected_text(event))};
+  std::string expected{protocol::first_line(expected_text(event))};
   if (event.outcome == CaseOutcome::pass) return expected;
   return failed_as_expected(event) ? fmt::format("{} ({})", expected, message_of(event)) : message_of(event);
 }

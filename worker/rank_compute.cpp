@@ -314,7 +314,7 @@ void RankCompute::handle(const DiagnoseCommand& command) {
 }
 
 std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command, Clock::time_point start,
-                                              bool own_dtype) {
+                                               bool own_dtype) {
   const int rank = parts_.environment.rank;
   const milliseconds limit = std::min(milliseconds(command.limit_ms), kLongestCase);
   deadline_ = start + limit;  // the driver waits longer, to leave time for the abort and the answer

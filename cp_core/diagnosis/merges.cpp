@@ -127,6 +127,8 @@ class Merges : Subject {
             const Merge merge = merge_rightly(lse, part_lse, false);
             return Merge{.keep = merge.keep, .add = merge.add, .lse = lse};
           });
+    later(parts, "lse_without_a_part", "the merged lse stays the lse of the first part, and parts are weighed by it",
+          [](Lse lse, Lse part_lse, bool) { return weighed_by(lse, part_lse, lse); });
     later(parts, "later_part_overwrites", "a later part replaces the result merged so far and its lse",
           [](Lse, Lse part_lse, bool) { return fixed(0, 1, part_lse); });
     later(parts, "later_part_overwrites", "a later part replaces the result merged so far, but the lse is merged",

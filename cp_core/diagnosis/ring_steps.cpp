@@ -89,10 +89,27 @@ class RingSteps : Subject {
     hypothesis.backward_id = "gradient_share_missing";
     hypothesis.backward_says = says + " in the backward";
   }
+  // The merged lse counts the part, but the merged out does not.
+  void not_merged(const std::string& part, const at::Tensor& gone) {
+    model("step_missing", part + " is not merged into the result, though the lse counts it",
+          [number = gone.to(at::kLong)](Model& model) {
+            model.part = number.index_select(0, model.world->q_rows.row);
+            model.parts = 2;
+            model.merge = [](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+              Merge merge = merge_rightly(lse, part_lse, first);
+              if (!first) merge.add = at::zeros_like(merge.add);
+              return merge;
+            };
+            model.merges_rightly = false;
+          });
+  }
 
   void missing(const Ring& ring) {
     const at::Tensor steps = step_of_pairs(world_, ring);
-    for (int step = 0; step < ring.size; ++step) missing(name_of(step, ring) + " is", steps.eq(step));
+    for (int step = 0; step < ring.size; ++step) {
+      missing(name_of(step, ring) + " is", steps.eq(step));
+      if (step > 0) not_merged(name_of(step, ring), steps.eq(step));
+    }
     if (ring.size > 2) missing("all steps except that of a rank's own keys are", steps.ne(0));
     for (int owner = 0; owner < world_.ranks; ++owner) {
       missing(fmt::format("the part of rank {}'s keys for the queries of other ranks is", owner),
@@ -103,6 +120,10 @@ class RingSteps : Subject {
   // The part of one chunk of queries or of keys is left out, for the keys of other ranks or of all ranks.
   void missing_halves() {
     const at::Tensor others = world_.q_rows.rank.unsqueeze(1).ne(world_.kv_rows.rank.unsqueeze(0));
+    // In a causal ring of dual chunks, these are the steps in which only the second chunk takes part.
+    not_merged("the part of a rank's second chunk of queries with the keys of later ranks",
+               world_.q_rows.half.eq(1).unsqueeze(1).logical_and(
+                   world_.q_rows.rank.unsqueeze(1).lt(world_.kv_rows.rank.unsqueeze(0))));
     for (const std::int64_t half : {0, 1}) {
       const char* const which = half == 0 ? "first" : "second";
       const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1).logical_and(others);
@@ -110,6 +131,7 @@ class RingSteps : Subject {
       const std::string part =
           fmt::format("the part of a rank's {} chunk of queries with the keys of other ranks", which);
       missing(part + " is", queries);
+      not_merged(part, queries);
       missing(fmt::format("the part of each other rank's {} chunk of keys is", which), keys.logical_and(others));
       missing(fmt::format("the part of every rank's {} chunk of keys is", which), keys);
       weighed("step_repeated", "instead of " + part + ", the part of the other chunk is computed again",

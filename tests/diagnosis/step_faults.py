@@ -30,6 +30,28 @@ class LaterPartOverwrites(Attention):
         return Part(out, torch.where(seen, part.lse, sums.lse), torch.maximum(sums.top, part.top))
 
 
+@FAULTS.named("weighed_by_the_first_lse")
+class WeighedByTheFirstLse(Attention):
+    """The merged lse stays that of the first part, and the parts are weighed by it."""
+
+    def total_lse(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(a > -torch.inf, a, b)
+
+
+@FAULTS.named("second_chunk_not_merged")
+class SecondChunkNotMerged(Attention):
+    """A step in which only the second chunk of a rank sees keys is counted in the lse, and its out is left out."""
+
+    def forward(self) -> Part:
+        self.step = 0
+        return super().forward()
+
+    def merge(self, sums: Part, part: Part) -> Part:
+        self.step += 1
+        only_second = self.case.causal and self.owner(self.step) > self.rank
+        return super().merge(sums, Part(torch.zeros_like(part.out), part.lse, part.top) if only_second else part)
+
+
 @FAULTS.named("lse_in_base_2")
 class LseInBase2(Attention):
     """The lse of a part is in base 2, as from a kernel whose exponentials are powers of 2."""

@@ -114,11 +114,12 @@ std::string common_ground(const Bench& bench) {
     const auto same = std::ranges::find(grounds, where, &decltype(grounds)::value_type::first);
     (same == grounds.end() ? grounds.emplace_back(where, 0) : *same).second.push_back(given.name);
   }
-  std::vector<std::string> sentences;
+  std::string text;
   for (const auto& [where, names] : grounds) {
-    sentences.push_back(fmt::format("{} {} wrong{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are", where));
+    text += fmt::format("{}{} {} wrong{}", text.empty() ? "" : "; ", fmt::join(names, ", "),
+                        names.size() == 1 ? "is" : "are", where);
   }
-  return fmt::format("{}", fmt::join(sentences, "; "));
+  return text;
 }
 
 std::vector<ErrorStrip> error_strips(const Bench& bench) {

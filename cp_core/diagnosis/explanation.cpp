@@ -45,7 +45,7 @@ bool saw_all_rightly(const SeenKeys& seen) {
   return !unread.any().item<bool>();
 }
 
-// The search may take kSearch / kSearchOf of the time.
+// The search may take kSearch / kSearchOf of the time; the rest is for observing which keys each query saw.
 constexpr int kSearch = 3;
 constexpr int kSearchOf = 4;
 
@@ -146,7 +146,6 @@ void Explainer::search() {
   }
   library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
   const auto now = std::chrono::steady_clock::now();
-  // The rest of the time is for observing which keys each query saw.
   const auto wall = std::exchange(end_, now + (end_ - now) / kSearchOf * kSearch);
   const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
   candidates_ = candidates_on(*first, library_);
@@ -333,9 +332,7 @@ bool Explainer::is_stale() {
   const std::string says = stale_results(*again_, *other_seed_);
   if (says.empty()) return false;
   decide("stale_buffer", Certainty::certain, says);
-  diagnosis_.evidence.emplace_back(
-      "the case was run with one seed and then with another: the second run returned the right results of the first "
-      "run");
+  diagnosis_.evidence.emplace_back("a run with another seed returned the right results of the run before it");
   if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
   return true;
 }
@@ -360,7 +357,7 @@ void Explainer::not_in_the_results() {
 // tried, their time is not known, and they get several times the limit.
 std::string Explainer::not_all_tried() const {
   constexpr std::size_t kTimesTheLimit = 5;
-  const std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
+  std::string text = fmt::format("{} of {} hypotheses tried", tried_, known_);
   if (settings_.limit.count() == 0) return text;
   const std::size_t times = tried_ == 0 ? kTimesTheLimit : 1 + known_ / tried_;
   return fmt::format("{}; --diagnosis-time {}", text, rounded_up(settings_.limit * 2 * static_cast<int>(times)));

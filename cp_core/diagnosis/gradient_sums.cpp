@@ -123,6 +123,7 @@ class Sums {
       of_ranks.push_back(sums.view({heads, world_.bias.size(0), world_.bias.size(2), world_.bias.size(3)}));
     }
     std::vector<at::Tensor> received;
+    received.reserve(static_cast<std::size_t>(world_.ranks));
     for (int rank = 0; rank < world_.ranks; ++rank) received.push_back(received_dbias(of_ranks, rank));
     return at::cat(received).narrow(2, 0, std::ranges::max(world_.lengths().valid_kv));
   }

@@ -206,7 +206,7 @@ TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, true));
 }
 
-TEST(Diagnosis, OfReplicatedTokensAndOfSeveralGroupsIsNotAskedForAndSaysWhy) {
+TEST(Diagnosis, OfReplicatedTokensIsNotAskedForAndSaysWhyAndOfGroupsIs) {
   Item replicated = fake_case("diag_unasked");
   test::attention(replicated.payload).replicated = 1;
   Item groups = fake_case("diag_unasked");
@@ -220,8 +220,7 @@ TEST(Diagnosis, OfReplicatedTokensAndOfSeveralGroupsIsNotAskedForAndSaysWhy) {
   run({replicated, groups}, fake_config(options), recorder);
   EXPECT_EQ(recorder.finished(0).diagnosis.value_or(Diagnosis{}).cause,
             "cases with replicated tokens are not diagnosed, because such a row has several owners");
-  EXPECT_EQ(recorder.finished(1).diagnosis.value_or(Diagnosis{}).cause,
-            "cases of several groups of ranks are not diagnosed, because each group solves its own problem");
+  EXPECT_EQ(recorder.finished(1).diagnosis.value_or(Diagnosis{}).cause, "it is diag_unasked");
 }
 
 // Makes the recorder call the function when a case reports progress in its diagnosis.

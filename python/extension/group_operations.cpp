@@ -104,17 +104,30 @@ GroupOperation described(std::string_view name, c10::ArrayRef<const c10::IValue>
   return out;
 }
 
+thread_local int operators_under_way = 0;
+
+// Lives as long as a call of an operator.
+struct UnderWay : at::ObserverContext {
+  UnderWay() { ++operators_under_way; }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() override { --operators_under_way; }
+};
+
 // Is called at the begin of every operator of torch. An operation on a group is an operator of c10d, whoever calls it;
 // symm_mem has kernels that read the memory of other ranks.
 std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
   const std::string_view name = function.name();
   if (!name.starts_with("c10d::") && !name.starts_with("symm_mem::")) return nullptr;
+  // A TorchDispatchMode, such as that of --delays, is called first, and calls the operator again.
+  if (operators_under_way > 0) return nullptr;
+  auto under_way = std::make_unique<UnderWay>();
   GroupOperation operation = described(name, function.inputs());
   Watch& watch = the_watch();
   const std::lock_guard lock(watch.mutex);
   if (watch.begun.size() < watch.most) watch.begun.push_back(std::move(operation));
   if (watch.begun.size() >= watch.most) at::disableCallback(watch.callback);
-  return nullptr;
+  return under_way;
 }
 
 }  // namespace

@@ -55,3 +55,9 @@ def test_a_result_that_depends_on_time_fails_with_delays_alone() -> None:
     assert right.outcomes() == ["pass"]
     delayed = run_cases("hasty.py", [case("a")], "--fork", "auto", "--delays", "1", "--no-diagnosis")
     assert delayed.outcomes() == ["fail"]
+
+
+def test_a_delayed_operation_counts_once() -> None:
+    options = ("--fork", "auto", "--delays", "1", "--timeout", "6s", "--no-diagnosis")
+    run = run_cases("faults.py:surviving", [case("leaves.1")], *options)
+    assert "; rank 1 left without entering all_gather #1; rank 0 waits in it" in run.cases[0].reason

@@ -160,17 +160,17 @@ class RingSteps : Subject {
   void held(const char* id, const std::string& says, const OtherRank& whose, const char* backward_id) {
     const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, whose);
     if (!rows.defined()) return;
-    for (const bool lands_there : {false, true}) {
-      for (const bool both : {true, false}) {
-        model(
-            both ? id : backward_id, both ? says : says + " in the backward",
-            [=](Model& model) {
-              if (both) model.forward.held = rows;
-              model.backward.held = rows;
-              if (lands_there) model.landing = rows;
-            },
-            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
-      }
+    Hypothesis& stays = pass(id, says, [rows](const World&, Pass& pass) { pass.held = rows; });
+    stays.backward_id = backward_id;
+    stays.backward_says = says + " in the backward";
+    for (const bool both : {true, false}) {  // gradients land at the rows that are held
+      model(
+          both ? id : backward_id, both ? says : says + " in the backward",
+          [=](Model& model) {
+            if (both) model.forward.held = rows;
+            model.backward.held = model.landing = rows;
+          },
+          both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
     }
   }
 

@@ -128,6 +128,16 @@ class ScoresIn16Bits(Attention):
 # --- The steps of a ring ----------------------------------------------------------------------------------------------
 
 
+@FAULTS.named("own_kv_in_forward")
+class OwnKvInForward(Attention):
+    """The forward computes each step with the rank's own K and V, under the mask of those whose turn it is."""
+
+    def held_at_steps(self) -> Iterator[Held]:
+        for held in super().held_at_steps():
+            forward = self.in_ring and not hasattr(self, "sums")
+            yield Held(held.step, self.k, self.v, held.places) if forward else held
+
+
 @FAULTS.named("odd_ring_pairing")
 class OddRingPairing(Attention):
     def owner(self, step: int) -> int:

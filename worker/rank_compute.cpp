@@ -281,17 +281,9 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   set_current_phase(case_phase::kDiagnosis);
   auto phase = FailurePhase::run;
   std::optional<Declined> declined;
-  const auto start = Clock::now();
   try {
     try {
-      try {
-        done.diagnosis = diagnose(command, start, /*own_dtype=*/false);
-      } catch (const Declined& reason) {
-        // It may have been the same case in fp32.
-        if (judged_->c.dtype == DType::fp32) throw;
-        meet_others(command.seq, kDiagnosisTag, reason.place());
-        done.diagnosis = diagnose(command, start, /*own_dtype=*/true);
-      }
+      done.diagnosis = diagnose(command);
     } catch (const Declined& reason) {
       declined = reason;
       if (done.outcome.rank == 0) {
@@ -311,6 +303,18 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   write_fence(command.seq);
   mail_.to_rank0(done);
   set_current_phase(case_phase::kIdle);
+}
+
+std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
+  const auto start = Clock::now();
+  try {
+    return diagnose(command, start, /*own_dtype=*/false);
+  } catch (const Declined& reason) {
+    if (judged_->c.dtype == DType::fp32) throw;
+    // It may have been the same case in fp32.
+    meet_others(command.seq, kDiagnosisTag, reason.place());
+    return diagnose(command, start, /*own_dtype=*/true);
+  }
 }
 
 std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command, Clock::time_point start,

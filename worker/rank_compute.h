@@ -60,6 +60,7 @@ class RankCompute {
   void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void run_call(const protocol::RunRequest& request, RankOutcome& outcome);
+  std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command, Clock::time_point start, bool own_dtype);
   // Sets deadline_ in the communicators that the case in progress uses.
   void set_deadline() const;

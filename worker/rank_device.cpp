@@ -1,14 +1,10 @@
 #include "worker/rank_device.h"
 
 #include <chrono>
-#include <utility>
 
 #include <fmt/format.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/cuda/device.h"
-#include "worker/control_plane.h"
-#include "worker/data_plane.h"
 
 namespace cp_pool {
 

@@ -1,95 +1,95 @@
-# The views of the event stream (reporters/) and the command line (cli/).
-add_library(cp_reporters STATIC
+# The views of the event stream (report/) and the command line (cli/).
+add_library(cp_report STATIC
   log/counted_runs.cpp
   log/events_json.cpp
   log/run_log.cpp
   log/run_report.cpp
-  reporters/case_runs.cpp
-  reporters/checks_table.cpp
-  reporters/diagnosis_text.cpp
-  reporters/failure_text.cpp
-  reporters/fan_out.cpp
-  reporters/file_lock.cpp
-  reporters/github_annotations.cpp
-  reporters/html_document.cpp
-  reporters/html_report.cpp
-  reporters/jsonl_sink.cpp
-  reporters/junit_report.cpp
-  reporters/live_line.cpp
-  reporters/markdown.cpp
-  reporters/markdown_report.cpp
-  reporters/mask_text.cpp
-  reporters/notices.cpp
-  reporters/output_file.cpp
-  reporters/perf_table.cpp
-  reporters/reported_run.cpp
-  reporters/running_now.cpp
-  reporters/search_text.cpp
-  reporters/pictures/case_mask_svg.cpp
-  reporters/pictures/cell_runs.cpp
-  reporters/pictures/exchange_svg.cpp
-  reporters/pictures/features_table.cpp
-  reporters/pictures/mask_svg.cpp
-  reporters/pictures/rank_axes.cpp
-  reporters/pictures/strip_svg.cpp
-  reporters/pictures/svg.cpp
-  reporters/pictures/time_axis.cpp
-  reporters/pictures/timeline.cpp
-  reporters/pictures/timeline_bars.cpp
-  reporters/pictures/timeline_svg.cpp
-  reporters/summary.cpp
-  reporters/terminal_sink.cpp
-  reporters/text_format.cpp
-  reporters/durations.cpp
-  reporters/timings_table.cpp
-  reporters/told_failures.cpp
-  reporters/trace_report.cpp
-  reporters/verdict_text.cpp
-  reporters/xml_nodes.cpp)
-target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
+  report/case_runs.cpp
+  report/checks_table.cpp
+  report/diagnosis_text.cpp
+  report/failure_text.cpp
+  report/fan_out.cpp
+  report/file_lock.cpp
+  report/github_annotations.cpp
+  report/html_document.cpp
+  report/html_report.cpp
+  report/jsonl_sink.cpp
+  report/junit_report.cpp
+  report/live_line.cpp
+  report/markdown.cpp
+  report/markdown_report.cpp
+  report/mask_text.cpp
+  report/notices.cpp
+  report/output_file.cpp
+  report/perf_table.cpp
+  report/reported_run.cpp
+  report/running_now.cpp
+  report/search_text.cpp
+  report/pictures/case_mask_svg.cpp
+  report/pictures/cell_runs.cpp
+  report/pictures/exchange_svg.cpp
+  report/pictures/features_table.cpp
+  report/pictures/mask_svg.cpp
+  report/pictures/rank_axes.cpp
+  report/pictures/strip_svg.cpp
+  report/pictures/svg.cpp
+  report/pictures/time_axis.cpp
+  report/pictures/timeline.cpp
+  report/pictures/timeline_bars.cpp
+  report/pictures/timeline_svg.cpp
+  report/summary.cpp
+  report/terminal_sink.cpp
+  report/text_format.cpp
+  report/durations.cpp
+  report/timings_table.cpp
+  report/told_failures.cpp
+  report/trace_report.cpp
+  report/verdict_text.cpp
+  report/xml_nodes.cpp)
+target_link_libraries(cp_report PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
-cp_pool_test(reporters_test LABEL unit
+cp_pool_test(report_test LABEL unit
   SOURCES
     log/event_reading_test.cpp
     log/events_json_test.cpp
     log/run_report_test.cpp
-    reporters/case_runs_test.cpp
-    reporters/checks_table_test.cpp
-    reporters/diagnosis_text_test.cpp
-    reporters/failure_text_test.cpp
-    reporters/fan_out_test.cpp
-    reporters/file_lock_test.cpp
-    reporters/github_annotations_test.cpp
-    reporters/html_report_test.cpp
-    reporters/jsonl_sink_test.cpp
-    reporters/junit_report_test.cpp
-    reporters/live_line_test.cpp
-    reporters/markdown_report_test.cpp
-    reporters/markdown_test.cpp
-    reporters/mask_text_test.cpp
-    reporters/notices_test.cpp
-    reporters/output_file_test.cpp
-    reporters/perf_table_test.cpp
-    reporters/running_now_test.cpp
-    reporters/search_text_test.cpp
-    reporters/pictures/case_mask_svg_test.cpp
-    reporters/pictures/exchange_svg_test.cpp
-    reporters/pictures/features_table_test.cpp
-    reporters/pictures/mask_svg_test.cpp
-    reporters/pictures/strip_svg_test.cpp
-    reporters/pictures/time_axis_test.cpp
-    reporters/pictures/timeline_svg_test.cpp
-    reporters/pictures/timeline_test.cpp
-    reporters/shared_gpus_test.cpp
-    reporters/summary_test.cpp
-    reporters/terminal_sink_test.cpp
-    reporters/text_format_test.cpp
-    reporters/timings_table_test.cpp
-    reporters/told_failures_test.cpp
-    reporters/trace_report_test.cpp
-    reporters/verdict_views_test.cpp
-  LIBRARIES cp_reporters fmt::fmt pugixml::pugixml)
-target_compile_definitions(reporters_test PRIVATE
+    report/case_runs_test.cpp
+    report/checks_table_test.cpp
+    report/diagnosis_text_test.cpp
+    report/failure_text_test.cpp
+    report/fan_out_test.cpp
+    report/file_lock_test.cpp
+    report/github_annotations_test.cpp
+    report/html_report_test.cpp
+    report/jsonl_sink_test.cpp
+    report/junit_report_test.cpp
+    report/live_line_test.cpp
+    report/markdown_report_test.cpp
+    report/markdown_test.cpp
+    report/mask_text_test.cpp
+    report/notices_test.cpp
+    report/output_file_test.cpp
+    report/perf_table_test.cpp
+    report/running_now_test.cpp
+    report/search_text_test.cpp
+    report/pictures/case_mask_svg_test.cpp
+    report/pictures/exchange_svg_test.cpp
+    report/pictures/features_table_test.cpp
+    report/pictures/mask_svg_test.cpp
+    report/pictures/strip_svg_test.cpp
+    report/pictures/time_axis_test.cpp
+    report/pictures/timeline_svg_test.cpp
+    report/pictures/timeline_test.cpp
+    report/shared_gpus_test.cpp
+    report/summary_test.cpp
+    report/terminal_sink_test.cpp
+    report/text_format_test.cpp
+    report/timings_table_test.cpp
+    report/told_failures_test.cpp
+    report/trace_report_test.cpp
+    report/verdict_views_test.cpp
+  LIBRARIES cp_report fmt::fmt pugixml::pugixml)
+target_compile_definitions(report_test PRIVATE
   CP_POOL_CHECK_TRACE="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_trace.py"
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py"
   CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -101,7 +101,7 @@ add_library(cp_conformance STATIC
   conformance/conformance_faults.cpp
   conformance/conformance_requests.cpp
   conformance/session.cpp)
-target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_reporters fmt::fmt)
+target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_report fmt::fmt)
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 # The sources that include CLI11. It takes long to compile and runs once, so these are not optimised; all other sources only
@@ -114,7 +114,7 @@ add_library(cp_cli_parser OBJECT
   cli/man_page.cpp
   cli/option_kinds.cpp
   cli/service_use.cpp)
-target_link_libraries(cp_cli_parser PUBLIC cp_reporters PRIVATE fmt::fmt CLI11::CLI11)
+target_link_libraries(cp_cli_parser PUBLIC cp_report PRIVATE fmt::fmt CLI11::CLI11)
 cp_pool_not_optimised(cp_cli_parser)
 
 add_library(cp_cli STATIC
@@ -193,7 +193,7 @@ add_library(cp_cli STATIC
 # Not optimised either, and a unit of its own: toml++ takes long to compile.
 set_source_files_properties(cli/config/config_file.cpp PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON
                             SKIP_UNITY_BUILD_INCLUSION ON)
-target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
+target_link_libraries(cp_cli PUBLIC cp_report cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
                              pugixml::pugixml Editline::edit)
 # The program finds matrices in the source tree when it runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -11,7 +11,7 @@
 #include "driver/command_error.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/text_clean.h"

@@ -12,11 +12,11 @@
 
 #include "driver/cli/execution_options.h"
 #include "driver/cli/status_requests.h"
-#include "driver/reporters/fan_out.h"
-#include "driver/reporters/file_lock.h"
-#include "driver/reporters/notices.h"
-#include "driver/reporters/reported_run.h"
-#include "driver/reporters/terminal_sink.h"
+#include "driver/report/fan_out.h"
+#include "driver/report/file_lock.h"
+#include "driver/report/notices.h"
+#include "driver/report/reported_run.h"
+#include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
 

@@ -21,7 +21,7 @@
 #include "driver/cli/worker_command.h"
 #include "driver/command_error.h"
 #include "driver/launcher/allocation.h"
-#include "driver/reporters/terminal_sink.h"
+#include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
 

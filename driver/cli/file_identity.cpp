@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <system_error>
 
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

@@ -12,7 +12,7 @@
 
 #include "cases/glob.h"
 #include "driver/command_error.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

@@ -12,11 +12,11 @@
 #include "driver/cli/file_identity.h"
 #include "driver/cli/worker_command.h"
 #include "driver/command_error.h"
-#include "driver/reporters/html_report.h"
-#include "driver/reporters/jsonl_sink.h"
-#include "driver/reporters/junit_report.h"
-#include "driver/reporters/markdown_report.h"
-#include "driver/reporters/trace_report.h"
+#include "driver/report/html_report.h"
+#include "driver/report/jsonl_sink.h"
+#include "driver/report/junit_report.h"
+#include "driver/report/markdown_report.h"
+#include "driver/report/trace_report.h"
 
 namespace cp_pool {
 

@@ -9,7 +9,7 @@
 
 #include "driver/clock.h"
 #include "driver/events.h"
-#include "driver/reporters/running_now.h"
+#include "driver/report/running_now.h"
 
 namespace cp_pool {
 

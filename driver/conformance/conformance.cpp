@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::conformance {

@@ -13,7 +13,7 @@
 #include "driver/conformance/conformance.h"
 #include "driver/figures.h"
 #include "driver/payload.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::conformance {

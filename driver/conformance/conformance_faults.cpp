@@ -7,7 +7,7 @@
 
 #include "driver/conformance/conformance.h"
 #include "driver/process/exit_status.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool::conformance {
 

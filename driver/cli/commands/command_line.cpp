@@ -17,7 +17,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "driver/command_error.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \

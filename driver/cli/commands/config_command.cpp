@@ -12,7 +12,7 @@
 #include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/exit_code.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

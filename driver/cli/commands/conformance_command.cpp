@@ -12,8 +12,8 @@
 #include "driver/cli/worker_command.h"
 #include "driver/command_error.h"
 #include "driver/conformance/conformance.h"
-#include "driver/reporters/output_file.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/output_file.h"
+#include "driver/report/text_format.h"
 #include "driver/run.h"
 
 namespace cp_pool {

@@ -19,9 +19,9 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/command_error.h"
 #include "driver/log/events_json.h"
-#include "driver/reporters/output_file.h"
-#include "driver/reporters/summary.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/output_file.h"
+#include "driver/report/summary.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"
 #include "worker/protocol/text_clean.h"
 

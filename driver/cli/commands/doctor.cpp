@@ -16,7 +16,7 @@
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/shell_words.h"
 #include "driver/process/loopback.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

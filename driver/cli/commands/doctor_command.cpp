@@ -25,8 +25,8 @@
 #include "driver/command_error.h"
 #include "driver/figures.h"
 #include "driver/process/gpu_links.h"
-#include "driver/reporters/output_file.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/output_file.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {

@@ -19,7 +19,7 @@
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/selection_options.h"
 #include "driver/command_error.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

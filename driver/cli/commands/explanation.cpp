@@ -14,7 +14,7 @@
 #include "driver/case_drawing.h"
 #include "driver/case_shape.h"
 #include "driver/rank_names.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 #include "driver/work_shares.h"
 
 namespace cp_pool {

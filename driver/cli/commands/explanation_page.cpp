@@ -13,11 +13,11 @@
 #include "driver/case_drawing.h"
 #include "driver/case_shape.h"
 #include "driver/cli/commands/explanation.h"
-#include "driver/reporters/html_document.h"
-#include "driver/reporters/pictures/case_mask_svg.h"
-#include "driver/reporters/pictures/exchange_svg.h"
-#include "driver/reporters/text_format.h"
-#include "driver/reporters/xml_nodes.h"
+#include "driver/report/html_document.h"
+#include "driver/report/pictures/case_mask_svg.h"
+#include "driver/report/pictures/exchange_svg.h"
+#include "driver/report/text_format.h"
+#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 

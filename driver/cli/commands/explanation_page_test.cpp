@@ -5,8 +5,8 @@
 
 #include "cases/case_names.h"
 #include "driver/cli/commands/explanation.h"
-#include "driver/reporters/html_report.h"
-#include "driver/reporters/testing/parsed_page.h"
+#include "driver/report/html_report.h"
+#include "driver/report/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -23,8 +23,8 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/shell_words.h"
 #include "driver/command_error.h"
-#include "driver/reporters/output_file.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/output_file.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {

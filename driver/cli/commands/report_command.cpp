@@ -20,7 +20,7 @@
 #include "driver/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/reporters/file_lock.h"
+#include "driver/report/file_lock.h"
 
 namespace cp_pool {
 

@@ -9,7 +9,7 @@
 #include "cases/error_reason.h"
 #include "driver/cli/execution.h"
 #include "driver/command_error.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

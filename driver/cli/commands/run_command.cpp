@@ -17,8 +17,8 @@
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell_words.h"
 #include "driver/command_error.h"
-#include "driver/reporters/file_lock.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/file_lock.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

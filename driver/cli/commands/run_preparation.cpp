@@ -21,7 +21,7 @@
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/worker_command.h"
 #include "driver/command_error.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

@@ -32,7 +32,7 @@
 #include "driver/command_error.h"
 #include "driver/log/run_log.h"
 #include "driver/process/unique_fd.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

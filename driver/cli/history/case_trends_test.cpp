@@ -8,7 +8,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/history/case_history.h"
-#include "driver/reporters/jsonl_sink.h"
+#include "driver/report/jsonl_sink.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

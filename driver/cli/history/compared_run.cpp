@@ -6,8 +6,8 @@
 
 #include "driver/cli/history/merged_runs.h"
 #include "driver/log/run_log.h"
-#include "driver/reporters/failure_text.h"
-#include "driver/reporters/file_lock.h"
+#include "driver/report/failure_text.h"
+#include "driver/report/file_lock.h"
 
 namespace cp_pool {
 

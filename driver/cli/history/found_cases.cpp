@@ -25,8 +25,8 @@
 #include "driver/command_error.h"
 #include "driver/log/events_json.h"
 #include "driver/process/unique_fd.h"
-#include "driver/reporters/file_lock.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/file_lock.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

@@ -7,7 +7,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/command_error.h"
-#include "driver/reporters/jsonl_sink.h"
+#include "driver/report/jsonl_sink.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -13,7 +13,7 @@
 #include "cases/error_reason.h"
 #include "cases/whole_file.h"
 #include "driver/log/events_json.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {

@@ -9,7 +9,7 @@
 
 #include "driver/cli/history/run_records.h"
 #include "driver/events.h"
-#include "driver/reporters/jsonl_sink.h"
+#include "driver/report/jsonl_sink.h"
 
 namespace cp_pool {
 

@@ -19,7 +19,7 @@
 #include "driver/command_error.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/reporters/file_lock.h"
+#include "driver/report/file_lock.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/cli/select/shard.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

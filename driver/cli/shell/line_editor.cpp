@@ -17,7 +17,7 @@
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/cli/shell/shell_history.h"
 #include "driver/process/unique_fd.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // libedit copies the names of added functions by wcsdup and never frees them.

@@ -11,7 +11,7 @@
 
 #include "cases/case_json.h"
 #include "driver/figures.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

@@ -14,7 +14,7 @@
 #include "cases/error_reason.h"
 #include "driver/cli/state_folder.h"
 #include "driver/process/unique_fd.h"
-#include "driver/reporters/output_file.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

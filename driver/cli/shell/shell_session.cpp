@@ -13,8 +13,8 @@
 #include "driver/cli/select/edit.h"
 #include "driver/cli/shell/result_diff.h"
 #include "driver/command_error.h"
-#include "driver/reporters/failure_text.h"
-#include "driver/reporters/text_format.h"
+#include "driver/report/failure_text.h"
+#include "driver/report/text_format.h"
 
 namespace cp_pool {
 

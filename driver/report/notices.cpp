@@ -1,0 +1,113 @@
+#include "driver/report/notices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/report/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string what_stops(RunStopping::Reason reason) {
+  switch (reason) {
+    case RunStopping::Reason::global_timeout:
+      return "the time of the run is over (--global-timeout)";
+    case RunStopping::Reason::outdated:
+      return "what the ranks run has changed";
+    case RunStopping::Reason::interrupted:
+    case RunStopping::Reason::killed:
+      break;
+  }
+  return "no further case is started";
+}
+
+std::string in_phase(const std::string& phase) {
+  return phase.empty() ? "no phase reported" : "in " + phase;
+}
+
+}  // namespace
+
+Notices::Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
+
+void Notices::on_event(const Event& event) {
+  if (std::holds_alternative<PoolSpawned>(event)) ++pools_;
+  if (std::holds_alternative<PoolRetired>(event) && pools_ > 0) --pools_;
+  if (const auto* started = std::get_if<CaseStarted>(&event)) on(*started);
+  if (const auto* progress = std::get_if<CaseProgress>(&event)) on(*progress);
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
+  if (const auto* stopping = std::get_if<RunStopping>(&event)) on(*stopping);
+  if (const auto* lost = std::get_if<OutputLost>(&event)) on(*lost);
+  if (const auto* told = std::get_if<ForkServerTold>(&event)) on(*told);
+}
+
+void Notices::on(const CaseStarted& event) {
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // sent again
+  running_.push_back({.index = event.index, .id = event.id, .phase = ""});
+}
+
+void Notices::on(const CaseProgress& event) {
+  const auto running = std::ranges::find(running_, event.index, &Running::index);
+  if (running != running_.end()) running->phase = event.phase;
+  if (!event.slow) return;
+  show_("slow", fmt::format("{} has been running for {} on pool {}, {}; its deadline is {} (--timeout)", event.id,
+                            format_duration(event.running_ms), to_string(event.pool), in_phase(event.phase),
+                            format_duration(event.timeout_ms)));
+}
+
+void Notices::on(const CaseFinished& event) {
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });
+  case_failed_ = case_failed_ || is_failure(event);
+  if (!errors_ || event.outcome != CaseOutcome::infra) return;
+  if (!reasons_shown_.insert(event.reason).second) return;
+  std::string reason = event.reason;
+  std::ranges::replace(reason, '\n', ' ');
+  show_("error", reason);
+}
+
+void Notices::on(const OutputLost& event) {
+  output_lost_ = true;
+  std::string text = fmt::format("{}: {}", event.output, event.message);
+  std::ranges::replace(text, '\n', ' ');
+  show_("error", text);
+}
+
+void Notices::on(const ForkServerTold& event) {
+  if (event.reason.empty()) return;
+  std::string reason = event.reason;
+  std::ranges::replace(reason, '\n', ' ');
+  show_("warning",
+        fmt::format("{}: {}", event.ready ? "each rank imports the adapter by itself" : "ranks are started one by one",
+                    reason));
+}
+
+void Notices::on(const RunStopping& event) {
+  if (event.reason == RunStopping::Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
+  const bool by_user = event.reason == RunStopping::Reason::interrupted;
+  const std::string left = what_is_left();
+  if (!by_user && left.empty()) return;
+  std::string text = what_stops(event.reason);
+  if (!left.empty()) {
+    text += fmt::format("; waiting for {}, {} at most (3 x --grace)", left, format_duration(event.limit_ms));
+    // If the run was already stopping for another reason, the first Ctrl-C only begins an interrupt.
+    if (by_user) text += "; a second Ctrl-C kills them at once";
+  }
+  show_(by_user ? "interrupted" : "stopped", text);
+}
+
+// Returns "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty if nothing is left.
+std::string Notices::what_is_left() const {
+  std::string text;
+  if (!running_.empty()) {
+    const Running& first = running_.front();
+    text = fmt::format("{}{}", first.id, first.phase.empty() ? "" : fmt::format(" (in {})", first.phase));
+    if (running_.size() > 1) text += fmt::format(" and {}", count_of(running_.size() - 1, "more case"));
+    text += " to be cancelled";
+  }
+  if (pools_ == 0) return text;
+  return fmt::format("{}{} to end", text.empty() ? "" : text + " and ", count_of(pools_, "pool"));
+}
+
+}  // namespace cp_pool

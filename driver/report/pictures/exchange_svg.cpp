@@ -1,0 +1,161 @@
+#include "driver/report/pictures/exchange_svg.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/report/pictures/rank_axes.h"
+#include "driver/report/pictures/svg.h"
+#include "driver/report/text_format.h"
+#include "driver/report/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostMessages = 72;  // those of 9 ranks to each other
+constexpr std::size_t kMostLabels = 4;
+
+// All lengths are in units of the picture.
+constexpr double kBoxWidth = 44;
+constexpr double kBoxHeight = 20;
+constexpr double kSmallBox = 18;  // length of a side
+constexpr int kMostLargeBoxes = 12;
+constexpr double kLeastRadius = 70;
+constexpr double kBoxGap = 8;
+
+struct PicturePoint {
+  double x = 0;
+  double y = 0;
+};
+
+class RankCircle {
+ public:
+  explicit RankCircle(int ranks) : ranks_(ranks), large_(ranks <= kMostLargeBoxes) {
+    const double around = (box_width() + kBoxGap) * ranks;
+    radius_ = std::max(kLeastRadius, around / (2 * std::numbers::pi));
+  }
+  [[nodiscard]] bool large() const { return large_; }
+  [[nodiscard]] double box_width() const { return large_ ? kBoxWidth : kSmallBox; }
+  [[nodiscard]] double box_height() const { return large_ ? kBoxHeight : kSmallBox; }
+  [[nodiscard]] double width() const { return 2 * radius_ + box_width() + 2 * kBoxGap; }
+  [[nodiscard]] double height() const { return 2 * radius_ + box_height() + 2 * kBoxGap; }
+  // Returns the place of a rank. Rank 0 is on top, or on the left if there are two ranks; the others follow clockwise.
+  [[nodiscard]] PicturePoint place(int rank) const {
+    const double first = ranks_ == 2 ? std::numbers::pi : -std::numbers::pi / 2;
+    const double angle = first + 2 * std::numbers::pi * rank / ranks_;
+    return {.x = width() / 2 + radius_ * std::cos(angle), .y = height() / 2 + radius_ * std::sin(angle)};
+  }
+
+ private:
+  int ranks_;
+  bool large_;
+  double radius_ = 0;
+};
+
+// Returns the point where a line to `towards` leaves the box of the rank at `from`.
+PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const PicturePoint& towards) {
+  const double x = towards.x - from.x;
+  const double y = towards.y - from.y;
+  constexpr double kFromBox = 3;
+  const double across = std::abs(x) < 1e-9 ? 1e9 : (circle.box_width() / 2 + kFromBox) / std::abs(x);
+  const double down = std::abs(y) < 1e-9 ? 1e9 : (circle.box_height() / 2 + kFromBox) / std::abs(y);
+  const double part = std::min({across, down, 0.5});
+  return {.x = from.x + part * x, .y = from.y + part * y};
+}
+
+std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
+  pugi::xml_node marker = svg.append_child("marker");
+  const std::string name = id + "-head";
+  set(marker, "id", name);
+  set(marker, "viewBox", "0 0 8 8");
+  set(marker, "refX", "7");
+  set(marker, "refY", "4");
+  set(marker, "markerWidth", "7");
+  set(marker, "markerHeight", "7");
+  set(marker, "orient", "auto-start-reverse");
+  append_path(marker, "M0 0L8 4L0 8z", "fill-ink");
+  return fmt::format("url(#{})", name);
+}
+
+// Appends an arrow, with two heads if `both` says that a message goes each way. Returns the middle of the line.
+PicturePoint append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& message, bool both,
+                          const std::string& head, const std::string& bytes) {
+  const PicturePoint from = circle.place(message.from);
+  const PicturePoint to = circle.place(message.to);
+  const PicturePoint begin = edge_of(circle, from, to);
+  const PicturePoint end = edge_of(circle, to, from);
+  pugi::xml_node arrow = append_path(svg, line_data(begin.x, begin.y, end.x, end.y), "edge");
+  set(arrow, "marker-end", head);
+  if (both) set(arrow, "marker-start", head);
+  std::string words = fmt::format("rank {} to rank {}: {}", message.from, message.to, bytes);
+  if (both) words += fmt::format(", and as much from rank {} to rank {}", message.to, message.from);
+  append_hint(arrow, words);
+  return {.x = (begin.x + end.x) / 2, .y = (begin.y + end.y) / 2};
+}
+
+void append_ranks(pugi::xml_node svg, const RankCircle& circle, int ranks) {
+  constexpr double kBelowMiddle = 3.5;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const PicturePoint place = circle.place(rank);
+    pugi::xml_node box = append_rect(svg,
+                                     {.x = place.x - circle.box_width() / 2,
+                                      .y = place.y - circle.box_height() / 2,
+                                      .width = circle.box_width(),
+                                      .height = circle.box_height()},
+                                     rank_class(rank) + " bordered");
+    set(box, "rx", "4");
+    append_label(svg, place.x, place.y + kBelowMiddle,
+                 circle.large() ? fmt::format("rank {}", rank) : std::to_string(rank),
+                 circle.large() ? "middle" : "small middle");
+  }
+}
+
+std::string exchange_caption(const Exchange& exchange, const std::string& bytes, bool first_alone) {
+  std::string text = fmt::format("{}. {} an arrow", exchange.what, bytes);
+  if (exchange.times > 1) text += fmt::format(", {} times", exchange.times);
+  if (first_alone) text += "; only those of rank 0 are drawn, the other ranks send alike";
+  return text + ".";
+}
+
+}  // namespace
+
+void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks, const std::string& bytes,
+                     const std::string& id) {
+  const bool first_alone = exchange.messages.size() > kMostMessages;
+  const RankCircle circle(ranks);
+  const std::string caption = exchange_caption(exchange, bytes, first_alone);
+  pugi::xml_node figure = parent.append_child("figure");
+  set(figure, "class", "exchange");
+  append_text(figure, "figcaption", caption);
+  pugi::xml_node svg =
+      append_svg(figure, {.id = id,
+                          .kind = "",
+                          .width = circle.width(),
+                          .height = circle.height(),
+                          .title = exchange.what,
+                          .description = fmt::format("{} between {}. {}", count_of(exchange.messages.size(), "message"),
+                                                     count_of(static_cast<std::size_t>(ranks), "rank"), caption)});
+  const std::string head = append_arrow_head(svg, id);
+  std::set<std::pair<int, int>> ends;
+  std::set<std::pair<long, long>> labelled;
+  for (const Message& message : exchange.messages) ends.emplace(message.from, message.to);
+  for (const Message& message : exchange.messages) {
+    const bool both = ends.contains({message.to, message.from});
+    if (both && message.from > message.to) continue;
+    if (first_alone && message.from != 0) continue;
+    const PicturePoint middle = append_arrow(svg, circle, message, both, head, bytes);
+    // Where lines cross, one label is enough.
+    if (exchange.messages.size() <= kMostLabels &&
+        labelled.emplace(std::lround(middle.x), std::lround(middle.y)).second) {
+      append_label(svg, middle.x, middle.y - 4, both ? bytes + " each way" : bytes, "small middle halo");
+    }
+  }
+  append_ranks(svg, circle, ranks);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,129 @@
+#include "driver/report/pictures/features_table.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cases/case_names.h"
+#include "driver/report/failure_text.h"
+#include "driver/report/html_document.h"
+#include "driver/report/pictures/svg.h"
+#include "driver/report/pictures/timeline_bars.h"
+#include "driver/report/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+struct CaseFeature {
+  const char* name;
+  bool (*has)(const Case& c);
+};
+
+bool has_window(const Case& c) {
+  return c.window != std::array<std::int64_t, 2>{kInfiniteWindow, kInfiniteWindow};
+}
+
+constexpr CaseFeature kFeatures[] = {
+    {"no mask", [](const Case& c) { return !c.causal && !has_window(c) && c.chunk == 0; }},
+    {"causal", [](const Case& c) { return c.causal; }},
+    {"window", [](const Case& c) { return has_window(c); }},
+    {"chunk", [](const Case& c) { return c.chunk > 0; }},
+    {"GQA", [](const Case& c) { return c.kv_heads < c.heads; }},
+    {"MLA", [](const Case& c) { return c.head_dim_qk != c.head_dim_v; }},
+    {"bias", [](const Case& c) { return c.bias.has_value(); }},
+    {"softmax off_by_one", [](const Case& c) { return c.softmax == SoftmaxType::off_by_one; }},
+    {"softmax learnable", [](const Case& c) { return c.softmax == SoftmaxType::learnable; }},
+    {"max_logit", [](const Case& c) { return c.max_logit; }},
+    {"large scores", [](const Case& c) { return c.input_scale > 1 || c.score_offset != 0; }},
+    {"unequal q and kv", [](const Case& c) { return c.seqlen_q != c.seqlen_kv || c.seqlens_kv.has_value(); }},
+    {"bshd", [](const Case& c) { return c.layout == Layout::bshd; }},
+    {"sbhd", [](const Case& c) { return c.layout == Layout::sbhd; }},
+    {"thd", [](const Case& c) { return c.layout == Layout::thd && !c.pad_between_seqs; }},
+    {"thd with padding", [](const Case& c) { return c.layout == Layout::thd && c.pad_between_seqs; }},
+    {"forward only", [](const Case& c) { return !c.training; }},
+    {"deterministic", [](const Case& c) { return c.deterministic; }},
+    {"strided", [](const Case& c) { return c.strided; }},
+    {"fp32", [](const Case& c) { return c.dtype == DType::fp32; }},
+    {"bf16", [](const Case& c) { return c.dtype == DType::bf16; }},
+    {"fp16", [](const Case& c) { return c.dtype == DType::fp16; }},
+};
+
+// Draws the shares of pass, other and bad outcomes; the counts beside it say the same.
+void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urgency, std::size_t cases) {
+  pugi::xml_node svg = cell.append_child("svg");
+  set(svg, "class", "parts");
+  set(svg, "viewBox", "0 0 100 10");
+  set(svg, "preserveAspectRatio", "none");
+  set(svg, "aria-hidden", "true");
+  double x = 0;
+  for (std::size_t kind = 0; kind < by_urgency.size(); ++kind) {
+    if (by_urgency.at(kind) == 0) continue;
+    const double width = 100.0 * static_cast<double>(by_urgency.at(kind)) / static_cast<double>(cases);
+    // Passes are low, and bad outcomes are high.
+    const double height = kind == static_cast<std::size_t>(Urgency::bad) ? 10 : 5;
+    append_rect(svg, {.x = x, .y = 10 - height, .width = width, .height = height}, std::string{kOutcomeFills.at(kind)});
+    x += width;
+  }
+}
+
+}  // namespace
+
+void FeaturesTable::add(const CaseFinished& event) {
+  const auto outcome = static_cast<std::size_t>(event.outcome);
+  const Urgency urgency = urgency_of(event);
+  const auto count = [&](std::size_t order, const std::string& name) {
+    Row& row = rows_[order];
+    row.name = name;
+    ++row.cases;
+    ++row.counts.at(outcome);
+    ++row.by_urgency.at(static_cast<std::size_t>(urgency));
+    row.worst.at(outcome) = std::max(row.worst.at(outcome), urgency);
+    std::optional<std::size_t>& first = row.first.at(outcome);
+    first = std::min(first.value_or(event.index), event.index);
+  };
+  std::size_t order = 0;
+  const Case* const c = event.payload->attention();
+  for (const CaseFeature& feature : kFeatures) {
+    if (c != nullptr && feature.has(*c)) count(order, feature.name);
+    ++order;
+  }
+  const int ranks = c != nullptr ? c->cp_size : event.payload->ranks();
+  count(order + static_cast<std::size_t>(ranks), fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"));
+}
+
+void FeaturesTable::append_to(pugi::xml_node parent) const {
+  if (rows_.empty()) return;
+  append_text(parent, "h2", "Outcomes by feature");
+  append_text(parent, "p", "A case counts for each feature that it has.");
+  std::vector<CaseOutcome> outcomes;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const auto has = [&](const auto& row) {
+      return row.second.first.at(static_cast<std::size_t>(outcome)).has_value();
+    };
+    if (std::ranges::any_of(rows_, has)) outcomes.push_back(outcome);
+  }
+  std::vector<std::string> head{"feature", "cases"};
+  for (const CaseOutcome outcome : outcomes) head.emplace_back(to_string(outcome));
+  head.emplace_back("parts");
+  pugi::xml_node table = append_table(parent, head);
+  for (const auto& [order, row] : rows_) {
+    pugi::xml_node line = table.append_child("tr");
+    append_cell(line, row.name);
+    append_cell(line, std::to_string(row.cases), "number");
+    for (const CaseOutcome outcome : outcomes) {
+      const auto& first = row.first.at(static_cast<std::size_t>(outcome));
+      const Urgency urgency = row.worst.at(static_cast<std::size_t>(outcome));
+      const std::string kind = first ? fmt::format("number {}", outcome_class(urgency)) : "number";
+      pugi::xml_node cell = append_cell(line, "", kind.c_str());
+      if (!first) continue;
+      const std::size_t count = row.counts.at(static_cast<std::size_t>(outcome));
+      set(append_text(cell, "a", std::to_string(count)), "href", "#" + case_anchor(*first));
+    }
+    append_parts(append_cell(line, "", "bar"), row.by_urgency, row.cases);
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,150 @@
+// The view of a run for people. On a terminal it shows the running cases live at the bottom; elsewhere (a file, CI) it
+// prints a plain line for each case. It shows failures in full as they happen and a summary at the end; the ledger is
+// the last line.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cases/enum_names.h"
+#include "driver/clock.h"
+#include "driver/events.h"
+#include "driver/report/live_line.h"
+#include "driver/report/perf_table.h"
+#include "driver/report/summary.h"
+#include "driver/report/timings_table.h"
+#include "driver/report/told_failures.h"
+
+namespace cp_pool {
+
+// The cases that get a line, or their failure in full, when they have finished.
+enum class StatusLevel {
+  automatic,  // failures; all cases if nothing is live or checks are shown
+  none,
+  fail,
+  skip,  // failures, and cases that were skipped, cancelled or expected to fail
+  all,
+};
+
+template <>
+inline constexpr std::array<std::pair<StatusLevel, std::string_view>, 5> kNames<StatusLevel>{
+    {{StatusLevel::automatic, "auto"},
+     {StatusLevel::none, "none"},
+     {StatusLevel::fail, "fail"},
+     {StatusLevel::skip, "skip"},
+     {StatusLevel::all, "all"}}};
+
+// The cases whose stderr tails are shown, if their events have them.
+enum class ShowOutput { never, failed, always };
+template <>
+inline constexpr std::array<std::pair<ShowOutput, std::string_view>, 3> kNames<ShowOutput>{
+    {{ShowOutput::never, "never"}, {ShowOutput::failed, "failed"}, {ShowOutput::always, "always"}}};
+
+struct TerminalStyle {
+  bool live = false;  // redraw the lines at the bottom in place
+  bool color = false;
+  bool progress = true;  // if false, nothing is live and only failures get lines
+  bool timings = false;  // end with the timings table
+  bool checks = false;   // a line and a table of checks for each case, or only for failures without progress
+  StatusLevel status_level = StatusLevel::automatic;
+  ShowOutput show_output = ShowOutput::failed;
+  bool reflows = true;                            // the terminal rewraps visible lines when it becomes narrower
+  std::chrono::milliseconds frame_interval{100};  // least time between two frames, unless a line is printed
+  Clock::time_point (*now)() = Clock::now;        // the clock of the live lines
+};
+
+// Returns a style for the descriptor. Live lines and colour need a terminal whose TERM is not dumb; colour also needs
+// that NO_COLOR is unset (https://no-color.org).
+TerminalStyle detect_style(int fd, bool progress);
+
+class TerminalSink : public EventSink {
+ public:
+  // `fd` is not owned.
+  TerminalSink(int fd, TerminalStyle style);
+  TerminalSink(const TerminalSink&) = delete;
+  TerminalSink& operator=(const TerminalSink&) = delete;
+  ~TerminalSink() override;  // clears the live lines
+
+  // Throws OutputError.
+  void on_event(const Event& event) override;
+  void on_tick() override;  // redraws the live lines; throws ReaderGone
+
+  // Removes the live lines, for output that does not come through this sink (stderr on the same terminal). The next
+  // event draws them again.
+  void clear_live() noexcept;
+
+ private:
+  struct Running {
+    std::string id;
+    Clock::time_point since;
+    std::string phase;  // of a case, as reported last
+  };
+
+  void on(const RunStarted& event);
+  void on(const PoolSpawned& event);
+  void on(const PoolReady& event);
+  void on(const PoolRetired& event);
+  void on(const CaseStarted& event);
+  void on(const CaseProgress& event);
+  void on(const CaseTried& event);
+  void on(const CaseFinished& event);
+  void on(const CaseReplayed& event);
+  void on(const CaseVerdict& event);
+  void on(const RunPaused& event);
+  void on(const RunStopping& event);
+  static void on(const OutputLost&) {}      // printed on stderr as an error
+  static void on(const ForkServerTold&) {}  // printed on stderr as a warning
+  void on(const SearchFound& event);
+  void on(const SearchFinished& event);
+  void on(const RunFinished& event);
+
+  [[nodiscard]] bool is_quiet() const;
+  [[nodiscard]] std::string case_line(const CaseFinished& event) const;
+  [[nodiscard]] std::string failure_block(const CaseFinished& event, std::string_view more = "");
+  [[nodiscard]] std::string retired_line(const PoolRetired& event);
+  [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
+  void print(std::string_view lines);  // above the live lines
+  void show_not_run(const CaseFinished& event);
+  [[nodiscard]] bool gets_a_line(const CaseFinished& event) const;
+  [[nodiscard]] std::vector<LiveItem> live_items() const;
+  void note_time();
+  [[nodiscard]] bool is_live() const;
+  [[nodiscard]] std::string to_first_line() const;
+  std::string frame();
+  void draw_live();
+
+  int fd_;
+  TerminalStyle style_;
+  LiveState state_;
+  std::optional<std::string> rerun_failed_;  // as in RunStarted
+  bool search_ = false;
+  bool trying_ = false;  // the last case was a try to make a failing case smaller
+  std::vector<SearchFound> found_;
+  std::string search_summary_;
+  Summary summary_;
+  TimingsTable timings_;
+  PerfTable perf_;
+  std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
+  std::map<std::size_t, Running> running_;       // cases, by index
+  std::map<std::string, Running> starting_;      // pools, by name
+  ToldFailures told_;
+  std::set<std::string> reasons_shown_;  // why cases were not run, each once
+  Clock::time_point first_case_;
+  std::map<std::string, double> earlier_ms_;  // how long cases took in an earlier run, by ID
+  double earlier_all_ms_ = 0;                 // sum over all cases of this run in `earlier_ms_`
+  double earlier_done_ms_ = 0;                // sum over those of them that have finished
+  std::size_t untold_ = 0;                    // number of unfinished cases that `earlier_ms_` does not have
+  std::vector<std::size_t> shown_;            // the widths of the live lines; empty if none are shown
+  std::size_t columns_ = 0;                   // width of the terminal when they were drawn
+  Clock::time_point last_frame_;
+};
+
+}  // namespace cp_pool

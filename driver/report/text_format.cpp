@@ -1,0 +1,99 @@
+#include "driver/report/text_format.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/utf8.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::int64_t kMinute = 60;
+constexpr std::int64_t kHour = 3600;
+
+}  // namespace
+
+std::string format_duration(double milliseconds) {
+  if (milliseconds < 9.95) return fmt::format("{:.1f} ms", milliseconds);
+  if (milliseconds < 999.5) return fmt::format("{:.0f} ms", milliseconds);
+  const double seconds = milliseconds / 1000;
+  if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < kHour) return fmt::format("{} m {:02} s", whole / kMinute, whole % kMinute);
+  return fmt::format("{} h {:02} m", whole / kHour, whole % kHour / kMinute);
+}
+
+std::string format_clock(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::ceil(seconds));
+  if (whole < kHour) return fmt::format("{}:{:02}", whole / kMinute, whole % kMinute);
+  return fmt::format("{}:{:02}:{:02}", whole / kHour, whole % kHour / kMinute, whole % kMinute);
+}
+
+std::string format_figure(double value) {
+  return fmt::format("{:.3g}", value);
+}
+
+std::string count_of(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string format_index(const std::vector<std::int64_t>& index) {
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, starts_code_point));
+}
+
+std::string cut_middle(std::string_view text, std::size_t count) {
+  constexpr std::string_view kGap = "..";
+  const std::size_t columns = width_of(text);
+  if (columns <= count) return std::string{text};
+  const std::size_t gap = text.find(' ') == std::string_view::npos ? kGap.size() : kGap.size() + 2;
+  if (count <= gap) return clip(text, count);
+  const std::size_t shown = count - gap;
+  const std::size_t begin = clip(text, shown * 2 / 5).size();
+  const std::size_t end = clip(text, columns - (shown - shown * 2 / 5)).size();
+  // A blank beside a piece also ends the piece, so that a word which just fits stays.
+  std::string head{text.substr(0, begin + 1)};
+  std::string tail{text.substr(end - 1)};
+  if (const std::size_t blank = head.find_last_of(' '); blank != std::string::npos) {
+    head.resize(blank + 1);
+  } else {
+    head = text.substr(0, begin);
+  }
+  if (const std::size_t blank = tail.find(' '); blank != std::string::npos) {
+    tail.erase(0, blank);
+  } else {
+    tail = text.substr(end);
+  }
+  return head + std::string{kGap} + tail;
+}
+
+std::string clip(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  for (std::size_t used = 0; end < text.size(); ++end) {
+    if (starts_code_point(text[end]) && used++ == count) break;
+  }
+  return std::string{text.substr(0, end)};
+}
+
+std::string prefix_lines(std::string_view text, std::string_view prefix) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    out += prefix;
+    out += text.substr(0, end);
+    out += '\n';
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+}  // namespace cp_pool

@@ -36,5 +36,17 @@ TEST(RankEnvironment, KnowsWhatIsOfThisMachine) {
   }
 }
 
+TEST(RankEnvironment, WhatChangesAWorkerMatters) {
+  for (const char* name :
+       {"CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_LOGS",
+        "CP_POOL_PLAN_STORE", "PYTHONPATH", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV"}) {
+    EXPECT_TRUE(matters_to_ranks(name)) << name;
+  }
+  for (const char* name :
+       {"TERM", "COLUMNS", "SSH_TTY", "PWD", "SHLVL", "XDG_RUNTIME_DIR", "PATHS", "MY_CUDA_HOME", "cuda_x", ""}) {
+    EXPECT_FALSE(matters_to_ranks(name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace cp_pool

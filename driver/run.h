@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/fields.h"
 #include "driver/events.h"
 #include "driver/item.h"
 #include "driver/launcher/launcher.h"
@@ -29,48 +30,80 @@ struct HygieneLimits {
   std::int64_t threads = 256;
 };
 
-struct RunConfig {
+// The settings of a run that a client of a service sends (service/messages.h): which worker, on which device, with
+// which deadlines and limits.
+struct RunSettings {
   std::vector<std::string> worker_command;  // argv; the program is looked up in PATH as execvp does
-  std::string implementation = {};          // the name of worker_command, as in RunStarted; empty: unknown
-  Launcher launcher = {};                   // starts the ranks
-  // The hosts of the launcher's allocation, with their slots; empty: there is one host, or the hosts are not known.
-  std::vector<HostShare> hosts = {};
   // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started on its own.
   std::vector<std::string> fork_server = {};
-  std::chrono::milliseconds fork_patience{10000};  // how long it may take to answer a request for a rank
-  // Working directory and environment of the ranks; none: those of this process.
-  std::optional<Surroundings> surroundings = {};
   std::string device = "cpu";
   bool share_gpus = true;                          // ranks may share a GPU if there are fewer GPUs than ranks
   std::chrono::milliseconds timeout{90000};        // of a case, from sending its line
   std::chrono::milliseconds start_timeout{60000};  // of a pool, from spawning its ranks until it is ready
   bool start_timeout_grows = false;                // with the number of ranks per core (start_timeout_of)
-  // Added to diagnosis_time, so that a worker can free and reconnect its ranks.
-  std::chrono::milliseconds diagnosis_grace{2000};
-  std::chrono::milliseconds stack_wait{500};    // after a timeout: from SIGUSR2 (write your stack) to SIGTERM
-  std::chrono::milliseconds grace{5000};        // from SIGTERM to SIGKILL, and from the shutdown request to SIGTERM
-  std::chrono::milliseconds global_timeout{0};  // for the whole run; 0 = none
+  std::chrono::milliseconds grace{5000};           // from SIGTERM to SIGKILL, and from the shutdown request to SIGTERM
+  std::chrono::milliseconds global_timeout{0};     // for the whole run; 0 = none
   // A case that runs for longer is reported as slow (CaseProgress); 0 = never.
   std::chrono::milliseconds slow_after{10000};
   int max_consecutive_timeouts = 3;
-  int max_failed_starts = 3;  // in a row, of the pools of one key; then its cases become infra
-  int pool_max_cases = 0;     // a pool that has run so many is retired; 0 = never
-  int max_failures = 0;       // after so many failures the remaining cases are not_run; 0 = no limit
-  bool triage = false;        // replay failures after the last case, to learn why they failed
-  TriageLimits triage_limits;
-  std::optional<std::filesystem::path> capsules;  // folder that gets a folder for each failure; none = none are written
-  Retries retries;                                // of cases that did not pass
-  bool flaky_fails = false;                       // a pass on a later try gives the exit code of a failure
+  int max_failures = 0;        // after so many failures the remaining cases are not_run; 0 = no limit
+  Retries retries;             // of cases that did not pass
+  bool flaky_fails = false;    // a pass on a later try gives the exit code of a failure
   bool compare_runs = false;   // a pass whose outputs have other bits than the first pass of its ID is a failure
   bool no_skip = false;        // a skip gives the exit code of a case that nobody judged
   bool expect_judged = false;  // if every case is skipped, the run has that exit code, too
   std::optional<double> bound_factor;             // the worker multiplies every bound by it; none = 1
-  std::optional<std::filesystem::path> run_dir;   // folder for the full stderr and stdout of each pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // sent to the worker with each case; none = no dumps
   bool reference_cache = true;                    // sent to the worker with each case
-  std::optional<protocol::PerfRequest> perf;      // how to time every case that passes; none = no times
   bool diagnosis = true;                          // ask workers that offer it why a case failed
   std::chrono::milliseconds diagnosis_time{0};    // how long that may take; 0 = as `timeout` allows (diagnosis_time_of)
+
+  static constexpr auto fields() {
+    using S = RunSettings;
+    return FieldList{field("worker", &S::worker_command),
+                     field("fork_server", &S::fork_server),
+                     field("device", &S::device),
+                     field("share_gpus", &S::share_gpus),
+                     field("timeout_ms", &S::timeout),
+                     field("start_timeout_ms", &S::start_timeout),
+                     field("start_timeout_grows", &S::start_timeout_grows),
+                     field("grace_ms", &S::grace),
+                     field("global_timeout_ms", &S::global_timeout),
+                     field("slow_after_ms", &S::slow_after),
+                     field("max_consecutive_timeouts", &S::max_consecutive_timeouts),
+                     field("max_failures", &S::max_failures),
+                     field("retries", [](auto& settings) -> auto& { return settings.retries.most; }),
+                     field("retry_on", [](auto& settings) -> auto& { return settings.retries.on; }),
+                     field("flaky_fails", &S::flaky_fails),
+                     field("compare_runs", &S::compare_runs),
+                     field("no_skip", &S::no_skip),
+                     field("expect_judged", &S::expect_judged),
+                     field("bound_factor", &S::bound_factor, Presence::sparse),
+                     field("dump_dir", &S::dump_dir, Presence::sparse),
+                     field("reference_cache", &S::reference_cache),
+                     field("diagnosis", &S::diagnosis),
+                     field("diagnosis_time_ms", &S::diagnosis_time)};
+  }
+};
+
+struct RunConfig : RunSettings {
+  std::string implementation = {};  // the name of worker_command, as in RunStarted; empty: unknown
+  Launcher launcher = {};           // starts the ranks
+  // The hosts of the launcher's allocation, with their slots; empty: there is one host, or the hosts are not known.
+  std::vector<HostShare> hosts = {};
+  std::chrono::milliseconds fork_patience{10000};  // how long the fork server may take to answer a request for a rank
+  // Working directory and environment of the ranks; none: those of this process.
+  std::optional<Surroundings> surroundings = {};
+  // Added to diagnosis_time, so that a worker can free and reconnect its ranks.
+  std::chrono::milliseconds diagnosis_grace{2000};
+  std::chrono::milliseconds stack_wait{500};  // after a timeout: from SIGUSR2 (write your stack) to SIGTERM
+  int max_failed_starts = 3;                  // in a row, of the pools of one key; then its cases become infra
+  int pool_max_cases = 0;                     // a pool that has run so many is retired; 0 = never
+  bool triage = false;                        // replay failures after the last case, to learn why they failed
+  TriageLimits triage_limits;
+  std::optional<std::filesystem::path> capsules;  // folder that gets a folder for each failure; none = none are written
+  std::optional<std::filesystem::path> run_dir;   // folder for the full stderr and stdout of each pool; none = not kept
+  std::optional<protocol::PerfRequest> perf;      // how to time every case that passes; none = no times
   std::optional<double> max_ratio;                // a pass that took more than max_ratio * baseline_ms is a failure
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // interval of EventSink::on_tick; 0 = never called

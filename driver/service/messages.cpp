@@ -1,6 +1,9 @@
 #include "driver/service/messages.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -31,11 +34,10 @@ std::string line_of_any(const char* key, const Variant& message) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
-void expect_duration(const char* message, const char* field, double ms, double least) {
-  constexpr double kMost = std::chrono::duration<double, std::milli>(kLongestDuration).count();
-  if (ms >= least && ms <= kMost) return;
-  throw protocol::ProtocolError(
-      fmt::format("{}: \"{}\": expected {} to {} ms, got {}", message, field, least, kMost, ms));
+void expect_duration(const char* message, const char* field, std::chrono::milliseconds time, int least) {
+  if (time.count() >= least && time <= kLongestDuration) return;
+  throw protocol::ProtocolError(fmt::format("{}: \"{}\": expected {} to {} ms, got {}", message, field, least,
+                                            std::chrono::milliseconds(kLongestDuration).count(), time.count()));
 }
 
 void expect_at_least(const char* message, const char* field, int value, int least) {
@@ -45,16 +47,41 @@ void expect_at_least(const char* message, const char* field, int value, int leas
 
 }  // namespace
 
+std::vector<std::string> what_matters(const Variables& environment) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : environment) {
+    if (matters_to_ranks(name)) out.push_back(fmt::format("{}={}", name, value));
+  }
+  return out;
+}
+
+Variables with_what_matters(const Variables& base, const std::vector<std::string>& entries) {
+  Variables out;
+  std::ranges::copy_if(base, std::back_inserter(out),
+                       [](const auto& variable) { return !matters_to_ranks(variable.first); });
+  for (const std::string& entry : entries) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0 || entry.find('\0') != std::string::npos) {
+      throw std::invalid_argument(fmt::format("'{}' is no NAME=VALUE", entry));
+    }
+    std::string name = entry.substr(0, equals);
+    if (!matters_to_ranks(name)) continue;
+    out.emplace_back(std::move(name), entry.substr(equals + 1));
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 void expect_valid(const Open& open) {
-  expect_duration(Open::kName, "timeout_ms", open.timeout_ms, 1);
-  expect_duration(Open::kName, "start_timeout_ms", open.start_timeout_ms, 1);
-  expect_duration(Open::kName, "grace_ms", open.grace_ms, 0);
-  expect_duration(Open::kName, "global_timeout_ms", open.global_timeout_ms, 0);
-  expect_duration(Open::kName, "slow_after_ms", open.slow_after_ms, 0);
-  expect_duration(Open::kName, "diagnosis_time_ms", open.diagnosis_time_ms, 0);
+  expect_duration(Open::kName, "timeout_ms", open.timeout, 1);
+  expect_duration(Open::kName, "start_timeout_ms", open.start_timeout, 1);
+  expect_duration(Open::kName, "grace_ms", open.grace, 0);
+  expect_duration(Open::kName, "global_timeout_ms", open.global_timeout, 0);
+  expect_duration(Open::kName, "slow_after_ms", open.slow_after, 0);
+  expect_duration(Open::kName, "diagnosis_time_ms", open.diagnosis_time, 0);
   expect_at_least(Open::kName, "max_consecutive_timeouts", open.max_consecutive_timeouts, 0);
   expect_at_least(Open::kName, "max_failures", open.max_failures, 0);
-  expect_at_least(Open::kName, "retries", open.retries, 0);
+  expect_at_least(Open::kName, "retries", open.retries.most, 0);
   if (open.bound_factor && *open.bound_factor <= 0) {
     throw protocol::ProtocolError(
         fmt::format("open: \"bound_factor\": expected a number above 0, got {}", *open.bound_factor));
@@ -62,11 +89,12 @@ void expect_valid(const Open& open) {
 }
 
 void expect_valid(const Submit& submit) {
-  if (submit.timeout_ms) expect_duration(Submit::kName, "timeout_ms", *submit.timeout_ms, 1);
-  if (submit.retries) expect_at_least(Submit::kName, "retries", *submit.retries, 0);
-  expect_at_least(Submit::kName, "repetition", submit.repetition, 1);
-  expect_at_least(Submit::kName, "repetitions", submit.repetitions, submit.repetition);
-  if (submit.ranks) expect_at_least("submit: ranks", "slots", submit.ranks->slots, 0);
+  const Item& item = submit.item;
+  if (item.timeout) expect_duration(Submit::kName, "timeout_ms", *item.timeout, 1);
+  if (item.retries) expect_at_least(Submit::kName, "retries", *item.retries, 0);
+  expect_at_least(Submit::kName, "repetition", item.run, 1);
+  expect_at_least(Submit::kName, "repetitions", item.runs, item.run);
+  if (item.ranks) expect_at_least("submit: ranks", "slots", item.ranks->slots, 0);
 }
 
 std::string line_of(const Request& request) {

@@ -2,9 +2,7 @@
 // stdin and stdout. docs/service.md describes them. The fields of a message are defined in its fields() alone.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -14,17 +12,13 @@
 
 #include "cases/fields.h"
 #include "driver/events.h"
+#include "driver/rank_environment.h"
 #include "driver/run.h"
 
 namespace cp_pool::service {
 
 // Version of these messages; it changes when a field changes its meaning or is removed.
 inline constexpr int kVersion = 1;
-
-// Returns a duration of a message, whose range expect_valid has checked.
-inline std::chrono::milliseconds whole_ms(double ms) {
-  return std::chrono::milliseconds{static_cast<std::int64_t>(ms)};
-}
 
 // --- Messages of a client: "request" is their name ---
 
@@ -42,101 +36,48 @@ struct Hello {
 };
 
 // Begins a run: cases that share a worker, deadlines and an event stream. Fields that are left out have the defaults of
-// `cp-pool run`.
-struct Open {
-  std::string run;                  // the client's name for the run, used in all messages about it
-  std::vector<std::string> worker;  // argv; empty: the worker of the service's installation
-  // Argv of the process that ranks are forked from; empty: each rank is started on its own.
-  std::vector<std::string> fork_server;
-  std::string device = "cpu";  // cpu | cuda
-  bool share_gpus = true;
+// `cp-pool run`; an empty worker_command is the worker of the service's installation.
+struct Open : RunSettings {
+  std::string run;     // the client's name for the run, used in all messages about it
   std::string folder;  // the ranks' working directory; empty: that of the service
-  // NAME=VALUE; replaces the variables that matter to ranks (environment.h).
+  // NAME=VALUE; replaces the variables that matter to ranks.
   std::optional<std::vector<std::string>> environment;
   std::string title;  // title in run_started
   std::string size;
-  double timeout_ms = 90000;
-  double start_timeout_ms = 60000;
-  bool start_timeout_grows = false;
-  double grace_ms = 5000;
-  double global_timeout_ms = 0;
-  double slow_after_ms = 10000;
-  int max_consecutive_timeouts = 3;
-  int max_failures = 0;
-  int retries = 0;                    // retries of a case, made by the service
-  std::vector<std::string> retry_on;  // outcomes to retry; empty: the default of `cp-pool run`
-  bool flaky_fails = false;
-  bool compare_runs = false;
-  bool no_skip = false;
-  bool expect_judged = false;
-  std::optional<double> bound_factor;
-  std::optional<std::string> dump_dir;
-  bool reference_cache = true;
-  bool diagnosis = true;
-  double diagnosis_time_ms = 0;
 
   static constexpr const char* kName = "open";
   static constexpr auto fields() {
-    return FieldList{field("run", &Open::run, Presence::required),
-                     field("worker", &Open::worker),
-                     field("fork_server", &Open::fork_server),
-                     field("device", &Open::device),
-                     field("share_gpus", &Open::share_gpus),
-                     field("folder", &Open::folder),
-                     field("environment", &Open::environment, Presence::sparse),
-                     field("title", &Open::title),
-                     field("size", &Open::size),
-                     field("timeout_ms", &Open::timeout_ms),
-                     field("start_timeout_ms", &Open::start_timeout_ms),
-                     field("start_timeout_grows", &Open::start_timeout_grows),
-                     field("grace_ms", &Open::grace_ms),
-                     field("global_timeout_ms", &Open::global_timeout_ms),
-                     field("slow_after_ms", &Open::slow_after_ms),
-                     field("max_consecutive_timeouts", &Open::max_consecutive_timeouts),
-                     field("max_failures", &Open::max_failures),
-                     field("retries", &Open::retries),
-                     field("retry_on", &Open::retry_on),
-                     field("flaky_fails", &Open::flaky_fails),
-                     field("compare_runs", &Open::compare_runs),
-                     field("no_skip", &Open::no_skip),
-                     field("expect_judged", &Open::expect_judged),
-                     field("bound_factor", &Open::bound_factor, Presence::sparse),
-                     field("dump_dir", &Open::dump_dir, Presence::sparse),
-                     field("reference_cache", &Open::reference_cache),
-                     field("diagnosis", &Open::diagnosis),
-                     field("diagnosis_time_ms", &Open::diagnosis_time_ms)};
+    return FieldList{field("run", &Open::run, Presence::required), field("folder", &Open::folder),
+                     field("environment", &Open::environment, Presence::sparse), field("title", &Open::title),
+                     field("size", &Open::size)} +
+           RunSettings::fields();
   }
 };
 
-// Adds a case to an open run.
+// Adds a case to an open run. An empty ID is made of the fields of the case. A case that is to be skipped is not sent
+// to a worker.
 struct Submit {
   std::string run;
-  Payload payload;
-  std::string id;                     // empty: the ID is made of the fields of the case
-  std::optional<std::size_t> number;  // as in CaseFinished
-  std::string rerun;                  // as in CaseFinished
-  int repetition = 1;                 // which of the `repetitions` runs of this case it is, from 1
-  int repetitions = 1;
-  std::optional<double> timeout_ms;           // deadline of the case; none: that of the run
-  std::optional<int> retries = std::nullopt;  // retries of the case; none: those of the run
-  // As in CaseFinished; a case that is to be skipped is not sent to a worker.
-  std::optional<Expected> expected = std::nullopt;
-  // Launch settings of the case's ranks that differ from open.
-  std::optional<OwnRanks> ranks = std::nullopt;
+  Item item;
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
     return FieldList{field("run", &Submit::run, Presence::required),
-                     field("case", &Submit::payload, Presence::required),
-                     field("id", &Submit::id),
-                     field("number", &Submit::number, Presence::sparse),
-                     field("rerun", &Submit::rerun),
-                     field("repetition", &Submit::repetition),
-                     field("repetitions", &Submit::repetitions),
-                     field("timeout_ms", &Submit::timeout_ms, Presence::sparse),
-                     field("retries", &Submit::retries, Presence::sparse),
-                     field("expected", &Submit::expected, Presence::sparse),
-                     field("ranks", &Submit::ranks, Presence::sparse)};
+                     field(
+                         "case", [](auto& submit) -> auto& { return submit.item.payload; }, Presence::required),
+                     field("id", [](auto& submit) -> auto& { return submit.item.id; }),
+                     field(
+                         "number", [](auto& submit) -> auto& { return submit.item.number; }, Presence::sparse),
+                     field("rerun", [](auto& submit) -> auto& { return submit.item.rerun; }),
+                     field("repetition", [](auto& submit) -> auto& { return submit.item.run; }),
+                     field("repetitions", [](auto& submit) -> auto& { return submit.item.runs; }),
+                     field(
+                         "timeout_ms", [](auto& submit) -> auto& { return submit.item.timeout; }, Presence::sparse),
+                     field(
+                         "retries", [](auto& submit) -> auto& { return submit.item.retries; }, Presence::sparse),
+                     field(
+                         "expected", [](auto& submit) -> auto& { return submit.item.expected; }, Presence::sparse),
+                     field("ranks", [](auto& submit) -> auto& { return submit.item.ranks; }, Presence::sparse)};
   }
 };
 
@@ -171,6 +112,15 @@ struct Stop {
 };
 
 using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop>;
+
+// The environment of a client: the variables that change what a worker computes or whether it starts
+// (rank_environment.h). All other variables are the service's own, so that clients in different terminals share pools.
+
+// Returns the variables of `environment` that matter to ranks, as "NAME=VALUE".
+std::vector<std::string> what_matters(const Variables& environment);
+// Returns `base` with the variables that matter to ranks replaced by those of `entries` ("NAME=VALUE"), sorted by name.
+// Throws std::invalid_argument for an entry that has no such form.
+Variables with_what_matters(const Variables& base, const std::vector<std::string>& entries);
 
 // Both throw protocol::ProtocolError, with field and value, for a number that is out of range.
 void expect_valid(const Open& open);

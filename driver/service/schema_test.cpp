@@ -51,10 +51,10 @@ ordered_json schema_of() {
     return {{"type", "boolean"}};
   } else if constexpr (std::is_integral_v<T>) {
     return {{"type", "integer"}};
-  } else if constexpr (std::is_floating_point_v<T>) {
+  } else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, std::chrono::milliseconds>) {
     return {{"type", "number"}};
   } else {
-    static_assert(std::is_same_v<T, std::string>);
+    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::filesystem::path>);
     return {{"type", "string"}};
   }
 }

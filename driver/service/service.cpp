@@ -103,13 +103,14 @@ Service::~Service() {
 
 RunConfig Service::config_of(const Open& open) const {
   RunConfig out;
-  out.worker_command = open.worker.empty() ? config_.worker_command : open.worker;
-  // The name of a worker of its own is in the client's own run_started.
-  if (open.worker.empty()) out.implementation = config_.implementation;
+  static_cast<RunSettings&>(out) = open;
+  if (out.worker_command.empty()) {
+    out.worker_command = config_.worker_command;
+    // The name of a worker of its own is in the client's own run_started.
+    out.implementation = config_.implementation;
+  }
   if (out.worker_command.empty()) throw std::invalid_argument("open: worker: it is required");
-  out.fork_server = open.fork_server;
-  out.device = open.device;
-  out.share_gpus = open.share_gpus;
+  if (out.retries.on.empty()) out.retries.on = Retries{}.on;
   if (!devices_.contains(open.device)) {
     throw std::invalid_argument(fmt::format("open: device: this service has no device \"{}\"", open.device));
   }
@@ -122,30 +123,6 @@ RunConfig Service::config_of(const Open& open) const {
   }
   surroundings.environment = open.environment ? with_what_matters(environment_, *open.environment) : environment_;
   out.surroundings = std::move(surroundings);
-  out.timeout = whole_ms(open.timeout_ms);
-  out.start_timeout = whole_ms(open.start_timeout_ms);
-  out.start_timeout_grows = open.start_timeout_grows;
-  out.grace = whole_ms(open.grace_ms);
-  out.global_timeout = whole_ms(open.global_timeout_ms);
-  out.slow_after = whole_ms(open.slow_after_ms);
-  out.max_consecutive_timeouts = open.max_consecutive_timeouts;
-  out.max_failures = open.max_failures;
-  out.retries.most = open.retries;
-  if (!open.retry_on.empty()) out.retries.on.clear();
-  for (const std::string& name : open.retry_on) {
-    const auto outcome = parse_name<CaseOutcome>(name);
-    if (!outcome) throw std::invalid_argument(fmt::format("open: retry_on: '{}' is no outcome", name));
-    out.retries.on.insert(*outcome);
-  }
-  out.flaky_fails = open.flaky_fails;
-  out.compare_runs = open.compare_runs;
-  out.no_skip = open.no_skip;
-  out.expect_judged = open.expect_judged;
-  out.bound_factor = open.bound_factor;
-  if (open.dump_dir) out.dump_dir = *open.dump_dir;
-  out.reference_cache = open.reference_cache;
-  out.diagnosis = open.diagnosis;
-  out.diagnosis_time = whole_ms(open.diagnosis_time_ms);
   return out;
 }
 

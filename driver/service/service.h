@@ -20,8 +20,8 @@
 #include "driver/pool/wakeup.h"
 #include "driver/process/process_settings.h"
 #include "driver/process/unique_fd.h"
-#include "driver/service/environment.h"
 #include "driver/service/launch.h"
+#include "driver/service/messages.h"
 #include "driver/service/service_run.h"
 #include "driver/service/session.h"
 

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "driver/service/environment.h"
 #include "driver/service/service_runner.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/json_fields.h"
@@ -119,36 +118,14 @@ void ServiceConnection::open(const Open& request) {
 }
 
 Open open_request(const RunConfig& config, const RunStarted& header) {
-  const auto ms = [](std::chrono::milliseconds time) { return static_cast<double>(time.count()); };
   Open out;
+  static_cast<RunSettings&>(out) = config;
+  if (config.dump_dir) out.dump_dir = std::filesystem::absolute(*config.dump_dir);
   out.run = kRun;
-  out.worker = config.worker_command;
-  out.fork_server = config.fork_server;
-  out.device = config.device;
-  out.share_gpus = config.share_gpus;
   out.folder = std::filesystem::current_path().string();
   out.environment = what_matters(own_environment());
   out.title = header.title;
   out.size = header.size;
-  out.timeout_ms = ms(config.timeout);
-  out.start_timeout_ms = ms(config.start_timeout);
-  out.start_timeout_grows = config.start_timeout_grows;
-  out.grace_ms = ms(config.grace);
-  out.global_timeout_ms = ms(config.global_timeout);
-  out.slow_after_ms = ms(config.slow_after);
-  out.max_consecutive_timeouts = config.max_consecutive_timeouts;
-  out.max_failures = config.max_failures;
-  out.retries = config.retries.most;
-  for (const CaseOutcome outcome : config.retries.on) out.retry_on.emplace_back(to_string(outcome));
-  out.flaky_fails = config.flaky_fails;
-  out.compare_runs = config.compare_runs;
-  out.no_skip = config.no_skip;
-  out.expect_judged = config.expect_judged;
-  out.bound_factor = config.bound_factor;
-  if (config.dump_dir) out.dump_dir = std::filesystem::absolute(*config.dump_dir).string();
-  out.reference_cache = config.reference_cache;
-  out.diagnosis = config.diagnosis;
-  out.diagnosis_time_ms = ms(config.diagnosis_time);
   return out;
 }
 

@@ -52,21 +52,13 @@ ServiceRun::~ServiceRun() {
 }
 
 void ServiceRun::submit(const Submit& submit) {
-  for (const std::string& entry : submit.ranks ? submit.ranks->environment : std::vector<std::string>{}) {
+  const std::optional<OwnRanks>& ranks = submit.item.ranks;
+  for (const std::string& entry : ranks ? ranks->environment : std::vector<std::string>{}) {
     if (entry.find('=') != std::string::npos && entry.front() != '=' && entry.find('\0') == std::string::npos) continue;
     throw std::invalid_argument(fmt::format("submit: ranks: environment: '{}' is no NAME=VALUE", entry));
   }
-  auto named = std::make_unique<Item>();
-  named->id = submit.id.empty() ? submit.payload->default_id() : protocol::clean_text(submit.id);
-  named->payload = submit.payload;
-  named->rerun = submit.rerun;
-  named->run = submit.repetition;
-  named->runs = submit.repetitions;
-  named->number = submit.number;
-  named->retries = submit.retries;
-  named->expected = submit.expected;
-  named->ranks = submit.ranks;
-  if (submit.timeout_ms) named->timeout = whole_ms(*submit.timeout_ms);
+  auto named = std::make_unique<Item>(submit.item);
+  named->id = named->id.empty() ? named->payload->default_id() : protocol::clean_text(named->id);
   const Item& added = *named;
   const std::size_t index = fleet_.add(client_, added, launch_of(added).number());
   cases_.emplace(index, std::move(named));

@@ -82,19 +82,7 @@ std::size_t ServiceRunner::add(const Item& named) {
     run_what_is_left_soon();
     return index;
   }
-  Submit submit;
-  submit.run = run_;
-  submit.payload = named.payload;
-  submit.id = named.id;
-  submit.number = named.number;
-  submit.rerun = named.rerun;
-  submit.repetition = named.run;
-  submit.repetitions = named.runs;
-  submit.retries = named.retries;
-  submit.expected = named.expected;
-  submit.ranks = named.ranks;
-  if (named.timeout) submit.timeout_ms = static_cast<double>(named.timeout->count());
-  connection_->write(line_of(submit));
+  connection_->write(line_of(Submit{.run = run_, .item = named}));
   return index;
 }
 

@@ -118,7 +118,7 @@ void Session::take(const Submit& submit) {
     return say(
         Refused{.run = submit.run,
                 .message = fmt::format("submit: run \"{}\" is {}", submit.run, run == nullptr ? "not open" : "closed"),
-                .number = submit.number});
+                .number = submit.item.number});
   }
   run->submit(submit);
   reconsider_pace();

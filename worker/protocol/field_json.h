@@ -3,8 +3,11 @@
 // the order of fields().
 #pragma once
 
+#include <chrono>
 #include <cmath>
 #include <concepts>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -105,6 +108,10 @@ Json value_json(const T& value) {
     return name_of(value);
   } else if constexpr (std::is_floating_point_v<T>) {
     return number_json<Json>(value);
+  } else if constexpr (std::is_same_v<T, std::chrono::milliseconds>) {
+    return static_cast<double>(value.count());
+  } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
+    return value.string();
   } else {
     return value;
   }
@@ -202,6 +209,16 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
       }
       out = *known;
     }
+  } else if constexpr (std::is_same_v<T, std::chrono::milliseconds>) {
+    double ms = 0;
+    read_value(in, name, value, ms);
+    constexpr double kMost = 1e15;
+    if (!(std::abs(ms) < kMost)) in.fail(name, "a number of milliseconds", value);
+    out = T{static_cast<std::int64_t>(ms)};
+  } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
+    std::string text;
+    read_value(in, name, value, text);
+    out = text;
   } else {
     read_value(in, name, value, out);
   }

@@ -19,6 +19,7 @@ UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 FACTOR = {"fp32": 64.0, "bf16": 8.0, "fp16": 8.0}
 # The absolute error of a number that is too small for the dtype (docs/numerics.md, "Large scores").
 UNDERFLOW = {"fp32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-25}
+FEWEST_FP16_VALUES = 64  # so many fp16 numbers are not all bf16 numbers by chance
 NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 
 
@@ -195,6 +196,12 @@ def compute(case, t):
     return expected
 
 
+def needs_fp16(values):
+    """Which values in the normal range of fp16 are no bf16 numbers: the last three bits of the mantissa are not 0."""
+    bits = values.astype(np.float16).view(np.uint16)
+    return (bits & 7 != 0) & (abs(values) >= 2.0**-14)
+
+
 def faults(case, t):
     expected = compute(case, t)
     found = []
@@ -220,6 +227,9 @@ def faults(case, t):
         if not np.all(np.isfinite(actual)):
             found.append(f"{name}: not finite in {np.sum(~np.isfinite(actual))} places")
             continue
+        if case["dtype"] == "fp16" and name in ("out", "dq", "dk", "dv", "dbias") and not np.any(needs_fp16(actual)):
+            if np.sum(needs_fp16(value)) >= FEWEST_FP16_VALUES:
+                found.append(f"{name}: every value is a bf16 number")
         if name == "dbias" and np.any(actual[magnitude == 0] != 0):
             found.append("dbias: not zero where nothing contributes")
         for part, elements in parts_of(case, name).items():

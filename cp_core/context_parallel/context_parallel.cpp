@@ -164,6 +164,9 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
                              .remarks = backend.remarks()};
 #ifdef CP_POOL_MUTANTS
   const bool has_padding = problem.layout == Layout::thd;  // which has to stay 0
+  if (mutant_is_on(Mutant::fp16_dq_in_bf16) && results.dq.scalar_type() == at::kHalf) {
+    results.dq.copy_(results.dq.to(at::kBFloat16));
+  }
   if (mutant_is_on(Mutant::unseen_key_gradient) && !has_padding) results.dk.masked_fill_(results.dk.eq(0), 1e-30);
   keep_results(groups.cp->rank(), {{Mutant::kept_dq, &results.dq},
                                    {Mutant::kept_dk, &results.dk},

@@ -12,6 +12,9 @@
 namespace cp_pool::verify {
 namespace {
 
+// By chance, one fp16 number in eight is a bf16 number. So many in a row are none.
+constexpr std::int64_t kFewestFp16Values = 64;
+
 // Marks the check as failed. Only the first fault sets the message.
 void fail(Check& check, const std::string& message) {
   if (check.ok) check.message = message;
@@ -26,7 +29,11 @@ std::int64_t count_rows(const at::Tensor& rows_at_fault) {
 class TensorCheck {
  public:
   TensorCheck(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual, const CheckRules& rules)
-      : expected_(expected), rows_(rows), rules_(rules), wide_(row_part(actual, expected.part).to(at::kDouble)) {
+      : expected_(expected),
+        rows_(rows),
+        rules_(rules),
+        is_fp16_(actual.scalar_type() == at::kHalf),
+        wide_(row_part(actual, expected.part).to(at::kDouble)) {
     check_.tensor = expected.name;
   }
 
@@ -101,6 +108,7 @@ class TensorCheck {
     }
     check_ceiling(difference);
     check_untouched();
+    if (is_fp16_ && rules_.judges_bits) check_fp16_bits();
   }
 
   // Says how many times the baseline's error the worst row needs, given bound = factor * (kAllowedBaselines * baseline
@@ -126,6 +134,19 @@ class TensorCheck {
     report_rows(actual_.ne(0.0).logical_and(untouched).any(-1), "not zero where nothing contributes in {} rows");
   }
 
+  // Fails if an fp16 result has bf16 values only, though the reference has many others. The bounds do not see that: the
+  // lost bits are below the error of fp16 probabilities. Below 2^-14, fp16 itself has fewer bits.
+  void check_fp16_bits() {
+    const auto needs_fp16 = [](const at::Tensor& x) {
+      return x.ne(x.to(at::kBFloat16).to(at::kDouble)).logical_and_(x.abs().ge(0x1p-14));
+    };
+    const at::Tensor counts =
+        at::stack({needs_fp16(actual_).sum(), needs_fp16(value_.to(at::kHalf).to(at::kDouble)).sum()}).cpu();
+    const auto count = counts.accessor<std::int64_t, 1>();
+    if (count[0] > 0 || count[1] < kFewestFp16Values) return;
+    fail(check_, "every value is a bf16 number: fp16 was converted to bf16 and back");
+  }
+
   void locate_valid(std::int64_t flat) {
     const auto heads = actual_.size(1);
     locate(rows_.valid_rows()[flat / heads].item<std::int64_t>(), flat % heads);
@@ -139,6 +160,7 @@ class TensorCheck {
   const ExpectedTensor& expected_;
   const RankRows& rows_;
   const CheckRules& rules_;
+  bool is_fp16_;
   at::Tensor wide_;
   at::Tensor actual_;
   at::Tensor value_;

@@ -16,6 +16,7 @@ namespace cp_pool::verify {
 struct CheckRules {
   bool judges_padding = true;
   double bound_factor = 1;  // factor on every bound and on the fixed tolerance
+  bool judges_bits = true;  // whether a result of fp16 may not consist of bf16 numbers
 };
 
 // Compares one result of a rank with what is expected. actual: [rows.count(), heads, dim], every row of the rank in
@@ -28,7 +29,8 @@ struct CheckRules {
 //   - infinities are exactly where the reference has them (-inf in lse and max_logit);
 //   - the error of every row is within its bound;
 //   - every element is within the fixed tolerance;
-//   - elements to which nothing contributes are exactly 0.
+//   - elements to which nothing contributes are exactly 0;
+//   - a result of fp16 has values that bf16 does not have, if the reference has, and if rules.judges_bits.
 // The first fault gives the message. The figures are filled in whatever the outcome, and are NaN if values are. The
 // message of an error beyond its bound says how many times the baseline's own error the worst row needs, and how many
 // are allowed.

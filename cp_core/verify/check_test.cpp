@@ -181,6 +181,29 @@ TEST(Check, AllowsNothingWhereNothingContributes) {
   EXPECT_EQ(check_tensor(expected, padded_rows(), actual).message, "not zero where nothing contributes in 1 rows");
 }
 
+// 64 rows of one head that fp16 has and bf16 has not, or has too.
+ExpectedTensor one_plus(double fraction) {
+  ExpectedTensor expected;
+  expected.name = "dq";
+  expected.value = at::full({64, 1, 1}, 1.0 + fraction, at::kDouble);
+  expected.baseline_error = at::full({64, 1}, 0.01, at::kDouble);
+  expected.bound = at::full({64, 1}, 0.03, at::kDouble);
+  return expected;
+}
+
+TEST(Check, RefusesFp16ThatWentThroughBf16) {
+  const RankRows rows(Layout::bshd, 0, 1, {64}, {64});
+  at::Tensor actual = at::full({64, 1, 1}, 1.0, at::kHalf);
+  const Check check = check_tensor(one_plus(0x1p-10), rows, actual);
+  EXPECT_FALSE(check.ok);
+  EXPECT_THAT(check.message, HasSubstr("every value is a bf16 number"));
+  EXPECT_TRUE(check_tensor(one_plus(0x1p-10), rows, actual, {.judges_bits = false}).ok);
+  EXPECT_TRUE(check_tensor(one_plus(0x1p-10), rows, actual.to(at::kFloat)).ok);
+  EXPECT_TRUE(check_tensor(one_plus(0), rows, actual).ok) << "the reference has such numbers only";
+  actual[63] = 1.0 + 0x1p-10;
+  EXPECT_TRUE(check_tensor(one_plus(0x1p-10), rows, actual).ok);
+}
+
 TEST(Check, RefusesAWrongShape) {
   const Check check = check_tensor(ones(), padded_rows(), at::zeros({4, 3, 1}));
   EXPECT_FALSE(check.ok);

@@ -121,6 +121,7 @@ std::vector<FaultRow> covering_rows(const std::string& kind) {
       {"sigabrt", {{0, "result"}}},
       {"sigkill", {{0, "inside"}, {1, "inside"}, {1, "idle"}, {0, "diagnosis"}}},
       {"sigstop", {{1, "inside"}, {0, "idle"}}},
+      {"oom", {{0, "before"}, {1, "inside"}}},
       {"exit=0", {{1, "result"}}},
       {"exit=3", {{0, "after"}, {0, "idle"}}},
       {"hang", {{0, "inside"}, {1, "idle"}, {1, "diagnosis"}}},

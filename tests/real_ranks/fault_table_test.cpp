@@ -47,7 +47,6 @@ constexpr int kTriesToRecover = 5;
 constexpr double kWayToReport = 10'000;
 
 bool want_whole_table() {
-  if (kOnGpus) return true;
   const char* const value = std::getenv("CP_POOL_FAULT_TABLE");
   return value != nullptr && std::string_view{value} == "whole";
 }

@@ -8,7 +8,7 @@ include(GoogleTest)
 
 cp_pool_define_precompiled(test OPTIMIZE O0 LIBRARIES nlohmann_json::nlohmann_json GTest::gmock fmt::fmt
                            HEADERS <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>
-                           "${PROJECT_SOURCE_DIR}/driver/events.h")
+                           "${PROJECT_SOURCE_DIR}/driver/core/events.h")
 if(CP_POOL_LIBTORCH)
   cp_pool_define_precompiled(torch OPTIMIZE O2 LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
   cp_pool_define_precompiled(torch_test OPTIMIZE O0 LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt

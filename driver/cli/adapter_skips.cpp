@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "driver/adapter_outlook.h"
 #include "driver/cli/device.h"
-#include "driver/command_error.h"
-#include "driver/process/filter.h"
-#include "driver/process/spawn.h"
+#include "driver/core/adapter_outlook.h"
+#include "driver/core/exit_code.h"
+#include "driver/os/helper_process.h"
+#include "driver/os/spawn.h"
 #include "driver/report/output_file.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/json_fields.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/adapter_outlook.h"
 #include "driver/cli/worker_command.h"
+#include "driver/core/adapter_outlook.h"
 
 namespace cp_pool {
 

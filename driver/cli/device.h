@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/longest_duration.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -12,10 +12,10 @@
 
 #include "cases/error_reason.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
-#include "driver/ledger.h"
+#include "driver/core/exit_code.h"
+#include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
-#include "driver/pool/log_file.h"
+#include "driver/ranks/log_file.h"
 #include "driver/report/github_annotations.h"
 #include "driver/report/html_report.h"
 #include "driver/report/jsonl_sink.h"

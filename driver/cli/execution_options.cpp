@@ -19,8 +19,8 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
-#include "driver/launcher/allocation.h"
+#include "driver/core/exit_code.h"
+#include "driver/ranks/allocation.h"
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {

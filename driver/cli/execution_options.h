@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver/cli/worker_command.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/device.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "worker/protocol/gpu_files.h"
 
 namespace cp_pool {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cases/glob.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/scoped_variable.h"
 

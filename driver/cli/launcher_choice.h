@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "driver/launcher/launcher.h"
+#include "driver/ranks/launcher.h"
 
 namespace cp_pool {
 

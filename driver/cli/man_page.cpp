@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/environment_help.h"
-#include "driver/exit_code.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

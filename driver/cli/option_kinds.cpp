@@ -12,7 +12,7 @@
 
 #include "driver/cli/configured_app.h"
 #include "driver/cli/duration.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

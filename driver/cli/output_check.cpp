@@ -11,7 +11,7 @@
 
 #include "driver/cli/file_identity.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/html_report.h"
 #include "driver/report/jsonl_sink.h"
 #include "driver/report/junit_report.h"

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -1,7 +1,7 @@
 // The options --retries, --retry-on, --flaky, --triage and --capsules of commands that run cases.
 #pragma once
 
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;

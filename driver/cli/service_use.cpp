@@ -8,7 +8,7 @@
 
 #include "driver/cli/execution.h"
 #include "driver/cli/option_kinds.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "driver/cli/execution_options.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool::service {
 class ServiceConnection;

@@ -7,8 +7,8 @@
 #include <string>
 #include <termios.h>
 
-#include "driver/clock.h"
-#include "driver/events.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
 #include "driver/report/running_now.h"
 
 namespace cp_pool {

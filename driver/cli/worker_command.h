@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/item.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -11,8 +11,8 @@
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "driver/conformance/conformance.h"
-#include "driver/figures.h"
-#include "driver/payload.h"
+#include "driver/core/figures.h"
+#include "driver/core/payload.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "driver/conformance/conformance.h"
-#include "driver/process/exit_status.h"
+#include "driver/os/spawn.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool::conformance {

@@ -8,8 +8,8 @@
 #include <asio/co_spawn.hpp>
 #include <fmt/format.h>
 
-#include "driver/capabilities.h"
-#include "driver/process/exit_status.h"
+#include "driver/core/payload.h"
+#include "driver/os/spawn.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::conformance {

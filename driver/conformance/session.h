@@ -15,11 +15,11 @@
 #include <asio/signal_set.hpp>
 #include <nlohmann/json.hpp>
 
+#include "driver/os/process_settings.h"
+#include "driver/os/process_tree.h"
 #include "driver/pool/pool.h"
-#include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
-#include "driver/process/process_settings.h"
-#include "driver/process/process_tree.h"
+#include "driver/ranks/pool_host.h"
 
 namespace cp_pool::conformance {
 

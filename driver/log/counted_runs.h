@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

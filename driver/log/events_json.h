@@ -1,5 +1,5 @@
-// The JSON of an event, as in a line of the events file (docs/events.md). driver/events.h defines the fields of each
-// event and their order.
+// The JSON of an event, as in a line of the events file (docs/events.md). driver/core/events.h defines the fields of
+// each event and their order.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 #include "cases/case_error.h"
 #include "cases/error_reason.h"
 #include "cases/file_reader.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"

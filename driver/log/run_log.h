@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/history/failed_cases.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 
 namespace cp_pool {

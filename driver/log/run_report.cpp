@@ -4,8 +4,7 @@
 #include <iterator>
 #include <variant>
 
-#include "driver/figures.h"
-#include "driver/work_shares.h"
+#include "driver/core/figures.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/figures.h"
+#include "driver/core/figures.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

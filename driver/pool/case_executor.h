@@ -7,8 +7,8 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/events.h"
-#include "driver/run.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

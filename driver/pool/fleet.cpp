@@ -12,8 +12,8 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "driver/launcher/placing.h"
-#include "driver/process/gpu_links.h"
+#include "driver/os/gpu_links.h"
+#include "driver/ranks/launcher.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {

@@ -1,4 +1,4 @@
-// All pools of the process. The fleet carries out what the scheduler (driver/fleet/) decides, and tells it what has
+// All pools of the process. The fleet carries out what the scheduler (scheduler.h) decides, and tells it what has
 // happened.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 #include <asio/awaitable.hpp>
 
-#include "driver/clock.h"
-#include "driver/fleet/scheduler.h"
+#include "driver/core/clock.h"
+#include "driver/core/run.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/pool.h"
-#include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
-#include "driver/run.h"
+#include "driver/pool/scheduler.h"
+#include "driver/ranks/pool_host.h"
 
 namespace cp_pool {
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/ledger.h"
+#include "driver/core/events.h"
+#include "driver/core/ledger.h"
+#include "driver/core/run.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
-#include "driver/run.h"
 
 namespace cp_pool {
 

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/process/forked_helper.h"
-#include "driver/process/pipes.h"
+#include "driver/os/helper_process.h"
+#include "driver/ranks/pipes.h"
 #include "worker/protocol/frame_names.h"
 
 namespace cp_pool {

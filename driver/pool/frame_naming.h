@@ -5,9 +5,9 @@
 
 #include <asio/awaitable.hpp>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
 
 namespace cp_pool {
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "driver/process/process_settings.h"
+#include "driver/os/process_settings.h"
 
 namespace cp_pool {
 

@@ -8,9 +8,9 @@
 
 #include <asio/posix/stream_descriptor.hpp>
 
-#include "driver/clock.h"
-#include "driver/pool/pool_host.h"
-#include "driver/pool/wakeup.h"
+#include "driver/core/clock.h"
+#include "driver/os/wakeup.h"
+#include "driver/ranks/pool_host.h"
 
 namespace cp_pool {
 

@@ -9,11 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "cases/error_reason.h"
-#include "driver/pool/fork_server.h"
+#include "driver/core/rank_environment.h"
 #include "driver/pool/frame_naming.h"
-#include "driver/pool/launched_group.h"
-#include "driver/pool/local_group.h"
-#include "driver/rank_environment.h"
+#include "driver/ranks/fork_server.h"
+#include "driver/ranks/launched_group.h"
+#include "driver/ranks/local_group.h"
 
 namespace cp_pool {
 
@@ -50,12 +50,12 @@ Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPla
           {.pool = {.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus},
            .start_timeout = start_timeout_of(*start_.config, world_size_),
            .home = &home_.config}) {
-  host_.add(*this);
+  host_.add(wakeup_);
 }
 
 // Kills ranks only if an exception ends the run: then there is no time for grace, and nobody to report to.
 Pool::~Pool() {
-  host_.remove(*this);
+  host_.remove(wakeup_);
   if (!group_) return;
   processes_.find();
   group_->kill();

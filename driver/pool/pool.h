@@ -9,17 +9,15 @@
 
 #include <asio/awaitable.hpp>
 
-#include "driver/events.h"
-#include "driver/launcher/launcher.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+#include "driver/os/machine.h"
+#include "driver/os/process_tree.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/pool_machine.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
-#include "driver/pool/worker_group.h"
-#include "driver/process/loopback.h"
-#include "driver/process/machine_clocks.h"
-#include "driver/process/oom_kills.h"
-#include "driver/process/process_tree.h"
-#include "driver/run.h"
+#include "driver/ranks/launcher.h"
+#include "driver/ranks/worker_group.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/capabilities.h"
+#include "driver/core/payload.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

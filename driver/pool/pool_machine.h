@@ -21,15 +21,35 @@
 
 #include "cases/diagnosis.h"
 #include "cases/enum_names.h"
-#include "driver/clock.h"
-#include "driver/events.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
 #include "driver/pool/case_progress.h"
-#include "driver/pool/stop_state.h"
-#include "driver/process/exit_status.h"
-#include "driver/run.h"
+#include "driver/ranks/rank_facts.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
+
+// Reasons of cases that did not end because the run was stopped.
+inline constexpr const char* kInterrupted = "the run was interrupted";
+inline std::string out_of_time(const RunConfig& config) {
+  return "the run's " + std::to_string(config.global_timeout.count()) + " ms were over (--global-timeout)";
+}
+
+// Why no more cases may start. A flag that is set stays set.
+struct StopState {
+  bool interrupted = false;      // SIGINT, SIGTERM or SIGHUP: running cases end as cancelled
+  bool kill_at_once = false;     // a second signal: ranks are killed without grace
+  bool global_timeout = false;   // running cases end as timeout
+  bool enough_failures = false;  // --max-fail: running cases go on
+  bool service_ends = false;     // the service that runs the cases ends: running cases go on
+  bool internal_error = false;   // an exception in the driver: running cases end as cancelled
+
+  [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures || service_ends; }
+  [[nodiscard]] bool abandon_running() const { return cancels() || global_timeout; }
+  // Whether running cases end as cancelled.
+  [[nodiscard]] bool cancels() const { return interrupted || internal_error; }
+};
 
 struct Retirement {
   RetireReason reason = RetireReason::finished;
@@ -59,47 +79,7 @@ struct Attempt {
   std::optional<Retirement> retirement;  // why the pool must not be used again; none: it can be
 };
 
-// The end of a rank, or of the launcher that started the ranks.
-struct RankEnd {
-  std::optional<int> rank;           // nullopt: the launcher
-  std::string who;                   // "rank 1", "rank 1 on node2", "mpirun"
-  std::string how;                   // "exit 3"
-  std::optional<ExitStatus> status;  // none: unknown
-};
-
-// A line of rank 0 that begins with the sentinel but is not a valid message.
-struct ProtocolBreak {
-  std::string detail;
-};
-using Incoming = std::variant<protocol::Event, ProtocolBreak>;
-
-// What is known of a pool's ranks. The defaults are the facts of a pool that has none.
-struct RankFacts {
-  std::vector<int> pids = {};          // as in PoolSpawned
-  bool forking = false;                // ranks are still being forked, one after another
-  bool fork_failed = false;            // before all ranks were forked; those that were forked still exist
-  std::span<const RankEnd> ends = {};  // in the order in which the ranks ended
-  bool all_ended = true;               // no rank and no launcher is left, as far as the driver can see
-  bool rank0_ended = false;
-  bool drained = true;         // nothing more can come from the ranks that have ended
-  bool tails_complete = true;  // the stderr of the current case has been read to its end
-  bool stdin_broken = false;   // the pipes are those of rank 0
-  bool stdin_pending = false;
-  bool stdout_closed = false;
-  // Whether the ranks end when the driver's own processes are killed. If not, terminate() must come first.
-  bool die_with_their_processes = true;
-  // Names the ranks that have been silent for too long, and for how long: their host may be down or cut off.
-  std::string silent = {};
-  // After a rank or the launcher has ended: the ranks that have not, if that may explain the end, as in "nothing has
-  // been heard of rank 1 on node2 for 2.3 s".
-  std::string left = {};
-  std::string_view last_chatter = {};  // the last non-blank line of rank 0's stdout that is no message
-  // The last such line of the current case that has the sentinel elsewhere than at its beginning, or without the blank
-  // after it.
-  std::string_view misplaced_sentinel = {};
-};
-
-// The process that ranks are forked from (fork_server.h).
+// The process that ranks are forked from (driver/ranks/fork_server.h).
 struct ServerFacts {
   enum class State { none, starting, ready, useless };
   State state = State::none;

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "cases/case_phases.h"
-#include "driver/capabilities.h"
-#include "driver/figures.h"
+#include "driver/core/figures.h"
+#include "driver/core/payload.h"
 #include "driver/pool/pool_machine.h"
 #include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/text_clean.h"

@@ -10,16 +10,14 @@
 #include <utility>
 #include <variant>
 
-#include "driver/capsule/failure_capsule.h"
-#include "driver/capsule/pool_history.h"
-#include "driver/clock.h"
-#include "driver/events.h"
-#include "driver/known_mistakes.h"
-#include "driver/output_bits.h"
-#include "driver/output_names.h"
-#include "driver/pool/pool_host.h"
-#include "driver/pool/stop_state.h"
-#include "driver/run.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+#include "driver/core/run_memory.h"
+#include "driver/pool/pool_machine.h"
+#include "driver/ranks/pool_host.h"
+#include "driver/triage/capsule.h"
+#include "driver/triage/pool_history.h"
 
 namespace cp_pool {
 

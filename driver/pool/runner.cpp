@@ -8,8 +8,8 @@
 #include <asio/co_spawn.hpp>
 #include <asio/post.hpp>
 
-#include "driver/launcher/placing.h"
-#include "driver/process/cpu_time.h"
+#include "driver/os/machine.h"
+#include "driver/ranks/launcher.h"
 
 namespace cp_pool {
 namespace {

@@ -13,17 +13,17 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "driver/clock.h"
+#include "driver/core/clock.h"
+#include "driver/core/run.h"
+#include "driver/os/process_settings.h"
 #include "driver/pool/case_executor.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/fleet_client.h"
-#include "driver/pool/fork_server.h"
 #include "driver/pool/job_control.h"
-#include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/triage_run.h"
-#include "driver/process/process_settings.h"
-#include "driver/run.h"
+#include "driver/ranks/fork_server.h"
+#include "driver/ranks/pool_host.h"
 
 namespace cp_pool {
 

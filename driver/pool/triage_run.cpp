@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/failure_kind.h"
-#include "driver/triage/machine_signs.h"
+#include "driver/core/failure_kind.h"
+#include "driver/triage/case_triage.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "driver/capsule/pool_history.h"
-#include "driver/clock.h"
+#include "driver/core/clock.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
+#include "driver/triage/pool_history.h"
 #include "driver/triage/triage_plan.h"
 
 namespace cp_pool {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

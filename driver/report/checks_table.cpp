@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/figures.h"
+#include "driver/core/figures.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/stack_lines.h"
 #include "driver/report/case_runs.h"
 #include "driver/report/text_format.h"
-#include "driver/stack_lines.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 #include "driver/report/diagnosis_text.h"
 
 namespace cp_pool {
@@ -24,7 +24,7 @@ const std::string& why_it_failed(const CaseFinished& event);
 
 // Returns, as lines that each end with a newline: the diagnosis if it names a cause, the reason, the failed checks by
 // rank and tensor, a diagnosis that names no cause, and the error text of every rank that failed, with a readable stack
-// (driver/stack_lines.h). A text that several of them share is shown once.
+// (driver/core/stack_lines.h). A text that several of them share is shown once.
 std::string failure_details(const CaseFinished& event, DrawMask draw = DrawMask::never);
 
 // Returns every rank's stderr tail under a line that names the rank; empty if there is none. Of consecutive lines that

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool {
 

@@ -12,8 +12,8 @@
 #include <fmt/ranges.h>
 #include <pugixml.hpp>
 
-#include "driver/failure_kind.h"
-#include "driver/figures.h"
+#include "driver/core/failure_kind.h"
+#include "driver/core/figures.h"
 #include "driver/report/case_runs.h"
 #include "driver/report/failure_text.h"
 #include "driver/report/html_document.h"

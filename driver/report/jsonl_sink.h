@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

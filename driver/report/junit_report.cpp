@@ -11,7 +11,7 @@
 #include <pugixml.hpp>
 
 #include "cases/case_groups.h"
-#include "driver/figures.h"
+#include "driver/core/figures.h"
 #include "driver/report/case_runs.h"
 #include "driver/report/failure_text.h"
 #include "driver/report/verdict_text.h"

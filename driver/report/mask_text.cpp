@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/rank_names.h"
+#include "driver/core/figures.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/clock.h"
-#include "driver/events.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/figures.h"
-#include "driver/output_bits.h"
+#include "driver/core/figures.h"
+#include "driver/core/run_memory.h"
 #include "driver/report/failure_text.h"
 #include "driver/report/text_format.h"
 #include "driver/report/verdict_text.h"

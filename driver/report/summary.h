@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/failure_kind.h"
+#include "driver/core/events.h"
+#include "driver/core/failure_kind.h"
+#include "driver/core/figures.h"
 #include "driver/log/run_report.h"
 #include "driver/report/case_runs.h"
 #include "driver/report/durations.h"
-#include "driver/work_shares.h"
 
 namespace cp_pool {
 

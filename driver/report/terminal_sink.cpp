@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/figures.h"
+#include "driver/core/figures.h"
 #include "driver/report/case_runs.h"
 #include "driver/report/checks_table.h"
 #include "driver/report/failure_text.h"

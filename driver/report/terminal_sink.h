@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cases/enum_names.h"
-#include "driver/clock.h"
-#include "driver/events.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
 #include "driver/report/live_line.h"
 #include "driver/report/perf_table.h"
 #include "driver/report/summary.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/failure_kind.h"
+#include "driver/core/events.h"
+#include "driver/core/failure_kind.h"
 
 namespace cp_pool {
 

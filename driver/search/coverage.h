@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cases/search/skips.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

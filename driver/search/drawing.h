@@ -11,7 +11,7 @@
 
 #include "cases/search/random_case.h"
 #include "cases/search/shrink.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "driver/failure_kind.h"
+#include "driver/core/failure_kind.h"
 
 namespace cp_pool {
 

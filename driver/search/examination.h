@@ -10,8 +10,8 @@
 
 #include "cases/case.h"
 #include "cases/search/shrink.h"
-#include "driver/clock.h"
-#include "driver/events.h"
+#include "driver/core/clock.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -9,7 +9,7 @@
 #include "cases/case_groups.h"
 #include "cases/case_id.h"
 #include "cases/search/traits.h"
-#include "driver/failure_kind.h"
+#include "driver/core/failure_kind.h"
 
 namespace cp_pool {
 

@@ -1,5 +1,5 @@
 // A search runs random cases until one fails, and then finds the smallest case that fails in the same way. This class
-// decides which case runs next; driver/pool/run_source.cpp runs it.
+// decides which case runs next; driver/pool/run_stream.cpp runs it.
 //
 //   kept cases     those that earlier searches found, all of them
 //   drawn cases    random ones (drawing.h), without those that the worker skips (coverage.h)
@@ -18,8 +18,8 @@
 
 #include "cases/search/random_case.h"
 #include "cases/search/shrink.h"
-#include "driver/clock.h"
-#include "driver/run.h"
+#include "driver/core/clock.h"
+#include "driver/core/run.h"
 #include "driver/search/coverage.h"
 #include "driver/search/drawing.h"
 #include "driver/search/examination.h"

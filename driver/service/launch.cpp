@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "driver/process/spawn.h"
+#include "driver/os/spawn.h"
 #include "driver/service/service_run.h"
 
 namespace cp_pool::service {

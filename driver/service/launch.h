@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "driver/pool/fork_server.h"
-#include "driver/pool/pool_host.h"
+#include "driver/core/run.h"
+#include "driver/os/file_stamps.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
-#include "driver/process/file_stamps.h"
-#include "driver/run.h"
+#include "driver/ranks/fork_server.h"
+#include "driver/ranks/pool_host.h"
 
 namespace cp_pool::service {
 

@@ -10,8 +10,8 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/process/pipes.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
+#include "driver/ranks/pipes.h"
 #include "worker/protocol/line_framer.h"
 
 namespace cp_pool::service {

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/longest_duration.h"
+#include "driver/core/run.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool::service {

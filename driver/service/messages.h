@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/fields.h"
-#include "driver/events.h"
-#include "driver/rank_environment.h"
-#include "driver/run.h"
+#include "driver/core/events.h"
+#include "driver/core/rank_environment.h"
+#include "driver/core/run.h"
 
 namespace cp_pool::service {
 

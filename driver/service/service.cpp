@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/process/process_settings.h"
+#include "driver/os/process_settings.h"
 #include "driver/service/free_memory.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/text_clean.h"

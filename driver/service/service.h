@@ -14,12 +14,12 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/signal_set.hpp>
 
+#include "driver/os/process_settings.h"
+#include "driver/os/unique_fd.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/job_control.h"
-#include "driver/pool/pool_host.h"
-#include "driver/pool/wakeup.h"
-#include "driver/process/process_settings.h"
-#include "driver/process/unique_fd.h"
+#include "driver/ranks/pool_host.h"
 #include "driver/service/launch.h"
 #include "driver/service/messages.h"
 #include "driver/service/service_run.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/process/unique_fd.h"
-#include "driver/run.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+#include "driver/os/unique_fd.h"
 #include "driver/service/messages.h"
 
 namespace cp_pool::service {
@@ -59,9 +59,9 @@ class ServiceConnection {
 // working directory.
 Open open_request(const RunConfig& config, const RunStarted& header);
 
-// Like the functions of driver/run.h, but on the service. The run must have been opened on the connection, which is
-// used up. The events are those of the service's run; they do not retire pools that the service keeps. Ctrl-C cancels
-// the run. If the service is lost and `when_lost` is local, the remaining cases run in this process.
+// Like the functions of driver/core/run.h, but on the service. The run must have been opened on the connection, which
+// is used up. The events are those of the service's run; they do not retire pools that the service keeps. Ctrl-C
+// cancels the run. If the service is lost and `when_lost` is local, the remaining cases run in this process.
 RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink);
 RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,

@@ -8,12 +8,12 @@
 #include <set>
 #include <string>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/wakeup.h"
-#include "driver/run.h"
 #include "driver/service/launch.h"
 #include "driver/service/messages.h"
 

@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 
 #include "driver/log/events_json.h"
+#include "driver/os/machine.h"
+#include "driver/os/process_settings.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"
-#include "driver/process/cpu_time.h"
-#include "driver/process/process_settings.h"
 #include "worker/protocol/json_fields.h"
 
 namespace cp_pool::service {

@@ -12,9 +12,9 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "driver/ledger.h"
+#include "driver/core/ledger.h"
+#include "driver/os/process_settings.h"
 #include "driver/pool/case_executor.h"
-#include "driver/process/process_settings.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
 #include "driver/service/service_client.h"

@@ -10,8 +10,8 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/clock.h"
-#include "driver/process/unique_fd.h"
+#include "driver/core/clock.h"
+#include "driver/os/unique_fd.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
 #include "driver/service/service_run.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool::service {
 

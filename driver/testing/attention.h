@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cases/case.h"
-#include "driver/payload.h"
+#include "driver/core/payload.h"
 
 namespace cp_pool::test {
 

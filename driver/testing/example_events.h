@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "driver/events.h"
-#include "driver/ledger.h"
+#include "driver/core/events.h"
+#include "driver/core/ledger.h"
 #include "driver/log/run_report.h"
 
 namespace cp_pool::test {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "cases/case_outcome.h"
-#include "driver/verdict.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 
@@ -78,5 +78,10 @@ class CaseTriage {
   int confirmed_ = 1;      // replays after the shortest end of the history, including the one of the bisection
   Verdict verdict_;
 };
+
+// Returns the sign as a sentence that quotes the failure; empty if there is none. Signs are the driver's own words (the
+// kernel killed a process for lack of memory, the clock was set, the machine slept) and messages of CUDA, NCCL and the
+// kernel about failing devices. A worker that asks for more memory than there is gives no such sign.
+std::string machine_sign(const CaseFinished& event);
 
 }  // namespace cp_pool

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of cp-pool (driver/exit_code.h); `cp-pool --help` says what each means."""
+    """The exit codes of cp-pool (driver/core/exit_code.h); `cp-pool --help` says what each means."""
 
     interrupted = 130
     internal_error = 70

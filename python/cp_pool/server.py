@@ -1,7 +1,7 @@
 """``python -m cp_pool.server ADAPTER``: the process from which an adapter's ranks are forked.
 
 It imports torch. A child of it imports the adapter once and then forks a rank for each order of cp-pool
-(driver/pool/fork_server.h). If ranks cannot be forked after the adapter's import, the first process forks them, and
+(driver/ranks/fork_server.h). If ranks cannot be forked after the adapter's import, the first process forks them, and
 each imports the adapter by itself; so it does if the import fails, and the ranks then report why. A forked rank should
 not differ from one that was executed: it has the same descriptors, environment, process group and parent.
 """

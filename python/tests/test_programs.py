@@ -19,7 +19,7 @@ def help_text(binary: Path) -> str:
 
 
 def test_exit_codes_are_those_of_cp_pool(binary: Path) -> None:
-    header = (ROOT / "driver/exit_code.h").read_text(encoding="utf-8")
+    header = (ROOT / "driver/core/exit_code.h").read_text(encoding="utf-8")
     body = header.split("enum class ExitCode {")[1].split("}")[0]
     assert {name: int(code) for name, code in re.findall(r"(\w+) = (\d+),", body)} == ExitCode.__members__
     shown = help_text(binary).split("Exit codes, the first that applies:\n")[1]

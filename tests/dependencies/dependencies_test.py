@@ -146,9 +146,9 @@ class Tree(unittest.TestCase):
         rows.pop("tests/")
         sources = sources_of_tree()
         for path, header in (
-                ("driver/events.cpp", "<gloo/context.h>"),
-                ("driver/events.cpp", "<gtest/gtest.h>"),
-                ("driver/events.cpp", "<boost/x.hpp>"),
+                ("driver/core/events.cpp", "<gloo/context.h>"),
+                ("driver/core/events.cpp", "<gtest/gtest.h>"),
+                ("driver/core/events.cpp", "<boost/x.hpp>"),
                 ("cp_core/comm/communicator.cpp", '"cp_core/comm/nccl/gpu_groups.h"'),
                 ("cp_core/comm/peer/puts.cpp", '"cp_core/comm/nccl/nccl_link.h"'),
                 ("cp_core/attention/backend.cpp", '"cp_core/attention/math/math_backend.h"'),

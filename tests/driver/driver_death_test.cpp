@@ -15,8 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/process/process_tree.h"
-#include "driver/process/spawn.h"
+#include "driver/os/process_tree.h"
+#include "driver/os/spawn.h"
 
 namespace cp_pool::driver_test {
 namespace {

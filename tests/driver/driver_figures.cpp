@@ -15,7 +15,7 @@
 #include <asio/io_context.hpp>
 #include <fmt/format.h>
 
-#include "driver/pool/local_group.h"
+#include "driver/ranks/local_group.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {

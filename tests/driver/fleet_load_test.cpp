@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "driver/fleet/testing/quick_durations.h"
+#include "driver/pool/testing/quick_durations.h"
 #include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 

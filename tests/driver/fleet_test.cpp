@@ -16,7 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/process/spawn.h"
+#include "driver/os/spawn.h"
 #include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
 

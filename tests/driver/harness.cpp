@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/process/process_tree.h"
+#include "driver/os/process_tree.h"
 #include "driver/testing/attention.h"
 
 namespace cp_pool::driver_test {

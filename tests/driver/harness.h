@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/run.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
 
 namespace cp_pool::driver_test {
 

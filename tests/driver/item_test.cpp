@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/figures.h"
-#include "driver/payload.h"
+#include "driver/core/figures.h"
+#include "driver/core/payload.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {

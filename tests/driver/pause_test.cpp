@@ -16,9 +16,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/clock.h"
-#include "driver/process/process_tree.h"
-#include "driver/process/spawn.h"
+#include "driver/core/clock.h"
+#include "driver/os/process_tree.h"
+#include "driver/os/spawn.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {

@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
-#include "driver/process/spawn.h"
+#include "driver/os/spawn.h"
 #include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/process/process_tree.h"
+#include "driver/os/process_tree.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {

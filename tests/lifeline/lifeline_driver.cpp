@@ -7,7 +7,7 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/lifeline/lifeline_server.h"
+#include "driver/ranks/lifeline_server.h"
 
 int main(int argc, char** argv) {
   asio::io_context io;

@@ -19,7 +19,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/lifeline/lifeline_server.h"
+#include "driver/ranks/lifeline_server.h"
 #include "tests/lifeline/process.h"
 
 namespace cp_pool {

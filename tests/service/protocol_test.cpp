@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/process/spawn.h"
+#include "driver/os/spawn.h"
 #include "tests/service/testing/service_fixture.h"
 
 namespace cp_pool::service_test {

@@ -17,7 +17,7 @@
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/trial/case_times.h"
 #include "cp_core/trial/counting_communicator.h"
-#include "driver/case_shape.h"
+#include "driver/core/case_shape.h"
 
 namespace cp_pool {
 namespace {

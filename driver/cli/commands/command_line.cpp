@@ -16,7 +16,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.

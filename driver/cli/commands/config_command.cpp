@@ -11,7 +11,7 @@
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
-#include "driver/exit_code.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

@@ -10,11 +10,11 @@
 #include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
 #include "driver/conformance/conformance.h"
+#include "driver/core/exit_code.h"
+#include "driver/core/run.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
-#include "driver/run.h"
 
 namespace cp_pool {
 

@@ -15,7 +15,7 @@
 
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/shell_words.h"
-#include "driver/process/loopback.h"
+#include "driver/os/machine.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -18,7 +18,7 @@
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/selection_options.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

@@ -11,11 +11,10 @@
 #include "cases/case_groups.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
-#include "driver/case_drawing.h"
-#include "driver/case_shape.h"
-#include "driver/rank_names.h"
+#include "driver/core/case_drawing.h"
+#include "driver/core/case_shape.h"
+#include "driver/core/figures.h"
 #include "driver/report/text_format.h"
-#include "driver/work_shares.h"
 
 namespace cp_pool {
 

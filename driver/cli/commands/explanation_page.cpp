@@ -10,9 +10,9 @@
 
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
-#include "driver/case_drawing.h"
-#include "driver/case_shape.h"
 #include "driver/cli/commands/explanation.h"
+#include "driver/core/case_drawing.h"
+#include "driver/core/case_shape.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/case_mask_svg.h"
 #include "driver/report/pictures/exchange_svg.h"

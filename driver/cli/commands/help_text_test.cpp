@@ -9,7 +9,7 @@
 
 #include "driver/cli/shell_words.h"
 #include "driver/cli/testing/parsed_command_line.h"
-#include "driver/exit_code.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 namespace {

@@ -22,7 +22,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/shell_words.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"

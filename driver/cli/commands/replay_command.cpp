@@ -10,16 +10,16 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
-#include "driver/capsule/capsule.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
-#include "driver/rank_environment.h"
+#include "driver/core/exit_code.h"
+#include "driver/core/rank_environment.h"
 #include "driver/report/text_format.h"
+#include "driver/triage/capsule.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 
 #include "cases/error_reason.h"
 #include "driver/cli/execution.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

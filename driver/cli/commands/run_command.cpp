@@ -16,7 +16,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell_words.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/file_lock.h"
 #include "driver/report/text_format.h"
 

@@ -20,7 +20,7 @@
 #include "driver/cli/select/order.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/worker_command.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

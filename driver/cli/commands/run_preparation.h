@@ -8,7 +8,7 @@
 #include "driver/cli/history/case_trends.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

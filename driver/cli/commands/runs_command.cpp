@@ -8,7 +8,7 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/record_options.h"
 #include "driver/cli/option_kinds.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"
 #include "driver/report/summary.h"

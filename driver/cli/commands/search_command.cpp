@@ -19,7 +19,7 @@
 #include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection_options.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/search/search.h"
 
 namespace cp_pool {

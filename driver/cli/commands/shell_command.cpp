@@ -29,9 +29,9 @@
 #include "driver/cli/shell/shell_line.h"
 #include "driver/cli/shell/shell_service.h"
 #include "driver/cli/shell/shell_session.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

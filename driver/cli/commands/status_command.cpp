@@ -8,7 +8,7 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
-#include "driver/exit_code.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"
 #include "driver/report/summary.h"

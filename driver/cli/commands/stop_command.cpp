@@ -5,7 +5,7 @@
 
 #include "driver/cli/commands/command.h"
 #include "driver/cli/service_use.h"
-#include "driver/exit_code.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"

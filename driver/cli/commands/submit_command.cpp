@@ -25,7 +25,7 @@
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/service_use.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "worker/protocol/messages.h"
 

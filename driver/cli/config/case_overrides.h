@@ -12,7 +12,7 @@
 #include "driver/cli/config/config_file.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/worker_command.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -11,7 +11,7 @@
 #include "cases/did_you_mean.h"
 #include "cases/error_reason.h"
 #include "cases/file_reader.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -15,7 +15,7 @@
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

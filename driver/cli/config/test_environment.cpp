@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "driver/cli/history/case_trends.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 
@@ -28,7 +28,7 @@ CaseHistory read_case_history(const std::filesystem::path& events_file);
 CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation);
 
 // Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,
-// then the others, longest first. Cases that share expected results (driver/problem_group.h) stay together, at the
+// then the others, longest first. Cases that share expected results (driver/core/payload.h) stay together, at the
 // place of the first of them. Ties keep the listed order.
 std::vector<std::size_t> ordered_by_history(std::span<const Item> cases, const CaseHistory& history);
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
 
 namespace cp_pool {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "driver/cli/history/run_records.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "cases/case.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

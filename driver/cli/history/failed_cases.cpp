@@ -8,7 +8,7 @@
 
 #include "cases/case_json.h"
 #include "driver/cli/execution.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/counted_runs.h"
 #include "driver/log/run_log.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

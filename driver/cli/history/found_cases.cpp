@@ -22,9 +22,9 @@
 #include "cases/text_hash.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/state_folder.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 #include "driver/report/file_lock.h"
 #include "driver/report/output_file.h"
 

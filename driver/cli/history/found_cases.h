@@ -11,7 +11,7 @@
 
 #include "cases/case.h"
 #include "driver/cli/worker_command.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 #include "cases/search/random_case.h"
 #include "cases/testing/file_size_limit.h"
 #include "cases/testing/temporary_folder.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {

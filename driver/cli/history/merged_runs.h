@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/events.h"
-#include "driver/ledger.h"
+#include "driver/core/events.h"
+#include "driver/core/ledger.h"
 #include "driver/log/counted_runs.h"
 #include "driver/log/run_log.h"
 

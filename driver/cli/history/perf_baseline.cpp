@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
 
 namespace cp_pool {

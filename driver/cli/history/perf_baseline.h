@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cases/case.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/jsonl_sink.h"
 #include "driver/testing/example_events.h"
 

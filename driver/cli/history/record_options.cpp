@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "driver/cli/option_kinds.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

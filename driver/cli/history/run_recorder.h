@@ -8,7 +8,7 @@
 #include <string>
 
 #include "driver/cli/history/run_records.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 #include "driver/report/jsonl_sink.h"
 
 namespace cp_pool {

@@ -16,7 +16,7 @@
 
 #include "cases/error_reason.h"
 #include "driver/cli/state_folder.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
 #include "driver/report/file_lock.h"

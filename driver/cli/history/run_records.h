@@ -11,7 +11,7 @@
 
 #include "cases/case_outcome.h"
 #include "cases/fields.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/testing/scoped_variable.h"
 

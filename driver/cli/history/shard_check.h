@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

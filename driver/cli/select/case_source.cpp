@@ -20,7 +20,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/shell_words.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 #include "driver/cli/execution_options.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection_options.h"
-#include "driver/run.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

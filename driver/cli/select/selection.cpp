@@ -10,7 +10,7 @@
 #include "cases/case_json.h"
 #include "cases/filter.h"
 #include "driver/cli/program_paths.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -11,7 +11,7 @@
 #include "cases/matrix.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection_options.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

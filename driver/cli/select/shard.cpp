@@ -11,7 +11,7 @@
 
 #include "cases/case_groups.h"
 #include "cases/text_hash.h"
-#include "driver/problem_group.h"
+#include "driver/core/payload.h"
 
 namespace cp_pool {
 

@@ -11,7 +11,7 @@
 #include "cases/case.h"
 #include "cases/json_place.h"
 #include "driver/cli/execution_options.h"
-#include "driver/item.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 

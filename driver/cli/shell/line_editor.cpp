@@ -16,7 +16,7 @@
 
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/cli/shell/shell_history.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 #include "driver/report/text_format.h"
 
 #ifdef __SANITIZE_ADDRESS__

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
-#include "driver/figures.h"
+#include "driver/core/figures.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

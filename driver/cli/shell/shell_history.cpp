@@ -13,7 +13,7 @@
 
 #include "cases/error_reason.h"
 #include "driver/cli/state_folder.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

@@ -11,7 +11,7 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/shell_words.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

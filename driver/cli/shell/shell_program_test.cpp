@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {

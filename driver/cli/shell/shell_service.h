@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/process/spawn.h"
-#include "driver/process/unique_fd.h"
+#include "driver/os/spawn.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool {
 

@@ -12,7 +12,7 @@
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/edit.h"
 #include "driver/cli/shell/result_diff.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 #include "driver/report/failure_text.h"
 #include "driver/report/text_format.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "driver/cli/shell/shell_line.h"
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/cli/commands/command_line.h"
-#include "driver/command_error.h"
+#include "driver/core/exit_code.h"
 
 namespace cp_pool::test {
 

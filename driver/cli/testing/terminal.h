@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool::test {
 

@@ -1,11 +1,11 @@
-// The mask of a sequence as `cp-pool explain` draws it (driver/case_drawing.h), as a picture.
+// The mask of a sequence as `cp-pool explain` draws it (driver/core/case_drawing.h), as a picture.
 #pragma once
 
 #include <string>
 
 #include <pugixml.hpp>
 
-#include "driver/case_drawing.h"
+#include "driver/core/case_drawing.h"
 
 namespace cp_pool {
 

@@ -10,7 +10,7 @@
 
 #include <pugixml.hpp>
 
-#include "driver/events.h"
+#include "driver/core/events.h"
 
 namespace cp_pool {
 

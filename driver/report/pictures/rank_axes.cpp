@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/rank_names.h"
+#include "driver/core/figures.h"
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {

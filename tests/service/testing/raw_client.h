@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "driver/process/unique_fd.h"
+#include "driver/os/unique_fd.h"
 
 namespace cp_pool::service_test {
 

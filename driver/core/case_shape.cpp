@@ -1,0 +1,133 @@
+#include "driver/core/case_shape.h"
+
+#include <algorithm>
+
+#include "cases/dual_chunk.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::int64_t kFp32Bytes = 4;
+
+std::int64_t bytes_of(DType dtype) {
+  return dtype == DType::fp32 ? kFp32Bytes : 2;
+}
+
+void add_tile(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv,
+              Compute& to) {
+  const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
+  const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
+  const std::int64_t pairs = visible_pairs(make_mask(c), valid_queries, valid_keys, sq, skv);
+  to.pairs += pairs;
+  if (pairs == 0) {
+    ++to.empty_tiles;
+  } else if (pairs == valid_queries.size() * valid_keys.size()) {
+    ++to.full_tiles;
+  } else {
+    ++to.band_tiles;
+  }
+}
+
+// Number of rows in a rank's shard, padding included.
+std::int64_t rows_of_rank(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
+                          std::int64_t replicated, int ranks) {
+  std::int64_t rows = 0;
+  for (std::size_t b = 0; b < padded.size(); ++b) {
+    const std::int64_t everybodys = replicated_tokens(replicated, valid[b]);
+    rows += everybodys + (padded[b] - everybodys) / ranks;
+  }
+  return rows;
+}
+
+RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
+  const std::int64_t bytes = bytes_of(c.dtype);
+  const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated, c.cp_size);
+  const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated, c.cp_size);
+  const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+  return {.q = q_rows * c.heads * c.head_dim_qk * bytes,
+          .kv = kv * bytes,
+          .out = q_rows * c.heads * c.head_dim_v * bytes,
+          .dkv_sums = kv * kFp32Bytes,
+          .statistic = q_rows * c.heads * kFp32Bytes};
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq,
+                           std::int64_t skv) {
+  std::int64_t pairs = 0;
+  for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+    pairs += intersect(visible_keys(mask, i, sq, skv), keys).size();
+  }
+  return pairs;
+}
+
+std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
+  const std::int64_t size = padded / dual_chunks(ranks);
+  std::vector<Interval> chunks;
+  for (const int half : {0, 1}) {
+    const int chunk = dual_chunk(ranks, rank, half);
+    chunks.push_back({.begin = chunk * size, .end = (chunk + 1) * size});
+  }
+  return chunks;
+}
+
+double Compute::forward_flops(const Case& c) const {
+  return 2.0 * static_cast<double>(pairs) * static_cast<double>(heads) *
+         static_cast<double>(c.head_dim_qk + c.head_dim_v);
+}
+
+double Compute::backward_flops(const Case& c) const {
+  // The products for scores, dQ and dK are over the head dim of q and k, those for dP and dV over that of v.
+  return 2.0 * static_cast<double>(pairs) * static_cast<double>(heads) *
+         static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
+}
+
+Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, int owner) {
+  const SequenceLengths cut = without_replication(lengths, c.cp_size);
+  const int head_split = head_ranks(c);
+  const int ring_ranks = c.cp_size / head_split;
+  Compute out;
+  out.heads = c.heads / head_split;
+  for (std::size_t b = 0; b < cut.valid_q.size(); ++b) {
+    for (const Interval& queries : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split)) {
+      for (const Interval& keys : owned_chunks(cut.padded_kv[b], ring_ranks, owner)) {
+        add_tile(c, queries, keys, cut.valid_q[b], cut.valid_kv[b], out);
+      }
+    }
+  }
+  return out;
+}
+
+Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
+  Compute out;
+  for (int owner = 0; owner < c.cp_size / head_ranks(c); ++owner) {
+    const Compute part = compute_with(c, lengths, rank, owner);
+    out.full_tiles += part.full_tiles;
+    out.band_tiles += part.band_tiles;
+    out.empty_tiles += part.empty_tiles;
+    out.pairs += part.pairs;
+    out.heads = part.heads;
+  }
+  return out;
+}
+
+RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
+  return bytes_of_rank(c, without_replication(lengths, c.cp_size));
+}
+
+Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
+  const RankBytes whole = rank_bytes_of(c, lengths);
+  Traffic traffic = facts_of(c.comm).traffic(whole, c.cp_size);
+  if (c.replicated > 0) {
+    // Every rank gathers the rows of all ranks: the shards before a pass, and the results after it.
+    const RankBytes shard = bytes_of_rank(c, lengths);
+    traffic.forward += (c.cp_size - 1) * (shard.q + shard.kv + whole.out + whole.statistic);
+    traffic.backward += (c.cp_size - 1) * (shard.out + whole.q + whole.kv);
+  }
+  if (!c.training) traffic.backward = 0;
+  return traffic;
+}
+
+}  // namespace cp_pool

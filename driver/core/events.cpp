@@ -1,0 +1,55 @@
+#include "driver/core/events.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+RunStarted started_now(RunStarted header, const std::string& implementation) {
+  if (header.implementations.empty() && !implementation.empty()) header.implementations = {implementation};
+  header.title = protocol::clean_text(header.title);
+  header.size = protocol::clean_text(header.size);
+  if (header.baseline) header.baseline = protocol::clean_text(*header.baseline);
+  header.started = std::chrono::system_clock::now();
+  return header;
+}
+
+std::string implementation_text(const RunStarted& header) {
+  if (header.implementations.empty()) return "";
+  return fmt::format(", implementation: {}", fmt::join(header.implementations, "; "));
+}
+
+template <typename Alternative>
+  requires kIsAlternative<Alternative, AnyEvent>
+Event::Event(Alternative event) : AnyEvent(std::move(event)) {}
+
+Event::Event() = default;
+Event::Event(const Event& other) = default;
+Event::Event(Event&& other) noexcept = default;
+Event& Event::operator=(const Event& other) = default;
+Event& Event::operator=(Event&& other) noexcept = default;
+Event::~Event() = default;
+
+template Event::Event(RunStarted event);
+template Event::Event(PoolSpawned event);
+template Event::Event(PoolReady event);
+template Event::Event(PoolRetired event);
+template Event::Event(CaseStarted event);
+template Event::Event(CaseProgress event);
+template Event::Event(CaseTried event);
+template Event::Event(CaseFinished event);
+template Event::Event(CaseReplayed event);
+template Event::Event(CaseVerdict event);
+template Event::Event(RunPaused event);
+template Event::Event(RunStopping event);
+template Event::Event(OutputLost event);
+template Event::Event(ForkServerTold event);
+template Event::Event(SearchFound event);
+template Event::Event(SearchFinished event);
+template Event::Event(RunFinished event);
+
+}  // namespace cp_pool

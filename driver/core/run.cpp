@@ -1,0 +1,44 @@
+#include "driver/core/run.h"
+
+#include <algorithm>
+
+#include "driver/core/rank_environment.h"
+#include "worker/protocol/usable_cores.h"
+
+namespace cp_pool {
+
+std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores) {
+  return std::max(timeout, timeout * ranks / std::max(cores, 1));
+}
+
+std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
+  if (!config.start_timeout_grows) return config.start_timeout;
+  return grown_start_timeout(config.start_timeout, ranks, protocol::usable_cores());
+}
+
+RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks) {
+  RunConfig out = config;
+  if (!ranks) return out;
+  if (!ranks->worker_command.empty()) {
+    out.worker_command = ranks->worker_command;
+    out.implementation = ranks->implementation;
+    out.fork_server = ranks->fork_server;
+    out.start_timeout_grows = ranks->start_timeout_grows;
+  }
+  if (ranks->environment.empty()) return out;
+  if (!out.surroundings) {
+    out.surroundings = Surroundings{.folder = std::filesystem::current_path(), .environment = own_environment()};
+  }
+  out.surroundings->environment = with_entries(std::move(out.surroundings->environment), ranks->environment);
+  return out;
+}
+
+std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
+  if (config.diagnosis_time.count() > 0) return config.diagnosis_time;
+  constexpr std::chrono::milliseconds kMost{20000};
+  constexpr std::chrono::milliseconds kLeast{1};
+  constexpr int kPartOfACase = 5;  // a fifth of the timeout
+  return std::clamp(config.timeout / kPartOfACase, kLeast, kMost);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,113 @@
+#include "driver/os/machine.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "driver/os/spawn.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr double kNoticed = 1;  // in seconds; smaller steps are ordinary adjustments of a clock
+
+std::chrono::nanoseconds time_of(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+MachineClocks MachineClocks::now() {
+  return {.wall = time_of(CLOCK_REALTIME), .running = time_of(CLOCK_MONOTONIC), .boot = time_of(CLOCK_BOOTTIME)};
+}
+
+std::string clock_trouble(const MachineClocks& before, const MachineClocks& after) {
+  const double set = in_seconds((after.wall - before.wall) - (after.boot - before.boot));
+  const double slept = in_seconds((after.boot - before.boot) - (after.running - before.running));
+  if (slept > kNoticed) return fmt::format("{} for {:.1f} s meanwhile", kMachineSlept, slept);
+  if (std::abs(set) > kNoticed) return fmt::format("{} by {:+.1f} s meanwhile", kClockWasSet, set);
+  return "";
+}
+
+namespace {
+
+constexpr int kPatienceMs = 1000;
+
+bool is_want_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+
+// Returns the errno of connecting; 0 if it succeeds.
+int connect_error(std::uint16_t port) {
+  const UniqueFd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!client) return errno;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd connected{.fd = client.get(), .events = POLLOUT, .revents = 0};
+  if (::poll(&connected, 1, kPatienceMs) != 1) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(client.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+}  // namespace
+
+std::string loopback_trouble() {
+  int error = 0;
+  try {
+    const ListeningSocket server = listen_on_loopback();
+    error = connect_error(server.port);
+  } catch (const std::system_error& e) {
+    error = e.code().value();
+  }
+  if (error == 0 || is_want_of_descriptors(error)) return "";
+  return fmt::format("127.0.0.1 cannot be reached ({}): is the loopback interface up?", std::strerror(error));
+}
+
+std::optional<std::int64_t> oom_kills() {
+  std::ifstream vmstat("/proc/vmstat");
+  return oom_kills_in(vmstat);
+}
+
+std::optional<std::int64_t> oom_kills_in(std::istream& vmstat) {
+  std::string name;
+  std::int64_t count = 0;
+  while (vmstat >> name >> count) {
+    if (name == "oom_kill") return count;
+  }
+  return std::nullopt;
+}
+
+double own_cpu_ms() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,46 @@
+#include "driver/ranks/pool_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <asio/post.hpp>
+
+#include "driver/os/process_tree.h"
+#include "driver/ranks/fork_server.h"
+
+namespace cp_pool {
+
+void PoolHost::reap_strangers() const {
+  if (std::ranges::any_of(fork_servers, [](const ForkServer* server) { return server->busy(); })) return;
+  reap_adopted([this](pid_t pid) { return ranks.contains(pid); });
+}
+
+void PoolHost::notify_all() {
+  for (Wakeup* const pool : pools_) pool->notify();
+}
+
+void PoolHost::remove(Wakeup& pool) {
+  pools_.erase(&pool);
+  stand_still_soon();
+}
+
+void PoolHost::pause(std::function<void()> then) {
+  if (pausing()) return;
+  pausing_ = std::move(then);
+  notify_all();
+  stand_still_soon();
+}
+
+void PoolHost::stand_still_soon() {
+  if (!pausing() || !pools_.empty()) return;
+  asio::post(io, [this] {
+    if (pausing()) std::exchange(pausing_, nullptr)();
+    gone_on_.notify();
+  });
+}
+
+asio::awaitable<void> PoolHost::end_of_pause() {
+  while (pausing()) co_await gone_on_.wait();
+}
+
+}  // namespace cp_pool

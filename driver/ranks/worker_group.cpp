@@ -1,0 +1,229 @@
+#include "driver/ranks/worker_group.h"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+WorkerGroup::WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change)
+    : io_(io), common_(config), on_change_(std::move(on_change)) {
+  ranks_.reserve(static_cast<std::size_t>(config.world_size));  // the pipes keep references to the elements
+}
+
+WorkerGroup::~WorkerGroup() {
+  if (stdin_) stdin_->close();
+  if (stdout_) stdout_->close();
+}
+
+Variables WorkerGroup::variables_of(protocol::RankEnvironment rank) const {
+  rank.world_size = common_.world_size;
+  rank.tag = common_.tag;
+  rank.device = run().device;
+  rank.share_gpus = run().share_gpus;
+  Variables out = protocol::to_variables(rank);
+  add_wait_policy(out, surroundings());
+  out.insert(out.end(), common_.variables.begin(), common_.variables.end());
+  return out;
+}
+
+void WorkerGroup::open_logs() {
+  if (!common_.logs.dir) return;
+  std::error_code error;
+  std::filesystem::create_directories(*common_.logs.dir, error);
+  if (error) {
+    common_.logs.on_error(fmt::format("cannot write {}: {}", common_.logs.dir->string(), error.message()));
+    common_.logs.dir.reset();
+    return;
+  }
+  stdout_log_ = {*common_.logs.dir / "rank0.stdout.log", common_.logs.on_error};
+}
+
+WorkerGroup::Rank& WorkerGroup::add_rank() {
+  const int index = static_cast<int>(ranks_.size());
+  Rank& rank = ranks_.emplace_back(index);
+  if (common_.logs.dir) rank.log = {*common_.logs.dir / fmt::format("rank{}.stderr.log", index), common_.logs.on_error};
+  return rank;
+}
+
+void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
+  stdin_ = std::make_shared<PipeWriter>(io_, std::move(stdin_end), on_change_);
+  stdin_->start();
+  stdout_closed_ = false;
+  std::error_code unknown;  // without /proc the name stays empty
+  stdout_name_ = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", stdout_end.get()), unknown).string();
+  stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
+                                         PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },
+                                                               [this](std::error_code) {
+                                                                 stdout_closed_ = true;
+                                                                 on_change_();
+                                                               }});
+  stdout_->start();
+}
+
+WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log,
+                                      std::function<void()> on_exit) {
+  PipeReader::Functions functions;
+  functions.on_data = [this, &tail, &log](std::string_view bytes) {
+    log.write(bytes);
+    tail.feed(bytes);
+    on_change_();
+  };
+  functions.on_end = [this, &tail](std::error_code) {
+    tail.close();
+    on_change_();
+  };
+  Watch out{.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions)),
+            .watcher = std::make_shared<ExitWatcher>(io_, std::move(pidfd), std::move(on_exit))};
+  out.stderr_pipe->start();
+  out.watcher->start();
+  return out;
+}
+
+void WorkerGroup::Watch::close() const {
+  if (stderr_pipe) stderr_pipe->close();
+  if (watcher) watcher->close();
+}
+
+void WorkerGroup::note_end(RankEnd end) {
+  ends_.push_back(std::move(end));
+  on_change_();
+}
+
+void WorkerGroup::on_stdout(std::string_view bytes) {
+  stdout_log_.write(bytes);
+  bool message = false;
+  for (const protocol::Line& line : framer_.feed(bytes)) {
+    if (line.kind == protocol::Line::Kind::chatter) {
+      if (line.text.find_first_not_of(" \t\r") != std::string::npos) last_chatter_ = protocol::clean_text(line.text);
+      if (line.text.find(protocol::kSentinel) != std::string::npos)
+        misplaced_sentinel_ = protocol::clean_text(line.text);
+      continue;
+    }
+    message = true;
+    on_line(line);
+  }
+  if (message) on_change_();
+}
+
+void WorkerGroup::on_line(const protocol::Line& line) {
+  if (line.kind == protocol::Line::Kind::over_long) {
+    inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
+    return;
+  }
+  try {
+    inbox_.emplace_back(protocol::parse_event(line.text));
+  } catch (const protocol::ProtocolError& error) {
+    const std::string excerpt = protocol::cut_text(protocol::clean_text(line.text.substr(0, 256)), 200);
+    inbox_.emplace_back(ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt)});
+  }
+}
+
+void WorkerGroup::send(const protocol::Request& request) {
+  send_line(protocol::encode(request));
+}
+
+void WorkerGroup::send_line(std::string json) {
+  stdin_->write(std::move(json) + '\n');
+}
+
+void WorkerGroup::close_stdin_when_written() {
+  if (stdin_) stdin_->close_when_written();
+}
+
+std::optional<Incoming> WorkerGroup::take() {
+  if (inbox_.empty()) return std::nullopt;
+  Incoming out = std::move(inbox_.front());
+  inbox_.pop_front();
+  return out;
+}
+
+std::vector<int> WorkerGroup::pids() const {
+  std::vector<int> out;
+  for (const Rank& rank : ranks_) {
+    if (rank.pid > 0 && rank.host.empty()) out.push_back(rank.pid);
+  }
+  return out;
+}
+
+RankFacts WorkerGroup::facts() const {
+  RankFacts out{.pids = pids(),
+                .ends = ends_,
+                .tails_complete = std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.tail.complete(); }),
+                .stdin_broken = stdin_ && stdin_->broken(),
+                .stdin_pending = stdin_ && stdin_->pending(),
+                .stdout_closed = stdout_closed_,
+                .last_chatter = last_chatter_,
+                .misplaced_sentinel = misplaced_sentinel_};
+  add_to(out);
+  return out;
+}
+
+std::vector<RankExit> WorkerGroup::exits() const {
+  std::vector<RankExit> out;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Rank& r = ranks_[rank];
+    if (r.pid <= 0) continue;  // only the launcher knows this rank's process
+    const auto end = std::ranges::find(ends_, static_cast<int>(rank), &RankEnd::rank);
+    std::string status = end != ends_.end() ? end->how : "still there after SIGKILL";
+    if (r.exit && r.exit->signaled && std::ranges::count(r.signals_sent, r.exit->code) > 0) status += ", by the driver";
+    out.push_back({static_cast<int>(rank), r.pid, std::move(status), r.host});
+  }
+  return out;
+}
+
+void WorkerGroup::begin_case(std::int64_t seq) {
+  misplaced_sentinel_.clear();
+  for (StderrRing* const stream : streams()) stream->begin_case(seq);
+}
+
+void WorkerGroup::reopen_tails() {
+  for (StderrRing* const stream : streams()) stream->reopen();
+}
+
+std::vector<StderrRing*> WorkerGroup::streams() {
+  std::vector<StderrRing*> out(ranks_.size());
+  std::ranges::transform(ranks_, out.begin(), [](Rank& rank) { return &rank.tail; });
+  return out;
+}
+
+std::vector<StderrTail> WorkerGroup::tails() {
+  std::vector<StderrTail> out;
+  out.reserve(ranks_.size());
+  for (Rank& rank : ranks_) out.push_back(rank.tail.tail());
+  return out;
+}
+
+std::string WorkerGroup::hosts_of_ranks_in(std::string_view text) const {
+  std::string out;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::string name = fmt::format("rank {}", rank);
+    const std::string& host = ranks_[rank].host;
+    if (host.empty() || text.find(fmt::format("{} on {}", name, host)) != std::string_view::npos) continue;
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+      const std::size_t end = at + name.size();
+      if (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) continue;
+      out += fmt::format("{}{} is on {}", out.empty() ? "; " : ", ", name, host);
+      break;
+    }
+  }
+  return out;
+}
+
+std::string WorkerGroup::last_words(const RankEnd& end) {
+  return end.rank ? last_stderr_line(*end.rank) : "";
+}
+
+void WorkerGroup::reap() {
+  if (stdin_) stdin_->close();
+  if (stdout_) stdout_->close();
+  for (Rank& rank : ranks_) rank.log.close();
+  stdout_log_.close();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,109 @@
+// A capsule is a folder that holds a failure, so that it can be run again elsewhere (docs/verdicts.md#capsules):
+//   capsule.json    what is needed to run it again
+//   requests.jsonl  the bytes that were written to rank 0's stdin for its cases
+//   result.json     the case_finished event of the failure
+//   rank0.stderr.txt ..
+//   dump/           with --dump: the dumps of the failed case
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/core/events.h"
+#include "driver/core/payload.h"
+#include "driver/core/run.h"
+#include "driver/triage/pool_history.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+struct CapsuleCase {
+  std::string id;
+  Payload payload;
+  std::optional<double> timeout_ms;  // deadline of the case; none: Capsule::timeout_ms
+
+  static constexpr auto fields() {
+    return FieldList{field("id", &CapsuleCase::id, Presence::required),
+                     field("case", &CapsuleCase::payload, Presence::required),
+                     field("timeout_ms", &CapsuleCase::timeout_ms, Presence::sparse)};
+  }
+};
+
+struct Capsule {
+  int capsule = 1;      // version of this format
+  std::string version;  // version of cp-pool
+  std::string id;       // ID of the case that failed
+  CaseOutcome outcome = CaseOutcome::fail;
+  std::string reason;
+  std::string rerun;  // command that reruns the case alone
+  std::optional<Verdict> verdict;
+  std::vector<std::string> worker;       // argv
+  std::string implementation = {};       // the name of the worker, as in RunStarted; empty: unknown
+  std::vector<std::string> fork_server;  // argv; empty: none
+  std::string folder;                    // working directory of the ranks
+  std::vector<std::string> environment;  // "NAME=VALUE"
+  std::string device;
+  bool share_gpus = true;
+  double timeout_ms = 90000;
+  double start_timeout_ms = 60000;
+  std::optional<double> bound_factor;
+  bool reference_cache = true;
+  std::optional<protocol::PerfRequest> perf;
+  std::string worker_name;         // as in the worker's ready event
+  nlohmann::json versions;         // as in the worker's ready event
+  std::size_t left_out = 0;        // number of cases at the beginning of the pool's history that are not kept
+  std::vector<CapsuleCase> cases;  // in the order in which the pool got them; the last is the one that failed
+
+  static constexpr auto fields() {
+    return FieldList{field("capsule", &Capsule::capsule, Presence::required),
+                     field("version", &Capsule::version),
+                     field("id", &Capsule::id, Presence::required),
+                     field("outcome", &Capsule::outcome, Presence::required),
+                     field("reason", &Capsule::reason),
+                     field("rerun", &Capsule::rerun),
+                     field("verdict", &Capsule::verdict, Presence::sparse),
+                     field("worker", &Capsule::worker, Presence::required),
+                     field("implementation", &Capsule::implementation, Presence::sparse),
+                     field("fork_server", &Capsule::fork_server),
+                     field("folder", &Capsule::folder),
+                     field("environment", &Capsule::environment),
+                     field("device", &Capsule::device, Presence::required),
+                     field("share_gpus", &Capsule::share_gpus),
+                     field("timeout_ms", &Capsule::timeout_ms),
+                     field("start_timeout_ms", &Capsule::start_timeout_ms),
+                     field("bound_factor", &Capsule::bound_factor, Presence::sparse),
+                     field("reference_cache", &Capsule::reference_cache),
+                     field("perf", &Capsule::perf, Presence::sparse),
+                     field("worker_name", &Capsule::worker_name),
+                     field("versions", &Capsule::versions),
+                     field("left_out", &Capsule::left_out, Presence::sparse),
+                     field("cases", &Capsule::cases, Presence::required)};
+  }
+};
+
+// The contents of the files beside capsule.json.
+struct CapsuleFiles {
+  std::string requests;
+  const CaseFinished* result = nullptr;
+  std::optional<std::filesystem::path> dump_dir;  // folder of the worker's dumps; those of the case are copied
+};
+
+// Creates the folder and replaces the files of an earlier capsule in it. Throws std::runtime_error, which names the
+// file and the cause.
+void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files);
+
+// Reads a capsule from its folder or from its capsule.json. Throws CaseError, which names file, field and value.
+Capsule read_capsule(const std::filesystem::path& folder);
+
+// Writes the capsule of the failure into its folder in config.capsules, which must be set. Without a verdict it has all
+// cases that its pool got before; with one, only those that the verdict shows to be needed. A later capsule of the
+// failure replaces an earlier one. Throws std::runtime_error, which names the file and the cause.
+void write_failure_capsule(const RunConfig& config, const PoolHistory& history, const HistoryOfFailure& failure,
+                           const Verdict* verdict = nullptr);
+
+}  // namespace cp_pool

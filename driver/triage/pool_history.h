@@ -1,0 +1,62 @@
+// The history of each pool of a run: the cases that were sent to it, in order, and which of them failed. Triage replays
+// it, and capsules keep it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+
+namespace cp_pool {
+
+struct SentCase {
+  Item named;
+  std::optional<Item> next;  // the case that the worker was asked to prepare for
+  std::int64_t seq = 0;
+  std::string lines;  // the bytes that were written to rank 0's stdin for the case
+};
+
+struct HistoryOfFailure {
+  CaseFinished event;
+  std::size_t place = 0;  // index of the failed case among the cases of its pool
+};
+
+// Verdicts by the index of the failure in PoolHistory::failures().
+using Verdicts = std::map<std::size_t, Verdict>;
+
+class PoolHistory {
+ public:
+  void add(const PoolId& pool, SentCase sent);
+  // Sets SentCase::lines of the case that was added last.
+  void note_lines(const PoolId& pool, std::string lines);
+  // Remembers the ready event of the pool's worker.
+  void note_ready(const PoolReady& event) { ready_.insert_or_assign(key_of(event.pool), event.ready); }
+  // Remembers a case that has failed on a pool and is not retried.
+  void note_failure(const CaseFinished& event);
+  // Called when the pool gets no more cases. Forgets the pool unless a case failed on it.
+  void close(const PoolId& pool);
+
+  [[nodiscard]] const std::vector<HistoryOfFailure>& failures() const { return failures_; }
+  // Returns the cases that were sent to the pool of a failure, up to the failed case, which is the last.
+  [[nodiscard]] std::span<const SentCase> until(const HistoryOfFailure& failure) const;
+  [[nodiscard]] const protocol::ReadyEvent& worker_of(const HistoryOfFailure& failure) const {
+    return ready_.at(key_of(*failure.event.pool));
+  }
+
+ private:
+  using Key = std::pair<std::string, int>;
+  static Key key_of(const PoolId& pool) { return {pool.key, pool.generation}; }
+
+  std::map<Key, std::vector<SentCase>> sent_;
+  std::map<Key, protocol::ReadyEvent> ready_;
+  std::vector<HistoryOfFailure> failures_;
+};
+
+}  // namespace cp_pool

@@ -13,8 +13,9 @@ from torch._C._distributed_c10d import HashStore
 from cp_pool import adapter, runner
 
 
-def test_messages_arrive_when_they_are_waited_for() -> None:
-    run = run_cases("staged.py:passes_on", [case("three", cp_size=3, seqlen_q=18, seqlen_kv=18)])
+@pytest.mark.parametrize("name", ["passes_on", "sends_to_itself"])
+def test_messages_arrive_when_they_are_waited_for(name: str) -> None:
+    run = run_cases(f"staged.py:{name}", [case("three", cp_size=3, seqlen_q=18, seqlen_kv=18)])
     assert run.outcomes() == ["pass"], run.output
 
 

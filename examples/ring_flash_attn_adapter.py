@@ -3,12 +3,15 @@
 Where flash-attn is not installed, aten_flash_attn.py stands in for it.
 """
 
+import sys
+from unittest import mock
+
 import aten_flash_attn  # noqa: F401
 import torch
-import transformers.modeling_flash_attention_utils as of_transformers
 
-# ring-flash-attention 0.1.8 imports this name, which newer versions of transformers lack. Its rings do not use it.
-vars(of_transformers).setdefault("is_flash_attn_greater_or_equal_2_10", None)
+# ring-flash-attention 0.1.8 imports transformers, and names that newer versions lack. Its rings do not use them.
+NOT_USED = dict.fromkeys(("transformers", "transformers.modeling_flash_attention_utils"), mock.MagicMock())
+sys.modules.update(NOT_USED)
 from ring_flash_attn import (  # noqa: E402
     llama3_flash_attn_prepare_cu_seqlens,
     llama3_flash_attn_varlen_func,
@@ -19,11 +22,13 @@ from ring_flash_attn import (  # noqa: E402
     zigzag_ring_flash_attn_varlen_func,
 )
 
+for name in NOT_USED:
+    del sys.modules[name]
+
 from cp_pool import Skip, adapter, shard  # noqa: E402
 
-DENSE = dict(
-    comm=["p2p"], layouts=["bshd"], dtypes=["bf16", "fp16"], features=["causal", "gqa", "window"], devices=["cuda"]
-)
+# flash-attn has no fp32. The rings rely on it: for fp32, their .to(torch.float32) copies nothing.
+DENSE = dict(comm=["p2p"], layouts=["bshd"], dtypes=["bf16", "fp16"], features=["causal", "gqa", "window"])
 PACKED = {**DENSE, "layouts": ["thd"], "features": ["causal", "gqa"]}
 
 

@@ -1,5 +1,5 @@
 // The facts of an attention backend that both the driver and the worker need. They stand apart from the kernels,
-// because the driver does not link LibTorch: a backend's facts are in cases/backends/NAME.cpp, the cases that it
+// because the driver does not link LibTorch: the cases that a backend
 // refuses and its computation are in cp_core/attention/NAME/. backends.def lists the backends.
 #pragma once
 
@@ -22,11 +22,6 @@ struct BackendFacts {
 };
 
 const BackendFacts& facts_of(Backend backend);
-
-// math_facts() and so on: each in the backend's own file.
-#define CP_POOL_BACKEND(identifier, name) BackendFacts identifier##_facts();
-#include "cases/backends.def"
-#undef CP_POOL_BACKEND
 
 // Whether running the case again must give the same bits. On CPU ranks the math backend computes for every backend.
 bool promises_bits(const Case& c, bool on_gpu);

@@ -3,12 +3,25 @@
 // own (visible_keys in verify/canonical.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cases/case.h"
-#include "cases/interval.h"
 
 namespace cp_pool {
+
+// A range of consecutive positions of a sequence.
+struct Interval {  // [begin, end); empty if end <= begin
+  std::int64_t begin = 0;
+
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }
+};
+
+inline Interval intersect(const Interval& a, const Interval& b) {
+  return {.begin = std::max(a.begin, b.begin), .end = std::min(a.end, b.end)};
+}
 
 // Window around the bottom-right diagonal of each sequence, and chunks.
 struct Mask {

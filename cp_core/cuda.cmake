@@ -15,7 +15,6 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn/cudnn_batch_plans.cpp
     attention/cudnn/cudnn_call.cpp
     attention/cudnn/cudnn_graphs.cpp
-    attention/cudnn/cudnn_plan_cache.cpp
     attention/cudnn/plan_store.cpp
     attention/cudnn/stored_plans.cpp
     attention/flash/flash_backend.cpp
@@ -29,7 +28,6 @@ if(CP_POOL_HAVE_CUDA)
     comm/nccl/gpu_groups.cpp
     comm/nccl/nccl_communicator.cpp
     comm/nccl/nccl_link.cpp
-    comm/nccl/nccl_reduction.cpp
     comm/peer/gpu_barrier.cpp
     comm/peer/gpu_link.cpp
     comm/peer/held_memory.cpp
@@ -44,8 +42,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/driver_calls.cpp
     cuda_module/cuda_module.cpp
     cuda/stream_delays.cpp
-    perf/cuda_captured_step.cpp
-    perf/cuda_step_clock.cpp
+    perf/cuda_steps.cpp
     thd/copy_blocks.cu
     thd/copy_rows.cu
     thd/merge_partial.cu

@@ -4,21 +4,48 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <initializer_list>
 #include <iterator>
 #include <new>
 #include <random>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "cases/glob.h"
-#include "worker/stray_process.h"
 
 namespace cp_pool {
-
 namespace {
+
+// Leaves processes behind that signals to the rank's process group do not reach, for --inject.
+
+// A child of a process with several threads may make only async-signal-safe calls.
+[[noreturn]] void live_in_a_session_of_its_own() {
+  // Signals are ignored before setsid, so that a process found in its own session is known to ignore them.
+  for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
+  ::setsid();
+  for (;;) ::pause();
+}
+
+// Leaves a child in a session of its own that ignores SIGTERM, SIGHUP, SIGINT and SIGUSR2 and holds the rank's file
+// descriptors open.
+void leave_setsid_child() {
+  if (::fork() == 0) live_in_a_session_of_its_own();
+}
+
+// Leaves a grandchild in a session of its own, without a parent and with closed standard streams, as daemons have.
+void leave_daemon() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    if (::fork() == 0) live_in_a_session_of_its_own();
+    _exit(0);
+  }
+  if (child > 0) ::waitpid(child, nullptr, 0);
+}
 
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;

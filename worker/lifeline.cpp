@@ -27,10 +27,10 @@
 #include "worker/connect.h"
 #include "worker/keeper.h"
 #include "worker/private_fd.h"
-#include "worker/process_start.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
+#include "worker/startup_clock.h"
 
 namespace cp_pool {
 

@@ -1,9 +1,9 @@
-#include "worker/process_start.h"
-
 #include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "worker/startup_clock.h"
 
 namespace cp_pool {
 namespace {

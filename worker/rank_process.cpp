@@ -7,17 +7,25 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/Device.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <torch/headeronly/version.h>
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
+#include "cases/case_names.h"
 #include "cp_core/comm/peer/peer_environment.h"
-#include "worker/capabilities.h"
+#include "cp_core/cuda/device.h"
 #include "worker/caught_error.h"
+#include "worker/connect.h"
 #include "worker/control_plane.h"
 #include "worker/cpu_threads.h"
 #include "worker/environment_baseline.h"
@@ -25,17 +33,127 @@
 #include "worker/lifeline.h"
 #include "worker/own_gpu.h"
 #include "worker/preparer.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/lifeline_messages.h"
 #include "worker/protocol/own_addresses.h"
 #include "worker/rank_compute.h"
 #include "worker/rank_device.h"
 #include "worker/rank_zero.h"
-#include "worker/rendezvous.h"
 #include "worker/stack_dump.h"
 #include "worker/watcher.h"
 
 namespace cp_pool {
-
 namespace {
+
+// How ranks that a launcher started find rank 0's control plane. Rank 0 binds a free port and tells the driver over its
+// lifeline; the driver tells the other ranks.
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+bool is_loopback(std::string_view address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+// Returns the address at which rank 0 serves the control plane: loopback if all ranks are on its host; else that of the
+// interface that the user has chosen, or the one from which this host reaches the driver.
+std::string own_master_address(const Lifeline& lifeline, bool on_one_host) {
+  if (on_one_host) return "127.0.0.1";
+  for (const char* const variable : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    const std::string interface = protocol::process_variable(variable).value_or("");
+    if (interface.empty()) continue;
+    if (const auto addresses = protocol::own_addresses(interface); !addresses.empty()) return addresses.front();
+  }
+  std::string towards_driver = lifeline.local_address();
+  if (!towards_driver.empty() && !is_loopback(towards_driver)) return towards_driver;
+  const std::vector<std::string> addresses = protocol::own_addresses();
+  return addresses.empty() ? "127.0.0.1" : addresses.front();
+}
+
+// Called by rank 0, whose control plane listens at environment.master_addr on `port`: tells the driver, and sets
+// environment.master_port.
+void announce_master(Lifeline& lifeline, protocol::RankEnvironment& environment, int port) {
+  environment.master_port = static_cast<std::uint16_t>(port);
+  lifeline.tell_rendezvous({protocol::host_name(), {environment.master_addr}, port});
+}
+
+// Called by another rank: waits for rank 0's announcement, and sets environment's master address and port to the first
+// address that answers. Throws ControlPlaneError, which names both ranks, their hosts and the attempts.
+void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
+  constexpr seconds kLimit{20};
+  constexpr seconds kOneTry{3};
+  constexpr milliseconds kBetweenRounds{200};
+  const lifeline::Rendezvous where = lifeline.await_rendezvous();
+  environment.master_port = static_cast<std::uint16_t>(where.port);
+  const bool on_its_host = where.host == protocol::host_name();
+  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  std::string tried;
+  do {
+    tried.clear();
+    for (const std::string& address : where.addresses) {
+      if (is_loopback(address) && !on_its_host) continue;  // on this host another process may listen there
+      const lifeline::Endpoint endpoint{address, environment.master_port};
+      std::string why;
+      if (const int fd = connect_within(endpoint, kOneTry, why); fd >= 0) {
+        ::close(fd);
+        environment.master_addr = address;
+        return;
+      }
+      tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", lifeline::to_string(endpoint), why);
+    }
+    std::this_thread::sleep_for(kBetweenRounds);
+  } while (std::chrono::steady_clock::now() < deadline);
+  throw ControlPlaneError(
+      fmt::format("rank {} on host {} cannot reach rank 0 on host {} ({}): GLOO_SOCKET_IFNAME, on GPUs "
+                  "NCCL_SOCKET_IFNAME, names the network interface on which the hosts reach each other",
+                  environment.rank, protocol::host_name(), where.host, tried));
+}
+
+// The capabilities and versions of this worker, for its ready event.
+template <typename Enum>
+nlohmann::json names() {
+  nlohmann::json out = nlohmann::json::array();
+  for (const auto& [value, name] : kNames<Enum>) out.push_back(name);
+  return out;
+}
+
+// Returns the backends by device, the comm types, layouts and dtypes that cases may name, and the case fields beyond
+// protocol version 1. It also says that every pass has figures of every rank.
+// prepares: whether the worker acts on `prepare` requests.
+// shared_gpus: how many GPUs the ranks share; 0 if each rank has one of its own.
+// diagnoses: whether the worker can say why a case failed.
+nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus, bool diagnoses) {
+  // A case may name any backend: on a CPU math computes for every backend, and the result says so.
+  const nlohmann::json backends =
+      device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
+  nlohmann::json newer_fields = nlohmann::json::array();
+  for (const CaseField& field : case_fields()) {
+    if (!field.in_version_1) newer_fields.push_back(field.name);
+  }
+  nlohmann::json requests = {"cancel"};
+  if (prepares) requests.push_back("prepare");
+  nlohmann::json options = {"bound_factor"};
+  if (diagnoses) options.insert(options.end(), {"diagnosis_ms", "known_mistakes"});
+  return {{"backends", backends},
+          {"comm", names<CommType>()},
+          {"layouts", names<Layout>()},
+          {"dtypes", names<DType>()},
+          {"figures", true},
+          {"shared_gpus", shared_gpus},
+          {"requests", std::move(requests)},
+          {"options", std::move(options)},
+          {"case_fields", std::move(newer_fields)}};
+}
+
+// Returns the versions of the libraries, by name. For a GPU also those of CUDA, cuDNN and NCCL, and the GPU's name.
+nlohmann::json versions(const at::Device& device) {
+  nlohmann::json out = {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
+  if (device.is_cuda()) {
+    out["cuda"] = cuda_device().versions();
+    out["gpu"] = cuda_device().device_name(device.index());
+  }
+  return out;
+}
 
 constexpr std::chrono::seconds kConnectLimit{30};
 constexpr int kMostPreparers = 8;

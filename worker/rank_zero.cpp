@@ -1,9 +1,19 @@
 #include "worker/rank_zero.h"
 
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <optional>
+#include <poll.h>
 #include <string>
+#include <string_view>
+#include <sys/eventfd.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -14,13 +24,112 @@
 #include "worker/control_plane.h"
 #include "worker/coordinator.h"
 #include "worker/data_plane.h"
-#include "worker/mailroom.h"
-#include "worker/request_reader.h"
+#include "worker/protocol/line_framer.h"
+#include "worker/protocol/messages.h"
 #include "worker/response_writer.h"
 
 namespace cp_pool {
-
 namespace {
+
+// Reads requests from the driver on a thread of its own, so that they arrive during a case.
+class RequestReader {
+ public:
+  struct Handlers {  // called on the reading thread
+    std::function<void(const protocol::Request&)> request;
+    std::function<void(const protocol::ProtocolError&)> bad_request;
+    std::function<void()> end_of_input;  // also when reading fails
+  };
+  RequestReader(int fd, Handlers handlers);  // fd is not owned
+  RequestReader(const RequestReader&) = delete;
+  RequestReader& operator=(const RequestReader&) = delete;
+  ~RequestReader();  // stops reading
+
+ private:
+  void serve();
+  void handle(const protocol::Line& line);
+
+  int fd_;
+  int wake_fd_;
+  Handlers handlers_;
+  std::jthread thread_;
+};
+
+constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
+
+RequestReader::RequestReader(int fd, Handlers handlers)
+    : fd_(fd), wake_fd_(eventfd(0, EFD_CLOEXEC)), handlers_(std::move(handlers)) {
+  if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  thread_ = std::jthread([this] { serve(); });
+}
+
+RequestReader::~RequestReader() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+  if (thread_.joinable()) thread_.join();
+  close(wake_fd_);
+}
+
+void RequestReader::serve() {
+  protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
+  std::array<char, kReadBytes> buffer;
+  for (;;) {
+    std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}}};
+    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
+    if (ready[1].revents != 0) return;
+    if (ready[0].revents == 0) continue;
+    const ssize_t got = read(fd_, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    for (const protocol::Line& line : framer.feed(bytes)) handle(line);
+  }
+  handlers_.end_of_input();
+}
+
+void RequestReader::handle(const protocol::Line& line) {
+  try {
+    if (line.kind == protocol::Line::Kind::over_long) {
+      throw protocol::ProtocolError(fmt::format("a request longer than {} bytes", protocol::kMaxLineBytes));
+    }
+    handlers_.request(protocol::parse_request(line.text));
+  } catch (const protocol::ProtocolError& e) {
+    handlers_.bad_request(e);
+  }
+}
+
+// A queue between threads of one process.
+template <typename Item>
+class Mailroom {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void put(Item item) {
+    {
+      const std::lock_guard lock(mutex_);
+      items_.push_back(std::move(item));
+    }
+    filled_.notify_one();
+  }
+
+  // Returns the next item; nullopt at the deadline. Waits without limit if `deadline` is not set.
+  std::optional<Item> take(std::optional<Clock::time_point> deadline) {
+    std::unique_lock lock(mutex_);
+    const auto filled = [this] { return !items_.empty(); };
+    if (!deadline) {
+      filled_.wait(lock, filled);
+    } else if (!filled_.wait_until(lock, *deadline, filled)) {
+      return std::nullopt;
+    }
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    return item;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::deque<Item> items_;
+};
 
 struct EndOfInput {};
 using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage>;

@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <unistd.h>
-
-#include "worker/process_start.h"
 
 namespace cp_pool {
 
@@ -44,6 +45,23 @@ std::map<std::string, double> StartupClock::phases_ms() const {
   std::map<std::string, double> out = phases_ms_;
   out["total"] = total_ms_;
   return out;
+}
+
+std::optional<std::int64_t> start_ticks_in(std::string_view stat) {
+  // Field 2, the name, may contain blanks and parentheses, and ends at the last ')'.
+  const std::size_t end_of_name = stat.rfind(')');
+  if (end_of_name == std::string_view::npos) return std::nullopt;
+  std::istringstream after_name{std::string{stat.substr(end_of_name + 1)}};
+  constexpr int kFieldsBefore = 19;  // fields 3 to 21
+  std::string skipped;
+  for (int i = 0; i < kFieldsBefore; ++i) after_name >> skipped;
+  std::int64_t ticks = 0;
+  return after_name >> ticks ? std::optional(ticks) : std::nullopt;
+}
+
+std::optional<std::int64_t> own_start_ticks() {
+  std::ifstream file("/proc/self/stat");
+  return start_ticks_in(std::string{std::istreambuf_iterator<char>(file), {}});
 }
 
 }  // namespace cp_pool

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace cp_pool {
 
@@ -25,5 +28,14 @@ class StartupClock {
   double total_ms_ = 0;
   std::chrono::steady_clock::time_point last_;
 };
+
+// When a process started, by its line in /proc.
+
+// Returns field 22 of the line of a /proc/PID/stat (proc(5)): the start of the process in clock ticks since boot.
+// nullopt if the line has no such field.
+std::optional<std::int64_t> start_ticks_in(std::string_view stat);
+
+// Returns the start of this process; nullopt if /proc does not tell.
+std::optional<std::int64_t> own_start_ticks();
 
 }  // namespace cp_pool

@@ -8,17 +8,123 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
-#include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/comm_steps.h"
+#include "cp_core/context_parallel/core.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
 #include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
+#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {
+
+// Exchanges a bias and its gradient among the ranks of an a2a. A bias with a matrix for each head is scattered by
+// heads, as q is. A bias that all heads share is gathered, so that every rank has the rows of all queries of the group.
+// A bias that every rank holds whole (thd, shape 111s) is not exchanged.
+class BiasExchange {
+ public:
+  // The query positions of the group, in their order before and after the exchange.
+  struct Rows {
+    std::vector<Run> by_rank;  // before: the positions of the group's ranks, rank by rank
+    std::vector<Run> packed;   // after: the same positions in the group's packed order
+  };
+  // problem.bias must be set. rows: with one sequence for each entry of the bias' batch dimension.
+  BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows);
+
+  // Returns the bias for all queries of the group and this rank's heads. bias: this rank's shard (context_parallel.h).
+  [[nodiscard]] at::Tensor scatter(const at::Tensor& bias) const;
+
+  // Returns the gradient of this rank's shard, shaped like the shard. dbias: the fp32 gradient of the tensor that
+  // scatter() returned. Gradients of ranks that share rows of the bias are summed, except in thd, where the caller must
+  // sum the results of all ranks.
+  [[nodiscard]] at::Tensor gather(const at::Tensor& dbias) const;
+
+ private:
+  [[nodiscard]] bool of_each_head() const;
+  [[nodiscard]] bool replicated() const;
+
+  const AttentionProblem& problem_;
+  Communicator& group_;
+  std::vector<RowCopy> copies_;
+};
+
+// Converts [batch, heads, rows, columns] to packed [batch * rows, heads, columns]; unpack_rows() is the inverse.
+at::Tensor pack_rows(const at::Tensor& bias) {
+  return bias.transpose(1, 2).flatten(0, 1).contiguous();
+}
+
+at::Tensor unpack_rows(const at::Tensor& packed, std::int64_t batch) {
+  return packed.unflatten(0, {batch, packed.size(0) / batch}).transpose(1, 2).contiguous();
+}
+
+BiasExchange::BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows)
+    : problem_(problem), group_(group) {
+  if (!replicated()) copies_ = row_copies(rows.by_rank, rows.packed);
+}
+
+bool BiasExchange::of_each_head() const {
+  return problem_.bias && cp_pool::of_each_head(*problem_.bias);
+}
+
+bool BiasExchange::replicated() const {
+  return problem_.layout == Layout::thd || problem_.bias == BiasShape::shape_111s;
+}
+
+at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
+  if (replicated()) {
+    if (!of_each_head()) return bias;
+    const std::int64_t block = bias.size(1) / group_.size();
+    return bias.narrow(1, CP_MUTATE(a2a_bias_heads, group_.rank(), 0) * block, block);
+  }
+  const at::Tensor rows = pack_rows(bias);
+  if (of_each_head()) {
+    const GroupRows group_rows{.copies = copies_, .of_a_rank = rows.size(0)};
+    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &group_rows}};
+    const HeadExchange exchange(group_, {});
+    exchange.make_targets(items);
+    exchange.scatter(items, "a2a bias").finish();
+    return unpack_rows(items.front().of_heads, bias.size(0));
+  }
+  at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
+  group_.all_gather(by_rank, rows, "a2a bias rows")->wait();
+  at::Tensor packed = at::empty_like(by_rank);
+  copy_rows(by_rank, packed, copies_);
+  return unpack_rows(packed, bias.size(0));
+}
+
+at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
+  if (replicated()) {
+    if (!of_each_head()) return dbias;
+    const std::int64_t block = dbias.size(1);
+    at::Tensor of_all_heads =
+        at::zeros({dbias.size(0), block * group_.size(), dbias.size(2), dbias.size(3)}, dbias.options());
+    of_all_heads.narrow(1, group_.rank() * block, block).copy_(dbias);
+    return of_all_heads;
+  }
+  const at::Tensor packed = pack_rows(dbias);
+  if (of_each_head()) {
+    const GroupRows group_rows{.copies = copies_, .of_a_rank = packed.size(0) / group_.size()};
+    const at::Tensor own =
+        at::empty({group_rows.of_a_rank, packed.size(1) * group_.size(), packed.size(2)}, packed.options());
+    HeadExchange(group_, {})
+        .gather({{.of_tokens = own, .of_heads = packed, .rows = &group_rows}}, "a2a dbias")
+        .finish();
+    return unpack_rows(own, dbias.size(0));
+  }
+  at::Tensor by_rank = at::empty_like(packed);
+  copy_rows_back(packed, by_rank, copies_);
+  at::Tensor own = at::empty({packed.size(0) / group_.size(), 1, packed.size(2)}, packed.options());
+  if (CP_MUTATE(a2a_dbias_not_reduced, true, false)) {
+    group_.reduce_scatter(own, by_rank, "a2a dbias rows")->wait();
+  } else {
+    own.copy_(by_rank.narrow(0, group_.rank() * own.size(0), own.size(0)));
+  }
+  return unpack_rows(own, dbias.size(0));
+}
 
 using Item = HeadExchange::Item;
 

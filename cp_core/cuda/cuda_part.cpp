@@ -1,13 +1,47 @@
 #include "cp_core/cuda/cuda_part.h"
 
+#include <array>
 #include <dlfcn.h>
+#include <link.h>
 #include <mutex>
 #include <string>
-
-#include "cp_core/cuda/module_path.h"
+#include <unistd.h>
 
 namespace cp_pool {
 namespace {
+
+// Finds the modules that the running program, or a library that contains cp_core, loads.
+std::string own_program() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  return length <= 0 ? "" : std::string(path.data(), static_cast<std::size_t>(length));
+}
+
+// Returns the path of the shared library that contains this code, such as the extension of an interpreter. Empty if
+// this code is part of the program itself.
+std::string own_library() {
+  Dl_info unused{};
+  link_map* object = nullptr;
+  const bool found = dladdr1(reinterpret_cast<const void*>(&own_library), &unused, reinterpret_cast<void**>(&object),
+                             RTLD_DL_LINKMAP) != 0;
+  return found && object != nullptr ? object->l_name : "";  // for the program itself, the loader's name is empty
+}
+
+// Returns the path of the module. It is looked for in three folders, relative to the program or library that contains
+// this code: beside it, as in a build folder; in ../lib/cp-pool, as in an installation; in lib/cp-pool, as in a Python
+// package. If it is in none of them, returns its name, which the loader then looks up in the library path.
+std::string module_path(const std::string& name) {
+  const std::string library = own_library();
+  const std::string object = library.empty() ? own_program() : library;
+  if (object.empty()) return name;
+  const std::string folder = object.substr(0, object.rfind('/') + 1);
+  for (const char* place : {"", "../lib/cp-pool/", "lib/cp-pool/"}) {
+    std::string file = folder;
+    file.append(place).append(name);
+    if (access(file.c_str(), R_OK) == 0) return file;
+  }
+  return name;
+}
 
 constexpr const char* kModule = "libcp_core_cuda.so";
 // The function that the module exports. It gives all tables.

@@ -4,10 +4,21 @@
 #include <functional>
 #include <memory>
 
-#include "cp_core/perf/captured_step.h"
 #include "cp_core/perf/step_clock.h"
 
 namespace cp_pool {
+
+// A step that was recorded once and can be enqueued again as one launch, without the host's work for each kernel.
+class CapturedStep {
+ public:
+  CapturedStep() = default;
+  CapturedStep(const CapturedStep&) = delete;
+  CapturedStep& operator=(const CapturedStep&) = delete;
+  virtual ~CapturedStep() = default;
+
+  // Enqueues the step on the current stream. Reads and writes the memory that was captured.
+  virtual void replay() = 0;
+};
 
 // Functions of the CUDA part.
 namespace cuda {

@@ -2,15 +2,55 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <nccl.h>
+#include <stdexcept>
 #include <utility>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/nccl/nccl_reduction.h"
+#include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
 namespace {
+
+// Dtypes and operators for NCCL's reductions. Everything else that NCCL moves is bytes.
+
+// Throws std::invalid_argument if NCCL has no such dtype.
+ncclDataType_t reduction_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    case at::kChar:
+      return ncclInt8;
+    case at::kByte:
+    case at::kBool:
+      return ncclUint8;
+    default:
+      throw std::invalid_argument(fmt::format("no reduction of {}", c10::toString(tensor.scalar_type())));
+  }
+}
+
+ncclRedOp_t reduction_of(const at::Tensor& tensor, ReduceOp op) {
+  // The sum of booleans is their logical "or".
+  return op == ReduceOp::max || tensor.scalar_type() == at::kBool ? ncclMax : ncclSum;
+}
+
+// True if the operands must be widened to fp32, so that sums of 16-bit floats are rounded once.
+bool widens(const at::Tensor& tensor, ReduceOp op) {
+  return op == ReduceOp::sum && at::isReducedFloatingType(tensor.scalar_type());
+}
 
 std::size_t count_of(const at::Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel());

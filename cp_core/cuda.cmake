@@ -132,10 +132,10 @@ if(CP_POOL_HAVE_CUDA)
   # Ranks are threads that share one GPU.
   cp_pool_test(gpu_one_device_test LABEL gpu TORCH
     LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
-    SOURCES comm/local/gpu_local_communicator_test.cpp trial/gpu_one_device_test.cpp)
+    SOURCES comm/local/gpu_local_communicator_test.cpp run_case/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH
     LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
-    SOURCES testing/gpu_step.cpp trial/gpu_mutants_test.cpp)
+    SOURCES testing/gpu_step.cpp run_case/gpu_mutants_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   cp_pool_gpu_program(row_kernels_bench)

@@ -159,7 +159,7 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
     }
     // These need two calls of one shape with different inputs.
     if (info.name.starts_with("kept_")) continue;
-    // These need 16-bit dtypes, where backends return results rounded call by call. trial/mutants_test.cpp has them,
+    // These need 16-bit dtypes, where backends return results rounded call by call. run_case/mutants_test.cpp has them,
     // and the mutants excluded below.
     if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated ||
         info.mutant == Mutant::later_calls_dropped || info.mutant == Mutant::saved_of_first_group) {

@@ -15,7 +15,7 @@
 #include "cases/diagnosis.h"
 #include "cp_core/attention/fast_backend.h"
 #include "cp_core/diagnosis/diagnose.h"
-#include "cp_core/trial/run_case.h"
+#include "cp_core/run_case/run_case.h"
 #include "worker/rank_messages.h"
 
 namespace cp_pool {

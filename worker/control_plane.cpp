@@ -23,7 +23,7 @@
 
 #include "worker/connect.h"
 #include "worker/listen.h"
-#include "worker/mail_hub.h"
+#include "worker/message_router.h"
 #include "worker/protocol/token.h"
 
 namespace cp_pool {
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr std::int64_t kLongestPollMs = 60'000;
-constexpr const char* kPortKey = "cp-pool/mail-port";
+constexpr const char* kPortKey = "cp-pool/message-port";
 constexpr const char* kTokenKey = "cp-pool/token";  // only if ranks have none of their own
 
 template <typename Action>
@@ -89,7 +89,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& e
 }
 
 // Every call blocks.
-class Mail::Connection {
+class MessageClient::Connection {
  public:
   explicit Connection(const protocol::RankEnvironment& environment) {
     const auto store = open_store(environment);
@@ -103,7 +103,7 @@ class Mail::Connection {
     }
     const int on = 1;
     ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    send(encode_mail(MailKind::hello, {}, bytes_of(token)));
+    send(encode_message(MessageKind::hello, {}, bytes_of(token)));
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -116,9 +116,9 @@ class Mail::Connection {
   }
 
   // Returns nullopt once the deadline has passed.
-  std::optional<MailFrame> receive(const std::optional<Clock::time_point>& deadline) {
+  std::optional<MessageFrame> receive(const std::optional<Clock::time_point>& deadline) {
     for (;;) {
-      if (std::optional<MailFrame> frame = reader_.next()) return frame;
+      if (std::optional<MessageFrame> frame = reader_.next()) return frame;
       if (deadline && !has_input_until(*deadline)) return std::nullopt;
       std::array<std::uint8_t, 65536> buffer;
       const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
@@ -147,22 +147,23 @@ class Mail::Connection {
   }
 
   int fd_ = -1;
-  MailReader reader_;
+  MessageReader reader_;
 };
 
-Mail::Mail(const protocol::RankEnvironment& environment) : connection_(std::make_unique<Connection>(environment)) {}
+MessageClient::MessageClient(const protocol::RankEnvironment& environment)
+    : connection_(std::make_unique<Connection>(environment)) {}
 
-Mail::~Mail() = default;
+MessageClient::~MessageClient() = default;
 
-void Mail::to_rank0(const RankMessage& message) {
-  connection_->send(encode_mail(MailKind::push, {}, encode(message)));
+void MessageClient::to_rank0(const RankMessage& message) {
+  connection_->send(encode_message(MessageKind::push, {}, encode(message)));
 }
 
-std::optional<Bytes> Mail::pop(const Box& box, std::optional<Clock::time_point> deadline) {
+std::optional<Bytes> MessageClient::pop(const Box& box, std::optional<Clock::time_point> deadline) {
   const auto [mine, first_time] = connection_->boxes.try_emplace(box);
-  if (first_time) connection_->send(encode_mail(MailKind::subscribe, box));
+  if (first_time) connection_->send(encode_message(MessageKind::subscribe, box));
   while (mine->second.empty()) {
-    std::optional<MailFrame> frame = connection_->receive(deadline);
+    std::optional<MessageFrame> frame = connection_->receive(deadline);
     if (!frame) return std::nullopt;
     connection_->boxes[frame->box].push_back(std::move(frame->body));
   }
@@ -171,61 +172,61 @@ std::optional<Bytes> Mail::pop(const Box& box, std::optional<Clock::time_point> 
   return message;
 }
 
-ComputeCommand Mail::receive_compute(int rank) {
+ComputeCommand MessageClient::receive_compute(int rank) {
   return decode_compute_command(*pop({Box::Of::compute, rank}));
 }
-WatchCommand Mail::receive_watch(int rank) {
-  return decode_watch_command(*pop({Box::Of::watcher, rank}));
+ControlCommand MessageClient::receive_control(int rank) {
+  return decode_control_command(*pop({Box::Of::control, rank}));
 }
-std::optional<ComputeCommand> Mail::receive_compute_until(int rank, Clock::time_point deadline) {
+std::optional<ComputeCommand> MessageClient::receive_compute_until(int rank, Clock::time_point deadline) {
   const std::optional<Bytes> message = pop({Box::Of::compute, rank}, deadline);
   if (!message) return std::nullopt;
   return decode_compute_command(*message);
 }
 
-struct MailServer::Server {
+struct MessageServer::Server {
   explicit Server(const protocol::RankEnvironment& environment)
       : Server(environment, environment.token.empty() ? protocol::random_token() : environment.token) {}
   Server(const protocol::RankEnvironment& environment, const std::string& token)
       : world_size(environment.world_size),
         listening(socket_of_store(environment)),
-        hub(listening ? listen_beside(*listening) : listen_at(environment.master_addr, 0, environment.on_one_host),
-            token),
+        router(listening ? listen_beside(*listening) : listen_at(environment.master_addr, 0, environment.on_one_host),
+               token),
         store(open_store(environment, listening)) {
     if (environment.token.empty()) store->set(kTokenKey, bytes_of(token));
-    store->set(kPortKey, bytes_of(std::to_string(hub.port())));
+    store->set(kPortKey, bytes_of(std::to_string(router.port())));
   }
   void push_all(Box::Of of, const Bytes& message) {
-    for (int rank = 0; rank < world_size; ++rank) hub.push({of, rank}, message);
+    for (int rank = 0; rank < world_size; ++rank) router.push({of, rank}, message);
   }
 
   int world_size;
   std::optional<int> listening;  // the store's socket, which the store owns
-  MailHub hub;
+  MessageRouter router;
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
-MailServer::MailServer(const protocol::RankEnvironment& environment)
+MessageServer::MessageServer(const protocol::RankEnvironment& environment)
     : server_(translate("listening", [&] { return std::make_unique<Server>(environment); })) {}
 
-MailServer::~MailServer() = default;
+MessageServer::~MessageServer() = default;
 
-int MailServer::port() const {
+int MessageServer::port() const {
   return server_->store->getPort();
 }
 
-void MailServer::to_compute(const ComputeCommand& message) {
+void MessageServer::to_compute(const ComputeCommand& message) {
   server_->push_all(Box::Of::compute, encode(message));
 }
-void MailServer::to_watchers(const WatchCommand& message) {
-  server_->push_all(Box::Of::watcher, encode(message));
+void MessageServer::to_control_threads(const ControlCommand& message) {
+  server_->push_all(Box::Of::control, encode(message));
 }
 
-void MailServer::on_rank0(std::function<void(const Bytes&)> take) {
-  server_->hub.on_rank0(std::move(take));
+void MessageServer::on_rank0(std::function<void(const Bytes&)> take) {
+  server_->router.on_rank0(std::move(take));
 }
 
-void MailServer::delete_keys(const std::string& prefix) {
+void MessageServer::delete_keys(const std::string& prefix) {
   translate("deleting keys", [&] {
     for (std::string key : server_->store->listKeys()) {
       if (key.starts_with('/')) key.erase(0, 1);  // the store's own prefix

@@ -1,5 +1,5 @@
 // How the ranks of a worker group exchange messages apart from the data plane: rank 0 keeps a box of messages for each
-// receiver (mail_hub.h), and ranks find it through a TCPStore. The control plane works while ranks wait in a
+// receiver (message_router.h), and ranks find it through a TCPStore. The control plane works while ranks wait in a
 // collective, and reports at once that rank 0 is gone.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include "worker/mail_frames.h"
+#include "worker/message_frames.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_messages.h"
 
@@ -32,18 +32,18 @@ class ControlPlaneError : public std::runtime_error {
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment);
 
 // One rank's connection to rank 0, for one thread. A message to rank 0 is one write, a message from it one read.
-class Mail {
+class MessageClient {
  public:
-  explicit Mail(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
-  Mail(const Mail&) = delete;
-  Mail& operator=(const Mail&) = delete;
-  ~Mail();
+  explicit MessageClient(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
+  MessageClient(const MessageClient&) = delete;
+  MessageClient& operator=(const MessageClient&) = delete;
+  ~MessageClient();
 
   void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
 
   // Both wait without limit. ExitCommand or ControlPlaneError ends the stream. A box has one receiver.
   ComputeCommand receive_compute(int rank);
-  WatchCommand receive_watch(int rank);
+  ControlCommand receive_control(int rank);
   // Returns nullopt if no message has come by the deadline.
   std::optional<ComputeCommand> receive_compute_until(int rank, std::chrono::steady_clock::time_point deadline);
 
@@ -59,17 +59,17 @@ class Mail {
 // listens at environment.master_addr and master_port (if 0, the kernel chooses the port). The boxes have a port of
 // their own at the same address, which ranks read from the store. Ranks show environment.token there. If it is empty,
 // they read a token from the store, which anybody can read who reaches the store.
-class MailServer {
+class MessageServer {
  public:
-  explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
-  MailServer(const MailServer&) = delete;
-  MailServer& operator=(const MailServer&) = delete;
-  ~MailServer();
+  explicit MessageServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
+  MessageServer(const MessageServer&) = delete;
+  MessageServer& operator=(const MessageServer&) = delete;
+  ~MessageServer();
   [[nodiscard]] int port() const;  // the store's port
 
   // Send to every rank without waiting for any. Messages to one thread of a rank arrive in order.
   void to_compute(const ComputeCommand& message);
-  void to_watchers(const WatchCommand& message);
+  void to_control_threads(const ControlCommand& message);
   // Calls `take` on a thread of the server for each message to rank 0, including those that have already come. A null
   // `take` stops this and returns when no call is running.
   void on_rank0(std::function<void(const Bytes&)> take);

@@ -25,16 +25,16 @@ using test::listening_environment;
 class ControlPlane : public testing::Test {
  protected:
   protocol::RankEnvironment environment = listening_environment(2);
-  std::optional<MailServer> server{std::in_place, environment};
+  std::optional<MessageServer> server{std::in_place, environment};
 };
 
 TEST_F(ControlPlane, KeepsTheOrderOfASenderAndTheBoxesApart) {
   for (int generation = 0; generation < 100; ++generation) server->to_compute(RebuildCommand{generation});
-  server->to_watchers(AbortCommand{7});
+  server->to_control_threads(AbortCommand{7});
   server->to_compute(ExitCommand{});
   for (const int rank : {0, 1}) {
-    Mail receiver(environment);
-    EXPECT_EQ(std::get<AbortCommand>(receiver.receive_watch(rank)).generation, 7);
+    MessageClient receiver(environment);
+    EXPECT_EQ(std::get<AbortCommand>(receiver.receive_control(rank)).generation, 7);
     for (int generation = 0; generation < 100; ++generation) {
       EXPECT_EQ(std::get<RebuildCommand>(receiver.receive_compute(rank)).generation, generation);
     }
@@ -43,14 +43,14 @@ TEST_F(ControlPlane, KeepsTheOrderOfASenderAndTheBoxesApart) {
 }
 
 TEST_F(ControlPlane, WakesAReceiverThatWaits) {
-  Mail receiver(environment);
+  MessageClient receiver(environment);
   auto received = std::async(std::launch::async, [&] { return receiver.receive_compute(1); });
   server->to_compute(RebuildCommand{3});
   EXPECT_EQ(std::get<RebuildCommand>(received.get()).generation, 3);
 }
 
 TEST_F(ControlPlane, WaitsForACommandUntilTheDeadlineAlone) {
-  Mail receiver(environment);
+  MessageClient receiver(environment);
   const auto soon = [](std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; };
   EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(20))));
   EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(-20))));
@@ -61,8 +61,8 @@ TEST_F(ControlPlane, WaitsForACommandUntilTheDeadlineAlone) {
 }
 
 TEST_F(ControlPlane, GivesRank0WhatRanksSayAlsoWhatCameBeforeItListened) {
-  Mail first(environment);
-  Mail second(environment);
+  MessageClient first(environment);
+  MessageClient second(environment);
   std::vector<int> heard;
   std::promise<void> all;
   first.to_rank0(Goodbye{1});
@@ -95,29 +95,29 @@ TEST_F(ControlPlane, DoesNotWaitForARankThatReadsNothing) {
   constexpr int kMessages = 200;
   PrepareCommand large;
   large.case_json = {{"text", std::string(std::size_t{1} << 20U, 'x')}};
-  Mail stopped(environment);
-  server->to_watchers(AbortCommand{0});
-  EXPECT_EQ(std::get<AbortCommand>(stopped.receive_watch(1)).generation, 0);
-  for (int i = 0; i < kMessages; ++i) server->to_watchers(large);
-  Mail other(environment);
+  MessageClient stopped(environment);
+  server->to_control_threads(AbortCommand{0});
+  EXPECT_EQ(std::get<AbortCommand>(stopped.receive_control(1)).generation, 0);
+  for (int i = 0; i < kMessages; ++i) server->to_control_threads(large);
+  MessageClient other(environment);
   server->to_compute(ExitCommand{});
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(other.receive_compute(0)));
   for (int i = 0; i < kMessages; ++i) {
-    EXPECT_TRUE(std::holds_alternative<PrepareCommand>(stopped.receive_watch(1)));
+    EXPECT_TRUE(std::holds_alternative<PrepareCommand>(stopped.receive_control(1)));
   }
 }
 
-std::uint16_t mail_port(const protocol::RankEnvironment& environment) {
-  const auto text = connect_store(environment)->get("cp-pool/mail-port");
+std::uint16_t message_port(const protocol::RankEnvironment& environment) {
+  const auto text = connect_store(environment)->get("cp-pool/message-port");
   return static_cast<std::uint16_t>(std::stoi(std::string(text.begin(), text.end())));
 }
 
 // The stranger may be a port scanner, a worker of another version, or another user of the machine.
 TEST_F(ControlPlane, HangsUpOnAStranger) {
   for (const Bytes& bytes : {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
-                             encode_mail(MailKind::push, {Box::Of::compute, 0}, encode(RebuildCommand{666}))}) {
+                             encode_message(MessageKind::push, {Box::Of::compute, 0}, encode(RebuildCommand{666}))}) {
     std::string why;
-    const int fd = connect_within({"127.0.0.1", mail_port(environment)}, std::chrono::seconds(20), why);
+    const int fd = connect_within({"127.0.0.1", message_port(environment)}, std::chrono::seconds(20), why);
     ASSERT_GE(fd, 0) << why;
     EXPECT_TRUE(send_all(fd, std::as_bytes(std::span{bytes})));
     shutdown(fd, SHUT_WR);
@@ -125,7 +125,7 @@ TEST_F(ControlPlane, HangsUpOnAStranger) {
     EXPECT_LE(recv(fd, &answer, 1, 0), 0);
     close(fd);
   }
-  Mail receiver(environment);
+  MessageClient receiver(environment);
   server->to_compute(ExitCommand{});
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(receiver.receive_compute(0)));
 }
@@ -133,38 +133,38 @@ TEST_F(ControlPlane, HangsUpOnAStranger) {
 TEST(ControlPlaneToken, OfTheEnvironmentIsNotInTheStore) {
   protocol::RankEnvironment environment = listening_environment(2);
   environment.token = "00112233445566778899aabbccddeeff";
-  MailServer server(environment);
+  MessageServer server(environment);
   EXPECT_FALSE(connect_store(environment)->check({"cp-pool/token"}));
-  Mail rank(environment);
+  MessageClient rank(environment);
   server.to_compute(RebuildCommand{1});
   EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 1);
   environment.token.back() = '0';
-  Mail other(environment);
+  MessageClient other(environment);
   EXPECT_THROW(other.receive_compute(1), ControlPlaneError);
 }
 
 TEST(ControlPlaneToken, IsMadeByRank0IfTheEnvironmentHasNone) {
   const protocol::RankEnvironment environment = listening_environment(2);
-  const MailServer one(environment);
+  const MessageServer one(environment);
   const auto first = connect_store(environment)->get("cp-pool/token");
   const protocol::RankEnvironment of_another_pool = listening_environment(2);
-  const MailServer other(of_another_pool);
+  const MessageServer other(of_another_pool);
   EXPECT_EQ(first.size(), 32U);
   EXPECT_NE(connect_store(of_another_pool)->get("cp-pool/token"), first);
 }
 
 TEST(ControlPlaneStore, IsTorchrunsIfItServesOneAtTheMastersPort) {
   const protocol::RankEnvironment of_torchrun = listening_environment(2);
-  const MailServer torchrun(of_torchrun);  // its store stands for that of torchrun's agent
+  const MessageServer torchrun(of_torchrun);  // its store stands for that of torchrun's agent
   protocol::RankEnvironment environment;
   environment.master_addr = "127.0.0.1";
   environment.master_port = of_torchrun.master_port;
   environment.world_size = 2;
-  EXPECT_THROW(MailServer{environment}, ControlPlaneError) << "the port is taken";
+  EXPECT_THROW(MessageServer{environment}, ControlPlaneError) << "the port is taken";
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   {
-    MailServer server(environment);
-    Mail rank(environment);
+    MessageServer server(environment);
+    MessageClient rank(environment);
     server.to_compute(RebuildCommand{5});
     EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 5);
   }
@@ -175,9 +175,9 @@ TEST(ControlPlaneStore, IsTorchrunsIfItServesOneAtTheMastersPort) {
 TEST(ControlPlaneAddress, IsTheMastersAlone) {
   protocol::RankEnvironment environment;
   environment.master_addr = "127.0.0.1";
-  const MailServer server(environment);
+  const MessageServer server(environment);
   environment.master_port = static_cast<std::uint16_t>(server.port());
-  for (const std::uint16_t port : {environment.master_port, mail_port(environment)}) {
+  for (const std::uint16_t port : {environment.master_port, message_port(environment)}) {
     std::string why;
     const int fd = connect_within({"127.0.0.1", port}, std::chrono::seconds(20), why);
     EXPECT_GE(fd, 0) << why;
@@ -187,7 +187,7 @@ TEST(ControlPlaneAddress, IsTheMastersAlone) {
 }
 
 TEST_F(ControlPlane, AReceiverHearsAtOnceThatTheServerIsGone) {
-  Mail receiver(environment);
+  MessageClient receiver(environment);
   auto received = std::async(std::launch::async, [&] { return receiver.receive_compute(0); });
   server.reset();
   EXPECT_THROW(received.get(), ControlPlaneError);

@@ -28,7 +28,7 @@ class Coordinator {
     virtual ~Ports() = default;
     virtual void emit(const protocol::Event& event) = 0;
     virtual void command(const ComputeCommand& command) = 0;  // to the compute thread of every rank
-    virtual void watch(const WatchCommand& command) = 0;
+    virtual void watch(const ControlCommand& command) = 0;
     virtual Clock::time_point now() = 0;
     // Says that no rank uses the communicators of this generation any longer.
     virtual void forget_generation(int generation) = 0;

@@ -23,14 +23,14 @@ class FakePorts final : public Coordinator::Ports {
     commands_before_event = commands;
   }
   void command(const ComputeCommand& command) override { commands.push_back(command); }
-  void watch(const WatchCommand& command) override { watches.push_back(command); }
+  void watch(const ControlCommand& command) override { watches.push_back(command); }
   Coordinator::Clock::time_point now() override { return time; }
   void forget_generation(int generation) override { forgotten.push_back(generation); }
 
   std::vector<protocol::Event> events;
   std::vector<ComputeCommand> commands;
   std::vector<ComputeCommand> commands_before_event;  // commands sent before the last event
-  std::vector<WatchCommand> watches;
+  std::vector<ControlCommand> watches;
   std::vector<int> forgotten;
   Coordinator::Clock::time_point time = Coordinator::Clock::now();
 };

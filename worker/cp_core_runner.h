@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/cuda/device.h"
-#include "cp_core/own/own_implementation.h"
 #include "worker/case_runner.h"
 
 namespace cp_pool {
 
 class CpCoreRunner final : public CaseRunner {
  public:
-  // cut: see OwnImplementation.
+  // cut: see BuiltinImplementation.
   explicit CpCoreRunner(verify::Convention cut = {}) : own_(cut) {}
 
   void reset(const at::Device& device) override { reset_numeric_state(device); }
@@ -35,7 +35,7 @@ class CpCoreRunner final : public CaseRunner {
   }
 
  private:
-  OwnImplementation own_;
+  BuiltinImplementation own_;
 };
 
 }  // namespace cp_pool

@@ -25,7 +25,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/connect.h"
-#include "worker/keeper.h"
+#include "worker/orphan_reaper.h"
 #include "worker/private_fd.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
@@ -210,7 +210,7 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
     std::fflush(nullptr);
     _exit(protocol::kExitWithoutDriver);
   }
-  start_keeper();
+  start_orphan_reaper();
   const int launchers = redirect_stderr(errors.fd);
   ::close(errors.fd);
   keep_alive(messages);

@@ -15,7 +15,7 @@ inline constexpr int kExitUsage = 2;
 struct Options {
   std::vector<Fault> faults;  // those of --inject, then those of CP_POOL_INJECT
   bool rehearses = true;
-  verify::Convention cut;  // OwnImplementation::cut
+  verify::Convention cut;  // BuiltinImplementation::cut
   std::optional<std::string> case_file;
   // Set if there is no rank to run: after --help, --version or a usage error.
   std::optional<int> exit_code;

@@ -107,7 +107,7 @@ void RankCompute::serve() {
   set_current_phase(case_phase::kIdle);
   try {
     while (!exiting_) {
-      const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
+      const ComputeCommand command = messages_.receive_compute(parts_.environment.rank);
       if (std::holds_alternative<ExitCommand>(command)) return;
       if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
       if (const auto* diagnose = std::get_if<DiagnoseCommand>(&command)) handle(*diagnose);
@@ -116,8 +116,8 @@ void RankCompute::serve() {
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
-    // The process ends here, so that its death is seen at once. Unwinding would wait for the watcher, which waits for a
-    // command that never comes, and the rank would look busy until a deadline.
+    // The process ends here, so that its death is seen at once. Unwinding would wait for the control thread, which
+    // waits for a command that never comes, and the rank would look busy until a deadline.
     die_of_current_exception(parts_.environment.rank, "the computing thread failed");
   }
 }
@@ -129,7 +129,7 @@ void RankCompute::handle(const RunCommand& command) {
   // deadline.
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Preparations must not run beside timed steps or the capture of a graph.
-  if (request.options.perf) parts_.preparer.settle(time_left());
+  if (request.options.perf) parts_.prefetcher.settle(time_left());
   groups_at_once_ = 1;
   known_mistakes_ = request.options.known_mistakes;
   judges_ = false;
@@ -172,14 +172,14 @@ void RankCompute::handle(const RunCommand& command) {
   }
   write_fence(request.seq);
   if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0: while it writes the result
-  mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
+  messages_.to_rank0(CaseDone{request.seq, std::move(outcome)});
   set_current_phase(case_phase::kIdle);
   parts_.faults.reach(Fault::Phase::idle);
 }
 
 void RankCompute::wait_for_begin(std::int64_t seq) {
   for (;;) {
-    const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
+    const ComputeCommand command = messages_.receive_compute(parts_.environment.rank);
     exiting_ = std::holds_alternative<ExitCommand>(command);
     const auto* const begin = std::get_if<BeginCommand>(&command);
     // A BeginCommand with another seq is an old one, of a case for which this rank failed to reset.
@@ -198,7 +198,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   }
   parts_.faults.start_case(request.id, request.seq);
   set_current_phase(case_phase::kBegin);
-  mail_.to_rank0(CaseReset{outcome.rank, request.seq});
+  messages_.to_rank0(CaseReset{outcome.rank, request.seq});
   wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
   if (!request.call.is_null()) return run_call(request, outcome);
@@ -243,7 +243,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.on_phase = [&](std::string_view phase) {
     set_current_phase(phase);
     judges_ = std::ranges::count(kOfTheJudge, phase) > 0;
-    if (outcome.rank == 0) mail_.to_rank0(CasePhase{request.seq, std::string{phase}});
+    if (outcome.rank == 0) messages_.to_rank0(CasePhase{request.seq, std::string{phase}});
   };
   WrongResults wrong(parts_.faults.wrong_tensors(), outcome.rank);
   if (wrong.any()) options.on_result = std::ref(wrong);
@@ -262,7 +262,7 @@ void RankCompute::run_call(const protocol::RunRequest& request, RankOutcome& out
   options.device = parts_.device;
   options.deadline = deadline_;
   set_current_phase(kCall);
-  if (outcome.rank == 0) mail_.to_rank0(CasePhase{request.seq, kCall});
+  if (outcome.rank == 0) messages_.to_rank0(CasePhase{request.seq, kCall});
   CallReport report;
   {
     const PhaseTimer timer(outcome, kCall);
@@ -301,7 +301,7 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   }
   judged_.reset();
   write_fence(command.seq);
-  mail_.to_rank0(done);
+  messages_.to_rank0(done);
   set_current_phase(case_phase::kIdle);
 }
 
@@ -322,7 +322,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command, C
   const int rank = parts_.environment.rank;
   const milliseconds limit = std::min(milliseconds(command.limit_ms), kLongestCase);
   deadline_ = start + limit;  // the driver waits longer, to leave time for the abort and the answer
-  if (rank == 0) mail_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
+  if (rank == 0) messages_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
   parts_.faults.reach(Fault::Phase::diagnosis);
   const CpGroups groups = groups_of_case(parts_.groups.get(), groups_at_once_);
   set_deadline();
@@ -363,9 +363,9 @@ void RankCompute::wait_for_leave(const CaseArrived& arrived) {
   const PendingOperationGuard guard("barrier of all ranks after the case");
   const milliseconds limit = time_left();
   const Clock::time_point deadline = Clock::now() + limit;
-  mail_.to_rank0(arrived);
+  messages_.to_rank0(arrived);
   for (;;) {
-    const std::optional<ComputeCommand> command = mail_.receive_compute_until(rank, deadline);
+    const std::optional<ComputeCommand> command = messages_.receive_compute_until(rank, deadline);
     if (!command) {
       throw CommError(CommError::Kind::timeout,
                       fmt::format("rank {}: barrier after the case: timed out after {} ms", rank, limit.count()));
@@ -401,7 +401,7 @@ milliseconds RankCompute::time_left() const {
 
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
   const CaughtError caught = describe_current_exception(phase);
-  mail_.to_rank0(CaseFailing{parts_.environment.rank, seq});
+  messages_.to_rank0(CaseFailing{parts_.environment.rank, seq});
   // Stack traces are left out if they add nothing: an aborted rank names its operation, and a library names what it
   // refuses. Resolving them would delay the result.
   const FailureKind kind = caught.failure.kind;
@@ -426,7 +426,7 @@ void RankCompute::handle(const RebuildCommand& command) {
   } catch (const std::exception& e) {
     rebuilt.error = e.what();
   }
-  mail_.to_rank0(rebuilt);
+  messages_.to_rank0(rebuilt);
 }
 
 }  // namespace cp_pool

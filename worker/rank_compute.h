@@ -21,7 +21,7 @@
 #include "worker/fault_injector.h"
 #include "worker/group_slot.h"
 #include "worker/own_gpu.h"
-#include "worker/preparer.h"
+#include "worker/plan_prefetcher.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -35,12 +35,12 @@ class RankCompute {
     CaseRunner& runner;
     FaultInjector& faults;
     GroupSlot& groups;
-    Preparer& preparer;
+    PlanPrefetcher& prefetcher;
     const OwnGpu& gpu;
   };
-  // Only this object uses `mail` and `store`. Communicators find each other in `store`.
-  RankCompute(Parts parts, Mail& mail, c10::intrusive_ptr<c10d::Store> store)
-      : parts_(parts), mail_(mail), store_(std::move(store)) {}
+  // Only this object uses `messages` and `store`. Communicators find each other in `store`.
+  RankCompute(Parts parts, MessageClient& messages, c10::intrusive_ptr<c10d::Store> store)
+      : parts_(parts), messages_(messages), store_(std::move(store)) {}
 
   // Connects the first communicators. Throws CommError.
   void connect(std::chrono::milliseconds limit, const ConnectOptions& options);
@@ -77,7 +77,7 @@ class RankCompute {
   Failure report_failure(std::int64_t seq, FailurePhase phase);
 
   Parts parts_;
-  Mail& mail_;
+  MessageClient& messages_;
   c10::intrusive_ptr<c10d::Store> store_;
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made

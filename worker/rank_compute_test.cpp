@@ -74,15 +74,15 @@ class ComputingRank : public testing::Test {
 
  private:
   protocol::RankEnvironment environment_ = test::listening_environment(1);
-  MailServer server_{environment_};
-  Mail mail_{environment_};
+  MessageServer server_{environment_};
+  MessageClient messages_{environment_};
   EnvironmentBaseline baseline_;
   FaultInjector faults_{{}, 0};
   GroupSlot groups_;
-  Preparer preparer_{0};
+  PlanPrefetcher prefetcher_{0};
   OwnGpu gpu_;
-  RankCompute compute_{{environment_, baseline_, at::kCPU, runner, faults_, groups_, preparer_, gpu_},
-                       mail_,
+  RankCompute compute_{{environment_, baseline_, at::kCPU, runner, faults_, groups_, prefetcher_, gpu_},
+                       messages_,
                        connect_store(environment_)};
   std::thread thread_;
   std::mutex mutex_;

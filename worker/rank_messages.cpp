@@ -41,7 +41,7 @@ Variant decode_variant(const Bytes& bytes) {
 Bytes encode(const ComputeCommand& message) {
   return encode_variant(message);
 }
-Bytes encode(const WatchCommand& message) {
+Bytes encode(const ControlCommand& message) {
   return encode_variant(message);
 }
 Bytes encode(const RankMessage& message) {
@@ -50,8 +50,8 @@ Bytes encode(const RankMessage& message) {
 ComputeCommand decode_compute_command(const Bytes& bytes) {
   return decode_variant<ComputeCommand>(bytes);
 }
-WatchCommand decode_watch_command(const Bytes& bytes) {
-  return decode_variant<WatchCommand>(bytes);
+ControlCommand decode_control_command(const Bytes& bytes) {
+  return decode_variant<ControlCommand>(bytes);
 }
 RankMessage decode_rank_message(const Bytes& bytes) {
   return decode_variant<RankMessage>(bytes);

@@ -17,7 +17,7 @@
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"
 #include "cases/fields.h"
-#include "worker/mail_frames.h"
+#include "worker/message_frames.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -80,7 +80,7 @@ struct ExitCommand {
 
 using ComputeCommand =
     std::variant<RunCommand, BeginCommand, LeaveCommand, DiagnoseCommand, RebuildCommand, ExitCommand>;
-using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
+using ControlCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
 struct Hello {
@@ -264,10 +264,10 @@ using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseArrived, CaseF
 // Encode a message as bytes; non-finite numbers and arbitrary bytes in strings survive. Decoding anything that encode
 // has not written throws protocol::ProtocolError or nlohmann::json's exceptions.
 Bytes encode(const ComputeCommand& message);
-Bytes encode(const WatchCommand& message);
+Bytes encode(const ControlCommand& message);
 Bytes encode(const RankMessage& message);
 ComputeCommand decode_compute_command(const Bytes& bytes);
-WatchCommand decode_watch_command(const Bytes& bytes);
+ControlCommand decode_control_command(const Bytes& bytes);
 RankMessage decode_rank_message(const Bytes& bytes);
 
 }  // namespace cp_pool

@@ -40,9 +40,9 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   EXPECT_EQ(leave.difference, "rank 1");
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
-  EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);
+  EXPECT_EQ(std::get<AbortCommand>(decode_control_command(encode(ControlCommand{AbortCommand{4}}))).generation, 4);
   const PrepareCommand hint{{{"heads", 3}}};
-  EXPECT_EQ(std::get<PrepareCommand>(decode_watch_command(encode(WatchCommand{hint}))).case_json, hint.case_json);
+  EXPECT_EQ(std::get<PrepareCommand>(decode_control_command(encode(ControlCommand{hint}))).case_json, hint.case_json);
 }
 
 TEST(RankMessages, ArrivalsKeepWhatHasBegunInEachGroup) {

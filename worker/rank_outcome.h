@@ -1,7 +1,7 @@
 // Turns cp_core's report of a case into the outcome that a rank reports.
 #pragma once
 
-#include "cp_core/trial/run_case.h"
+#include "cp_core/run_case/run_case.h"
 #include "worker/rank_messages.h"
 
 namespace cp_pool {

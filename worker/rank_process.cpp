@@ -27,12 +27,13 @@
 #include "worker/caught_error.h"
 #include "worker/connect.h"
 #include "worker/control_plane.h"
+#include "worker/control_thread.h"
 #include "worker/cpu_threads.h"
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
 #include "worker/lifeline.h"
 #include "worker/own_gpu.h"
-#include "worker/preparer.h"
+#include "worker/plan_prefetcher.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/lifeline_messages.h"
 #include "worker/protocol/own_addresses.h"
@@ -40,7 +41,6 @@
 #include "worker/rank_device.h"
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
-#include "worker/watcher.h"
 
 namespace cp_pool {
 namespace {
@@ -156,7 +156,7 @@ nlohmann::json versions(const at::Device& device) {
 }
 
 constexpr std::chrono::seconds kConnectLimit{30};
-constexpr int kMostPreparers = 8;
+constexpr int kMostPrefetchers = 8;
 
 protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
                                  const OwnGpu& gpu, CaseRunner& runner) {
@@ -171,8 +171,8 @@ protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, c
   return ready;
 }
 
-Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
-                             const at::Device& device, CaseRunner& runner) {
+PlanPrefetcher::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
+                                   const at::Device& device, CaseRunner& runner) {
   const Case c = parse_case(case_json, "case");
   if (world_size(c) != environment.world_size) return {};
   return runner.prepare(c, environment.rank / c.group, device);
@@ -227,7 +227,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   RankDevice device(environment, gpu);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
-  std::optional<MailServer> server;
+  std::optional<MessageServer> server;
   Lifeline* const lifeline = Lifeline::current();
   if (environment.rank == 0) {
     if (lifeline != nullptr) environment.master_addr = own_master_address(*lifeline, environment.on_one_host);
@@ -253,37 +253,40 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
-  Mail mail = or_die(rank, [&] { return Mail(environment); });
+  MessageClient messages = or_die(rank, [&] { return MessageClient(environment); });
   const auto store = or_die(rank, [&] { return connect_store(environment); });
   GroupSlot groups;
   StoppedSignal stopped;
-  Preparer preparer(prepares ? std::min(kMostPreparers, share_of_cores(environment.local_world_size)) : 0);
+  PlanPrefetcher prefetcher(prepares ? std::min(kMostPrefetchers, share_of_cores(environment.local_world_size)) : 0);
   if (config.rehearses) {
-    preparer.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
+    prefetcher.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
   }
-  // Captured by value, because the preparer's threads may outlive this call.
-  const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
-    preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
+  // Captured by value, because the prefetcher's threads may outlive this call.
+  const auto prepare = [&prefetcher, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
+    prefetcher.prepare(
+        [&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
-  const Watcher watcher = or_die(rank, [&] {
-    return Watcher(environment, groups, stopped.future(),
-                   {.prepare = prepare,
-                    .free_waits = [&runner](int generation) { runner.free_waits(generation); },
-                    .history = [&runner] { return runner.history(); }});
+  const ControlThread control = or_die(rank, [&] {
+    return ControlThread(environment, groups, stopped.future(),
+                         {.prepare = prepare,
+                          .free_waits = [&runner](int generation) { runner.free_waits(generation); },
+                          .history = [&runner] { return runner.history(); }});
   });
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;
-  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer, gpu}, mail, store);
+  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, prefetcher, gpu}, messages,
+                      store);
   or_die(rank, [&] {
     compute.connect(kConnectLimit, {.on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
-    mail.to_rank0(Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
+    messages.to_rank0(
+        Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });
   baseline = EnvironmentBaseline();  // taken again, because NCCL once puts settings of its files into the environment
   compute.serve();
-  mail.to_rank0(Goodbye{environment.rank});
+  messages.to_rank0(Goodbye{environment.rank});
   stopped.signal();
   return !rank_zero || rank_zero->wait() ? 0 : 1;
 }

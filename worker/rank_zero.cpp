@@ -99,7 +99,7 @@ void RequestReader::handle(const protocol::Line& line) {
 
 // A queue between threads of one process.
 template <typename Item>
-class Mailroom {
+class ThreadQueue {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -136,7 +136,7 @@ using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput
 
 class ServerPorts final : public Coordinator::Ports {
  public:
-  ServerPorts(MailServer& server, FaultInjector faults, int stdout_fd)
+  ServerPorts(MessageServer& server, FaultInjector faults, int stdout_fd)
       : server_(server), faults_(std::move(faults)), writer_(stdout_fd) {}
 
   void emit(const protocol::Event& event) override {
@@ -147,12 +147,12 @@ class ServerPorts final : public Coordinator::Ports {
     if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id, run->request.seq);
     server_.to_compute(command);
   }
-  void watch(const WatchCommand& command) override { server_.to_watchers(command); }
+  void watch(const ControlCommand& command) override { server_.to_control_threads(command); }
   Coordinator::Clock::time_point now() override { return Coordinator::Clock::now(); }
   void forget_generation(int generation) override { server_.delete_keys(generation_prefix(generation)); }
 
  private:
-  MailServer& server_;
+  MessageServer& server_;
   FaultInjector faults_;
   ResponseWriter writer_;
 };
@@ -168,7 +168,7 @@ void dispatch(Coordinator& coordinator, const Item& item) {
 
 class RankZero::Threads {
  public:
-  Threads(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd)
+  Threads(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd)
       : server_(server),
         ports_(server, std::move(faults), stdout_fd),
         coordinator_(ports_, ready),
@@ -211,15 +211,15 @@ class RankZero::Threads {
     }
   }
 
-  Mailroom<Item> items_;
-  MailServer& server_;
+  ThreadQueue<Item> items_;
+  MessageServer& server_;
   ServerPorts ports_;
   Coordinator coordinator_;
   RequestReader reader_;
   std::jthread protocol_;
 };
 
-RankZero::RankZero(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
+RankZero::RankZero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
                    int stdout_fd)
     : threads_(std::make_unique<Threads>(server, ready, std::move(faults), stdin_fd, stdout_fd)) {}
 

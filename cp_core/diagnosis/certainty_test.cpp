@@ -14,10 +14,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/diagnosis/testing/diagnosed_on_threads.h"
 #include "cp_core/diagnosis/testing/simulated_attention.h"
 #include "cp_core/mutation.h"
-#include "cp_core/own/own_implementation.h"
 #include "cp_core/testing/cases_on_threads.h"
 
 namespace cp_pool::diagnosis {
@@ -204,7 +204,7 @@ class Changed : public Implementation {
     const Change& change_;
   };
 
-  OwnImplementation own_;
+  BuiltinImplementation own_;
   Change change_;
 };
 

@@ -9,8 +9,8 @@
 
 #include "cases/diagnosis.h"
 #include "cp_core/comm/communicator.h"
-#include "cp_core/trial/implementation.h"
-#include "cp_core/trial/judged_case.h"
+#include "cp_core/run_case/implementation.h"
+#include "cp_core/run_case/judged_case.h"
 
 namespace cp_pool::diagnosis {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "cp_core/own/own_implementation.h"
+#include "cp_core/builtin/builtin_implementation.h"
 
 namespace cp_pool::verify::test {
 

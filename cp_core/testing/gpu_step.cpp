@@ -8,8 +8,8 @@
 
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
+#include "cp_core/builtin/rank_step.h"
 #include "cp_core/context_parallel/context_parallel.h"
-#include "cp_core/own/rank_step.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/output_hash.h"

@@ -6,8 +6,8 @@
 
 #include "cases/case.h"
 #include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/run_case/run_case.h"
 #include "cp_core/testing/gpu_ranks.h"
-#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/rank_view.h"
 
 namespace cp_pool::test {

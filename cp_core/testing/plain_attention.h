@@ -1,12 +1,12 @@
-// A second, minimal implementation of context-parallel attention for tests of trial/implementation.h. It gathers K and
+// A second, minimal implementation of context-parallel attention for tests of run_case/implementation.h. It gathers K and
 // V and computes densely in fp32. It can be made wrong in common ways.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "cp_core/trial/implementation.h"
-#include "cp_core/trial/repetition.h"
+#include "cp_core/run_case/implementation.h"
+#include "cp_core/run_case/repetition.h"
 
 namespace cp_pool::test {
 

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/own/rank_step.h"
+#include "cp_core/builtin/rank_step.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::verify {

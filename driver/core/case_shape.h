@@ -1,6 +1,6 @@
 // The cost of a case: visible pairs, floating point operations and bytes of each rank, derived from its mask and from
 // which rank owns what. `cp-pool explain` and the figures of `--mode perf` use it. For replicated tokens the figures
-// are those of our own attention, which computes whole sequences (cp_core/own/whole_sequences.h).
+// are those of our own attention, which computes whole sequences (cp_core/builtin/whole_sequences.h).
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "cp_core/trial/run_case.h"
+#include "cp_core/run_case/run_case.h"
 #include "python/extension/group_operations.h"
 #include "python/extension/python_implementation.h"
 #include "python/extension/python_runner.h"

@@ -10,7 +10,7 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "cp_core/trial/implementation.h"
+#include "cp_core/run_case/implementation.h"
 #include "python/extension/wait_breaker.h"
 
 namespace cp_pool {

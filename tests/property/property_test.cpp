@@ -20,8 +20,8 @@
 #include "cases/case_json.h"
 #include "cases/search/random_case.h"
 #include "cases/search/testing/shrink_case.h"
+#include "cp_core/run_case/run_case.h"
 #include "cp_core/testing/cases_on_threads.h"
-#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::property {
 namespace {

@@ -11,12 +11,12 @@
 #include "cases/case_json.h"
 #include "cases/case_names.h"
 #include "cases/lengths.h"
+#include "cp_core/builtin/builtin_implementation.h"
+#include "cp_core/builtin/rank_step.h"
 #include "cp_core/context_parallel/context_parallel.h"
-#include "cp_core/own/own_implementation.h"
-#include "cp_core/own/rank_step.h"
+#include "cp_core/run_case/case_times.h"
+#include "cp_core/run_case/counting_communicator.h"
 #include "cp_core/testing/ranks_on_threads.h"
-#include "cp_core/trial/case_times.h"
-#include "cp_core/trial/counting_communicator.h"
 #include "driver/core/case_shape.h"
 
 namespace cp_pool {
@@ -123,7 +123,7 @@ void expect_timed_steps_report(const Case& c) {
   const Traffic expected = traffic_of(c, lengths);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int) {
     StepTimes times;
-    OwnImplementation own;
+    BuiltinImplementation own;
     time_case(own, c, lengths, verify::RankView(c, lengths, groups.cp->rank(), c.cp_size), groups,
               {.warmup = 0, .iterations = 1}, times);
     EXPECT_EQ(times.bytes_sent, expected.forward + expected.backward);

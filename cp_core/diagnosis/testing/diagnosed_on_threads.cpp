@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/own/own_implementation.h"
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::diagnosis::test {
@@ -45,7 +45,7 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
 }
 
 Diagnosed diagnosed(const Case& c, const Settings& settings) {
-  return diagnosed_on_threads(c, [] { return std::make_unique<OwnImplementation>(); }, settings);
+  return diagnosed_on_threads(c, [] { return std::make_unique<BuiltinImplementation>(); }, settings);
 }
 
 std::string text_of(const Diagnosis& diagnosis) {

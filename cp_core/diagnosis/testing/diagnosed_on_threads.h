@@ -8,7 +8,7 @@
 #include "cases/case.h"
 #include "cases/diagnosis.h"
 #include "cp_core/diagnosis/diagnose.h"
-#include "cp_core/trial/implementation.h"
+#include "cp_core/run_case/implementation.h"
 
 namespace cp_pool::diagnosis::test {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "cases/lengths.h"
-#include "cp_core/own/own_implementation.h"
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::diagnosis::test {
@@ -27,7 +27,7 @@ std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& m
 }
 
 SeenKeys seen_by_own(const Case& c) {
-  return seen_on_threads(c, [] { return std::make_unique<OwnImplementation>(); }).front();
+  return seen_on_threads(c, [] { return std::make_unique<BuiltinImplementation>(); }).front();
 }
 
 std::string text_of(const SeenKeys& seen) {

@@ -8,7 +8,7 @@
 
 #include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/trial/implementation.h"
+#include "cp_core/run_case/implementation.h"
 
 namespace cp_pool::diagnosis::test {
 

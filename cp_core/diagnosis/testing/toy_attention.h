@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/trial/implementation.h"
+#include "cp_core/run_case/implementation.h"
 
 namespace cp_pool::diagnosis::test {
 

@@ -1,0 +1,149 @@
+#include "cp_core/builtin/builtin_implementation.h"
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "cases/backend_facts.h"
+#include "cases/comm_facts.h"
+#include "cases/lengths.h"
+#include "cp_core/builtin/rank_step.h"
+#include "cp_core/builtin/whole_sequences.h"
+#include "cp_core/context_parallel/make_backend.h"
+#include "cp_core/context_parallel/prepare.h"
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/mask_probe.h"
+
+namespace cp_pool {
+namespace {
+
+class OwnStep final : public Step {
+ public:
+  OwnStep(const StepSetting& setting, const verify::Shards& shards)
+      : problem_(make_problem(setting.c, setting.lengths)), groups_(setting.groups), shards_(shards) {
+    problem_.replayed = setting.replayed;
+  }
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    forward_ = context_parallel_forward(problem_, groups_, attention_inputs(shards_));
+    remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
+    results = results_of(forward_, {});
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const AttentionGradients gradients =
+        context_parallel_backward(problem_, groups_, attention_inputs(shards_), forward_, shards_.dout);
+    remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
+    results = results_of(forward_, gradients);
+  }
+
+  [[nodiscard]] std::set<std::string> remarks() const override { return remarks_; }
+
+ private:
+  AttentionProblem problem_;
+  const CpGroups& groups_;
+  const verify::Shards& shards_;
+  AttentionForward forward_;
+  std::set<std::string> remarks_;
+};
+
+// A step of a case with replicated tokens.
+class ReplicatedStep final : public Step {
+ public:
+  ReplicatedStep(const StepSetting& setting, const verify::Shards& shards)
+      : problem_(whole_sequences_problem(setting.c, setting.lengths)),
+        whole_(setting.c, setting.lengths, *setting.groups.cp),
+        groups_(setting.groups),
+        shards_(shards) {
+    problem_.replayed = setting.replayed;
+  }
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    inputs_ = whole_.inputs(shards_);
+    forward_ = context_parallel_forward(problem_, groups_, inputs_);
+    remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
+    whole_.fill(forward_, results);
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const AttentionGradients gradients =
+        context_parallel_backward(problem_, groups_, inputs_, forward_, whole_.dout(shards_));
+    remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
+    whole_.fill(gradients, shards_, results);
+  }
+
+  [[nodiscard]] std::set<std::string> remarks() const override { return remarks_; }
+
+ private:
+  AttentionProblem problem_;
+  WholeSequences whole_;
+  const CpGroups& groups_;
+  const verify::Shards& shards_;
+  AttentionInputs inputs_;
+  AttentionForward forward_;
+  std::set<std::string> remarks_;
+};
+
+}  // namespace
+
+std::string BuiltinImplementation::skip_reason(const Case& c, const at::Device& device) {
+  return cp_pool::skip_reason(c, device);
+}
+
+std::string BuiltinImplementation::backend(const Case& c, const at::Device& device) {
+  return std::string(to_string(device.is_cuda() ? c.backend : Backend::math));
+}
+
+verify::Sharding BuiltinImplementation::sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) {
+  verify::Sharding sharding;
+  sharding.rows = cut_;
+  return sharding;
+}
+
+bool BuiltinImplementation::repeats_bits(const Case& c, const at::Device& device) {
+  return promises_bits(c, device.is_cuda());
+}
+
+std::int64_t BuiltinImplementation::probe_heads(const Case& c) {
+  return head_ranks(c);
+}
+
+std::unique_ptr<Step> BuiltinImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  if (setting.c.replicated > 0) return std::make_unique<ReplicatedStep>(setting, shards);
+  return std::make_unique<OwnStep>(setting, shards);
+}
+
+RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
+  BuiltinImplementation own;
+  return run_case(own, c, groups, options);
+}
+
+std::string skip_reason(const Case& c, const at::Device& device) {
+  if (std::string reason = heads_do_not_divide(c); !reason.empty()) return reason;
+  return make_backend(c.backend, device)->refusal(c);
+}
+
+std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  std::vector<Preparation> pieces;
+  // run_case runs steps of these two cases. Steps that are replayed as a graph are not prepared.
+  for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
+    const AttentionProblem problem =
+        step.replicated > 0 ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);
+    auto of_step = preparations(problem, verify::scalar_type_of(step.dtype), c.cp_size, rank, step.training, backend);
+    for (auto& piece : of_step) pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device) {
+  if (!skip_reason(c, device).empty()) return {};
+  const auto backend = make_backend(c.backend, device);
+  return prepare_case(c, rank, fast_of(*backend));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,363 @@
+#include "cp_core/run_case/run_case.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "cases/case_file_name.h"
+#include "cases/case_id.h"
+#include "cases/case_phases.h"
+#include "cases/lengths.h"
+#include "cp_core/comm/agreement.h"
+#include "cp_core/cuda/device.h"
+#include "cp_core/file_error.h"
+#include "cp_core/run_case/dump.h"
+#include "cp_core/run_case/memory_need.h"
+#include "cp_core/run_case/rank_pairs.h"
+#include "cp_core/run_case/repetition.h"
+#include "cp_core/verify/check_outputs.h"
+#include "cp_core/verify/expected_cache.h"
+#include "cp_core/verify/head_shares.h"
+#include "cp_core/verify/mask_probe.h"
+#include "cp_core/verify/output_hash.h"
+
+namespace cp_pool {
+namespace {
+
+using verify::Expected;
+using verify::RankView;
+using verify::Results;
+using verify::Shards;
+
+constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
+constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
+constexpr std::size_t kCacheShareCuda = 8;  // the cache has at most 1 / 8 of the device's memory
+
+std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
+  if (!device.is_cuda()) return kCacheBytesCpu;
+  const std::size_t share = std::min(kCacheBytesCuda, cuda_device().memory().device_bytes / kCacheShareCuda);
+  return share / static_cast<std::size_t>(ranks_on_gpu);
+}
+
+// Returns the cache of this rank. Workers have one rank and one device; in tests, several ranks are threads of a
+// process.
+verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& options, const at::Device& device) {
+  static std::mutex mutex;
+  static std::map<int, verify::ExpectedCache> caches;
+  const int rank = options.world_rank.value_or(cp.rank());
+  const std::lock_guard lock(mutex);
+  const auto found = caches.find(rank);
+  if (found != caches.end()) return found->second;
+  return caches.try_emplace(rank, cache_bytes(device, options.ranks_on_gpu)).first->second;
+}
+
+// Ranks compute the expected results together. If only some ranks have them in their caches, because a case ended
+// halfway, all compute them again.
+std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
+                                            const verify::CanonicalInputs& inputs, Communicator& cp,
+                                            const RunOptions& options) {
+  const at::Device device = inputs.q.device();
+  if (!options.reference_cache)
+    return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
+  verify::ExpectedCache& cache = cache_of(cp, options, device);
+  auto expected = cache.find(problem);
+  if (!anywhere(expected == nullptr, cp, device, "whether expected results are cached")) return expected;
+  expected = std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
+  cache.keep(problem, expected);
+  return expected;
+}
+
+// Decides whether a case fits into a GPU that several ranks share, all of which run the case at the same time.
+class SharedMemory {
+ public:
+  SharedMemory(const verify::CanonicalProblem& problem, Communicator& cp, const RunOptions& options)
+      : cp_(cp),
+        options_(options),
+        need_(verify::estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
+
+  // Returns why the case needs more memory than there is, as a sentence; empty if it fits. Drops cached results of
+  // earlier cases if that is needed. The same on every rank.
+  std::string what_does_not_fit() {
+    if (fits()) return {};
+    cache_of(cp_, options_, options_.device).clear();
+    cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
+    cuda_device().release_cached_memory();
+    if (fits()) return {};
+    if (need_ <= free_) return "the ranks of another GPU need more memory than is free there";
+    constexpr double kGiB = 1U << 30U;
+    return fmt::format("{} ranks that share a GPU need about {:.1f} GiB of it together, and {:.1f} GiB are free",
+                       options_.ranks_on_gpu, static_cast<double>(need_) / kGiB, static_cast<double>(free_) / kGiB);
+  }
+
+ private:
+  static constexpr std::int64_t kBarrierTag = -2;  // differs from the seq of every case
+
+  bool fits() {
+    // This call and the one below are collective, so all ranks have released their cached memory before any looks, and
+    // no rank allocates before all have looked.
+    (void)anywhere(false, cp_, options_.device, "memory of ranks that share a GPU");
+    free_ = cuda_device().memory().free_bytes;
+    return !anywhere(need_ > free_, cp_, options_.device, "whether the case fits");
+  }
+
+  Communicator& cp_;
+  const RunOptions& options_;
+  std::size_t need_;
+  std::size_t free_ = 0;
+};
+
+class CaseRun {
+ public:
+  CaseRun(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+          const verify::Sharding& sharding, const CpGroups& groups, const RunOptions& options)
+      : implementation_(implementation),
+        case_(c),
+        groups_(groups),
+        options_(options),
+        lengths_(lengths),
+        view_(c, lengths_, sharding, groups.cp->rank(), groups.cp->size(), options.device) {
+    report_.bound_factor = sharding.bound_factor;
+    report_.pairs =
+        pairs_by_rank(c, lengths_, sharding, groups.cp->size())[static_cast<std::size_t>(groups.cp->rank())];
+  }
+
+  // Each part communicates first and judges afterwards, and no rank skips a part because of its own result, so that a
+  // failed check leaves no other rank waiting.
+  RankReport run() {
+    check_results();
+    timed(case_phase::kProbe, [&] { probe_mask(); });
+    const auto failed = std::ranges::find(report_.checks, false, &Check::ok);
+    if (failed != report_.checks.end()) {
+      report_.outcome = CaseOutcome::fail;
+      report_.reason = fmt::format("{}: {}", failed->tensor, failed->message);
+    }
+    if (judged_) judged_->checks = report_.checks;
+    if (options_.perf && all_passed()) {
+      judged_.reset();  // its memory belongs to the timed steps
+      take_times(*options_.perf);
+    }
+    report_.judged = std::move(judged_);
+    return std::move(report_);
+  }
+
+ private:
+  void check_results() {
+    const auto canonical = verify::canonical_problem(case_, lengths_);
+    verify::CanonicalInputs inputs;
+    Shards shards;
+    timed(case_phase::kInputs, [&] {
+      inputs = verify::make_inputs(canonical, options_.device);
+      shards = verify::make_shards(case_, inputs, view_);
+    });
+    Results results;
+    {
+      const StepSetting setting = setting_of(case_);
+      const std::unique_ptr<Step> first = implementation_.make_step(setting, shards);
+      timed(case_phase::kForward, [&] { first->forward(results); });
+      if (case_.training) {
+        timed(case_phase::kBackward, [&] { first->backward(results); });
+      }
+      report_.remarks.merge(first->remarks());
+    }
+    results = verify::in_defined_heads(case_, results, view_);
+    show_results(results, /*repeated=*/false);
+    Repetition repetition(
+        case_, view_, shards,
+        {.bits = implementation_.repeats_bits(case_, options_.device),
+         .odd = implementation_.is_odd(),
+         .remarks_other_bits = implementation_.remarks_other_bits()},
+        [&] { return verify::in_defined_heads(case_, step(case_, shards), view_); },
+        [&](Results& again) { show_results(again, /*repeated=*/true); });
+    const auto first_step = time_of(case_phase::kForward) + time_of(case_phase::kBackward);
+    timed(case_phase::kRepeat, [&] { repetition.run(); });
+
+    std::shared_ptr<const Expected> expected;
+    timed(case_phase::kReference, [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
+    bool repeats = true;
+    timed(case_phase::kCompare, [&] {
+      add(verify::check_outputs(case_, *expected, view_, results));
+      report_.output_hash = verify::hash_of(results);
+      repetition.compare(*expected, results);
+      repeats = !repetition.differs_anywhere(*groups_.cp, options_.device);
+    });
+    if (!repeats) timed(case_phase::kRepeat, [&] { repetition.explain(*groups_.cp, options_.device); });
+    add(repetition.failed_checks());
+    if (std::string remark = repetition.remark(); !remark.empty()) report_.remarks.insert(std::move(remark));
+    if (options_.keep_judged) {
+      judged_ = std::make_shared<JudgedCase>(JudgedCase{.c = case_,
+                                                        .lengths = lengths_,
+                                                        .sharding = view_.sharding,
+                                                        .device = options_.device,
+                                                        .results = results,
+                                                        .expected = expected,
+                                                        .checks = {},
+                                                        .repeat_fault = repetition.fault(),
+                                                        .first_step = first_step,
+                                                        .repeated_step = time_of(case_phase::kRepeat)});
+    }
+    if (options_.dump_dir) {
+      const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
+      timed(case_phase::kDump, [&] {
+        try {
+          const auto file = *options_.dump_dir / (case_file_name(id) + options_.group_suffix + ".safetensors");
+          dump_case(file, id, case_, lengths_, view_.sharding, inputs, results, *groups_.cp);
+        } catch (const FileError& e) {
+          report_.lost_outputs.push_back({"dump", e.what()});
+        }
+      });
+    }
+  }
+
+  void show_results(Results& results, bool repeated) const {
+    if (!options_.on_result) return;
+    for (const auto& [name, result] : verify::kResults) {
+      if ((results.*result).defined()) options_.on_result(name, repeated, results.*result);
+    }
+  }
+
+  // Whether every rank passed; the same on every rank.
+  bool all_passed() {
+    const bool failed = report_.outcome == CaseOutcome::fail;
+    return !anywhere(failed, *groups_.cp, options_.device, "verdicts before the timed steps");
+  }
+
+  void take_times(const PerfOptions& perf) {
+    StepTimes& times = report_.perf.emplace();
+    timed(case_phase::kTimed, [&] { time_case(implementation_, case_, lengths_, view_, groups_, perf, times); });
+    timed(case_phase::kTimedAlone,
+          [&] { time_one_rank(implementation_, case_, lengths_, groups_, perf, options_.device, times); });
+    if (!times.trace_error.empty()) report_.lost_outputs.push_back({"trace", times.trace_error});
+  }
+
+  void probe_mask() {
+    const Case c = verify::mask_probe_case(case_, implementation_.probe_heads(case_));
+    const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
+    const Results results = step(c, verify::make_shards(c, probe.inputs, view_));
+    add(verify::check_mask_probe(c, probe.expected, view_, results));
+  }
+
+  // The setting of the steps that are verified. If the timed steps will be replayed as a graph, a step is verified in
+  // the same form.
+  StepSetting setting_of(const Case& c) const {
+    return {.c = c,
+            .lengths = lengths_,
+            .groups = groups_,
+            .view = view_,
+            .device = options_.device,
+            .replayed = options_.perf && options_.perf->graph};
+  }
+
+  Results step(const Case& c, const Shards& shards) {
+    std::set<std::string> remarks;
+    Results results = take_step(implementation_, setting_of(c), shards, &remarks);
+    report_.remarks.merge(remarks);
+    return results;
+  }
+
+  void add(std::vector<Check> checks) { std::ranges::move(checks, std::back_inserter(report_.checks)); }
+
+  // Runs and times a phase, or more of it, and reports its start to the caller.
+  template <typename Body>
+  void timed(const char* name, Body&& body) {
+    using std::chrono::steady_clock;
+    if (options_.on_phase) options_.on_phase(name);
+    const auto start = steady_clock::now();
+    body();
+    groups_.cp->synchronize(name);  // errors and hangs of the device are reported here
+    report_.timings_ms[name] += std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+  }
+
+  // How long a phase has taken so far.
+  [[nodiscard]] std::chrono::duration<double> time_of(const char* phase) const {
+    const auto found = report_.timings_ms.find(phase);
+    return std::chrono::duration<double, std::milli>(found == report_.timings_ms.end() ? 0 : found->second);
+  }
+
+  Implementation& implementation_;
+  const Case& case_;
+  const CpGroups& groups_;
+  const RunOptions& options_;
+  const SequenceLengths& lengths_;
+  RankView view_;
+  RankReport report_;
+  std::shared_ptr<JudgedCase> judged_;
+};
+
+// Whether a case runs, and how it is sharded.
+struct Plan {
+  std::string skip;  // why it does not run, as a sentence
+  verify::Sharding sharding;
+};
+
+Plan plan_of(Implementation& implementation, const Case& c, const SequenceLengths& lengths, const at::Device& device,
+             int ranks) {
+  Plan plan;
+  plan.skip = implementation.skip_reason(c, device);
+  if (!plan.skip.empty()) return plan;
+  plan.sharding = implementation.sharding(c, lengths);
+  // Checked before anything runs. If the lengths do not fit a convention, the case is skipped. If rows that the
+  // implementation lists itself are wrong, that is the implementation's error.
+  std::string fault = verify::sharding_fault(plan.sharding, c, lengths, ranks);
+  if (fault.empty()) return plan;
+  if (!std::holds_alternative<verify::Convention>(plan.sharding.rows)) {
+    throw std::invalid_argument(fmt::format("the rows that the implementation declares cannot be judged: {}", fault));
+  }
+  plan.skip = std::move(fault);
+  return plan;
+}
+
+}  // namespace
+
+std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks) {
+  return plan_of(implementation, c, resolve_lengths(c), device, ranks).skip;
+}
+
+std::vector<std::int64_t> expected_pairs(Implementation& implementation, const Case& c) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  return pairs_by_rank(c, lengths, implementation.sharding(c, lengths), c.cp_size);
+}
+
+RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options) {
+  const auto skip = [](std::string reason) {
+    RankReport report;
+    report.outcome = CaseOutcome::skip;
+    report.reason = std::move(reason);
+    return report;
+  };
+  const SequenceLengths lengths = resolve_lengths(c);
+  Plan plan = plan_of(implementation, c, lengths, options.device, groups.cp->size());
+  if (!plan.skip.empty()) return skip(std::move(plan.skip));
+  const at::NoGradGuard no_grad;
+  verify::Sharding& sharding = plan.sharding;
+  sharding.bound_factor *= options.bound_factor;
+  if (options.shares_gpus) {
+    const auto problem = verify::canonical_problem(c, lengths);
+    std::string reason = SharedMemory(problem, *groups.cp, options).what_does_not_fit();
+    if (!reason.empty()) return skip(std::move(reason));
+  }
+  if (options.sets_global_flags) {
+    at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
+  }
+  return CaseRun(implementation, c, lengths, sharding, groups, options).run();
+}
+
+Results take_step(Implementation& implementation, const StepSetting& setting, const Shards& shards,
+                  std::set<std::string>* remarks) {
+  const std::unique_ptr<Step> step = implementation.make_step(setting, shards);
+  Results results;
+  step->forward(results);
+  if (shards.dout.defined()) step->backward(results);
+  if (remarks != nullptr) remarks->merge(step->remarks());
+  return results;
+}
+
+}  // namespace cp_pool

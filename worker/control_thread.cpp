@@ -1,0 +1,87 @@
+#include "worker/control_thread.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <limits>
+#include <string_view>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cases/case_phases.h"
+#include "worker/pending_operation.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr int kAnyGeneration = std::numeric_limits<int>::max();
+
+protocol::RankPhase where_it_stands(int rank) {
+  const auto ms = [](auto time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  Standing now = current_standing();
+  protocol::RankPhase out{rank, std::move(now.phase), ms(now.in_phase), std::move(now.operation)};
+  if (!out.operation.empty()) out.operation_ms = ms(now.in_operation);
+  return out;
+}
+
+// Whether the code under test has returned, to a rank in this phase.
+bool has_left(std::string_view phase) {
+  using namespace case_phase;
+  return std::ranges::count(std::array{kReference, kCompare, kDump, kBarrier, kReport, kIdle}, phase) > 0;
+}
+
+}  // namespace
+
+ControlThread::ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups,
+                             std::shared_future<void> compute_stopped, Functions functions)
+    : rank_(environment.rank),
+      groups_(groups),
+      compute_stopped_(std::move(compute_stopped)),
+      functions_(std::move(functions)),
+      messages_(environment),
+      thread_([this] { serve(); }) {}
+
+void ControlThread::serve() {
+  try {
+    for (;;) {
+      const ControlCommand command = messages_.receive_control(rank_);
+      if (std::holds_alternative<ExitCommand>(command)) return stop(0);
+      if (const auto* abort = std::get_if<AbortCommand>(&command)) {
+        functions_.free_waits(abort->generation);
+        groups_.abort(abort->generation);
+      }
+      if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
+      if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
+        Probed probed{probe->token, where_it_stands(rank_), functions_.history()};
+        if (probed.history) {
+          probed.history->rank = rank_;
+          probed.history->left = has_left(probed.where.phase);
+        }
+        messages_.to_rank0(probed);
+      }
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: rank {} ends because rank 0 is gone ({})\n", rank_, e.what());
+    stop(1);
+  }
+}
+
+void ControlThread::stop(int exit_code) {
+  if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
+  // An abort may wait for work on a device that never ends, so another thread ends the process in that case.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(kStopLimit / 2);
+    _exit(exit_code);
+  }).detach();
+  functions_.free_waits(kAnyGeneration);
+  groups_.abort_any();
+  if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
+  _exit(exit_code);
+}
+
+}  // namespace cp_pool

@@ -29,7 +29,7 @@ const CommFacts& facts_of(CommType type) {
   return all.at(static_cast<std::size_t>(type));
 }
 
-std::vector<Message> messages_around(int ranks, int distance, std::int64_t bytes) {
+std::vector<Message> ring_messages(int ranks, int distance, std::int64_t bytes) {
   std::vector<Message> messages;
   messages.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {

@@ -67,9 +67,9 @@ struct CommFacts {
   std::vector<Exchange> (*exchanges)(const RankBytes& rank, int cp_size);
 };
 
-// Messages for CommFacts::exchanges. messages_around: each rank sends to the rank `distance` places further in the ring
+// Messages for CommFacts::exchanges. ring_messages: each rank sends to the rank `distance` places further in the ring
 // of all ranks. messages_to_all: every rank sends to every other one.
-std::vector<Message> messages_around(int ranks, int distance, std::int64_t bytes);
+std::vector<Message> ring_messages(int ranks, int distance, std::int64_t bytes);
 std::vector<Message> messages_to_all(int ranks, std::int64_t bytes);
 
 const CommFacts& facts_of(CommType type);

@@ -26,7 +26,7 @@ constexpr int kPatienceMs = 1000;  // how long a pipe may have no data before st
 
 }  // namespace
 
-void say_what_is_awaited(std::string_view what) {
+void print_awaited_input(std::string_view what) {
   const std::string line = fmt::format("{}: waiting for {}\n", ::program_invocation_short_name, what);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
@@ -48,7 +48,7 @@ void FileReader::wait_for_data() {
   const bool terminal = ::isatty(fd_) == 1;
   const auto poll_for = [&](int ms) { return ::poll(&ready, 1, ms); };
   if (!has_waited_ && poll_for(terminal ? 0 : kPatienceMs) == 0) {
-    say_what_is_awaited(terminal ? fmt::format("input from the terminal {}; Ctrl-D ends it", path_)
+    print_awaited_input(terminal ? fmt::format("input from the terminal {}; Ctrl-D ends it", path_)
                                  : fmt::format("data from {}", path_));
     has_waited_ = true;
   }

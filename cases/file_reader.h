@@ -49,6 +49,6 @@ class FileReader {
 };
 
 // Writes "cp-pool: waiting for WHAT" to stderr.
-void say_what_is_awaited(std::string_view what);
+void print_awaited_input(std::string_view what);
 
 }  // namespace cp_pool

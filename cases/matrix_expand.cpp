@@ -274,7 +274,7 @@ std::vector<std::string> find_places(std::span<const Matrix> matrices, std::stri
 }
 
 // Throws CaseError if the matrix has so many combinations that they would fill the memory.
-void expect_no_millions(const Matrix& matrix, std::string_view size) {
+void check_case_count(const Matrix& matrix, std::string_view size) {
   constexpr std::size_t kMost = 1'000'000;
   std::size_t all = 0;
   for (const MatrixModel& model : matrix.models) {
@@ -297,7 +297,7 @@ void visit_cases(std::span<const Matrix> matrices, std::string_view size_name, c
   std::unordered_set<std::size_t> ids;  // hashes, which take less memory than the IDs
   for (const Matrix& matrix : matrices) {
     if (!matrix.sizes.empty()) find_size(matrix, size_name);  // calls need none, but the name must not be wrong
-    expect_no_millions(matrix, size_name);
+    check_case_count(matrix, size_name);
     std::size_t made_of_matrix = 0;
     std::size_t excluded = 0;
     const auto take_one = [&](std::optional<MatrixCase>&& made, const auto& /*place*/) {

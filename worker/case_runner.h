@@ -88,7 +88,7 @@ class CaseRunner {
   virtual void free_waits(int /*generation*/) {}
   // Called after an abort. Returns, as a sentence, why connect() cannot set up the communication again; empty if it
   // can.
-  virtual std::string why_not_reconnect() { return {}; }
+  virtual std::string reconnect_obstacle() { return {}; }
 
   // Entries that replace or extend the capabilities of the ready event (docs/protocol.md).
   virtual nlohmann::json capabilities() { return nlohmann::json::object(); }

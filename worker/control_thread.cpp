@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kAnyGeneration = std::numeric_limits<int>::max();
 
-protocol::RankPhase where_it_stands(int rank) {
+protocol::RankPhase current_rank_phase(int rank) {
   const auto ms = [](auto time) { return std::chrono::duration<double, std::milli>(time).count(); };
   Standing now = current_standing();
   protocol::RankPhase out{rank, std::move(now.phase), ms(now.in_phase), std::move(now.operation)};
@@ -57,7 +57,7 @@ void ControlThread::serve() {
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
-        Probed probed{probe->token, where_it_stands(rank_), functions_.history()};
+        Probed probed{probe->token, current_rank_phase(rank_), functions_.history()};
         if (probed.history) {
           probed.history->rank = rank_;
           probed.history->left = has_left(probed.where.phase);

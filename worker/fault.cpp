@@ -124,7 +124,7 @@ void read_argument(std::optional<std::string_view> value, std::string_view whole
   }
 }
 
-void expect_phase_that_has_it(const Fault& fault, std::string_view whole) {
+void check_fault_phase(const Fault& fault, std::string_view whole) {
   if (fault.kind == Kind::wrong && fault.phase != Phase::inside) {
     throw FaultSyntaxError(fmt::format(
         "\"{}\": wrong changes what the attention computes, so it needs phase inside: earlier there is no result, and "
@@ -151,7 +151,7 @@ Fault parse_fault(std::string_view text) {
   read_argument(has_value ? std::optional{value} : std::nullopt, text, out);
   out.rank = parse_number(take(rest, ':'), text);
   out.phase = look_up(kPhases, take(rest, ':'), "phase", text).second;
-  expect_phase_that_has_it(out, text);
+  check_fault_phase(out, text);
   if (!rest.empty()) out.case_glob = rest;
   return out;
 }

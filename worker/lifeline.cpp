@@ -60,12 +60,12 @@ void close_in_child() {
   if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
 }
 
-lifeline::Hello who_we_are(const std::string& token, int rank, lifeline::Stream stream) {
+lifeline::Hello hello_of_rank(const std::string& token, int rank, lifeline::Stream stream) {
   return {token, rank, stream, protocol::host_name(), getpid(), own_start_ticks().value_or(0)};
 }
 
 // Whether the driver's first line is a welcome. It is read byte by byte, so that nothing of the next line is read.
-bool is_welcome(int fd, milliseconds limit, std::string& why) {
+bool is_accepted(int fd, milliseconds limit, std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string line;
   while (line.size() <= kBeatOrder.size()) {
@@ -92,13 +92,13 @@ bool is_welcome(int fd, milliseconds limit, std::string& why) {
 }
 
 bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stream, std::string& why) {
-  const lifeline::Hello hello = who_we_are(token, rank, stream);
+  const lifeline::Hello hello = hello_of_rank(token, rank, stream);
   const std::string line = lifeline::line_of(lifeline::Event{hello});
   if (!send_all(fd, std::as_bytes(std::span{line}))) {
     why = std::strerror(errno);
     return false;
   }
-  return is_welcome(fd, kOneTry, why);
+  return is_accepted(fd, kOneTry, why);
 }
 
 struct Connected {

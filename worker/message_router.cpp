@@ -130,7 +130,7 @@ class MessageRouter::Router {
           serve(event.data.fd, event.events);
         }
       }
-      drop_the_silent();
+      drop_silent_connections();
     }
   }
 
@@ -141,20 +141,20 @@ class MessageRouter::Router {
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 
-  void drop_the_silent() {
+  void drop_silent_connections() {
     while (!newcomers_.empty() && newcomers_.begin()->first <= Clock::now()) {
       const auto newcomer = *newcomers_.begin();
       const int fd = newcomer.second;
       // If this process was stopped for a while, the hello may have come without having been read.
       const bool open = read_hello(fd, connections_.at(fd));
       if (open && !newcomers_.contains(newcomer)) continue;
-      if (open) name_stranger(fd, fmt::format("it has not introduced itself within {} ms", patience_.count()));
+      if (open) report_stranger(fd, fmt::format("it has not introduced itself within {} ms", patience_.count()));
       drop(fd);
     }
   }
 
   // Ranks may be many, and so may the connections of a port scanner; only the first stranger is named.
-  void name_stranger(int fd, const std::string& why) {
+  void report_stranger(int fd, const std::string& why) {
     if (std::exchange(named_a_stranger_, true)) return;
     fmt::print(stderr,
                "cp-pool-worker: rank 0 has closed a connection from {}, which is no rank of this pool: {} "
@@ -214,12 +214,12 @@ class MessageRouter::Router {
     const std::size_t size = connection.hello.size();
     if (size >= kMessageHeaderBytes &&
         !std::equal(hello_.begin(), hello_.begin() + kMessageHeaderBytes, connection.hello.begin())) {
-      name_stranger(fd, "its first bytes are not those of a rank");
+      report_stranger(fd, "its first bytes are not those of a rank");
       return false;
     }
     if (size < hello_.size()) return true;
     if (!protocol::is_same_secret(text_of(connection.hello), text_of(hello_))) {
-      name_stranger(fd, "it has another token");
+      report_stranger(fd, "it has another token");
       return false;
     }
     newcomers_.erase({connection.limit, fd});

@@ -64,7 +64,7 @@ int kill_those_with(const std::vector<std::string>& marks) {
   return killed;
 }
 
-void hold_nothing_but(int fd) {
+void close_all_but(int fd) {
   if (fd > 0) ::close_range(0, static_cast<unsigned>(fd) - 1, 0);
   ::close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
   ::open("/dev/null", O_RDWR);  // keeps descriptors 0 to 2 in use, so that no file opened later gets them
@@ -78,7 +78,7 @@ void hold_nothing_but(int fd) {
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::prctl(PR_SET_NAME, "cp-pool-reaper");
-  hold_nothing_but(rank_fd);
+  close_all_but(rank_fd);
   pollfd ended{rank_fd, POLLIN, 0};
   while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
   }

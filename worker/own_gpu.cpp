@@ -28,7 +28,7 @@ std::vector<std::string> names_of_gpus() {
   return names;
 }
 
-std::string why_no_share(const protocol::RankEnvironment& environment, const std::string& peers_forbidden) {
+std::string share_obstacle(const protocol::RankEnvironment& environment, const std::string& peers_forbidden) {
   if (!environment.share_gpus) return "ranks may not share a GPU (--share-gpus)";
   if (environment.local_world_size != environment.world_size) {
     return "ranks that share a GPU must all be on one host";
@@ -50,8 +50,8 @@ OwnGpu choose_own_gpu(const protocol::RankEnvironment& environment, int gpus, co
   own.index = environment.local_rank;
   const int ranks = environment.local_world_size;
   if (gpus == 0 || gpus >= ranks) return own;
-  own.why_no_share = why_no_share(environment, peers_forbidden);
-  if (!own.why_no_share.empty()) return own;
+  own.share_obstacle = share_obstacle(environment, peers_forbidden);
+  if (!own.share_obstacle.empty()) return own;
   own.index = gpu_of_rank(environment.local_rank, ranks, gpus);
   own.shared_gpus = gpus;
   own.ranks_on_it = 0;
@@ -68,7 +68,7 @@ OwnGpu choose_own_gpu(const protocol::RankEnvironment& environment, const std::s
   const bool hides = hiding_is_on();
   const std::vector<std::string> names = names_of_gpus();
   OwnGpu own = choose_own_gpu(environment, static_cast<int>(names.size()), peers_forbidden);
-  if (!hides || static_cast<std::size_t>(own.index) >= names.size() || !own.why_no_share.empty()) return own;
+  if (!hides || static_cast<std::size_t>(own.index) >= names.size() || !own.share_obstacle.empty()) return own;
   constexpr int kReplace = 1;
   setenv(kVisible, names[static_cast<std::size_t>(own.index)].c_str(), kReplace);
   own.index = 0;

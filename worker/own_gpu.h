@@ -12,11 +12,11 @@
 namespace cp_pool {
 
 struct OwnGpu {
-  int index = 0;             // index among the visible GPUs
-  bool is_only = false;      // the other GPUs are hidden
-  int ranks_on_it = 1;       // number of ranks that use this GPU, this rank included
-  int shared_gpus = 0;       // how many GPUs the ranks of this machine share; 0: each rank has one of its own
-  std::string why_no_share;  // as a clause: why ranks cannot share GPUs, if there are fewer GPUs than ranks
+  int index = 0;               // index among the visible GPUs
+  bool is_only = false;        // the other GPUs are hidden
+  int ranks_on_it = 1;         // number of ranks that use this GPU, this rank included
+  int shared_gpus = 0;         // how many GPUs the ranks of this machine share; 0: each rank has one of its own
+  std::string share_obstacle;  // as a clause: why ranks cannot share GPUs, if there are fewer GPUs than ranks
 };
 
 // Returns the GPU, of `gpus` GPUs, for rank local_rank of local_world_size. Each rank gets one of its own if there are

@@ -112,7 +112,7 @@ TEST_F(ChooseOwnGpu, SaysWhyRanksCannotShare) {
     const OwnGpu gpu = choose_own_gpu(environment_, 1, forbidden);
     EXPECT_EQ(gpu.shared_gpus, 0);
     EXPECT_FALSE(gpu.is_only);
-    return gpu.why_no_share;
+    return gpu.share_obstacle;
   };
   EXPECT_THAT(why_not("CP_POOL_PEER_COPIES is off"), HasSubstr("CP_POOL_PEER_COPIES is off"));
   environment_.world_size = 4;

@@ -419,7 +419,7 @@ void RankCompute::handle(const RebuildCommand& command) {
     if (!parts_.groups.take(command.generation, deadline)) {
       throw std::runtime_error("the abort of the old communicators has not finished");
     }
-    const std::string why_not = parts_.runner.why_not_reconnect();
+    const std::string why_not = parts_.runner.reconnect_obstacle();
     rebuilt.declined = !why_not.empty();
     if (rebuilt.declined) throw std::runtime_error(why_not);
     make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));

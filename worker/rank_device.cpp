@@ -25,9 +25,9 @@ at::Device device_of(const protocol::RankEnvironment& environment, const OwnGpu&
 
 void use(const OwnGpu& gpu, int ranks) {
   const int visible = cuda_device().visible_devices();
-  const auto too_few = [&](int gpus, const std::string& why_no_share) {
+  const auto too_few = [&](int gpus, const std::string& share_obstacle) {
     return TooFewDevices(fmt::format("needs {} GPUs (one per rank), but only {} {} visible; {}", ranks, gpus,
-                                     gpus == 1 ? "is" : "are", why_no_share));
+                                     gpus == 1 ? "is" : "are", share_obstacle));
   };
   if (gpu.shared_gpus > 0) {
     if (visible > gpu.index && cuda_device().takes_one_process(gpu.index)) {
@@ -35,10 +35,10 @@ void use(const OwnGpu& gpu, int ranks) {
                     "ranks cannot share a GPU in exclusive-process mode (nvidia-smi -c DEFAULT ends it)");
     }
   } else if (!gpu.is_only && visible > 0 && visible < ranks) {
-    throw too_few(visible, gpu.why_no_share.empty()
+    throw too_few(visible, gpu.share_obstacle.empty()
                                ? "ranks can share GPUs only if /dev/nvidia* or CUDA_VISIBLE_DEVICES "
                                  "shows how many GPUs there are"
-                               : gpu.why_no_share);
+                               : gpu.share_obstacle);
   }
   cuda_device().use_device(gpu.index);
 }

@@ -236,7 +236,7 @@ struct Rebuilt {
   int rank = 0;
   int generation = 0;
   std::string error;      // empty if the rank is connected, and an all-reduce over all ranks gave the right sum
-  bool declined = false;  // CaseRunner::why_not_reconnect gave a reason; this is no further failure
+  bool declined = false;  // CaseRunner::reconnect_obstacle gave a reason; this is no further failure
 
   static constexpr auto fields() {
     return FieldList{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),

@@ -158,7 +158,7 @@ nlohmann::json versions(const at::Device& device) {
 constexpr std::chrono::seconds kConnectLimit{30};
 constexpr int kMostPrefetchers = 8;
 
-protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
+protocol::ReadyEvent ready_event(const protocol::RankEnvironment& environment, const at::Device& device,
                                  const OwnGpu& gpu, CaseRunner& runner) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
@@ -249,7 +249,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const bool prepares = runner.prepares(device.device());
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(*server, what_we_are(environment, device.device(), gpu, runner),
+    rank_zero = std::make_unique<RankZero>(*server, ready_event(environment, device.device(), gpu, runner),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;

@@ -29,7 +29,7 @@ FrameAddress call_before(const void* address) {
 }
 
 // Whether the call is in the worker's own __cxa_throw, or in AddressSanitizer's interceptor of it.
-bool records_the_throw(const std::string& call) {
+bool is_throw_recorder(const std::string& call) {
   return call.starts_with("__cxa_throw ") || call.starts_with("backtrace ") ||
          call.find("interceptor_backtrace") != std::string::npos;
 }
@@ -48,7 +48,7 @@ std::string resolve_frames(const std::vector<void*>& addresses) {
   std::size_t shown = 0;
   for (const FrameAddress& frame : frames) {
     const std::vector<std::string>& calls = names[frame];
-    if (shown == 0 && std::ranges::any_of(calls, records_the_throw)) continue;
+    if (shown == 0 && std::ranges::any_of(calls, is_throw_recorder)) continue;
     // Inlined calls are left out: their names lack the namespace by which a report recognises frames to hide.
     std::string call = frame.module.empty() ? "??" : fmt::format("?? in {}", frame.module);
     if (!calls.empty()) call = calls.front();

@@ -140,7 +140,7 @@ int take_stdin() {
   return taken;
 }
 
-bool speaks_our_protocol(const protocol::RankEnvironment& environment, int stdout_fd) {
+bool has_common_version(const protocol::RankEnvironment& environment, int stdout_fd) {
   const protocol::VersionRange ours;
   if (protocol::common_version(ours, environment.protocol)) return true;
   if (environment.rank == 0) {
@@ -189,7 +189,7 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   Lifeline::start(config.environment);  // before slow steps, so that the driver hears of the rank early
   config.faults = options.faults;
   config.rehearses = options.rehearses;
-  if (!speaks_our_protocol(config.environment, stdout_fd)) return protocol::kExitNoCommonVersion;
+  if (!has_common_version(config.environment, stdout_fd)) return protocol::kExitNoCommonVersion;
   config.stdin_fd = take_stdin();
   config.stdout_fd = stdout_fd;
   try {
@@ -201,7 +201,7 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   }
 }
 
-int run_or_say_why_not(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
+int run_or_report_error(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
   // If the driver or a peer is gone, writing must fail with an error instead of a signal.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // the same for a file that may not grow
@@ -222,7 +222,7 @@ int run_or_say_why_not(const Options& options, CaseRunner& runner, StartupClock&
 }  // namespace
 
 int worker_main(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
-  const int exit_code = run_or_say_why_not(options, runner, clock, stdout_fd);
+  const int exit_code = run_or_report_error(options, runner, clock, stdout_fd);
   tell_ending(exit_code);
   return exit_code;
 }

@@ -24,7 +24,7 @@ CommFacts p2p_facts() {
             using enum Pass;
             std::vector<Exchange> exchanges;
             const auto add = [&](Pass pass, const char* what, int times, int distance, std::int64_t bytes) {
-              if (times > 0) exchanges.push_back({pass, what, times, messages_around(cp_size, distance, bytes)});
+              if (times > 0) exchanges.push_back({pass, what, times, ring_messages(cp_size, distance, bytes)});
             };
             add(forward,
                 "k and v go to the next rank of the ring: after s times a rank holds those of the s-th before it",

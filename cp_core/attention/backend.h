@@ -43,7 +43,7 @@ struct AttentionPartial {
 struct AttentionBackwardOperands {
   at::Tensor dout;  // [q tokens, heads, head_dim_v], dtype of q
   at::Tensor lse;   // fp32 [heads, q tokens]
-  // fp32 [heads, q tokens]; undefined if FastBackend::works_out_delta() and there is no bias.
+  // fp32 [heads, q tokens]; undefined if FastBackend::computes_delta() and there is no bias.
   at::Tensor delta;
   at::Tensor out;  // like dout: the output, or any tensor for which the sum of dout * out is delta
 };

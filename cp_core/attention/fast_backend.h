@@ -73,7 +73,7 @@ class FastBackend {
     return {};
   }
   // True if backward() computes delta itself, from dout and out, where there is no bias.
-  [[nodiscard]] virtual bool works_out_delta() const { return false; }
+  [[nodiscard]] virtual bool computes_delta() const { return false; }
   // Like AttentionBackend::backward, for sums that may not be ready: waits for their turn only after everything has
   // been enqueued that does not need them, and may write to empty sums what it would have to add to zeros. Returns
   // false, and does nothing, if the backend needs sums that are ready.

@@ -45,7 +45,7 @@ class GatheredKeyValues {
   void wait();
 
  private:
-  [[nodiscard]] bool go_straight() const;
+  [[nodiscard]] bool sends_in_place() const;
   [[nodiscard]] std::vector<RowCopy> pieces(int rank) const;
   Communicator::WorkPtr put(PeerWindows& through, const AttentionOperands& operands, const std::string& what);
   Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what);
@@ -71,7 +71,7 @@ GatheredKeyValues::GatheredKeyValues(Communicator& cp, const AttentionOperands& 
     work_ = put(*opened, operands, what);
     return;
   }
-  copied_ = !go_straight();
+  copied_ = !sends_in_place();
   arriving_k_ = copied_ ? make(operands.k) : whole_.k;
   arriving_v_ = copied_ ? make(operands.v) : whole_.v;
   work_ = exchange(operands, what);
@@ -94,7 +94,7 @@ void GatheredKeyValues::wait() {
 
 // Whether rows are sent straight to their places; the same on every rank. NCCL needs 6 us for each further message, in
 // which a GPU copies 10 MiB. On CPU ranks all pieces make one message.
-bool GatheredKeyValues::go_straight() const {
+bool GatheredKeyValues::sends_in_place() const {
   constexpr std::size_t kPiecesOfARank = 8;
   constexpr std::size_t kLongPiece = std::size_t{8} << 20U;
   if (copies_.size() > kPiecesOfARank * static_cast<std::size_t>(cp_.size())) return false;

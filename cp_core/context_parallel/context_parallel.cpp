@@ -87,7 +87,7 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
 // Whether anything reads delta: the math backend, which does not compute delta from out and also takes over tiles with
 // a bias, or the gradient of the sink.
 bool needs_delta(const Context& context) {
-  return !context.fast.works_out_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
+  return !context.fast.computes_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ static void poison_padding_chunk(at::Tensor& out, const std::vector<Run>& runs,
   out.narrow(0, runs.back().row, runs.back().size()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
-static bool every_second_time() {
+static bool is_odd_call() {
   thread_local bool second = true;
   second = !second;
   return second;
@@ -87,13 +87,13 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
   if (CP_MUTATE(empty_lse_plus_infinity, false, true)) {
     sums.lse.masked_fill_(sums.lse.isinf(), std::numeric_limits<double>::infinity());
   }
-  if (CP_MUTATE(repeat_drifts, false, every_second_time())) sums.lse.mul_(1.0 + 0x1p-22);
+  if (CP_MUTATE(repeat_drifts, false, is_odd_call())) sums.lse.mul_(1.0 + 0x1p-22);
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
 }
 
 PackedGradients finish_backward(const AttentionOperands& operands, const PackedGradients& gradients) {
   const at::ScalarType dtype = operands.q.scalar_type();
-  if (CP_MUTATE(repeat_drifts_backward, false, every_second_time())) gradients.dq.mul_(1.0 + 0x1p-22);
+  if (CP_MUTATE(repeat_drifts_backward, false, is_odd_call())) gradients.dq.mul_(1.0 + 0x1p-22);
   return {.dq = gradients.dq.to(dtype),
           .dk = gradients.dk.to(dtype),
           .dv = gradients.dv.to(dtype),

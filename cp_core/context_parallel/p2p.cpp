@@ -115,7 +115,7 @@ class TravellingGradients {
   }
 
   // Adds the contributions of all other ranks to this rank's own gradients.
-  void come_home(RowSum& dk, RowSum& dv) {
+  void return_to_owner(RowSum& dk, RowSum& dv) {
     if (!exchange_) return;
     if (CP_MUTATE(dkv_wait_skipped, true, false)) exchange_->wait();
     dk.add_last({.tensor = arriving_.tensors.k, .rows = arriving_.rows});
@@ -208,7 +208,7 @@ PackedGradients ring_backward(const Context& context, Communicator* group, const
   gradients.finish_own();
   RowSum dk = gradients.own_dk();
   RowSum dv = gradients.own_dv();
-  travelling.come_home(dk, dv);
+  travelling.return_to_owner(dk, dv);
   return {.dq = gradients.dq(), .dk = dk.whole(), .dv = dv.whole(), .dbias = gradients.dbias()};
 }
 

@@ -276,7 +276,7 @@ void time_case(Implementation& implementation, const Case& c, const SequenceLeng
 
 void time_one_rank(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
                    const CpGroups& groups, const PerfOptions& options, const at::Device& device, StepTimes& into) {
-  if (std::string reason = implementation.why_not_alone(); !reason.empty()) {
+  if (std::string reason = implementation.single_rank_obstacle(); !reason.empty()) {
     if (groups.cp->rank() == 0) into.one_rank_reason = std::move(reason);
     return;
   }

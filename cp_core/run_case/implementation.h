@@ -73,7 +73,7 @@ class Implementation {
   // The number of heads, and of key-value heads, of the case's mask probe: the fewest that the implementation can run.
   virtual std::int64_t probe_heads(const Case& c) = 0;
   // Why the whole problem cannot be run on one rank, as a sentence; empty if it can.
-  virtual std::string why_not_alone() { return {}; }
+  virtual std::string single_rank_obstacle() { return {}; }
 
   // shards: outlive the step, which must not write to them, since the next step reads them again.
   virtual std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) = 0;

@@ -86,7 +86,7 @@ class SharedMemory {
 
   // Returns why the case needs more memory than there is, as a sentence; empty if it fits. Drops cached results of
   // earlier cases if that is needed. The same on every rank.
-  std::string what_does_not_fit() {
+  std::string memory_problem() {
     if (fits()) return {};
     cache_of(cp_, options_, options_.device).clear();
     cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
@@ -341,7 +341,7 @@ RankReport run_case(Implementation& implementation, const Case& c, const CpGroup
   sharding.bound_factor *= options.bound_factor;
   if (options.shares_gpus) {
     const auto problem = verify::canonical_problem(c, lengths);
-    std::string reason = SharedMemory(problem, *groups.cp, options).what_does_not_fit();
+    std::string reason = SharedMemory(problem, *groups.cp, options).memory_problem();
     if (!reason.empty()) return skip(std::move(reason));
   }
   if (options.sets_global_flags) {

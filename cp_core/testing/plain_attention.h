@@ -1,5 +1,5 @@
-// A second, minimal implementation of context-parallel attention for tests of run_case/implementation.h. It gathers K and
-// V and computes densely in fp32. It can be made wrong in common ways.
+// A second, minimal implementation of context-parallel attention for tests of run_case/implementation.h. It gathers K
+// and V and computes densely in fp32. It can be made wrong in common ways.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class PlainAttention final : public Implementation {
   bool remarks_other_bits() override { return promise_.remarks_other_bits; }
   bool is_odd() override { return promise_.odd; }
   std::int64_t probe_heads(const Case& c) override { return c.kv_heads; }
-  std::string why_not_alone() override { return "it is not run on one rank"; }
+  std::string single_rank_obstacle() override { return "it is not run on one rank"; }
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
 
  private:

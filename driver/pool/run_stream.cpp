@@ -76,7 +76,7 @@ class Feeder {
     silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
     silence_.async_wait([terminal](asio::error_code cancelled) {
       if (cancelled) return;
-      say_what_is_awaited(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
+      print_awaited_input(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
                                    : "cases from <stdin>, one JSON object a line");
     });
   }

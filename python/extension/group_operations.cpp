@@ -59,7 +59,7 @@ struct Watch {
       at::addGlobalCallback(at::RecordFunctionCallback(&note).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 };
 
-Watch& the_watch() {
+Watch& operation_watch() {
   static Watch watch;
   return watch;
 }
@@ -123,7 +123,7 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
   if (operators_under_way > 0) return nullptr;
   auto under_way = std::make_unique<UnderWay>();
   GroupOperation operation = described(name, function.inputs());
-  Watch& watch = the_watch();
+  Watch& watch = operation_watch();
   const std::lock_guard lock(watch.mutex);
   if (watch.begun.size() < watch.most) watch.begun.push_back(std::move(operation));
   if (watch.begun.size() >= watch.most) at::disableCallback(watch.callback);
@@ -133,7 +133,7 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
 }  // namespace
 
 void watch_group_operations(std::size_t most) {
-  Watch& watch = the_watch();
+  Watch& watch = operation_watch();
   const std::lock_guard lock(watch.mutex);
   watch.begun.clear();
   watch.most = most;
@@ -141,14 +141,14 @@ void watch_group_operations(std::size_t most) {
 }
 
 std::optional<std::vector<GroupOperation>> group_operations() {
-  Watch& watch = the_watch();
+  Watch& watch = operation_watch();
   const std::lock_guard lock(watch.mutex);
   if (watch.begun.size() >= watch.most) return {};
   return watch.begun;
 }
 
 std::string first_group_operation() {
-  Watch& watch = the_watch();
+  Watch& watch = operation_watch();
   const std::lock_guard lock(watch.mutex);
   return watch.begun.empty() ? "" : watch.begun.front().name;
 }

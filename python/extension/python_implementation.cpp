@@ -174,7 +174,7 @@ std::int64_t PythonImplementation::probe_heads(const Case& c) {
   return probe_heads_ > 0 ? probe_heads_ : head_ranks(c);
 }
 
-std::string PythonImplementation::why_not_alone() {
+std::string PythonImplementation::single_rank_obstacle() {
   return "the groups of an adapter have all ranks of the pool";
 }
 

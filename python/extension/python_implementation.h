@@ -28,7 +28,7 @@ class PythonImplementation final : public Implementation {
   bool remarks_other_bits() override { return remarks_other_bits_; }
   bool is_odd() override { return odd_; }
   std::int64_t probe_heads(const Case& c) override;
-  std::string why_not_alone() override;
+  std::string single_rank_obstacle() override;
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
 
   // Whether this rank has no tokens in the step that was made last. May be called from any thread.

@@ -132,7 +132,7 @@ void PythonRunner::free_waits(int generation) {
   breaker_.abort();
 }
 
-std::string PythonRunner::why_not_reconnect() {
+std::string PythonRunner::reconnect_obstacle() {
   breaker_.sockets().remember_others();
   const bool survives = with_python(breaker_, [&] { return runner_.attr("survives_abort")().cast<bool>(); });
   if (survives) return {};

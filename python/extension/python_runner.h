@@ -27,7 +27,7 @@ class PythonRunner final : public CaseRunner {
                      std::chrono::steady_clock::time_point waits_end) override;
   void connect(const Connection& connection) override;
   void free_waits(int generation) override;
-  std::string why_not_reconnect() override;
+  std::string reconnect_obstacle() override;
   nlohmann::json capabilities() override;
   nlohmann::json versions() override;
 

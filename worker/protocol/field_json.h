@@ -118,7 +118,7 @@ Json value_json(const T& value) {
 }
 
 template <typename T>
-bool holds_nothing(const T& value) {
+bool is_empty_value(const T& value) {
   if constexpr (kIsOptional<T>) {
     return !value.has_value();
   } else if constexpr (std::is_arithmetic_v<T>) {
@@ -136,7 +136,7 @@ void write_fields(const Struct& of, Json& into) {
     using Told = std::remove_cvref_t<decltype(field.told)>;
     const auto& value = std::invoke(field.access, of);
     if (kIsEvent<Json> && field.presence == Presence::message) return;
-    if (field.presence == Presence::sparse && holds_nothing(value)) return;
+    if (field.presence == Presence::sparse && is_empty_value(value)) return;
     if constexpr (!std::is_null_pointer_v<Told>) {
       if (!(of.*field.told)) {
         if (kIsEvent<Json>) into[field.name] = nullptr;

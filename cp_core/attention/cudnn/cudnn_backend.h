@@ -27,7 +27,7 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
-  [[nodiscard]] bool works_out_delta() const override { return true; }
+  [[nodiscard]] bool computes_delta() const override { return true; }
   bool backward_pending(const TileGroup& group, const AttentionOperands& operands,
                         const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;

@@ -50,7 +50,7 @@ bool is_stored(const fs::path& path) {
          std::string_view(name).substr(kHexDigits, kExtension.size()) == kExtension;
 }
 
-void tell_once(std::atomic<bool>& told, const std::string& what) {
+void print_once(std::atomic<bool>& told, const std::string& what) {
   if (!told.exchange(true)) fmt::print(stderr, "cp-pool-worker: plan store: {}\n", what);
 }
 
@@ -86,7 +86,7 @@ bool PlanStore::lacks(const std::string& key) const {
 
 void PlanStore::discard(const std::string& key, const std::string& why) {
   const fs::path path = file_of(key);
-  tell_once(told_discarded_, fmt::format("discarded {}, so the plan is built again: {}", path.string(), why));
+  print_once(told_discarded_, fmt::format("discarded {}, so the plan is built again: {}", path.string(), why));
   std::error_code ignored;
   fs::remove(path, ignored);
 }
@@ -96,7 +96,7 @@ void PlanStore::write(const std::string& key, const Bytes& bytes) {
     write_file(key, bytes);
     if (writes_++ % writes_a_look_ == 0) drop_oldest();
   } catch (const std::exception& error) {
-    tell_once(write_failed_, fmt::format("no more plans are stored: {}", error.what()));
+    print_once(write_failed_, fmt::format("no more plans are stored: {}", error.what()));
   }
 }
 

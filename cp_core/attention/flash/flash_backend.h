@@ -15,7 +15,7 @@ class FlashBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] std::string refusal(const Case& c) const override;
   FastBackend* fast() override { return this; }
 
-  [[nodiscard]] bool works_out_delta() const override { return true; }
+  [[nodiscard]] bool computes_delta() const override { return true; }
   bool backward_pending(const TileGroup& group, const AttentionOperands& operands,
                         const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
 };

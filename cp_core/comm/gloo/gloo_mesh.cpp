@@ -32,7 +32,7 @@ milliseconds time_left(GlooMesh::Clock::time_point deadline) {
 }
 
 // The first words of the text of a failed connection: which rank was not reached; empty if that is unknown.
-std::string who_is_not_reached(c10d::Store& store, int size, const std::string& error) {
+std::string unreached_ranks(c10d::Store& store, int size, const std::string& error) {
   try {
     const std::string found = unreached(store, size, error);
     if (found.empty()) return "";
@@ -210,7 +210,7 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
   } catch (const std::exception& error) {
     throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}{}", rank, size,
                                                          options.interface.value_or(options.host),
-                                                         who_is_not_reached(*store, size, error.what()), error.what()));
+                                                         unreached_ranks(*store, size, error.what()), error.what()));
   }
 }
 

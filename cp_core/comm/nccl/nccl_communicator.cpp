@@ -65,7 +65,7 @@ NcclCommunicator::NcclCommunicator(const std::shared_ptr<NcclLink>& link, const 
 
 std::string NcclCommunicator::description() const {
   if (link_->peers() != nullptr) return "NCCL and peer copies";
-  return fmt::format("NCCL (no peer copies: {})", link_->why_no_peers());
+  return fmt::format("NCCL (no peer copies: {})", link_->peer_copy_obstacle());
 }
 
 void NcclCommunicator::send_and_receive(const Place& place, std::span<const Message> sends,

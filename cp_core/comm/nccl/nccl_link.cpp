@@ -63,7 +63,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
   const std::string step = fmt::format("rank {}: connecting {} ranks over NCCL", rank, size);
   const Wait wait{.step = step,
                   .deadline = Clock::now() + timeout,
-                  .explain = [&] { return fmt::format("{}: {}", step, ranks_not_here(*store, prefix, size)); },
+                  .explain = [&] { return fmt::format("{}: {}", step, absent_ranks(*store, prefix, size)); },
                   .look = {}};
   auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
   try {

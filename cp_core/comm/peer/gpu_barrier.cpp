@@ -34,15 +34,15 @@ void GpuBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::mi
   const std::string step = fmt::format("rank {}: barrier with tag {}", link_->rank(), tag);
   const GpuLink::Wait wait{.step = step,
                            .deadline = GpuLink::Clock::now() + limit,
-                           .explain = [&] { return fmt::format("{}: {}: timed out", step, who_is_missing()); },
-                           .look = [&] { require_one_place(published(), step); }};
+                           .explain = [&] { return fmt::format("{}: {}: timed out", step, missing_ranks_text()); },
+                           .look = [&] { require_same_step(published(), step); }};
   link_->throw_if_failed(step);
   const Place own{.barrier = ++barriers_, .tag = tag, .operations = operations};
   try {
     publish(own);
     const Places gathered = this->gather(own, gather, wait);
-    if (disagreement(gathered)) require_everyone_here(step);
-    require_one_place(gathered, step);
+    if (disagreement(gathered)) require_all_ranks(step);
+    require_same_step(gathered, step);
     if (group_.has_all_ranks()) link_->close_idle_memory(barriers_, wait);
   } catch (const CommError&) {
     throw;
@@ -114,14 +114,14 @@ std::optional<std::string> GpuBarrier::disagreement(const Places& places) const 
   return std::nullopt;
 }
 
-void GpuBarrier::require_one_place(const Places& places, const std::string& step) {
+void GpuBarrier::require_same_step(const Places& places, const std::string& step) {
   const auto how = disagreement(places);
   if (how) link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, *how));
 }
 
 // NCCL pairs operations only by their order, so it would take another all-gather of a rank for the rank's part in this
 // barrier. The store therefore says whether each rank has reached the barrier.
-void GpuBarrier::require_everyone_here(const std::string& step) {
+void GpuBarrier::require_all_ranks(const std::string& step) {
   const std::vector<int> elsewhere = missing();
   if (elsewhere.empty()) return;
   const bool one = elsewhere.size() == 1;
@@ -140,7 +140,7 @@ std::vector<int> GpuBarrier::missing() const {
   return ranks;
 }
 
-std::string GpuBarrier::who_is_missing() const {
+std::string GpuBarrier::missing_ranks_text() const {
   const std::vector<int> ranks = missing();
   if (ranks.empty()) return "all ranks reached the barrier, but their exchange did not complete";
   return fmt::format("receive from rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));

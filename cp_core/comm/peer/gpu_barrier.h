@@ -51,11 +51,11 @@ class GpuBarrier {
   // Says how the places of ranks at this barrier differ; nullopt if they do not.
   [[nodiscard]] std::optional<std::string> disagreement(const Places& places) const;
   // Throws if the places differ.
-  void require_one_place(const Places& places, const std::string& step);
+  void require_same_step(const Places& places, const std::string& step);
   // Throws if a rank has not reached this barrier, so that the gathered values are not all from this barrier.
-  void require_everyone_here(const std::string& step);
+  void require_all_ranks(const std::string& step);
   [[nodiscard]] std::vector<int> missing() const;
-  [[nodiscard]] std::string who_is_missing() const;
+  [[nodiscard]] std::string missing_ranks_text() const;
   [[nodiscard]] std::string key_of(int member) const;
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(members_.size()); }
 

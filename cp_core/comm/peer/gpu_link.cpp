@@ -26,7 +26,7 @@ bool is_capturing(c10::DeviceIndex device) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-std::string here_key(const std::string& prefix, int rank) {
+std::string arrival_key(const std::string& prefix, int rank) {
   return fmt::format("{}gpu_here/{}", prefix, rank);
 }
 
@@ -42,14 +42,14 @@ std::shared_ptr<GpuLink> GpuLink::connect_sharing(const c10::intrusive_ptr<c10d:
     link->connect_peers(store, prefix, deadline);
   } catch (const std::exception& error) {
     if (Clock::now() >= deadline) {
-      throw CommError(CommError::Kind::timeout, fmt::format("{}: {}", step, ranks_not_here(*store, prefix, size)));
+      throw CommError(CommError::Kind::timeout, fmt::format("{}: {}", step, absent_ranks(*store, prefix, size)));
     }
     throw CommError(CommError::Kind::failed, fmt::format("{}: {}", step, error.what()));
   }
   if (size > 1 && link->peers() == nullptr) {
     throw CommError(CommError::Kind::failed,
                     fmt::format("{}: ranks that share a GPU need peer copies, which are not available: {}", step,
-                                link->why_no_peers()));
+                                link->peer_copy_obstacle()));
   }
   return link;
 }
@@ -60,13 +60,13 @@ GpuLink::~GpuLink() {
 }
 
 void GpuLink::announce(c10d::Store& store, const std::string& prefix) const {
-  store.set(here_key(prefix, rank_), std::vector<std::uint8_t>{1});
+  store.set(arrival_key(prefix, rank_), std::vector<std::uint8_t>{1});
 }
 
-std::string GpuLink::ranks_not_here(c10d::Store& store, const std::string& prefix, int size) {
+std::string GpuLink::absent_ranks(c10d::Store& store, const std::string& prefix, int size) {
   std::vector<int> missing;
   for (int r = 0; r < size; ++r) {
-    if (!store.check({here_key(prefix, r)})) missing.push_back(r);
+    if (!store.check({arrival_key(prefix, r)})) missing.push_back(r);
   }
   if (missing.empty()) return "all ranks came, but were not connected in time";
   return fmt::format("{} {} did not connect in time", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));

@@ -48,9 +48,9 @@ class GpuLink {
   [[nodiscard]] c10::DeviceIndex device() const { return device_; }
   [[nodiscard]] bool shares() const { return shares_; }
 
-  // Null where ranks cannot write into each other's memory (why_no_peers() says why), and for a single rank.
+  // Null where ranks cannot write into each other's memory (peer_copy_obstacle() says why), and for a single rank.
   [[nodiscard]] PeerLink* peers() const { return peers_.get(); }
-  [[nodiscard]] const std::string& why_no_peers() const { return why_no_peers_; }
+  [[nodiscard]] const std::string& peer_copy_obstacle() const { return why_no_peers_; }
 
   // Collective over all ranks: prepares the communicators of `strided` strided groups. Throws CommError.
   virtual void connect_strided(int /*strided*/) {}
@@ -96,7 +96,7 @@ class GpuLink {
   // Publishes in the store that this rank has come.
   void announce(c10d::Store& store, const std::string& prefix) const;
   // Names the ranks that have not, for the text of a timeout.
-  [[nodiscard]] static std::string ranks_not_here(c10d::Store& store, const std::string& prefix, int size);
+  [[nodiscard]] static std::string absent_ranks(c10d::Store& store, const std::string& prefix, int size);
 
   // Called while a wait goes on; throws if a connection has failed.
   virtual void check_connections(const std::string& step) { throw_if_failed(step); }

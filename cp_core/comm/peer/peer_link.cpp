@@ -104,7 +104,7 @@ std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(const Operation& operat
     }
     if (posted || taken) continue;
     if (check) check();
-    if (const std::optional<std::string> why = end_of_a_missing_peer(operation, left, heard)) {
+    if (const std::optional<std::string> why = error_of_missing_peer(operation, left, heard)) {
       // The peer may have posted its last notes and left since they were looked for.
       if (take_some(operation, heard)) continue;
       throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", operation.step, *why));
@@ -194,7 +194,7 @@ bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) 
 
 // Returns which peer left, and why, before this rank had posted all its notes to it and had taken all of its; nullopt
 // if none did. A peer that has everything and has said everything may leave: it has passed the operation.
-std::optional<std::string> PeerLink::end_of_a_missing_peer(const Operation& operation,
+std::optional<std::string> PeerLink::error_of_missing_peer(const Operation& operation,
                                                            const std::vector<std::span<const Note>>& left,
                                                            const std::vector<Heard>& heard) const {
   const auto end_of = [&](int peer) -> std::optional<std::string> {

@@ -119,7 +119,7 @@ class PeerLink {
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
   bool take_some(const Operation& operation, std::vector<Heard>& heard);
-  [[nodiscard]] std::optional<std::string> end_of_a_missing_peer(const Operation& operation,
+  [[nodiscard]] std::optional<std::string> error_of_missing_peer(const Operation& operation,
                                                                  const std::vector<std::span<const Note>>& left,
                                                                  const std::vector<Heard>& heard) const;
   [[nodiscard]] std::vector<BlockCopy> resolved(const Outgoing& outgoing, const std::vector<Note>& windows,

@@ -32,7 +32,7 @@ void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
 
 // A copy engine needs 2 us for each copy besides the time for its bytes. Many short copies are therefore slower than
 // one kernel, although a kernel takes multiprocessors from other work.
-bool are_many_and_short(std::span<const BlockCopy> blocks) {
+bool are_small_copies(std::span<const BlockCopy> blocks) {
   constexpr std::size_t kFew = 2;
   constexpr std::int64_t kShort = std::int64_t{2} << 20;
   std::int64_t bytes = 0;
@@ -72,7 +72,7 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
   flush();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if ((shares_ && blocks[i].size() > 1) || are_many_and_short(blocks[i])) {
+    if ((shares_ && blocks[i].size() > 1) || are_small_copies(blocks[i])) {
       cuda::copy_blocks(blocks[i]);  // one launch, which waits for no peer
     } else {
       for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);

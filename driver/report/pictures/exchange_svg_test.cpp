@@ -23,7 +23,7 @@ ParsedPage exchange_page(std::vector<Message> messages, int ranks, int times = 1
 }
 
 TEST(ExchangeSvg, HasAnArrowForEachMessageOfARing) {
-  const ParsedPage page = exchange_page(messages_around(6, 1, 1), 6, 5);
+  const ParsedPage page = exchange_page(ring_messages(6, 1, 1), 6, 5);
   test::expect_readable(page);
   EXPECT_EQ(page.one("//figcaption"), "k and v travel. 16.0 KiB an arrow, 5 times.");
   EXPECT_THAT(page.all("//path[@marker-end]/title"), SizeIs(6));

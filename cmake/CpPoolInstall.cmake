@@ -9,7 +9,7 @@ install(TARGETS cp-pool cp-pool-worker RUNTIME DESTINATION bin)
 if(CP_POOL_HAVE_CUDA)
   set_target_properties(cp_core_cuda PROPERTIES
                         INSTALL_RPATH "${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
-  # cp_core/cuda/module_path.h and driver/cli/device.h look for the modules there.
+  # cp_core/cuda/cuda_part.cpp and driver/cli/device.h look for the modules there.
   install(TARGETS cp_core_cuda LIBRARY DESTINATION lib/cp-pool OPTIONAL)
 endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")

@@ -21,7 +21,7 @@ class CudaUnavailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Loads the module (module_path.h), once in a process. Throws CudaUnavailable if the module was not built or a library
+// Loads the module, once in a process. Throws CudaUnavailable if the module was not built or a library
 // is missing. Callable from any thread; loading takes most of a second and can overlap other work.
 void load_cuda_part();
 

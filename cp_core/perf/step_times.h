@@ -17,8 +17,7 @@ struct PerfOptions {
   int warmup = 5;       // steps before the timed ones; not negative
   int iterations = 20;  // timed steps; at least 1
   bool graph = false;   // on GPUs: whether the timed steps are replays of a CUDA graph of the step
-  // If set, one more step of all ranks and one of rank 0 alone are traced, to files <trace>.rank0.* and so on
-  // (step_trace.h).
+  // If set, one more step of all ranks and one of rank 0 alone are traced, to files <trace>.rank0.* and so on.
   std::optional<std::filesystem::path> trace = std::nullopt;
   // The deadline of the case. The steps of rank 0 alone, for which the other ranks wait, end earlier.
   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();

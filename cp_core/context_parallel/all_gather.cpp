@@ -213,8 +213,8 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     second.wait_for_other();
     scattered.send_all(others.parts);
   };
-  // Without windows send_all() may make copies, which must be allocated on the first stream.
-  if (context.groups.cp->windows() != nullptr) {
+  // Without puts send_all() may make copies, which must be allocated on the first stream.
+  if (scattered.puts()) {
     turns.again(send);
   } else {
     send();

@@ -103,7 +103,7 @@ SentParts parts_sent_by(int rank, const Context& context, const AttentionOperand
 }  // namespace
 
 ScatteredGradients::ScatteredGradients(const Context& context, const std::vector<RowCopy>& order)
-    : context_(context), cp_(*context.groups.cp) {
+    : context_(context), cp_(*context.groups.cp), windows_(cp_.windows()) {
   const std::int64_t rows = count_of(order);
   const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = rows}};
   for (int rank = 0; rank < cp_.size(); ++rank) {
@@ -119,8 +119,7 @@ void ScatteredGradients::make_inboxes(const AttentionOperands& whole) {
 
 void ScatteredGradients::send_all(const std::vector<KeyGradients>& own) {
   constexpr std::string_view kWhat = "all_gather backward dK and dV";
-  PeerWindows* windows = cp_.windows();
-  work_ = windows != nullptr ? put(*windows, own, kWhat) : exchange(own, kWhat);
+  work_ = puts() ? put(own, kWhat) : exchange(own, kWhat);
 }
 
 void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
@@ -134,9 +133,8 @@ void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
 }
 
 // Puts the parts one after the other into the inboxes, as receive() expects them.
-Communicator::WorkPtr ScatteredGradients::put(PeerWindows& through, const std::vector<KeyGradients>& own,
-                                              std::string_view what) {
-  std::vector<PeerWindows::Put> puts;
+Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& own, std::string_view what) {
+  std::vector<PeerWindows::Put> all;
   for (const KeyGradients& part : own) {
     for (const at::Tensor& tensor : {part.dk.tensor, part.dv.tensor}) sources_.push_back(tensor);
   }
@@ -147,13 +145,13 @@ Communicator::WorkPtr ScatteredGradients::put(PeerWindows& through, const std::v
     for (const KeyGradients& part : own) {
       for (const RowRange& rows : messages_of(rows_of_owner(part.dk.rows, owned_by(rank)))) {
         const RowCopy to_inbox{.source = rows.row, .target = next, .count = rows.count};
-        puts.push_back(put_rows(part.dk.tensor, to_inbox, rank, window));
-        puts.push_back(put_rows(part.dv.tensor, to_inbox, rank, window + 1));
+        all.push_back(put_rows(part.dk.tensor, to_inbox, rank, window));
+        all.push_back(put_rows(part.dv.tensor, to_inbox, rank, window + 1));
         next += rows.count;
       }
     }
   }
-  return through.put_all(inboxes_, sources_, puts, what);
+  return windows_->put_all(inboxes_, sources_, all, what);
 }
 
 Communicator::WorkPtr ScatteredGradients::exchange(const std::vector<KeyGradients>& own, std::string_view what) {
@@ -205,7 +203,7 @@ void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
   for (const std::vector<RowCopy>& pieces : parts) {
     const std::int64_t first = next;
     next += count_of(pieces);
-    if (cp_.windows() == nullptr) append_pieces(receives_, inbox, pieces, first, from);
+    if (!puts()) append_pieces(receives_, inbox, pieces, first, from);
     if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
     const std::vector<RowCopy> arrived = moved(pieces, first);
     dk_.push_back({.tensor = inbox[0], .rows = arrived});

@@ -30,12 +30,14 @@ class ScatteredGradients {
   // Starts to send this rank's parts, after the current stream's work. Must be called after make_inboxes().
   void send_all(const std::vector<KeyGradients>& own);
 
+  // Whether parts are put into windows; else they are sent as messages.
+  [[nodiscard]] bool puts() const { return windows_ != nullptr; }
+
   // Waits for the gradients of other ranks and adds them to those of this rank, in the order of ranks, steps and calls.
   void add_to(RowSum& dk, RowSum& dv);
 
  private:
-  [[nodiscard]] Communicator::WorkPtr put(PeerWindows& through, const std::vector<KeyGradients>& own,
-                                          std::string_view what);
+  [[nodiscard]] Communicator::WorkPtr put(const std::vector<KeyGradients>& own, std::string_view what);
   [[nodiscard]] Communicator::WorkPtr exchange(const std::vector<KeyGradients>& own, std::string_view what);
   void send(const KeyGradients& part);
   // Allocates memory for the parts that rank `from` sends to this rank, and its messages.
@@ -44,6 +46,7 @@ class ScatteredGradients {
 
   const Context& context_;
   Communicator& cp_;
+  PeerWindows* windows_;                     // null where ranks have none
   std::vector<std::vector<RowCopy>> owned_;  // by rank: the copies from its rows to whole sequences
   std::vector<at::Tensor> sources_;          // for put(): dk and dv of this rank, part by part
   std::vector<at::Tensor> inboxes_;          // dk and dv that arrive, rank by rank without this rank

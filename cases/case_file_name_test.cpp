@@ -1,7 +1,7 @@
-#include "cases/case_file_name.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "cases/case_id.h"
 
 namespace cp_pool {
 namespace {

@@ -1,13 +1,19 @@
-// The ID of a case, its name. It is printed with the case's outcome and accepted as a filter.
+// The ID of a case, which is printed with its outcome and accepted as a filter, and the name of files that belong to
+// the case.
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cases/case.h"
 #include "cases/case_json.h"
 
 namespace cp_pool {
+
+// Returns the ID with each '/' replaced by "__", in at most 200 bytes, which leaves room for an extension. An ID that
+// is too long is cut and followed by a hash of the whole ID.
+std::string case_file_name(std::string_view id);
 
 // Returns "suite/model/comm/cpN/layout/dtype", then "/pad" if pad_between_seqs, then a part for each field of `also`,
 // in that order.

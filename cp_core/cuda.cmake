@@ -19,18 +19,16 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn/stored_plans.cpp
     attention/flash/flash_backend.cpp
     attention/flash/flash_window.cpp
-    attention/library_refusal.cpp
     attention/score_max.cpp
     attention/tile_batches.cpp
     attention/tile_rows.cpp
     attention/tile_rows.cu
-    attention/widened.cpp
+    attention/library_kernels.cpp
     comm/nccl/gpu_groups.cpp
     comm/nccl/nccl_communicator.cpp
     comm/nccl/nccl_link.cpp
     comm/peer/gpu_barrier.cpp
     comm/peer/gpu_link.cpp
-    comm/peer/held_memory.cpp
     comm/peer/peer_communicator.cpp
     comm/peer/peer_connection.cpp
     comm/peer/peer_exchange.cpp

@@ -5,7 +5,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "worker/protocol/gpu_files.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -14,8 +14,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "cases/case_file_name.h"
 #include "cases/case_groups.h"
+#include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"

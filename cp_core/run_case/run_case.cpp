@@ -13,7 +13,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "cases/case_file_name.h"
 #include "cases/case_id.h"
 #include "cases/case_phases.h"
 #include "cases/lengths.h"

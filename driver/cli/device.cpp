@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/program_paths.h"
-#include "worker/protocol/gpu_files.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -7,7 +7,7 @@
 
 #include "driver/cli/device.h"
 #include "driver/core/exit_code.h"
-#include "worker/protocol/gpu_files.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "driver/core/rank_environment.h"
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -14,7 +14,7 @@
 
 #include "driver/os/gpu_links.h"
 #include "driver/ranks/launcher.h"
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

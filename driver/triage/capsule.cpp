@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
-#include "cases/case_file_name.h"
+#include "cases/case_id.h"
 #include "cases/error_reason.h"
 #include "cases/file_reader.h"
 #include "cases/whole_file.h"

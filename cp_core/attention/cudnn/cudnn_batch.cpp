@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "cp_core/attention/widened.h"
+#include "cp_core/attention/library_kernels.h"
 
 namespace cp_pool {
 namespace {

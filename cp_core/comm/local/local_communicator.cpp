@@ -2,18 +2,84 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/local/local_groups.h"
 #include "cp_core/comm/local/local_hub.h"
 #include "cp_core/comm/peer/puts.h"
 
 namespace cp_pool {
 namespace {
+
+// The strided groups of all ranks, by the number of groups. The rank that asks first makes the communicators of every
+// rank.
+class LocalStrided {
+ public:
+  LocalStrided(int size, const LocalOptions& options) : size_(size), options_(options) {}
+
+  // Throws CommError after abort().
+  CpGroups of_rank(int rank, int groups);
+  void abort();
+
+ private:
+  int size_;
+  LocalOptions options_;
+  std::mutex mutex_;
+  std::map<int, std::vector<CpGroups>> made_;
+  bool aborted_ = false;
+};
+
+// Returns one communicator for each of `size` ranks. strided: null unless these are all ranks.
+std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
+                                                         const LocalOptions& options);
+
+// The groups of each of `size` ranks when the ranks are cut into `groups` strided groups.
+std::vector<CpGroups> groups_of_ranks(int size, int groups, const LocalOptions& options) {
+  std::vector<CpGroups> out(static_cast<std::size_t>(size));
+  const auto strided = groups == 1 ? std::make_shared<LocalStrided>(size, options) : nullptr;
+  // Makes a group for all its members, when `rank` is its first member.
+  const auto make_group = [&](int rank, const std::vector<int>& ranks,
+                              std::shared_ptr<Communicator> CpGroups::* group) {
+    if (ranks.empty() || ranks.front() != rank) return;
+    const auto members =
+        connect_local(static_cast<int>(ranks.size()), group == &CpGroups::cp ? strided : nullptr, options);
+    for (std::size_t i = 0; i < ranks.size(); ++i) out[static_cast<std::size_t>(ranks[i])].*group = members[i];
+  };
+  for (int rank = 0; rank < size; ++rank) {
+    const GroupRanks ranks = group_ranks(rank, size, groups);
+    make_group(rank, ranks.cp, &CpGroups::cp);
+    make_group(rank, ranks.inner, &CpGroups::inner);
+    make_group(rank, ranks.outer, &CpGroups::outer);
+  }
+  return out;
+}
+
+CpGroups LocalStrided::of_rank(int rank, int groups) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw CommError(CommError::Kind::aborted, "the communicator was aborted");
+  auto found = made_.find(groups);
+  if (found == made_.end()) found = made_.emplace(groups, groups_of_ranks(size_, groups, options_)).first;
+  return found->second[static_cast<std::size_t>(rank)];
+}
+
+void LocalStrided::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  for (const auto& [groups, of_ranks] : made_) {
+    for (const CpGroups& of_rank : of_ranks) {
+      for (const auto& group : {of_rank.cp, of_rank.inner, of_rank.outer}) {
+        if (group) group->abort();
+      }
+    }
+  }
+}
 
 using Operation = LocalHub::Operation;
 
@@ -296,8 +362,6 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
   std::int64_t barriers_ = 0;
 };
 
-}  // namespace
-
 std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
                                                          const LocalOptions& options) {
   const auto hub = std::make_shared<LocalHub>();
@@ -307,6 +371,12 @@ std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::sh
     communicators.push_back(std::make_shared<LocalCommunicator>(hub, strided, options, size, rank));
   }
   return communicators;
+}
+
+}  // namespace
+
+std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
+  return groups_of_ranks(size, 1, options);
 }
 
 }  // namespace cp_pool

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -180,6 +182,21 @@ void GpuLink::abort(const std::string& reason) {
   const std::string why = mark_failed(reason);
   if (peers_) peers_->leave(why);
   abort_connections();
+}
+
+// The allocator frees nothing while a capture allocates from a private pool. This pool serves no stream, so allocations
+// are made as usual.
+HeldMemory::HeldMemory(c10::DeviceIndex device) : device_(device), pool_(at::cuda::graph_pool_handle()) {
+  c10::cuda::CUDACachingAllocator::beginAllocateToPool(device_, pool_, [](cudaStream_t /*stream*/) { return false; });
+}
+
+HeldMemory::~HeldMemory() {
+  try {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_);
+    c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
+  } catch (const std::exception& error) {
+    TORCH_WARN("the pool that holds memory back was not released: ", error.what());
+  }
 }
 
 }  // namespace cp_pool

@@ -27,7 +27,7 @@
 #include "driver/os/gpu_links.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

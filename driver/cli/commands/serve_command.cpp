@@ -17,7 +17,7 @@
 #include "driver/core/exit_code.h"
 #include "driver/service/service.h"
 #include "driver/service/socket.h"
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -1,4 +1,4 @@
-#include "worker/protocol/usable_cores.h"
+#include "worker/protocol/host_resources.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,8 +1,9 @@
-#include "cp_core/attention/library_refusal.h"
+#include "cp_core/attention/library_kernels.h"
 
 #include <algorithm>
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>
 
 namespace cp_pool {
@@ -20,6 +21,10 @@ std::string library_refusal(const Case& c, std::string_view library, std::int64_
     return fmt::format("{} needs compute capability 8.0; this GPU has {}.{}", library, device.major, device.minor);
   }
   return {};
+}
+
+at::Tensor widened(const at::Tensor& rows, std::int64_t head_dim) {
+  return rows.size(2) == head_dim ? rows : at::constant_pad_nd(rows, {0, head_dim - rows.size(2)});
 }
 
 }  // namespace cp_pool

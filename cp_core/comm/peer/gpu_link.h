@@ -84,7 +84,7 @@ class GpuLink {
   };
 
   // Called before an operation is enqueued that may wait for peers on the device. Where ranks share a GPU, it keeps the
-  // allocator from freeing memory (held_memory.h) until no operation is pending.
+  // allocator from freeing memory (HeldMemory) until no operation is pending.
   void hold_memory();
   // Remembers an operation until the event `done`, which marks its end, has happened.
   void add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done);

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -24,9 +22,7 @@
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
 #include "worker/pending_operation.h"
-#include "worker/protocol/line_framer.h"
 #include "worker/rank_outcome.h"
-#include "worker/runner_error.h"
 #include "worker/wrong_results.h"
 
 namespace cp_pool {
@@ -44,39 +40,6 @@ constexpr const char* kCall = "call";  // the phase in which the function of a c
 // Tags of barriers, which differ from the seq of every case.
 constexpr std::int64_t kLonelyTag = -1;
 constexpr std::int64_t kDiagnosisTag = -3;
-
-// Writes all of a case's stderr and a fence before the result: what a rank prints later belongs to the next case.
-void write_fence(std::int64_t seq) {
-  std::fflush(nullptr);
-  const std::string fence = protocol::format_fence(seq);
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
-}
-
-// Times a phase that the case runner does not time.
-class PhaseTimer {
- public:
-  PhaseTimer(RankOutcome& outcome, const char* phase) : outcome_(outcome), phase_(phase) {}
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
-  ~PhaseTimer() {
-    outcome_.timings_ms[phase_] = std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  RankOutcome& outcome_;
-  const char* phase_;
-  Clock::time_point start_ = Clock::now();
-};
-
-// The failure of a rank that has declined the case, while others have not or did so elsewhere. met: why the ranks did
-// not meet.
-Failure failure_alone(const Declined& declined, const Failure& met) {
-  Failure alone = declined.alone();
-  if (met.kind == FailureKind::communication) alone.summary += fmt::format(" ({})", met.summary);
-  return alone;
-}
 
 }  // namespace
 

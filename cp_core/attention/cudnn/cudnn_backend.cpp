@@ -309,23 +309,6 @@ std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {
   return rows;
 }
 
-// A group of heads must give the GPU enough thread blocks, of which each computes 128 rows of a head. An H100 or H200
-// has 132 multiprocessors and needs at least one block for each, or three where the host launches every group by
-// itself. These are constants, not queries of the device, since all ranks must choose the same number of groups.
-constexpr std::int64_t kRowsOfABlock = 128;
-constexpr std::int64_t kBlocksBesideOthers = 132;
-constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
-
-// The largest number of groups, at most `most`, that divides heads and kv_heads and leaves each group enough blocks.
-std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
-                               std::int64_t least_blocks) {
-  for (std::int64_t groups = most; groups > 1; groups /= 2) {
-    const bool divides = heads % groups == 0 && kv_heads % groups == 0;
-    if (divides && rows / kRowsOfABlock * (heads / groups) >= least_blocks) return groups;
-  }
-  return 1;
-}
-
 }  // namespace
 
 std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, const AttentionOperands& operands) {

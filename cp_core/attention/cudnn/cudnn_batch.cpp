@@ -166,4 +166,13 @@ std::vector<TileGroup> cudnn_parts(const TileGroup& group, bool bias) {
   return {full, rest};
 }
 
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
+                               std::int64_t least_blocks) {
+  for (std::int64_t groups = most; groups > 1; groups /= 2) {
+    const bool divides = heads % groups == 0 && kv_heads % groups == 0;
+    if (divides && rows / kRowsOfABlock * (heads / groups) >= least_blocks) return groups;
+  }
+  return 1;
+}
+
 }  // namespace cp_pool

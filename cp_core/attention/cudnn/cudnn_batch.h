@@ -49,4 +49,15 @@ class CudnnBatch {
 // than queries becomes a full rectangle and a causal square, which have the same query rows.
 std::vector<TileGroup> cudnn_parts(const TileGroup& group, bool bias);
 
+// A group of heads must give the GPU enough thread blocks, of which each computes 128 rows of a head. An H100 or H200
+// has 132 multiprocessors and needs at least one block for each, or three where the host launches every group by
+// itself. These are constants, not queries of the device, since all ranks must choose the same number of groups.
+inline constexpr std::int64_t kRowsOfABlock = 128;
+inline constexpr std::int64_t kBlocksBesideOthers = 132;
+inline constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
+
+// The largest number of groups, at most `most`, that divides heads and kv_heads and leaves each group enough blocks.
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
+                               std::int64_t least_blocks);
+
 }  // namespace cp_pool

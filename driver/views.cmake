@@ -99,7 +99,6 @@ add_library(cp_conformance STATIC
   conformance/conformance.cpp
   conformance/conformance_cases.cpp
   conformance/conformance_faults.cpp
-  conformance/conformance_requests.cpp
   conformance/session.cpp)
 target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_report fmt::fmt)
 

@@ -47,7 +47,7 @@ std::vector<AdapterOutlook> outlooks_of(const WorkerCommand& command, const std:
   std::string input;
   for (const std::string& line : case_lines) input += line + '\n';
   const Filtered done = ask(command.explain_skips, input);
-  std::vector<AdapterOutlook> answers = outlooks_in(done.out);
+  std::vector<AdapterOutlook> answers = parse_outlooks(done.out);
   if (done.exit == ExitStatus{} && answers.size() == case_lines.size()) return answers;
   write_all(STDERR_FILENO, protocol::clean_text(done.err), "stderr");
   throw CommandError(

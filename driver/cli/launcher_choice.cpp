@@ -14,7 +14,7 @@ std::string wrong_with_launcher(const std::string& text) {
   if (words->size() == 1) {
     return fmt::format("'{}' is not {}, and no command line with {{worker}} in it", text, list_names<LauncherKind>());
   }
-  return wrong_with_template(*words);
+  return template_error(*words);
 }
 
 Launcher parse_launcher(const std::string& text) {

@@ -58,8 +58,8 @@ class Conformance {
   void check_fences();
   void check_impossible_case();
   void check_unknown_function();
-
-  // conformance_requests.cpp
+  // Runs a request on the warm session that `what` names and that no worker can judge: a pass or a fail of it is wrong.
+  void check_not_judged(const char* rule, const nlohmann::json& request, const std::string& what, const char* hint);
   void check_unknown_fields();
   void check_unknown_op();
   void check_deep_line();

@@ -1,4 +1,4 @@
-// The rules for the answer to a case.
+// The rules for the answer to a case, and for requests that a worker may not know or that are large.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,6 +21,9 @@ namespace cp_pool::conformance {
 namespace {
 
 constexpr milliseconds kFenceLimit{1000};
+constexpr int kDepth = 60;  // so that the whole request is nested at most 64 deep
+constexpr std::size_t kLongField = protocol::kMaxLineBytes - (std::size_t{64} << 10U);
+constexpr const char* kNoUnknownFields = "it would take a field that the worker does not know";
 
 // Small cases with common features, so that most workers can run at least one.
 std::vector<Case> candidates(int ranks) {
@@ -48,10 +51,11 @@ std::vector<Case> candidates(int ranks) {
   return out;
 }
 
-nlohmann::json request_of(const Case& c, const nlohmann::json& capabilities, milliseconds timeout) {
+nlohmann::json request_of(const Payload& payload, std::string id, const nlohmann::json& capabilities,
+                          milliseconds timeout) {
   protocol::RunRequest request;
-  request.id = fmt::format("conformance/{}/{}", c.model, to_string(c.comm));
-  Payload(c)->put_into(request, capabilities);
+  request.id = std::move(id);
+  payload->put_into(request, capabilities);
   request.timeout_ms = timeout.count();
   return nlohmann::json::parse(protocol::encode(protocol::Request{request}));
 }
@@ -67,7 +71,8 @@ void Conformance::check_case() {
     ++tried;
     Session* const session = warm_for(kRule);
     if (session == nullptr) return;
-    const nlohmann::json request = request_of(c, session->ready().capabilities, config_.timeout);
+    const nlohmann::json request = request_of(c, fmt::format("conformance/{}/{}", c.model, to_string(c.comm)),
+                                              session->ready().capabilities, config_.timeout);
     const Answer answer = session->run(request);
     std::string wrong = answer.trouble;
     if (wrong.empty() && answer.refusal) {
@@ -146,52 +151,104 @@ void Conformance::check_fences() {
        R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)");
 }
 
+void Conformance::check_not_judged(const char* rule, const nlohmann::json& request, const std::string& what,
+                                   const char* hint) {
+  const Answer answer = warm_->run(request);
+  if (!answer.trouble.empty()) {
+    warm_.reset();
+    return tell(Verdict::broken, rule, answer.trouble, hint_for(answer.trouble, hint));
+  }
+  if (answer.result && !answer.result->healthy) warm_.reset();
+  const bool judged =
+      answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail);
+  const std::string seen =
+      answer.refusal ? "is refused" : fmt::format("is {}{}", judged ? "a " : "", to_string(answer.result->outcome));
+  tell(judged ? Verdict::broken : Verdict::ok, rule, fmt::format("{} {}", what, seen), judged ? hint : "");
+}
+
 void Conformance::check_impossible_case() {
   constexpr const char* kRule = "impossible case";
-  constexpr const char* kHint = "skip what you do not know, with a reason, or say error: a pass is believed";
-  if (!has_case(kRule)) return;
-  Session* const session = warm_for(kRule);
-  if (session == nullptr) return;
+  if (!has_case(kRule) || warm_for(kRule) == nullptr) return;
   nlohmann::json request = case_request_;
   request["id"] = "conformance/impossible";
   request["case"]["comm"] = "by_carrier_pigeon";
-  const Answer answer = session->run(request);
-  if (!answer.trouble.empty()) {
-    warm_.reset();
-    return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
-  }
-  if (answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail)) {
-    return tell(Verdict::broken, kRule,
-                fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", to_string(answer.result->outcome)),
-                kHint);
-  }
-  if (answer.result && !answer.result->healthy) warm_.reset();
-  tell(Verdict::ok, kRule,
-       answer.refusal ? "it is refused" : fmt::format("it is {}", to_string(answer.result->outcome)));
+  check_not_judged(kRule, request, "a case with \"comm\":\"by_carrier_pigeon\"",
+                   "skip what you do not know, with a reason, or say error: a pass is believed");
 }
 
 void Conformance::check_unknown_function() {
   constexpr const char* kRule = "unknown function";
-  constexpr const char* kHint = "say error to a call of a function that there is not: a pass is believed";
   Session* const session = warm_for(kRule);
   if (session == nullptr || session->ready().capabilities.value("calls", nlohmann::json()) != true) return;
-  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
-  protocol::RunRequest request;
-  request.id = "conformance/call";
-  request.timeout_ms = config_.timeout.count();
-  Payload(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = config_.ranks})
-      ->put_into(request, session->ready().capabilities);
-  const Answer answer = session->run(nlohmann::json::parse(protocol::encode(protocol::Request{request})));
-  if (!answer.trouble.empty()) {
-    warm_.reset();
-    return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
+  if (!has_case(kRule)) return;
+  const Payload call(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = config_.ranks});
+  check_not_judged(kRule, request_of(call, "conformance/call", session->ready().capabilities, config_.timeout),
+                   "a call of an unknown function",
+                   "say error to a call of a function that there is not: a pass is believed");
+}
+
+// --- Requests that a worker may not know, or that are large ---
+
+bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
+                                     const std::string& hint) {
+  if (!has_case(rule)) return true;
+  const auto result = ask(rule, request, hint);
+  if (!result) return false;
+  if (result->outcome != case_outcome_) {
+    tell(Verdict::broken, rule,
+         fmt::format("the case is {} with {}, and {} without: {}", to_string(result->outcome), sent,
+                     to_string(case_outcome_), result->reason),
+         hint);
+    return false;
   }
-  const bool wrong =
-      answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail);
-  if (answer.result && !answer.result->healthy) warm_.reset();
-  const std::string what = answer.refusal ? "is refused" : fmt::format("is {}", to_string(answer.result->outcome));
-  tell(wrong ? Verdict::broken : Verdict::ok, kRule, fmt::format("a call of an unknown function {}", what),
-       wrong ? kHint : "");
+  tell(Verdict::ok, rule, fmt::format("the answer with {} is the same", sent));
+  return true;
+}
+
+void Conformance::check_unknown_fields() {
+  nlohmann::json request = case_request_;
+  if (!request.is_null()) {
+    request["x_conformance"] = {{"a", {1, nullptr, "b"}}};
+    request["options"]["x_conformance"] = true;
+  }
+  takes_unknown_fields_ =
+      expect_same_answer("unknown fields", request, "fields of a later version", "ignore fields that you do not know");
+}
+
+void Conformance::check_unknown_op() {
+  constexpr const char* kRule = "unknown op";
+  constexpr const char* kHint =
+      "answer {\"event\":\"protocol_error\",\"seq\":N,\"message\":..} to an op that you do not know, and go on";
+  Session* const session = warm_for(kRule);
+  if (session == nullptr) return;
+  const std::int64_t seq = session->next_seq();
+  session->say({{"op", "x_conformance"}, {"seq", seq}});
+  const auto told = [&] { return session->heard_refusal(seq) || session->heard_refusal(std::nullopt); };
+  session->ping();
+  session->wait([&] { return told() || session->lost(); }, milliseconds{500});
+  if (session->lost()) return tell(Verdict::broken, kRule, session->why_lost(), kHint);
+  if (!told()) return tell(Verdict::broken, kRule, "no protocol_error", kHint);
+  tell(Verdict::ok, kRule, "a protocol_error, and the worker goes on");
+}
+
+void Conformance::check_deep_line() {
+  if (!takes_unknown_fields_) return tell(Verdict::untested, "deep line", kNoUnknownFields, "see unknown fields");
+  nlohmann::json request = case_request_;
+  if (!request.is_null()) {
+    nlohmann::json deep = nlohmann::json::array();
+    for (int i = 1; i < kDepth; ++i) deep = nlohmann::json::array({std::move(deep)});
+    request["x_conformance"] = std::move(deep);
+  }
+  expect_same_answer("deep line", request, fmt::format("a field nested {} deep", kDepth),
+                     "a line may be nested 64 deep");
+}
+
+void Conformance::check_long_line() {
+  if (!takes_unknown_fields_) return tell(Verdict::untested, "long line", kNoUnknownFields, "see unknown fields");
+  nlohmann::json request = case_request_;
+  if (!request.is_null()) request["x_conformance"] = std::string(kLongField, 'x');
+  expect_same_answer("long line", request, "a line of nearly 16 MiB",
+                     "a line may hold 16 MiB: read until its newline, whatever a buffer holds");
 }
 
 }  // namespace cp_pool::conformance

@@ -13,7 +13,7 @@ namespace cp_pool::conformance {
 
 namespace {
 
-constexpr milliseconds kMayIgnoreCancel{500};
+constexpr milliseconds kUnlistedCancelWait{500};
 constexpr const char* kPingUnderLoad = "ping under load";
 constexpr const char* kCancel = "cancel";
 constexpr const char* kObey = "let the worker obey CP_POOL_INJECT=KIND@RANK:PHASE (docs/writing_a_worker.md)";
@@ -92,7 +92,8 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
   const auto answered = [&] { return session.heard_result(seq) || session.heard_refusal(seq) || session.lost(); };
-  const bool came = session.wait(answered, offered ? config_.prompt() : std::min(config_.prompt(), kMayIgnoreCancel));
+  const bool came =
+      session.wait(answered, offered ? config_.prompt() : std::min(config_.prompt(), kUnlistedCancelWait));
   if (session.lost()) return tell(Verdict::broken, kCancel, session.why_lost(), kHint);
   if (session.heard_refusal(seq)) {
     return tell(Verdict::broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error",

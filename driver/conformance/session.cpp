@@ -192,13 +192,13 @@ std::optional<double> Session::ping(bool all) {
 bool Session::wait(const std::function<bool()>& done, milliseconds limit) {
   return stage_.wait(
       [&] {
-        take_messages();
+        read_messages();
         return done();
       },
       Clock::now() + limit);
 }
 
-void Session::take_messages() {
+void Session::read_messages() {
   while (auto incoming = pool_.group().take()) {
     if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming); bad != nullptr && broken_.empty()) {
       broken_ = bad->detail;

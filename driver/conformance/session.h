@@ -111,7 +111,7 @@ class Session : private EventSink {
   WorkerGroup& group() { return pool_.group(); }
 
  private:
-  void take_messages();
+  void read_messages();
   void find_trouble(std::size_t from, Answer& answer) const;
   std::string describe_end(const RankFacts& facts);
   void on_event(const Event& event) override;

@@ -28,7 +28,7 @@ std::optional<AdapterOutlook> outlook_in(std::string_view line) {
 
 }  // namespace
 
-std::vector<AdapterOutlook> outlooks_in(std::string_view lines) {
+std::vector<AdapterOutlook> parse_outlooks(std::string_view lines) {
   std::vector<AdapterOutlook> outlooks;
   while (!lines.empty()) {
     const std::size_t end = std::min(lines.find('\n'), lines.size());

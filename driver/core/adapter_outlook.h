@@ -17,6 +17,6 @@ struct AdapterOutlook {
 
 // Returns the answer in each line {"skip": "..", "pairs": [..]}. Other lines are passed over: the adapter's file may
 // print, too.
-std::vector<AdapterOutlook> outlooks_in(std::string_view lines);
+std::vector<AdapterOutlook> parse_outlooks(std::string_view lines);
 
 }  // namespace cp_pool

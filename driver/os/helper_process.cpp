@@ -99,7 +99,7 @@ void make_nonblocking(const UniqueFd& fd) {
   }
 }
 
-bool may_come_later(ssize_t result) {
+bool is_temporary(ssize_t result) {
   return result < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
@@ -107,7 +107,7 @@ bool may_come_later(ssize_t result) {
 void feed(UniqueFd& pipe, std::string_view& input) {
   const ssize_t written = input.empty() ? 0 : ::write(pipe.get(), input.data(), input.size());
   if (written > 0) input.remove_prefix(static_cast<std::size_t>(written));
-  if (input.empty() || (written < 0 && !may_come_later(written))) pipe.reset();
+  if (input.empty() || (written < 0 && !is_temporary(written))) pipe.reset();
 }
 
 // Reads some of the output. Closes the pipe at end of file.
@@ -116,7 +116,7 @@ void take(UniqueFd& pipe, std::string& into) {
   const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
   if (count > 0) {
     into.append(buffer.data(), static_cast<std::size_t>(count));
-  } else if (!may_come_later(count)) {
+  } else if (!is_temporary(count)) {
     pipe.reset();
   }
 }

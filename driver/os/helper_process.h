@@ -18,7 +18,7 @@ class ForkedHelper {
   // this process's descriptors except the standard ones, has a process group of its own, and is killed when this
   // process dies. To be called on the main thread. A lock that another thread holds at that moment stays locked in the
   // child for ever, except those of malloc and of streams; so no other thread may hold one that the function takes. The
-  // driver's other threads, which send beats (driver/ranks/order_sender.h), take their own mutex alone. Throws
+  // driver's other threads, which send beats (driver/ranks/driver_socket.h), take their own mutex alone. Throws
   // std::system_error.
   explicit ForkedHelper(const std::function<void(int output)>& function);
   ForkedHelper(const ForkedHelper&) = delete;

@@ -14,7 +14,7 @@
 
 #include "driver/os/process_tree.h"
 #include "driver/os/spawn.h"
-#include "driver/ranks/order_sender.h"
+#include "driver/ranks/driver_socket.h"
 
 namespace cp_pool {
 

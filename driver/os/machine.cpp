@@ -40,7 +40,7 @@ MachineClocks MachineClocks::now() {
   return {.wall = time_of(CLOCK_REALTIME), .running = time_of(CLOCK_MONOTONIC), .boot = time_of(CLOCK_BOOTTIME)};
 }
 
-std::string clock_trouble(const MachineClocks& before, const MachineClocks& after) {
+std::string describe_clock_change(const MachineClocks& before, const MachineClocks& after) {
   const double set = in_seconds((after.wall - before.wall) - (after.boot - before.boot));
   const double slept = in_seconds((after.boot - before.boot) - (after.running - before.running));
   if (slept > kNoticed) return fmt::format("{} for {:.1f} s meanwhile", kMachineSlept, slept);
@@ -52,7 +52,7 @@ namespace {
 
 constexpr int kPatienceMs = 1000;
 
-bool is_want_of_descriptors(int error) {
+bool is_descriptor_shortage(int error) {
   return error == EMFILE || error == ENFILE;
 }
 
@@ -83,7 +83,7 @@ std::string loopback_trouble() {
   } catch (const std::system_error& e) {
     error = e.code().value();
   }
-  if (error == 0 || is_want_of_descriptors(error)) return "";
+  if (error == 0 || is_descriptor_shortage(error)) return "";
   return fmt::format("127.0.0.1 cannot be reached ({}): is the loopback interface up?", std::strerror(error));
 }
 

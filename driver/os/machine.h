@@ -20,7 +20,7 @@ struct MachineClocks {
 
 // Returns "the machine's clock was set by +3600.0 s meanwhile", "the machine slept for 12.0 s meanwhile" and the like,
 // if the clocks differ by more than a second; else an empty text. The texts begin with the constants below.
-std::string clock_trouble(const MachineClocks& before, const MachineClocks& after);
+std::string describe_clock_change(const MachineClocks& before, const MachineClocks& after);
 
 inline constexpr std::string_view kClockWasSet = "the machine's clock was set";
 inline constexpr std::string_view kMachineSlept = "the machine slept";

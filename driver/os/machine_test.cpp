@@ -23,13 +23,13 @@ MachineClocks later(MachineClocks from, milliseconds running, milliseconds slept
 
 TEST(MachineClocks, NameASleepAndAClockThatWasSet) {
   const MachineClocks before = MachineClocks::now();
-  EXPECT_EQ(clock_trouble(before, later(before, seconds(90), {}, {})), "");
-  EXPECT_EQ(clock_trouble(before, later(before, seconds(90), milliseconds(900), milliseconds(-900))), "");
-  EXPECT_EQ(clock_trouble(before, later(before, seconds(5), seconds(12), {})),
+  EXPECT_EQ(describe_clock_change(before, later(before, seconds(90), {}, {})), "");
+  EXPECT_EQ(describe_clock_change(before, later(before, seconds(90), milliseconds(900), milliseconds(-900))), "");
+  EXPECT_EQ(describe_clock_change(before, later(before, seconds(5), seconds(12), {})),
             "the machine slept for 12.0 s meanwhile");
-  EXPECT_EQ(clock_trouble(before, later(before, seconds(5), {}, seconds(3600))),
+  EXPECT_EQ(describe_clock_change(before, later(before, seconds(5), {}, seconds(3600))),
             "the machine's clock was set by +3600.0 s meanwhile");
-  EXPECT_EQ(clock_trouble(before, later(before, seconds(5), {}, seconds(-20))),
+  EXPECT_EQ(describe_clock_change(before, later(before, seconds(5), {}, seconds(-20))),
             "the machine's clock was set by -20.0 s meanwhile");
 }
 

@@ -26,13 +26,13 @@ std::optional<ProgressWatch::Due> ProgressWatch::take(Clock::time_point now) {
   if (now < next()) return std::nullopt;
   const Due due{.slow = now >= next_slow()};
   while (now >= next_slow()) slow_after_ *= 2;
-  told_ = now;
-  told_phase_ = phase_;
+  reported_ = now;
+  reported_phase_ = phase_;
   return due;
 }
 
 Clock::time_point ProgressWatch::next() const {
-  return phase_ == told_phase_ ? next_slow() : std::min(told_ + kBetweenPhases, next_slow());
+  return phase_ == reported_phase_ ? next_slow() : std::min(reported_ + kBetweenPhases, next_slow());
 }
 
 Clock::time_point ProgressWatch::next_slow() const {

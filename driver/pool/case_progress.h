@@ -19,7 +19,7 @@ class ProgressWatch {
  public:
   // slow_after: 0 = the case is never slow.
   ProgressWatch(Clock::time_point sent, std::chrono::milliseconds slow_after)
-      : sent_(sent), told_(sent), slow_after_(slow_after) {}
+      : sent_(sent), reported_(sent), slow_after_(slow_after) {}
 
   // The worker has reported this phase.
   void reach(const std::string& phase);
@@ -40,10 +40,10 @@ class ProgressWatch {
   [[nodiscard]] Clock::time_point next_slow() const;
 
   Clock::time_point sent_;
-  Clock::time_point told_;
+  Clock::time_point reported_;
   std::chrono::milliseconds slow_after_;  // when the case is reported as slow next
   std::string phase_;
-  std::string told_phase_;
+  std::string reported_phase_;
 };
 
 // Returns the standings in the order of ranks, each rank at most once; empty if nothing is known. pong: nullopt if none

@@ -119,10 +119,4 @@ std::vector<std::size_t> CaseQueue::take_all_of(int client) {
   return out;
 }
 
-std::size_t CaseQueue::known_clients() const {
-  std::set<int> out = held_;
-  for (const auto& [number, client] : clients_) out.insert(number);
-  return out.size();
-}
-
 }  // namespace cp_pool

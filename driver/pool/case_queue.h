@@ -57,10 +57,6 @@ class CaseQueue {
   // be empty.
   [[nodiscard]] std::size_t clients_in_turn() const { return turns_.size(); }
   [[nodiscard]] int next_client() const { return turns_.front(); }
-  // Number of clients that anything is stored for: those with cases and those that are held.
-  [[nodiscard]] std::size_t known_clients() const;
-  // Number of pools that a group belongs to.
-  [[nodiscard]] std::size_t known_owners() const { return owners_.size(); }
 
  private:
   struct Place {

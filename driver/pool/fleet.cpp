@@ -58,7 +58,7 @@ std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
     skipped_.emplace(number, named.expected->reason);
   } else {
     job.key = key_of({launch, named.payload->ranks(), named.ranks ? named.ranks->slots : 0});
-    client.patience.try_emplace(job.key, client.run.config);
+    client.backoff.try_emplace(job.key, client.run.config);
     scheduler_.case_added(job.key, {number, group_of(named), client.number});
   }
   decide_soon();
@@ -150,7 +150,7 @@ void Fleet::decide_soon() {
 void Fleet::decide() {
   will_decide_ = false;
   if (host_.pausing()) return;
-  end_what_cannot_run();
+  end_stopped_cases();
   outdate_pools();
   for (const Decision& decision : scheduler_.decide(now())) {
     std::visit([this](const auto& d) { carry_out(d); }, decision);
@@ -170,7 +170,7 @@ void Fleet::watch_clock() {
 }
 
 // Ends the waiting cases of runs that are stopped, of keys that a run has given up, and those that are to be skipped.
-void Fleet::end_what_cannot_run() {
+void Fleet::end_stopped_cases() {
   std::vector<std::size_t> stopped;
   std::vector<std::size_t> given_up;
   for (const auto& [number, client] : clients_) {
@@ -179,8 +179,8 @@ void Fleet::end_what_cannot_run() {
       std::ranges::move(scheduler_.drop_cases_of(number), std::back_inserter(stopped));
       continue;
     }
-    for (const auto& [key, patience] : client->patience) {
-      if (!patience.given_up()) continue;
+    for (const auto& [key, backoff] : client->backoff) {
+      if (!backoff.given_up()) continue;
       std::ranges::move(scheduler_.drop_cases_of(number, key), std::back_inserter(given_up));
     }
   }
@@ -190,11 +190,11 @@ void Fleet::end_what_cannot_run() {
   for (const std::size_t number : stopped) {
     end_unrun(number, CaseOutcome::not_run, why_stopped(jobs_.at(number).client->run));
   }
-  try_unrun_again(given_up);
+  retry_unrun_cases(given_up);
   for (const std::size_t number : given_up) {
     const Job& job = jobs_.at(number);
-    const KeyPatience& patience = job.client->patience.at(job.key);
-    end_unrun(number, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails());
+    const StartBackoff& backoff = job.client->backoff.at(job.key);
+    end_unrun(number, backoff.given_up_outcome(), *backoff.given_up(), backoff.last_start_tails());
   }
 }
 
@@ -206,24 +206,24 @@ void Fleet::end_unrun(std::size_t number, CaseOutcome outcome, const std::string
 }
 
 // Some cases of a key that was given up may be retried. They wait again, and pools are started for them.
-void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
+void Fleet::retry_unrun_cases(std::vector<std::size_t>& given_up) {
   std::vector<Job*> again;
   std::erase_if(given_up, [&](std::size_t number) {
     Job& job = jobs_.at(number);
-    const KeyPatience& patience = job.client->patience.at(job.key);
-    if (!patience.another_start_may_help() ||
-        !retries_of(*job.named, job.client->run.config).allow(patience.given_up_outcome(), job.tried)) {
+    const StartBackoff& backoff = job.client->backoff.at(job.key);
+    if (!backoff.another_start_may_help() ||
+        !retries_of(*job.named, job.client->run.config).allow(backoff.given_up_outcome(), job.tried)) {
       return false;
     }
     job.client->note_try(
-        job, job.client->unrun(job, patience.given_up_outcome(), *patience.given_up(), patience.last_start_tails()));
+        job, job.client->unrun(job, backoff.given_up_outcome(), *backoff.given_up(), backoff.last_start_tails()));
     scheduler_.case_added(job.key, {number, group_of(*job.named), job.client->number});
     again.push_back(&job);
     return true;
   });
   for (const Job* const job : again) {
-    job->client->patience.erase(job->key);
-    job->client->patience.try_emplace(job->key, job->client->run.config);
+    job->client->backoff.erase(job->key);
+    job->client->backoff.try_emplace(job->key, job->client->run.config);
   }
 }
 

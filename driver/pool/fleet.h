@@ -88,7 +88,7 @@ class Fleet {
   void forget_launch(int launch);
   // Called when RunContext::stop of a run has changed, so that waiting cases of a stopped run end as not run; and after
   // PoolHost::pause, during which nothing is decided.
-  void look_at_stop() { decide_soon(); }
+  void handle_stop() { decide_soon(); }
 
   // Name and place of a pool that the fleet does not manage. For use when done().
   PoolId next_pool_id(const RunConfig& config, int world_size);
@@ -134,8 +134,8 @@ class Fleet {
   void decide_soon();
   void decide();
   void watch_clock();
-  void end_what_cannot_run();
-  void try_unrun_again(std::vector<std::size_t>& given_up);
+  void end_stopped_cases();
+  void retry_unrun_cases(std::vector<std::size_t>& given_up);
   void outdate_pools();
   void carry_out(const StartPool& start);
   void carry_out(const RetirePool& retire) { pools_.at(retire.pool).pool->give_up(); }
@@ -149,9 +149,9 @@ class Fleet {
   std::optional<Pool::Next> begin_case(int number);
   std::optional<Retirement> end_case(int number, LivingPool& living, Attempt attempt);
   static void set_state(LivingPool& living, PoolState state);
-  // Calls note(KeyPatience&) for each client that has had cases of the key.
+  // Calls note(StartBackoff&) for each client that has had cases of the key.
   template <typename Note>
-  void for_each_patience(int key, const Note& note);
+  void for_each_backoff(int key, const Note& note);
   [[nodiscard]] const Item* next_of(int number) const;
   void forget(int number, const std::exception_ptr& error);
 

@@ -8,12 +8,12 @@
 
 namespace cp_pool {
 
-void KeyPatience::note_start() {
+void StartBackoff::note_start() {
   failed_starts_ = 0;
   last_start_tails_.clear();
 }
 
-void KeyPatience::note_failed_start(const StartFailure& failure) {
+void StartBackoff::note_failed_start(const StartFailure& failure) {
   if (given_up_) return;  // several pools that start at the same time fail for one reason
   ++failed_starts_;
   last_start_tails_ = failure.stderr_tails;
@@ -29,7 +29,7 @@ void KeyPatience::note_failed_start(const StartFailure& failure) {
   }
 }
 
-void KeyPatience::note_outcome(CaseOutcome outcome) {
+void StartBackoff::note_outcome(CaseOutcome outcome) {
   timeouts_ = outcome == CaseOutcome::timeout ? timeouts_ + 1 : 0;
   const int limit = config_.max_consecutive_timeouts;
   if (limit > 0 && timeouts_ >= limit && !given_up_) {

@@ -1,4 +1,4 @@
-// A run as the fleet sees it: its books, and its patience with each key. A local run is the only client of its fleet; a
+// A run as the fleet sees it: its ledger, and when it gives up a key. A local run is the only client of its fleet; a
 // service has one client for each run of each of its users.
 #pragma once
 
@@ -35,9 +35,9 @@ struct Job {
 CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason);
 
 // Decides when a run gives up a key, because starting more pools for its cases makes no sense.
-class KeyPatience {
+class StartBackoff {
  public:
-  explicit KeyPatience(const RunConfig& config) : config_(config) {}
+  explicit StartBackoff(const RunConfig& config) : config_(config) {}
 
   void note_start();
   void note_failed_start(const StartFailure& failure);
@@ -89,7 +89,7 @@ struct FleetClient {
   RunContext& run;
   Ledger ledger;
   std::size_t unfinished = 0;                            // number of cases that were added and have no outcome
-  std::map<int, KeyPatience> patience;                   // by the scheduler's number of the key
+  std::map<int, StartBackoff> backoff;                   // by the scheduler's number of the key
   std::function<void(const CaseFinished&)> on_finished;  // called after the event was emitted
   std::function<void()> on_all_finished;                 // called when its last unfinished case has finished
 

@@ -41,7 +41,7 @@ asio::awaitable<Retirement> Fleet::live(int number, LivingPool& living) {
     PoolMachine::Finished finished = co_await living.pool->next();
     if (auto* const failure = std::get_if<StartFailure>(&finished)) {
       if (failure->retirement.reason == RetireReason::start_failed) {
-        for_each_patience(living.key, [&](KeyPatience& patience) { patience.note_failed_start(*failure); });
+        for_each_backoff(living.key, [&](StartBackoff& backoff) { backoff.note_failed_start(*failure); });
       }
       co_return std::move(failure->retirement);
     }
@@ -52,7 +52,7 @@ asio::awaitable<Retirement> Fleet::live(int number, LivingPool& living) {
     if (auto* const attempt = std::get_if<Attempt>(&finished)) {
       if (auto retirement = end_case(number, living, std::move(*attempt))) co_return *std::move(retirement);
     } else {
-      for_each_patience(living.key, [](KeyPatience& patience) { patience.note_start(); });
+      for_each_backoff(living.key, [](StartBackoff& backoff) { backoff.note_start(); });
       set_state(living, PoolState::idle);
       scheduler_.pool_ready(number, now());
       decide_soon();
@@ -116,7 +116,7 @@ std::optional<Retirement> Fleet::end_case(int number, LivingPool& living, Attemp
     scheduler_.case_tried(number, now());
     return retirement;
   }
-  client.patience.at(job.key).note_outcome(outcome);
+  client.backoff.at(job.key).note_outcome(outcome);
   jobs_.erase(sent);
   scheduler_.case_ended(number, now());
   client.count_finished();
@@ -129,9 +129,9 @@ void Fleet::set_state(LivingPool& living, PoolState state) {
 }
 
 template <typename Note>
-void Fleet::for_each_patience(int key, const Note& note) {
+void Fleet::for_each_backoff(int key, const Note& note) {
   for (const auto& [number, client] : clients_) {
-    if (const auto patience = client->patience.find(key); patience != client->patience.end()) note(patience->second);
+    if (const auto backoff = client->backoff.find(key); backoff != client->backoff.end()) note(backoff->second);
   }
 }
 

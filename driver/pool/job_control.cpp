@@ -51,7 +51,7 @@ JobControl::JobControl(PoolHost& host, OnContinued on_continued)
       signals_(signals_to_take()),
       signal_fd_(host.io),
       beat_(host.io),
-      told_(Clock::left_out()) {
+      reported_(Clock::left_out()) {
   const int fd = ::signalfd(-1, &signals_, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   signal_fd_.assign(fd);
@@ -86,7 +86,7 @@ void JobControl::take_signals() {
   while (signal_fd_.is_open() && ::read(signal_fd_.native_handle(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGTSTP) {
       host_.pause([this] { stop(); });
-    } else if (const Clock::duration paused = untold_pause(); paused > Clock::duration::zero()) {
+    } else if (const Clock::duration paused = unreported_pause(); paused > Clock::duration::zero()) {
       on_continued_(paused);
     }
   }
@@ -95,12 +95,12 @@ void JobControl::take_signals() {
 void JobControl::stop() {
   (void)Clock::now();
   if (stop_this_process()) Clock::leave_out_since_last_now();
-  on_continued_(untold_pause());
+  on_continued_(unreported_pause());
 }
 
-Clock::duration JobControl::untold_pause() {
+Clock::duration JobControl::unreported_pause() {
   (void)Clock::now();
-  return Clock::left_out() - std::exchange(told_, Clock::left_out());
+  return Clock::left_out() - std::exchange(reported_, Clock::left_out());
 }
 
 // Reads the clock often enough to know when a stop began (Clock::kNoticed).

@@ -33,7 +33,7 @@ class JobControl {
   void wait_for_signal();
   void take_signals();
   void stop();
-  [[nodiscard]] Clock::duration untold_pause();
+  [[nodiscard]] Clock::duration unreported_pause();
   void beat();
 
   PoolHost& host_;
@@ -42,7 +42,7 @@ class JobControl {
   sigset_t blocked_before_{};
   asio::posix::stream_descriptor signal_fd_;
   Timer beat_;
-  Clock::duration told_;  // the part of Clock::left_out() that was reported
+  Clock::duration reported_;  // the part of Clock::left_out() that was reported
 };
 
 }  // namespace cp_pool

@@ -1,8 +1,13 @@
 #include "driver/pool/pool.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,16 +15,19 @@
 
 #include "cases/error_reason.h"
 #include "driver/core/rank_environment.h"
-#include "driver/pool/frame_naming.h"
+#include "driver/os/helper_process.h"
 #include "driver/ranks/fork_server.h"
 #include "driver/ranks/launched_group.h"
 #include "driver/ranks/local_group.h"
+#include "driver/ranks/pipes.h"
+#include "worker/protocol/frame_names.h"
 
 namespace cp_pool {
 
 namespace {
 
-constexpr int kMaxBlockingPasses = 20;
+constexpr int kMaxBlockingSweeps = 20;
+constexpr std::chrono::seconds kNamingLimit{3};
 
 // If file descriptors ran out, the text names the limit, which the user can raise.
 StartFailure not_started(int error, const char* what, bool permanent) {
@@ -29,6 +37,66 @@ StartFailure not_started(int error, const char* what, bool permanent) {
   out.retirement.detail = code == std::errc::too_many_files_open ? error_reason(code) : what;
   out.permanent = permanent;
   return out;
+}
+
+// Run by the helper process: writes "INDEX\tCALL\tCALL..\n" for each frame that it has found.
+void write_names(const std::vector<FrameAddress>& frames, int output) {
+  look_up_frames(frames, [&](const FrameAddress& frame, const std::vector<std::string>& calls) {
+    std::string line = fmt::format("{}", std::ranges::find(frames, frame) - frames.begin());
+    for (const std::string& call : calls) line += '\t' + call;
+    line += '\n';
+    [[maybe_unused]] const ssize_t written = ::write(output, line.data(), line.size());
+  });
+}
+
+FrameNames read_names(const std::vector<FrameAddress>& frames, std::string_view text) {
+  FrameNames names;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    std::size_t index = frames.size();
+    std::from_chars(line.data(), line.data() + line.size(), index);
+    if (index >= frames.size()) continue;
+    for (std::size_t tab = line.find('\t'); tab != std::string_view::npos; tab = line.find('\t')) {
+      line.remove_prefix(tab + 1);
+      names[frames[index]].emplace_back(line.substr(0, line.find('\t')));
+    }
+  }
+  return names;
+}
+
+// Adds function names to the stacks in the ranks' stderr without blocking the event loop. Frames that cannot be named
+// within kNamingLimit are left as the rank wrote them.
+asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<StderrTail>& tails) {
+  std::string texts;
+  for (const StderrTail& tail : tails) texts += tail.text;
+  const std::vector<FrameAddress> frames = raw_frames(texts);
+  if (frames.empty()) co_return;
+  std::unique_ptr<ForkedHelper> helper;
+  try {
+    helper = std::make_unique<ForkedHelper>([&](int output) { write_names(frames, output); });
+  } catch (const std::system_error&) {  // too many processes: the stacks go without names
+    co_return;
+  }
+  run.host.ranks.insert(helper->pid());
+  std::string answer;
+  bool complete = false;
+  const auto reader =
+      std::make_shared<PipeReader>(run.host.io, helper->take_output(),
+                                   PipeReader::Functions{[&](std::string_view bytes) { answer += bytes; },
+                                                         [&](std::error_code) {
+                                                           complete = true;
+                                                           wakeup.notify();
+                                                         }});
+  reader->start();
+  const auto limit = Clock::now() + kNamingLimit;
+  while (!complete && !run.stop.kill_at_once && Clock::now() < limit) co_await wakeup.wait_until(limit);
+  reader->close();
+  const pid_t pid = helper->pid();
+  helper.reset();
+  run.host.ranks.erase(pid);
+  const FrameNames names = read_names(frames, answer);
+  for (StderrTail& tail : tails) tail.text = with_names(tail.text, names);
 }
 
 }  // namespace
@@ -59,7 +127,7 @@ Pool::~Pool() {
   if (!group_) return;
   processes_.find();
   group_->kill();
-  for (int clean = 0, passes = 0; clean < PoolMachine::kCleanPasses && passes < kMaxBlockingPasses; ++passes) {
+  for (int clean = 0, passes = 0; clean < PoolMachine::kCleanSweeps && passes < kMaxBlockingSweeps; ++passes) {
     clean = processes_.kill_all() == 0 ? clean + 1 : 0;
   }
 }
@@ -85,8 +153,8 @@ asio::awaitable<void> Pool::complete(Attempt& attempt) {
   attempt.stderr_tails = std::exchange(tails_, {});
   co_await name_frames(run(), wakeup_, attempt.stderr_tails);
   if (is_failure(attempt.outcome)) {
-    attempt.reason += group_->hosts_of_ranks_in(attempt.reason);
-    const std::string trouble = clock_trouble(clocks_, MachineClocks::now());
+    attempt.reason += group_->locate_ranks_in(attempt.reason);
+    const std::string trouble = describe_clock_change(clocks_, MachineClocks::now());
     if (!trouble.empty()) attempt.reason += "; " + trouble;
   }
   if (attempt.diagnosis) {

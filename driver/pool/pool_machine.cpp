@@ -21,7 +21,7 @@ constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last
 constexpr std::size_t kMostLastWords = 400;
 // From SIGKILL until gone; a process that is left after it is stuck in the kernel.
 constexpr milliseconds kKillLimit{5000};
-constexpr milliseconds kBetweenPasses{5};
+constexpr milliseconds kBetweenSweeps{5};
 // Exit codes after which another start cannot help.
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
                                      protocol::kExitTooFewDevices, protocol::kExitCommandNotFound};
@@ -76,7 +76,7 @@ void PoolMachine::step() {
       return fail_start();
     case State::idle:
     case State::pipes_closed:
-      return be_idle();
+      return await_case();
     case State::running:
       return run();
     case State::cancelling:
@@ -195,7 +195,7 @@ void PoolMachine::fail_start() {
   const RankFacts& ranks = facts_.ranks;
   // A rank that has lost a peer may end before the peer does, although the peer's exit is the cause. So wait for all
   // exits, or for a permanent failure and the exit of rank 0, which reports for all ranks.
-  const bool permanent = an_end_has(kPermanentExits);
+  const bool permanent = any_exited_with(kPermanentExits);
   const bool all_known = ranks.drained && (ranks.all_ended || (permanent && ranks.rank0_ended));
   if (any_ended() && !all_known && !over_time()) return;
   std::string detail = std::move(failing_.why);
@@ -215,7 +215,7 @@ void PoolMachine::fail_start() {
   }
   StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
   out.permanent = permanent || failing_.permanent;
-  if (an_end_has(kTooFewDevices)) {
+  if (any_exited_with(kTooFewDevices)) {
     out.skip = true;
     out.retirement.detail =
         fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}",
@@ -267,7 +267,7 @@ std::optional<std::string> PoolMachine::refuse(const protocol::ReadyEvent& ready
   return std::nullopt;
 }
 
-bool PoolMachine::an_end_has(std::span<const int> exit_codes) const {
+bool PoolMachine::any_exited_with(std::span<const int> exit_codes) const {
   return std::ranges::any_of(facts_.ranks.ends, [&](const RankEnd& end) {
     return end.status && !end.status->signaled && std::ranges::count(exit_codes, end.status->code) > 0;
   });
@@ -341,20 +341,20 @@ void PoolMachine::shut_down() {
 
 void PoolMachine::begin_to_kill() {
   hands_.kill();
-  clean_passes_ = 0;
+  clean_sweeps_ = 0;
   kill_limit_ = now_ + kKillLimit;
   enter(State::killing, kill_limit_);
 }
 
 void PoolMachine::sweep() {
   if (!over_time()) return;
-  while (clean_passes_ < kCleanPasses && now_ < kill_limit_) {
+  while (clean_sweeps_ < kCleanSweeps && now_ < kill_limit_) {
     if (hands_.kill_processes() > 0) {
-      clean_passes_ = 0;
-      limit_ = now_ + kBetweenPasses;
+      clean_sweeps_ = 0;
+      limit_ = now_ + kBetweenSweeps;
       return;
     }
-    ++clean_passes_;
+    ++clean_sweeps_;
   }
   if (!retirement_) return spawn_again();
   Remains remains = hands_.forget_ranks();

@@ -138,7 +138,7 @@ class PoolHands {
   virtual void send(const protocol::Request& request) = 0;
   virtual void close_stdin() = 0;                 // when all has been written
   virtual void begin_case(std::int64_t seq) = 0;  // later lines of stderr belong to this case
-  virtual void reopen_tails() = 0;                // StderrRing::reopen of every rank
+  virtual void reopen_tails() = 0;                // StderrBuffer::reopen of every rank
   virtual void keep_tails() = 0;                  // as they are now, for the StartFailure or Attempt that follows
   virtual std::string last_words(const RankEnd& end) = 0;
   virtual void show_stacks() = 0;
@@ -187,7 +187,7 @@ class PoolMachine {
   PoolMachine(PoolHands& hands, Setup setup) : hands_(hands), setup_(std::move(setup)) {}
 
   // Looks at the processes that must find none, because a process may fork while /proc is read.
-  static constexpr int kCleanPasses = 2;
+  static constexpr int kCleanSweeps = 2;
 
   struct Ready {};
   struct Gone {};
@@ -210,8 +210,8 @@ class PoolMachine {
     std::int64_t seq = 0;
     CaseToRun what = {};
     bool started = false;
-    bool cancelled = false;  // the worker was asked to end the case
-    bool asks_why = false;   // the worker is asked for a diagnosis if the case fails
+    bool cancelled = false;       // the worker was asked to end the case
+    bool asks_diagnosis = false;  // the worker is asked for a diagnosis if the case fails
     std::optional<protocol::ResultEvent> result = {};
     std::optional<protocol::DiagnosisEvent> diagnosis = {};
     std::optional<std::string> protocol_break = {};
@@ -223,12 +223,12 @@ class PoolMachine {
     Clock::time_point drain_start = {};
     std::chrono::milliseconds timeout{0};
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
-    Attempt attempt = {};      // what is known of it
-    bool disbelieved = false;  // a pass that its own figures deny
+    Attempt attempt = {};   // what is known of it
+    bool rejected = false;  // a pass that its own figures deny
 
     // When an event about the case may be due next.
     [[nodiscard]] Clock::time_point next() const { return std::min(progress.next(), pong_limit); }
-    [[nodiscard]] bool diagnosing() const { return asks_why && result && result->diagnosing; }
+    [[nodiscard]] bool diagnosing() const { return asks_diagnosis && result && result->diagnosing; }
   };
 
   void step();
@@ -260,14 +260,14 @@ class PoolMachine {
   [[nodiscard]] std::optional<StartFailure> given_up_start() const;
   [[nodiscard]] StartFailure refused_start() const;
   [[nodiscard]] std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
-  [[nodiscard]] bool an_end_has(std::span<const int> exit_codes) const;
+  [[nodiscard]] bool any_exited_with(std::span<const int> exit_codes) const;
 
   // pool_machine_case.cpp: idle, and one case from its request to its attempt
-  void be_idle();
-  std::optional<Retirement> why_idle_ends();
+  void await_case();
+  std::optional<Retirement> idle_retirement();
   void begin_case(CaseToRun what);
   void send_case();
-  void take_messages();
+  void read_messages();
   void take(const protocol::Event& event);
   void run();
   void begin_to_cancel();
@@ -276,8 +276,8 @@ class PoolMachine {
   void drain();
   void await_fences();
   void await_stacks();
-  void tell_progress();
-  void tell_where_ranks_stand();
+  void emit_progress();
+  void emit_standings();
   void ask_ranks();
   [[nodiscard]] CaseProgress progress() const;
   void conclude();
@@ -287,11 +287,11 @@ class PoolMachine {
   void finish_with_result();
   void finish_attempt(State next);
   void show_stacks();
-  void blame_end_of_run();
-  void disbelieve();
-  void judge_times();
+  void set_stopped_outcome();
+  void reject_false_pass();
+  void check_times();
   std::optional<Retirement> judge();
-  std::optional<std::string> growth_past_limit();
+  std::optional<std::string> excess_growth();
   [[nodiscard]] RetireReason reason_of_death() const;
   [[nodiscard]] std::string last_phase(std::string_view before, std::string_view after) const;
   [[nodiscard]] bool offers(const char* request) const;
@@ -320,7 +320,7 @@ class PoolMachine {
   std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after its first case
   std::optional<Retirement> retirement_;            // none: the ranks are ended to be started anew
   Clock::time_point kill_limit_;
-  int clean_passes_ = 0;
+  int clean_sweeps_ = 0;
 };
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// A pool between cases, and one case from its request to the decision on case and pool.
+// A pool between cases, and one case from its request to its attempt.
 #include <algorithm>
 #include <utility>
 
@@ -17,14 +17,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kDeathOfPipes{200};
-constexpr milliseconds kDrain{200};      // after an exit, for reading what is still in the pipes
-constexpr milliseconds kAnswer{50};      // part of it, for a result of a living rank 0 that may be on its way
-constexpr milliseconds kFenceWait{250};  // after a result, for the fences in the ranks' stderr
-constexpr milliseconds kDeathAfterResult{200};
-constexpr milliseconds kStandings{1200};         // a worker answers within 1 s, naming the ranks that have answered
-constexpr std::size_t kMostOfDifference = 1000;  // bytes of a worker's text
-constexpr milliseconds kMayIgnoreCancel{500};    // for a worker that does not list cancel
+constexpr milliseconds kPipeCloseWait{200};
+constexpr milliseconds kDrainWait{200};            // after an exit, for reading what is still in the pipes
+constexpr milliseconds kResultWait{50};            // part of it, for a result of a living rank 0 that may be on its way
+constexpr milliseconds kFenceWait{250};            // after a result, for the fences in the ranks' stderr
+constexpr milliseconds kPongWait{1200};            // a worker answers within 1 s, naming the ranks that have answered
+constexpr std::size_t kMaxDifferenceBytes = 1000;  // bytes of a worker's text
+constexpr milliseconds kUnlistedCancelWait{500};   // for a worker that does not list cancel
 
 double in_ms(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -34,14 +33,14 @@ double in_ms(Clock::duration duration) {
 
 // --- Idle ---
 
-void PoolMachine::be_idle() {
-  take_messages();
+void PoolMachine::await_case() {
+  read_messages();
   if (lost() && !any_ended()) {
     // The pipes of a rank that ends close a moment before its exit is seen, and the exit is the better explanation.
-    if (state_ == State::idle) enter(State::pipes_closed, now_ + kDeathOfPipes);
+    if (state_ == State::idle) enter(State::pipes_closed, now_ + kPipeCloseWait);
     if (!over_time()) return;
   }
-  if (auto why = why_idle_ends()) {
+  if (auto why = idle_retirement()) {
     enter(State::over);
     finished_ = *std::move(why);
   } else if (auto what = hands_.take_case()) {
@@ -52,7 +51,7 @@ void PoolMachine::be_idle() {
   }
 }
 
-std::optional<Retirement> PoolMachine::why_idle_ends() {
+std::optional<Retirement> PoolMachine::idle_retirement() {
   if (any_ended()) {
     return Retirement{reason_of_death(), fmt::format("idle, {}{}", describe_deaths(), describe_last_words())};
   }
@@ -85,7 +84,7 @@ void PoolMachine::begin_case(CaseToRun what) {
     return;
   }
   current_.seq = current_.what.started.seq;
-  current_.asks_why = wants_diagnosis() && named.payload->why_undiagnosed().empty();
+  current_.asks_diagnosis = wants_diagnosis() && named.payload->why_undiagnosed().empty();
   current_.sent = now_;
   current_.timeout = named.timeout.value_or(config.timeout);
   current_.progress = ProgressWatch{now_, config.slow_after};
@@ -105,7 +104,7 @@ void PoolMachine::send_case() {
                      .reference_cache = config->reference_cache,
                      .perf = config->perf,
                      .bound_factor = config->bound_factor};
-  if (current_.asks_why) {
+  if (current_.asks_diagnosis) {
     request.options.diagnosis_ms = diagnosis_time_of(*config).count();
     if (lists(capabilities_, "options", "known_mistakes")) request.options.known_mistakes = known_mistakes;
   }
@@ -126,16 +125,16 @@ void PoolMachine::send_case() {
 // --- The wait for its end ---
 
 void PoolMachine::run() {
-  take_messages();
+  read_messages();
   if (current_.result || current_.protocol_break) return conclude();
   if (lost()) return begin_to_drain(State::draining);
   if (facts_.stop.abandon_running()) return begin_to_cancel();
   if (facts_.pausing || over_time()) return conclude();
-  tell_progress();
+  emit_progress();
 }
 
-void PoolMachine::tell_progress() {
-  tell_where_ranks_stand();
+void PoolMachine::emit_progress() {
+  emit_standings();
   const auto due = current_.progress.take(now_);
   if (!due) return;
   CaseProgress event = progress();
@@ -156,11 +155,11 @@ CaseProgress PoolMachine::progress() const {
 
 // Asks the worker if somebody wants to know, and emits the answer. Requests that arrive before the answer is there get
 // the same answer.
-void PoolMachine::tell_where_ranks_stand() {
+void PoolMachine::emit_standings() {
   const bool open = current_.pong_limit != Clock::time_point::max();
   if (!open) {
     if (current_.status_requests == facts_.status_requests) return;
-    current_.pong_limit = now_ + kStandings;
+    current_.pong_limit = now_ + kPongWait;
     return ask_ranks();
   }
   if (!current_.pong && now_ < current_.pong_limit) return;
@@ -184,11 +183,11 @@ void PoolMachine::begin_to_cancel() {
   current_.cancelled = true;
   hands_.send(protocol::CancelRequest{current_.seq});
   const milliseconds grace = current_.what.config->grace;
-  enter(State::cancelling, now_ + (offers("cancel") ? grace : std::min(grace, kMayIgnoreCancel)));
+  enter(State::cancelling, now_ + (offers("cancel") ? grace : std::min(grace, kUnlistedCancelWait)));
 }
 
 void PoolMachine::await_cancelled() {
-  take_messages();
+  read_messages();
   if (current_.result || current_.protocol_break) return conclude();
   if (lost()) return begin_to_drain(State::draining);
   if (facts_.stop.kill_at_once || over_time()) conclude();
@@ -197,22 +196,22 @@ void PoolMachine::await_cancelled() {
 // Does not wait for the end of a pipe without a limit, since a grandchild may hold the pipe open.
 void PoolMachine::begin_to_drain(State state) {
   current_.drain_start = now_;
-  enter(state, now_ + kDrain);
+  enter(state, now_ + kDrainWait);
 }
 
 void PoolMachine::drain() {
-  take_messages();
-  const auto answer_limit = current_.drain_start + kAnswer;
+  read_messages();
+  const auto answer_limit = current_.drain_start + kResultWait;
   const bool said = current_.diagnosing() ? current_.diagnosis.has_value() : current_.result.has_value();
   const bool answered = said || current_.protocol_break || facts_.ranks.rank0_ended;
   const bool settled = any_ended() && facts_.ranks.drained;
   if (over_time() || (settled && (answered || now_ >= answer_limit))) {
     return state_ == State::draining ? conclude() : end_diagnosis();
   }
-  limit_ = settled ? answer_limit : current_.drain_start + kDrain;
+  limit_ = settled ? answer_limit : current_.drain_start + kDrainWait;
 }
 
-void PoolMachine::take_messages() {
+void PoolMachine::read_messages() {
   while (!current_.protocol_break) {
     const auto incoming = hands_.take_message();
     if (!incoming) return;
@@ -269,9 +268,9 @@ void PoolMachine::conclude_with_result() {
   Attempt& out = current_.attempt;
   out.outcome = current_.result->outcome;
   out.reason = current_.result->reason;
-  if (current_.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run();
-  disbelieve();
-  judge_times();
+  if (current_.cancelled && out.outcome == CaseOutcome::cancelled) set_stopped_outcome();
+  reject_false_pass();
+  check_times();
   if (out.outcome == CaseOutcome::pass || out.outcome == CaseOutcome::skip) return finish_with_result();
   enter(State::fencing, now_ + kFenceWait);
 }
@@ -291,9 +290,9 @@ void PoolMachine::await_fences() {
 }
 
 void PoolMachine::finish_with_result() {
-  take_messages();
+  read_messages();
   Attempt& out = current_.attempt;
-  if (auto judged = judge(); judged && !current_.disbelieved) out.retirement = std::move(judged);
+  if (auto judged = judge(); judged && !current_.rejected) out.retirement = std::move(judged);
   const bool stands =
       out.outcome == CaseOutcome::pass || out.outcome == CaseOutcome::skip || out.outcome == CaseOutcome::fail;
   if (any_ended() && !stands) {
@@ -344,7 +343,7 @@ void PoolMachine::conclude_unfinished() {
   Attempt& out = current_.attempt;
   const StopState& stop = facts_.stop;
   if (stop.cancels()) {
-    blame_end_of_run();
+    set_stopped_outcome();
     out.retirement = {RetireReason::interrupted, out.reason, stop.kill_at_once};
     // Some workers die when they are asked to cancel a case.
     if (any_ended()) out.retirement->detail += fmt::format("; {}", describe_deaths());
@@ -357,7 +356,7 @@ void PoolMachine::conclude_unfinished() {
     return finish_attempt(State::over);
   }
   if (stop.global_timeout) {
-    blame_end_of_run();
+    set_stopped_outcome();
   } else {
     out.outcome = CaseOutcome::timeout;
     out.reason = fmt::format("no result within {} ms ({})", current_.timeout.count(),
@@ -386,90 +385,15 @@ void PoolMachine::await_stacks() {
     const auto* const event = std::get_if<protocol::Event>(&*incoming);
     const auto* const pong = event == nullptr ? nullptr : std::get_if<protocol::PongEvent>(event);
     if (pong == nullptr || pong->seq != current_.ping || pong->difference.empty()) continue;
-    current_.attempt.reason += "; " + protocol::cut_text(pong->difference, kMostOfDifference);
+    current_.attempt.reason += "; " + protocol::cut_text(pong->difference, kMaxDifferenceBytes);
   }
   if (!facts_.ranks.all_ended && !facts_.stop.cancels() && !over_time()) return;
   hands_.keep_tails();
   return current_.result ? finish_with_result() : finish_attempt(State::over);
 }
 
-// --- Judging ---
-
-// Turns a pass into an error if its own figures contradict it. Then the pool is retired, since its next results cannot
-// be trusted either.
-void PoolMachine::disbelieve() {
-  Attempt& out = current_.attempt;
-  if (out.outcome != CaseOutcome::pass) return;
-  const bool promised =
-      current_.what.named->payload->has_figures() && capabilities_.value("figures", nlohmann::json()) == true;
-  std::string why = refutation_of_pass(*current_.result, setup_.pool.world_size, promised);
-  if (why.empty()) return;
-  correct_checks(*current_.result);
-  current_.result->perf.reset();
-  out.outcome = CaseOutcome::error;
-  out.reason = why;
-  current_.disbelieved = true;
-  out.retirement = {RetireReason::protocol_break, std::move(why)};
-}
-
-// In a run that takes times, a pass without times becomes an error, and a pass that is slower than --max-ratio allows
-// becomes a fail.
-void PoolMachine::judge_times() {
-  Attempt& out = current_.attempt;
-  const RunConfig& config = *current_.what.config;
-  if (!config.perf || out.outcome != CaseOutcome::pass || !current_.what.named->payload->has_figures()) return;
-  auto& perf = current_.result->perf;
-  if (!perf || perf->step_ms.median <= 0) {
-    out.outcome = CaseOutcome::error;
-    out.reason = fmt::format("the case passed, but the worker gave {} (--mode perf asks for them)",
-                             perf ? "a step of 0 ms instead of times" : "no times");
-    perf.reset();
-    return;
-  }
-  const std::optional<double> before = current_.what.named->baseline_ms;
-  if (!config.max_ratio || !before) return;
-  const double ms = perf->step_ms.median;
-  if (ms <= *config.max_ratio * *before) return;
-  out.outcome = CaseOutcome::fail;
-  out.reason = fmt::format("{:.3f} times as slow as the baseline ({:.3f} ms, was {:.3f} ms; --max-ratio {})",
-                           ms / *before, ms, *before, *config.max_ratio);
-}
-
-// Returns why the pool must be retired after a case that has a result; nullopt: it need not be.
-std::optional<Retirement> PoolMachine::judge() {
-  if (any_ended()) return Retirement{RetireReason::died_after_result, describe_deaths()};
-  if (current_.protocol_break) return Retirement{RetireReason::protocol_break, *current_.protocol_break};
-  if (!current_.result->healthy) return Retirement{RetireReason::unhealthy, current_.result->reason};
-  if (auto growth = growth_past_limit()) return Retirement{RetireReason::hygiene, *std::move(growth)};
-  return std::nullopt;
-}
-
-std::optional<std::string> PoolMachine::growth_past_limit() {
-  const auto grown = [](std::int64_t before, std::int64_t now, std::int64_t limit) {
-    return limit > 0 && now - before > limit;
-  };
-  const HygieneLimits& limits = current_.what.config->hygiene;
-  for (const protocol::Hygiene& now : current_.result->hygiene) {
-    const protocol::Hygiene& before = first_hygiene_.emplace(now.rank, now).first->second;
-    const auto say = [&](std::string_view what, std::int64_t from, std::int64_t to) {
-      return fmt::format("rank {}: {} grew from {} to {} since the pool's first case", now.rank, what, from, to);
-    };
-    if (grown(before.rss_kib, now.rss_kib, limits.rss_kib)) return say("resident KiB", before.rss_kib, now.rss_kib);
-    if (grown(before.fds, now.fds, limits.fds)) return say("open descriptors", before.fds, now.fds);
-    if (grown(before.threads, now.threads, limits.threads)) return say("threads", before.threads, now.threads);
-  }
-  return std::nullopt;
-}
-
-// If the pool died right after its last result and before it started the next case, the last case is taken for the
-// cause.
-RetireReason PoolMachine::reason_of_death() const {
-  const bool after_result = cases_ > 0 && !current_.started && now_ - last_result_ < kDeathAfterResult;
-  return after_result ? RetireReason::died_after_result : RetireReason::crash;
-}
-
 // Sets outcome and reason of a case that was still running when the run was stopped.
-void PoolMachine::blame_end_of_run() {
+void PoolMachine::set_stopped_outcome() {
   const bool out_of_time = !facts_.stop.cancels();
   current_.attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
   current_.attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
@@ -480,61 +404,6 @@ void PoolMachine::blame_end_of_run() {
 std::string PoolMachine::last_phase(std::string_view before, std::string_view after) const {
   const std::string& phase = current_.progress.phase();
   return phase.empty() ? "" : fmt::format("{}{}{}", before, phase, after);
-}
-
-// --- The diagnosis of a failed case. Whatever comes of it, the outcome stays. ---
-
-// Whether a failure of the case is to be diagnosed. A case that runs several times is diagnosed once, and of the cases
-// that a search tries on its way to the smallest one only the smallest.
-bool PoolMachine::wants_diagnosis() const {
-  const Item& named = *current_.what.named;
-  return current_.what.config->diagnosis && !named.replay && !is_to_fail(named.expected) &&
-         named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
-         (named.runs == 1 || !current_.what.was_diagnosed);
-}
-
-void PoolMachine::await_diagnosis() {
-  if (over_time()) return end_diagnosis();
-  take_messages();
-  if (current_.diagnosis || current_.protocol_break || facts_.stop.abandon_running() || facts_.pausing) {
-    return end_diagnosis();
-  }
-  if (lost()) return begin_to_drain(State::diagnosis_draining);
-  tell_progress();
-}
-
-void PoolMachine::end_diagnosis() {
-  Attempt& out = current_.attempt;
-  const std::string& id = current_.what.started.id;
-  if (current_.diagnosis) {
-    out.diagnosis = current_.diagnosis->diagnosis;
-    if (!current_.diagnosis->healthy) {
-      out.retirement = {RetireReason::unhealthy,
-                        fmt::format("its worker asked for that after the diagnosis of {}", id)};
-    }
-    return finish_with_result();
-  }
-  std::string why;
-  if (any_ended()) {
-    why = fmt::format("the diagnosis failed: {}", describe_deaths());
-  } else if (current_.protocol_break) {
-    why = fmt::format("the diagnosis failed: {}", *current_.protocol_break);
-  } else if (lost()) {
-    why = fmt::format("the diagnosis failed: rank 0 closed its {}", facts_.ranks.stdin_broken ? "stdin" : "stdout");
-  } else if (facts_.stop.abandon_running()) {
-    why = "the run was stopped before the diagnosis had ended";
-  } else if (facts_.pausing) {
-    why = "the run was paused during the diagnosis";
-    out.retirement = {RetireReason::paused, why};
-  } else {
-    why = fmt::format("the diagnosis ran out of its {:g} s",
-                      std::chrono::duration<double>(diagnosis_time_of(*current_.what.config)).count());
-    out.retirement = {RetireReason::timeout, fmt::format("{}: {}", id, why)};
-  }
-  out.diagnosis = protocol::unknown_diagnosis(std::move(why));
-  if (out.retirement && out.retirement->reason == RetireReason::timeout) return show_stacks();
-  hands_.keep_tails();
-  finish_with_result();
 }
 
 }  // namespace cp_pool

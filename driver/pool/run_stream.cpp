@@ -58,7 +58,7 @@ class Feeder {
     };
     runner_.on_abandon = [this] { cut(); };
     reader_->start();
-    say_what_it_waits_for(::isatty(fd) == 1);
+    announce_wait(::isatty(fd) == 1);
   }
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
@@ -72,7 +72,7 @@ class Feeder {
 
  private:
   // Tells the user what is awaited: at once at a terminal, otherwise after kPatience without data.
-  void say_what_it_waits_for(bool terminal) {
+  void announce_wait(bool terminal) {
     silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
     silence_.async_wait([terminal](asio::error_code cancelled) {
       if (cancelled) return;

@@ -164,13 +164,13 @@ void Runner::fail(const std::exception_ptr& error) {
 
 void Runner::go_on(Clock::duration paused) {
   host_.notify_all();
-  fleet_.look_at_stop();
+  fleet_.handle_stop();
   if (paused.count() > 0) context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});
 }
 
 void Runner::abandon() {
   host_.notify_all();
-  fleet_.look_at_stop();
+  fleet_.handle_stop();
   if (on_abandon) on_abandon();
 }
 

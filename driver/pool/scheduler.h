@@ -10,7 +10,7 @@
 // is whoever asks for cases: a run without a service is client 0, a service has many. Clients share pools.
 //
 // The aims, in order of precedence:
-// 1. No pool is idle while a case of its key waits. Clients take turns, a case each (driver/pool/case_queue.h).
+// 1. No pool is idle while a case of its key waits. Clients take turns, a case each (case_queue.h).
 // 2. Every key with cases gets a pool; the key that needs most slots first, as small ones fit into what is left.
 // 3. No client waits for others for ever: see below.
 // 4. Free slots go to the key that would end last, as long as another pool pays: its start must take less time than the
@@ -215,7 +215,6 @@ class Scheduler {
   int retire_idle(int wanted, std::vector<Decision>& out, Seconds now);
   [[nodiscard]] int coming_slots() const;
 
-  // Pools that start early (scheduler_early.cpp).
   void start_early(const std::set<int>& keys, std::vector<Decision>& out, Seconds now);
   void make_way(std::vector<Decision>& out, Seconds now);
   void take_awaited_slots();
@@ -223,9 +222,9 @@ class Scheduler {
   [[nodiscard]] Seconds free_in(const Pool& pool) const;
   [[nodiscard]] Seconds case_time(const Key& key) const;
 
-  // Taking turns among keys of several clients (scheduler_turns.cpp).
+  // Taking turns among keys of several clients.
   void yield_to_overdue(std::vector<Decision>& out, Seconds now);
-  void note_who_waits(Seconds now);
+  void update_waiting_keys(Seconds now);
   [[nodiscard]] std::vector<int> overdue_keys(Seconds now) const;
   [[nodiscard]] bool may_yield(const Pool& pool, Seconds now) const;
   [[nodiscard]] bool others_compete(int number, bool with_pools) const;

@@ -34,7 +34,7 @@ constexpr std::size_t kMostWords = 400;
 constexpr std::size_t kMostStderr = 4096;
 constexpr std::size_t kMostMessageBytes = 65536;  // of a message of the server
 constexpr std::chrono::milliseconds kGone{1000};  // from SIGKILL until it is gone
-constexpr int kMaxPasses = 20;                    // passes over the processes that it left
+constexpr int kMaxSweeps = 20;                    // passes over the processes that it left
 constexpr std::size_t kMostDescriptors = 4;
 
 std::pair<UniqueFd, UniqueFd> make_sockets() {
@@ -127,7 +127,7 @@ void ForkServer::write_cases() {
   answers_begin_ = text.size();
 }
 
-void ForkServer::tell_skips() {
+void ForkServer::report_skips() {
   if (!cases_) return;
   struct stat now{};
   if (::fstat(cases_.get(), &now) != 0) return;
@@ -135,7 +135,7 @@ void ForkServer::tell_skips() {
   const ssize_t size = ::pread(cases_.get(), answers.data(), answers.size(), static_cast<off_t>(answers_begin_));
   if (size != static_cast<ssize_t>(answers.size())) return;
   std::vector<std::string> reasons;
-  for (AdapterOutlook& outlook : outlooks_in(answers)) reasons.push_back(std::move(outlook.skip));
+  for (AdapterOutlook& outlook : parse_outlooks(answers)) reasons.push_back(std::move(outlook.skip));
   if (reasons.size() != asked_) return;
   cases_ = {};
   config_.skips(reasons);
@@ -176,17 +176,17 @@ void ForkServer::listen() {
   socket_.async_wait(asio::posix::stream_descriptor::wait_read,
                      [this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
                        if (error || alive.expired()) return;
-                       take_messages();
+                       read_messages();
                      });
 }
 
-void ForkServer::take_messages() {
+void ForkServer::read_messages() {
   std::string text(kMostMessageBytes, '\0');
   for (;;) {
     const ssize_t size = ::recv(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return listen();
-    if (size <= 0) return become_useless(how_it_ended());
+    if (size <= 0) return become_useless(describe_end());
     take(text.substr(0, static_cast<std::size_t>(size)));
     if (state_ == State::useless) return;
   }
@@ -196,11 +196,11 @@ void ForkServer::take(const std::string& text) {
   try {
     const nlohmann::json message = protocol::parse_foreign_json(text);
     const std::string event = message.at("event").get<std::string>();
-    if (event == "forked") return take_pid(message);
+    if (event == "forked") return accept_pid(message);
     if (event == "broken") return refuse_ranks(message.at("reason").get<std::string>());
-    if (event == "asked") return tell_skips();
+    if (event == "asked") return report_skips();
     if (event == "importing") return limit_answer(config_.run->start_timeout, "");
-    tell_skips();
+    report_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
     if (state_ == State::starting) answer_timer_.cancel();
     state_ = State::ready;
@@ -217,7 +217,7 @@ void ForkServer::take(const std::string& text) {
   }
 }
 
-void ForkServer::take_pid(const nlohmann::json& message) {
+void ForkServer::accept_pid(const nlohmann::json& message) {
   const auto pid = message.at("pid").get<pid_t>();
   if (!sent_ || pid <= 0) return become_useless("the fork server answered what nobody had asked");
   Pending pending = std::move(queue_.front());
@@ -279,7 +279,7 @@ void ForkServer::become_useless(const std::string& reason) {
 }
 
 // Describes the end of the server, after the server's side of the socket was closed.
-std::string ForkServer::how_it_ended() const {
+std::string ForkServer::describe_end() const {
   std::optional<ExitStatus> exit;
   // The sockets of a process that ends close a moment before its exit can be seen.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
@@ -302,7 +302,7 @@ void ForkServer::end_process() {
   if (stderr_) stderr_->close();
   if (pid_ < 0) return;
   // A rank that is just being forked still has the server's tag, or is its child.
-  for (int pass = 0; pass < kMaxPasses && processes_.kill_all() > 0; ++pass) {
+  for (int pass = 0; pass < kMaxSweeps && processes_.kill_all() > 0; ++pass) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ::kill(pid_, SIGKILL);

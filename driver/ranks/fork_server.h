@@ -38,8 +38,9 @@ namespace cp_pool {
 class ForkServer {
  public:
   struct Config {
-    // Its command, to which options are appended that name the socket and this process; fork_patience, surroundings,
-    // device, and the start_timeout for the imports, of which it uses 90 %. Not owned, outlives the server.
+    // Its command, to which options are appended that name the socket and this process; fork_patience,
+    // surroundings, device, and the start_timeout for the imports, of which it uses 90 %. Not owned, outlives
+    // the server.
     const RunConfig* run = nullptr;
     // Returns the cases about which the adapter is asked, each a line of JSON. May be empty.
     std::function<std::vector<std::string>()> cases;
@@ -92,17 +93,17 @@ class ForkServer {
 
   void spawn();
   void listen();
-  void take_messages();
+  void read_messages();
   void take(const std::string& text);
-  void take_pid(const nlohmann::json& message);
+  void accept_pid(const nlohmann::json& message);
   void send_next();
   void limit_answer(std::chrono::milliseconds limit, const std::string& no_rank_starts);
   void become_useless(const std::string& reason);
   void refuse_ranks(const std::string& reason);
   void write_cases();
-  void tell_skips();
+  void report_skips();
   void end_process();
-  [[nodiscard]] std::string how_it_ended() const;
+  [[nodiscard]] std::string describe_end() const;
 
   PoolHost& host_;
   Config config_;

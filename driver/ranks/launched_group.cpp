@@ -30,7 +30,7 @@ constexpr int kLastPort = 29999;
 
 // A rank that has been silent for this long is taken for dead. By then its own host has ended it, if that host still
 // runs (worker/lifeline.h).
-constexpr std::chrono::seconds kTakenForDead{10};
+constexpr std::chrono::seconds kSilenceLimit{10};
 
 // A rank whose last beat is older than this is late. Ranks send one beat per second.
 constexpr std::chrono::milliseconds kLateBeat{1500};
@@ -94,11 +94,11 @@ void LaunchedGroup::spawn() {
   // Makes rank 0, and not torchrun, serve the control plane at the given port.
   if (run().launcher.kind == LauncherKind::torchrun) added.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
   std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
-  Launch launch{
+  LaunchPlan launch{
       .world_size = config_.world_size,
       .hosts = config_.hosts,
       .rendezvous = fmt::format("{}:{}", host, port),
-      .worker = run().device == "cuda" ? on_gpus_of_slots(config_.hosts, run().worker_command) : run().worker_command,
+      .worker = run().device == "cuda" ? restrict_gpus(config_.hosts, run().worker_command) : run().worker_command,
       .name = step_name(config_.tag),
       .as_root = ::geteuid() == 0};
   for (const auto& [name, value] : added) launch.variables.push_back(name);
@@ -127,10 +127,10 @@ void LaunchedGroup::spawn() {
 void LaunchedGroup::open_lifelines() {
   own_host_ = protocol::host_name();
   const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
-  LifelineServer::Functions functions;
+  DriverSocket::Functions functions;
   functions.on_hello = [this](int rank, const lifeline::Hello& hello) { on_hello(rank, hello); };
   functions.on_silent = [this](int rank, std::chrono::milliseconds silence) {
-    give_up_later(rank, Clock::now() - silence);
+    schedule_give_up(rank, Clock::now() - silence);
     changed();
   };
   functions.on_heard_again = [this](int) { changed(); };
@@ -144,9 +144,9 @@ void LaunchedGroup::open_lifelines() {
     rank_at(rank).tail.close();
     changed();
   };
-  LifelineServer::Config config;
+  DriverSocket::Config config;
   config.world_size = config_.world_size;
-  lifelines_ = std::make_unique<LifelineServer>(io(), std::move(config), std::move(functions));
+  lifelines_ = std::make_unique<DriverSocket>(io(), std::move(config), std::move(functions));
 }
 
 void LaunchedGroup::on_hello(int rank, const lifeline::Hello& hello) {
@@ -156,16 +156,16 @@ void LaunchedGroup::on_hello(int rank, const lifeline::Hello& hello) {
   changed();
 }
 
-void LaunchedGroup::give_up_later(int rank, Clock::time_point last_heard) {
-  const auto timer = std::make_shared<asio::steady_timer>(io(), last_heard + kTakenForDead - Clock::now());
+void LaunchedGroup::schedule_give_up(int rank, Clock::time_point last_heard) {
+  const auto timer = std::make_shared<asio::steady_timer>(io(), last_heard + kSilenceLimit - Clock::now());
   timer->async_wait([this, rank, last_heard, timer, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
     if (error || alive.expired() || !lifelines_) return;
-    const LifelineServer::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
+    const DriverSocket::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
     if (!known.connected || !known.silent) return;
     // The run was paused meanwhile.
-    if (Clock::now() < last_heard + kTakenForDead) return give_up_later(rank, last_heard);
+    if (Clock::now() < last_heard + kSilenceLimit) return schedule_give_up(rank, last_heard);
     note_end_once({rank, name_of_rank(rank),
-                   fmt::format("nothing has been heard of it for {} s", kTakenForDead.count()), std::nullopt});
+                   fmt::format("nothing has been heard of it for {} s", kSilenceLimit.count()), std::nullopt});
   });
 }
 
@@ -305,8 +305,8 @@ bool LaunchedGroup::drained() const {
          });
 }
 
-std::vector<StderrRing*> LaunchedGroup::streams() {
-  std::vector<StderrRing*> out = WorkerGroup::streams();
+std::vector<StderrBuffer*> LaunchedGroup::streams() {
+  std::vector<StderrBuffer*> out = WorkerGroup::streams();
   out.push_back(&launcher_tail_);
   return out;
 }

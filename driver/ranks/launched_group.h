@@ -1,6 +1,6 @@
 // Ranks that a launcher has started (driver/ranks/launcher.h), on this host or on others. The launcher is the
 // driver's only process; its stdin and stdout are those of rank 0. The ranks report to the driver through their
-// lifelines (driver/ranks/lifeline_server.h). If a worker's ranks have no lifelines, the driver knows only the
+// lifelines (driver/ranks/driver_socket.h). If a worker's ranks have no lifelines, the driver knows only the
 // launcher's exit status, and the launcher's stderr has the output of all ranks.
 #pragma once
 
@@ -14,8 +14,8 @@
 #include <asio/io_context.hpp>
 
 #include "driver/core/clock.h"
+#include "driver/ranks/driver_socket.h"
 #include "driver/ranks/launcher.h"
-#include "driver/ranks/lifeline_server.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/worker_group.h"
 
@@ -48,7 +48,7 @@ class LaunchedGroup : public WorkerGroup {
 
  protected:
   void add_to(RankFacts& facts) const override;
-  std::vector<StderrRing*> streams() override;
+  std::vector<StderrBuffer*> streams() override;
 
  private:
   [[nodiscard]] std::string silent_ranks() const;  // RankFacts::silent
@@ -57,8 +57,8 @@ class LaunchedGroup : public WorkerGroup {
   void open_lifelines();
   void on_hello(int rank, const lifeline::Hello& hello);
   void on_closed(int rank, const std::string& why);
-  // Takes a silent rank for dead kTakenForDead after last_heard, unless it is heard of before.
-  void give_up_later(int rank, Clock::time_point last_heard);
+  // Takes a silent rank for dead kSilenceLimit after last_heard, unless it is heard of before.
+  void schedule_give_up(int rank, Clock::time_point last_heard);
   void note_end_once(RankEnd end);
   [[nodiscard]] bool has_lifelines() const;
   [[nodiscard]] std::vector<int> connected_ranks() const;
@@ -72,11 +72,11 @@ class LaunchedGroup : public WorkerGroup {
   void signal_launcher(int signal) const;
 
   Config config_;
-  std::unique_ptr<LifelineServer> lifelines_;
+  std::unique_ptr<DriverSocket> lifelines_;
   std::string own_host_;
   pid_t launcher_ = -1;
   std::optional<ExitStatus> exit_;  // of the launcher; none while it runs
-  StderrRing launcher_tail_;
+  StderrBuffer launcher_tail_;
   LogFile launcher_log_;
   Watch watch_;
   // Expired for timers that fire after this object is gone.

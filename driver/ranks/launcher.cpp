@@ -18,17 +18,17 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-int nodes_of(const Launch& launch) {
+int nodes_of(const LaunchPlan& launch) {
   return std::max<int>(static_cast<int>(launch.hosts.size()), 1);
 }
 
-int ranks_per_node(const Launch& launch) {
+int ranks_per_node(const LaunchPlan& launch) {
   int most = 0;
   for (const HostShare& share : launch.hosts) most = std::max(most, share.ranks);
   return most > 0 ? most : launch.world_size;
 }
 
-std::string join_hosts(const Launch& launch) {
+std::string join_hosts(const LaunchPlan& launch) {
   std::string out;
   for (const HostShare& share : launch.hosts) out += (out.empty() ? "" : ",") + share.host;
   return out;
@@ -39,7 +39,7 @@ void append(Words& words, const Words& more) {
 }
 
 // Ranks are not bound to cores, because mpirun would bind the ranks of every pool to the same first cores.
-Words mpirun_words(const Launch& launch) {
+Words mpirun_words(const LaunchPlan& launch) {
   Words out{"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(launch.world_size)};
   if (launch.as_root) out.emplace_back("--allow-run-as-root");
   if (!launch.hosts.empty()) {
@@ -57,7 +57,7 @@ Words mpirun_words(const Launch& launch) {
 // --overlap: pools share the allocation as the driver has placed them. --output=0: only rank 0 writes messages to
 // stdout, and output of another rank could end up inside one of its lines. --kill-on-bad-exit: the step ends when one
 // of its ranks has died.
-Words srun_words(const Launch& launch) {
+Words srun_words(const LaunchPlan& launch) {
   Words out{"srun",
             fmt::format("--ntasks={}", launch.world_size),
             "--input=0",
@@ -77,7 +77,7 @@ Words srun_words(const Launch& launch) {
   return out;
 }
 
-Words torchrun_words(const Launch& launch) {
+Words torchrun_words(const LaunchPlan& launch) {
   Words out{"torchrun",         "--standalone", "--nnodes=1", fmt::format("--nproc-per-node={}", launch.world_size),
             "--max-restarts=0", "--no-python"};
   append(out, launch.worker);
@@ -89,16 +89,17 @@ constexpr std::string_view kWorker = "{worker}";
 
 struct Placeholder {
   std::string_view name;
-  std::string (*value)(const Launch&);
+  std::string (*value)(const LaunchPlan&);
 };
 const std::array kPlaceholders{
-    Placeholder{"world_size", [](const Launch& launch) { return std::to_string(launch.world_size); }},
-    Placeholder{"nodes", [](const Launch& launch) { return std::to_string(nodes_of(launch)); }},
-    Placeholder{"ranks_per_node", [](const Launch& launch) { return std::to_string(ranks_per_node(launch)); }},
-    Placeholder{"hosts", join_hosts}, Placeholder{"rendezvous", [](const Launch& launch) { return launch.rendezvous; }},
+    Placeholder{"world_size", [](const LaunchPlan& launch) { return std::to_string(launch.world_size); }},
+    Placeholder{"nodes", [](const LaunchPlan& launch) { return std::to_string(nodes_of(launch)); }},
+    Placeholder{"ranks_per_node", [](const LaunchPlan& launch) { return std::to_string(ranks_per_node(launch)); }},
+    Placeholder{"hosts", join_hosts},
+    Placeholder{"rendezvous", [](const LaunchPlan& launch) { return launch.rendezvous; }},
     // A word that is only {worker} becomes the words of the command line (custom_words). Within a longer word it
     // becomes the command line as quoted for a shell.
-    Placeholder{"worker", [](const Launch& launch) {
+    Placeholder{"worker", [](const LaunchPlan& launch) {
                   std::string out;
                   for (const std::string& word : launch.worker) {
                     std::string quoted;
@@ -114,7 +115,7 @@ struct Filled {
 };
 
 // Replaces every {NAME} in the word; {{ and }} stand for a brace.
-Filled fill(std::string_view word, const Launch& launch) {
+Filled fill(std::string_view word, const LaunchPlan& launch) {
   Filled out;
   for (std::size_t i = 0; i < word.size(); ++i) {
     const char c = word[i];
@@ -148,7 +149,7 @@ Filled fill(std::string_view word, const Launch& launch) {
   return out;
 }
 
-Words custom_words(const Words& words, const Launch& launch) {
+Words custom_words(const Words& words, const LaunchPlan& launch) {
   Words out;
   for (const std::string& word : words) {
     if (word == kWorker) {
@@ -167,7 +168,7 @@ std::string name_of(const Launcher& launcher) {
   return std::filesystem::path(launcher.words.front()).filename().string();
 }
 
-std::vector<std::string> launch_words(const Launcher& launcher, const Launch& launch) {
+std::vector<std::string> launch_words(const Launcher& launcher, const LaunchPlan& launch) {
   switch (launcher.kind) {
     case LauncherKind::mpirun:
       return mpirun_words(launch);
@@ -183,7 +184,7 @@ std::vector<std::string> launch_words(const Launcher& launcher, const Launch& la
   return launch.worker;
 }
 
-std::string wrong_with_template(const std::vector<std::string>& words) {
+std::string template_error(const std::vector<std::string>& words) {
   bool has_worker = false;
   for (const std::string& word : words) {
     if (std::string wrong = fill(word, {}).wrong; !wrong.empty()) return wrong;
@@ -252,7 +253,7 @@ bool is_plain(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> on_gpus_of_slots(const std::vector<HostShare>& hosts, std::vector<std::string> worker) {
+std::vector<std::string> restrict_gpus(const std::vector<HostShare>& hosts, std::vector<std::string> worker) {
   std::string choices;
   std::string names;
   for (const HostShare& host : hosts) {

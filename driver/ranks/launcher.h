@@ -13,7 +13,7 @@ namespace cp_pool {
 std::string name_of(const Launcher& launcher);
 
 // The parameters of one start of a pool.
-struct Launch {
+struct LaunchPlan {
   int world_size = 1;
   std::vector<HostShare> hosts = {};  // empty: the launcher chooses the hosts
   std::string rendezvous = {};        // HOST:PORT of rank 0
@@ -24,10 +24,10 @@ struct Launch {
 };
 
 // Returns the command line of one start.
-std::vector<std::string> launch_words(const Launcher& launcher, const Launch& launch);
+std::vector<std::string> launch_words(const Launcher& launcher, const LaunchPlan& launch);
 
 // Returns why these words cannot be a custom launcher, as a message for the user; empty if they can.
-std::string wrong_with_template(const std::vector<std::string>& words);
+std::string template_error(const std::vector<std::string>& words);
 
 // Environment variables by which launchers and the driver tell a rank its place. A process that starts other ranks must
 // not pass them on.
@@ -45,6 +45,6 @@ std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std
 // slot k is the k-th GPU that is visible on the host. A host finds itself in `hosts` by SLURMD_NODENAME, its name or
 // one of its addresses; on a host that is not listed the script fails without starting the worker. Returns `worker`
 // unchanged if there are no hosts or no slots.
-std::vector<std::string> on_gpus_of_slots(const std::vector<HostShare>& hosts, std::vector<std::string> worker);
+std::vector<std::string> restrict_gpus(const std::vector<HostShare>& hosts, std::vector<std::string> worker);
 
 }  // namespace cp_pool

@@ -22,7 +22,7 @@ Launcher custom(Words words) {
 }
 
 TEST(Launcher, ACustomOneFillsItsPlaceholders) {
-  const Launch launch{
+  const LaunchPlan launch{
       .world_size = 4, .hosts = {{"a", 3}, {"b", 1}}, .rendezvous = "a:20001", .worker = {"/bin/w", "--x", "it's"}};
   EXPECT_THAT(launch_words(custom({"go", "-n{world_size}", "{nodes}x{ranks_per_node}", "--at={rendezvous}", "{hosts}",
                                    "{{{nodes}}}", "--", "{worker}"}),
@@ -33,19 +33,19 @@ TEST(Launcher, ACustomOneFillsItsPlaceholders) {
 }
 
 TEST(Launcher, OnThisHostAloneAllRanksAreOnOneNode) {
-  const Launch launch{.world_size = 4, .worker = {"w"}};
+  const LaunchPlan launch{.world_size = 4, .worker = {"w"}};
   EXPECT_THAT(launch_words(custom({"go", "{nodes}", "{ranks_per_node}", "{worker}"}), launch),
               ElementsAre("go", "1", "4", "w"));
 }
 
 TEST(Launcher, ATemplateThatCannotWorkIsRefusedWithTheReason) {
-  EXPECT_EQ(wrong_with_template({"go", "{worker}"}), "");
-  EXPECT_EQ(wrong_with_template({"sh", "-c", "cd /x && exec {worker}"}), "");
-  EXPECT_THAT(wrong_with_template({"go", "{ranks}", "{worker}"}), HasSubstr("there is no {ranks}"));
-  EXPECT_THAT(wrong_with_template({"go", "{world_size}"}), HasSubstr("no {worker}"));
-  EXPECT_THAT(wrong_with_template({"go", "a}", "{worker}"}), HasSubstr("without a '{'"));
-  EXPECT_THAT(wrong_with_template({"go", "{a", "{worker}"}), HasSubstr("without a '}'"));
-  EXPECT_THAT(wrong_with_template({"{worker}"}), HasSubstr("no program"));
+  EXPECT_EQ(template_error({"go", "{worker}"}), "");
+  EXPECT_EQ(template_error({"sh", "-c", "cd /x && exec {worker}"}), "");
+  EXPECT_THAT(template_error({"go", "{ranks}", "{worker}"}), HasSubstr("there is no {ranks}"));
+  EXPECT_THAT(template_error({"go", "{world_size}"}), HasSubstr("no {worker}"));
+  EXPECT_THAT(template_error({"go", "a}", "{worker}"}), HasSubstr("without a '{'"));
+  EXPECT_THAT(template_error({"go", "{a", "{worker}"}), HasSubstr("without a '}'"));
+  EXPECT_THAT(template_error({"{worker}"}), HasSubstr("no program"));
 }
 
 TEST(Launcher, MpirunIsToldHostsAndVariables) {
@@ -110,7 +110,7 @@ std::string own_host() {
 // Returns what a worker that prints its GPUs writes on this host, errors included.
 std::string seen_gpus(const std::vector<HostShare>& hosts, const std::string& setting) {
   std::string line = setting;
-  for (const std::string& word : on_gpus_of_slots(hosts, {"sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES"})) {
+  for (const std::string& word : restrict_gpus(hosts, {"sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES"})) {
     line += " '";
     for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
     line += '\'';
@@ -145,8 +145,8 @@ TEST(HostGpus, AHostThatIsNotOfThemStartsNothing) {
 }
 
 TEST(HostGpus, WithoutSlotsTheWorkerIsAsItWas) {
-  EXPECT_THAT(on_gpus_of_slots({}, {"worker", "--x"}), ElementsAre("worker", "--x"));
-  EXPECT_THAT(on_gpus_of_slots({{"a", 2}}, {"worker"}), ElementsAre("worker"));
+  EXPECT_THAT(restrict_gpus({}, {"worker", "--x"}), ElementsAre("worker", "--x"));
+  EXPECT_THAT(restrict_gpus({{"a", 2}}, {"worker"}), ElementsAre("worker"));
 }
 
 }  // namespace

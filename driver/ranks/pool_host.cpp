@@ -21,26 +21,26 @@ void PoolHost::notify_all() {
 
 void PoolHost::remove(Wakeup& pool) {
   pools_.erase(&pool);
-  stand_still_soon();
+  finish_pause_soon();
 }
 
 void PoolHost::pause(std::function<void()> then) {
   if (pausing()) return;
   pausing_ = std::move(then);
   notify_all();
-  stand_still_soon();
+  finish_pause_soon();
 }
 
-void PoolHost::stand_still_soon() {
+void PoolHost::finish_pause_soon() {
   if (!pausing() || !pools_.empty()) return;
   asio::post(io, [this] {
     if (pausing()) std::exchange(pausing_, nullptr)();
-    gone_on_.notify();
+    resumed_.notify();
   });
 }
 
 asio::awaitable<void> PoolHost::end_of_pause() {
-  while (pausing()) co_await gone_on_.wait();
+  while (pausing()) co_await resumed_.wait();
 }
 
 }  // namespace cp_pool

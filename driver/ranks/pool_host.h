@@ -36,10 +36,10 @@ struct PoolHost {
   asio::awaitable<void> end_of_pause();  // for one coroutine at a time
 
  private:
-  void stand_still_soon();  // if every pool has ended
+  void finish_pause_soon();  // if every pool has ended
 
   std::set<Wakeup*> pools_;  // pools that exist
-  Wakeup gone_on_{io};
+  Wakeup resumed_{io};
   std::function<void()> pausing_;  // the argument of pause() that has not been called yet
 };
 

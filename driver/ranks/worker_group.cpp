@@ -66,7 +66,7 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_->start();
 }
 
-WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log,
+WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log,
                                       std::function<void()> on_exit) {
   PipeReader::Functions functions;
   functions.on_data = [this, &tail, &log](std::string_view bytes) {
@@ -179,15 +179,15 @@ std::vector<RankExit> WorkerGroup::exits() const {
 
 void WorkerGroup::begin_case(std::int64_t seq) {
   misplaced_sentinel_.clear();
-  for (StderrRing* const stream : streams()) stream->begin_case(seq);
+  for (StderrBuffer* const stream : streams()) stream->begin_case(seq);
 }
 
 void WorkerGroup::reopen_tails() {
-  for (StderrRing* const stream : streams()) stream->reopen();
+  for (StderrBuffer* const stream : streams()) stream->reopen();
 }
 
-std::vector<StderrRing*> WorkerGroup::streams() {
-  std::vector<StderrRing*> out(ranks_.size());
+std::vector<StderrBuffer*> WorkerGroup::streams() {
+  std::vector<StderrBuffer*> out(ranks_.size());
   std::ranges::transform(ranks_, out.begin(), [](Rank& rank) { return &rank.tail; });
   return out;
 }
@@ -199,7 +199,7 @@ std::vector<StderrTail> WorkerGroup::tails() {
   return out;
 }
 
-std::string WorkerGroup::hosts_of_ranks_in(std::string_view text) const {
+std::string WorkerGroup::locate_ranks_in(std::string_view text) const {
   std::string out;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const std::string name = fmt::format("rank {}", rank);

@@ -26,7 +26,7 @@
 #include "driver/ranks/log_file.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/rank_facts.h"
-#include "driver/ranks/stderr_ring.h"
+#include "driver/ranks/stderr_buffer.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
@@ -63,7 +63,7 @@ class WorkerGroup {
     std::string host;                // empty: this host
     std::optional<ExitStatus> exit;  // how the rank ended, if that is known
     std::vector<int> signals_sent;   // while it ran
-    StderrRing tail;
+    StderrBuffer tail;
     LogFile log;
     Watch watch;  // if it is a child of the driver
   };
@@ -95,7 +95,7 @@ class WorkerGroup {
 
   // Returns "; rank 1 is on node2" for each rank on another host that the text mentions without its host; empty if
   // there is none.
-  [[nodiscard]] std::string hosts_of_ranks_in(std::string_view text) const;
+  [[nodiscard]] std::string locate_ranks_in(std::string_view text) const;
   // When the group has been ended: the ranks that could not be proved to be gone.
   [[nodiscard]] virtual std::vector<Leftover> unproven() const { return {}; }
 
@@ -121,7 +121,7 @@ class WorkerGroup {
 
  protected:
   // What the child writes goes to `tail` and `log`.
-  Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrRing& tail, LogFile& log, std::function<void()> on_exit);
+  Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log, std::function<void()> on_exit);
   [[nodiscard]] const RunConfig& run() const { return *common_.run; }
   [[nodiscard]] const Surroundings* surroundings() const { return run().surroundings ? &*run().surroundings : nullptr; }
   // Returns the variables of a rank, adding to `rank` what is the same for all ranks, whoever starts them.
@@ -135,7 +135,7 @@ class WorkerGroup {
   [[nodiscard]] const std::vector<RankEnd>& ends() const { return ends_; }  // in the order in which the ranks ended
 
   // The stderr of the ranks, and of the launcher if there is one.
-  virtual std::vector<StderrRing*> streams();
+  virtual std::vector<StderrBuffer*> streams();
   // Adds what only this kind of group knows.
   virtual void add_to(RankFacts& facts) const = 0;
   [[nodiscard]] asio::io_context& io() const { return io_; }

@@ -73,7 +73,7 @@ void Service::Devices::kill_at_once() {
     home->context().stop.interrupted = true;
     home->context().stop.kill_at_once = true;
   }
-  fleet.look_at_stop();
+  fleet.handle_stop();
 }
 
 // --- Runs ---
@@ -295,7 +295,7 @@ void Service::end_if_done() {
 
 void Service::go_on(Clock::duration paused) {
   host_.notify_all();
-  for (const auto& [kind, devices] : devices_) devices->fleet.look_at_stop();
+  for (const auto& [kind, devices] : devices_) devices->fleet.handle_stop();
   if (paused.count() <= 0) return;
   for (const auto& [number, run] : runs_)
     run->emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});

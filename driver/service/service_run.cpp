@@ -108,7 +108,7 @@ void ServiceRun::abandon(Functions functions) {
 
 void ServiceRun::stop_soon() {
   context_.host.notify_all();
-  fleet_.look_at_stop();
+  fleet_.handle_stop();
 }
 
 void ServiceRun::on_event(const Event& event) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/core/run.h"
 #include "driver/triage/case_triage.h"
 
 namespace cp_pool {

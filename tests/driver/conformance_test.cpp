@@ -126,7 +126,7 @@ const std::vector<Break> kBreaks{
     {"fences", {"fences"}, "stderr of rank 0, 1", false, Verdict::absent},
     {"fence_of_every_rank", {"fences"}, "stderr of rank 1"},
     {"skip", {"impossible case"}, "\"comm\":\"by_carrier_pigeon\" is a pass"},
-    {"unknown_function", {"unknown function"}, "a call of an unknown function is pass"},
+    {"unknown_function", {"unknown function"}, "a call of an unknown function is a pass"},
     {"unknown_fields", {"unknown fields"}, "unknown field x_conformance"},
     {"unknown_op", {"unknown op"}, "no protocol_error"},
     {"unknown_op_dies", {"unknown op"}, "rank 0 died: exit 6"},

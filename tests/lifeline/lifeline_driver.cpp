@@ -7,17 +7,17 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/ranks/lifeline_server.h"
+#include "driver/ranks/driver_socket.h"
 
 int main(int argc, char** argv) {
   asio::io_context io;
   const auto say = [](const std::string& line) {
     std::cout << line << std::endl;  // NOLINT(performance-avoid-endl): the test waits for it
   };
-  cp_pool::LifelineServer::Config config;
+  cp_pool::DriverSocket::Config config;
   config.world_size = argc > 1 ? std::stoi(argv[1]) : 1;
   config.listen = {"127.0.0.1"};
-  cp_pool::LifelineServer server(
+  cp_pool::DriverSocket server(
       io, config,
       {.on_hello = [&](int, const cp_pool::lifeline::Hello& hello) { say("hello " + std::to_string(hello.pid)); },
        .on_ending = [&](int rank, int code) { say("ending " + std::to_string(rank) + " " + std::to_string(code)); },

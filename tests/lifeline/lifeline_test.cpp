@@ -19,7 +19,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/ranks/lifeline_server.h"
+#include "driver/ranks/driver_socket.h"
 #include "tests/lifeline/process.h"
 
 namespace cp_pool {
@@ -52,12 +52,12 @@ std::unique_ptr<Process> start_rank(int rank, const Variables& lifeline, const s
 class ARank : public ::testing::Test {
  protected:
   void SetUp() override {
-    LifelineServer::Config config;
+    DriverSocket::Config config;
     config.world_size = 2;
     config.listen = {"127.0.0.1"};
-    server = std::make_unique<LifelineServer>(
+    server = std::make_unique<DriverSocket>(
         io, config,
-        LifelineServer::Functions{
+        DriverSocket::Functions{
             .on_hello = [this](int rank, const lifeline::Hello& hello) { hellos[rank] = hello; },
             .on_silent = [this](int rank, auto) { log.push_back("silent " + std::to_string(rank)); },
             .on_heard_again = [this](int rank) { log.push_back("heard " + std::to_string(rank)); },
@@ -84,7 +84,7 @@ class ARank : public ::testing::Test {
   }
 
   asio::io_context io;
-  std::unique_ptr<LifelineServer> server;
+  std::unique_ptr<DriverSocket> server;
   std::map<int, lifeline::Hello> hellos;
   std::map<int, std::string> stderr_of;
   std::map<int, bool> ended;
@@ -102,7 +102,7 @@ TEST_F(ARank, ThatIsKilledIsSeenAtOnce) {
   const std::string text{std::istreambuf_iterator<char>(stat), {}};
   EXPECT_THAT(text, HasSubstr(" " + std::to_string(hellos[1].start_time) + " "));
   rank->kill(SIGKILL);
-  ASSERT_TRUE(run_until([&] { return server->all_closed(); }));
+  ASSERT_TRUE(run_until([&] { return server->ranks()[1].closed; }));
   EXPECT_THAT(log, ElementsAre("closed 1")) << "and not after a silence";
 }
 
@@ -184,7 +184,7 @@ TEST_F(ARank, LearnsWhereRank0Is) {
 TEST_F(ARank, TriesEveryAddress) {
   Variables variables = server->variables();
   // Nobody listens on the first address, and another server on the second.
-  LifelineServer other(io, {.listen = {"127.0.0.1"}}, {});
+  DriverSocket other(io, {.listen = {"127.0.0.1"}}, {});
   variables[0].second = "127.0.0.1:1," + lifeline::join_endpoints(other.endpoints()) + "," + variables[0].second;
   const auto rank = start_rank(1, variables, "wait");
   EXPECT_TRUE(run_until([&] { return hellos.contains(1); }));

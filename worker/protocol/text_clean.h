@@ -1,7 +1,7 @@
 // Cleans foreign text before it is shown or stored. Text is cleaned once, where it enters; the code behind relies on
 // it. Text enters through:
 // - parse_foreign_json: JSON of workers, lifelines, fork servers, adapters and services, and of files of earlier runs
-// - StderrRing: stderr
+// - StderrBuffer: stderr
 // - WorkerGroup: lines of stdout that are no message
 // - with_names: names from debug information
 // - report_error: the command line and input files, as errors quote them

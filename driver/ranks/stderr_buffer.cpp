@@ -1,4 +1,4 @@
-#include "driver/ranks/stderr_ring.h"
+#include "driver/ranks/stderr_buffer.h"
 
 #include <algorithm>
 #include <utility>
@@ -31,7 +31,7 @@ bool is_of_a_stack(std::string_view line) {
 
 }  // namespace
 
-void StderrRing::feed(std::string_view bytes) {
+void StderrBuffer::feed(std::string_view bytes) {
   for (const protocol::Line& line : framer_.feed(bytes)) {
     if (const auto seq = protocol::parse_fence(line.text)) {
       take_fence(*seq);
@@ -41,17 +41,17 @@ void StderrRing::feed(std::string_view bytes) {
   }
 }
 
-void StderrRing::close() {
+void StderrBuffer::close() {
   take_partial_line();
   closed_ = true;
 }
 
-void StderrRing::reopen() {
+void StderrBuffer::reopen() {
   reopened_ = true;
   for (std::string& line : std::exchange(later_lines_, {})) keep(std::move(line));
 }
 
-void StderrRing::begin_case(std::int64_t seq) {
+void StderrBuffer::begin_case(std::int64_t seq) {
   foreign_ = seq_ != 0 && !fence_seen_;
   later_lines_.clear();
   if (!foreign_) lines_.clear();
@@ -61,7 +61,7 @@ void StderrRing::begin_case(std::int64_t seq) {
   reopened_ = false;
 }
 
-void StderrRing::take_fence(std::int64_t seq) {
+void StderrBuffer::take_fence(std::int64_t seq) {
   if (seq == seq_) {
     fence_seen_ = ++fences_ >= writers_;
   } else if (seq < seq_) {
@@ -70,23 +70,23 @@ void StderrRing::take_fence(std::int64_t seq) {
   }
 }
 
-void StderrRing::take_line(std::string_view line) {
+void StderrBuffer::take_line(std::string_view line) {
   const std::string_view kept = last_bytes(line, kTailBytes);
   if (!kept.empty() && !is_of_a_stack(line)) last_line_ = kept;
   keep(std::string(kept));
 }
 
-void StderrRing::keep(std::string line) {
+void StderrBuffer::keep(std::string line) {
   std::deque<std::string>& lines = fence_seen_ && !reopened_ ? later_lines_ : lines_;
   lines.push_back(std::move(line));
   if (lines.size() > kTailLines) lines.pop_front();
 }
 
-void StderrRing::take_partial_line() {
+void StderrBuffer::take_partial_line() {
   if (const auto line = framer_.rest()) take_line(line->text);
 }
 
-StderrTail StderrRing::tail() {
+StderrTail StderrBuffer::tail() {
   take_partial_line();
   std::string text;
   for (const std::string& line : lines_) {
@@ -96,7 +96,7 @@ StderrTail StderrRing::tail() {
   return {.rank = rank_, .text = protocol::clean_text(last_bytes(text, kTailBytes)), .fenced = complete() && !foreign_};
 }
 
-std::string StderrRing::last_line() {
+std::string StderrBuffer::last_line() {
   take_partial_line();
   return protocol::clean_text(last_line_);
 }

@@ -3,30 +3,61 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
 
 #include "driver/core/clock.h"
+#include "driver/os/wakeup.h"
 #include "worker/protocol/lifeline_messages.h"
 
 namespace cp_pool {
 
-class LifelineServer {
+// Writes orders to the ranks' connections, and sends each a beat once per beat_every from a thread of its own. The
+// driver's main thread may be busy, writing to a terminal that accepts nothing or looking up names of frames, for
+// longer than ranks tolerate silence. The thread takes no lock but the object's mutex, so that this process may fork
+// beside it (driver/os/helper_process.h).
+class OrderSender {
+ public:
+  explicit OrderSender(std::chrono::milliseconds beat_every);
+
+  // fd: a non-blocking socket, not owned. It must stay open until remove() has returned.
+  void add(int fd);
+  void remove(int fd);
+  // Sends a line, which is shorter than any socket buffer. A socket that does not accept it at once is shut down, so
+  // that its reader sees the end.
+  void send(int fd, std::string_view line);
+
+ private:
+  void beat(const std::stop_token& stop);
+  static void write(int fd, std::string_view line);
+
+  std::chrono::milliseconds beat_every_;
+  std::string line_;  // of a beat
+  std::mutex mutex_;
+  std::condition_variable_any stopped_;
+  std::vector<int> fds_;
+  std::jthread thread_;
+};
+
+class DriverSocket {
  public:
   struct Config {
     int world_size = 1;
     // Addresses of this host to listen on. "::" stands for all addresses, IPv4 included.
     std::vector<std::string> listen{"::"};
-    // First and last of the ports to try; 0: the kernel chooses one.
-    std::pair<std::uint16_t, std::uint16_t> ports{0, 0};
     std::chrono::milliseconds silence{5000};     // time without a beat after which a rank counts as silent
     std::chrono::milliseconds patience{10000};   // time in which a new connection must send its Hello
     std::chrono::milliseconds beat_every{1000};  // interval of this server's beats
@@ -58,36 +89,64 @@ class LifelineServer {
     bool connected = false;
     bool closed = false;  // its connection has ended, and it cannot connect again
     bool silent = false;
-    bool stderr_open = false;
     std::optional<int> ending;  // exit code that it has announced
   };
 
   // Starts to listen. Throws std::system_error, which names the address.
-  LifelineServer(asio::io_context& io, Config config, Functions functions);
-  LifelineServer(const LifelineServer&) = delete;
-  LifelineServer& operator=(const LifelineServer&) = delete;
-  ~LifelineServer();  // closes all connections, whereupon the ranks end themselves
+  DriverSocket(asio::io_context& io, Config config, Functions functions);
+  DriverSocket(const DriverSocket&) = delete;
+  DriverSocket& operator=(const DriverSocket&) = delete;
+  ~DriverSocket();  // closes all connections, whereupon the ranks end themselves
 
   // The endpoints that it listens on. For a wildcard these are all addresses of this host, those of the loopback
   // interface last.
   [[nodiscard]] std::vector<lifeline::Endpoint> endpoints() const;
-  [[nodiscard]] const std::string& token() const;
+  [[nodiscard]] const std::string& token() const { return token_; }
   // The variables CP_POOL_LIFELINE and CP_POOL_LIFELINE_TOKEN for the ranks.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables() const;
 
-  [[nodiscard]] const std::vector<Rank>& ranks() const;
+  [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   // How long a connected rank has been silent. Time in which the driver was too busy to read does not count.
   [[nodiscard]] Clock::duration silence_of(int rank) const;
-  // Whether no rank is connected and no stderr stream is open.
-  [[nodiscard]] bool all_closed() const;
 
   // Orders to connected ranks. They do not wait for the effect.
-  void show_stack(int rank);
+  void show_stack(int rank) { send_to(rank, lifeline::ShowStack{}); }
   void end_all();
 
  private:
-  struct Implementation;
-  std::shared_ptr<Implementation> implementation_;
+  struct Connection;
+  using ConnectionRef = std::shared_ptr<Connection>;  // pending operations keep a connection alive
+
+  void listen_on(const std::string& address);
+  void accept(asio::ip::tcp::acceptor& acceptor);
+  void take(asio::ip::tcp::socket socket);
+  void read(const ConnectionRef& connection);
+  // Handle received bytes. Return false if the connection was closed.
+  bool take_bytes(const ConnectionRef& connection, std::string_view bytes);
+  bool take_hello(const ConnectionRef& connection, const lifeline::Hello& hello);
+  void take_event(const Connection& connection, const lifeline::Event& event);
+  void drop(const ConnectionRef& connection, const std::string& why);
+  void close(Connection& connection);
+  void heard(int rank);
+  void watch();
+  void watch_silence();
+  void send(Connection& connection, const lifeline::Order& order);
+  void send_to(int rank, const lifeline::Order& order);
+
+  asio::io_context& io_;
+  Config config_;
+  Functions functions_;
+  std::string token_;
+  std::vector<asio::ip::tcp::acceptor> acceptors_;
+  std::set<ConnectionRef> connections_;
+  std::vector<Rank> ranks_;
+  std::vector<Clock::time_point> last_heard_;  // time of the last message, by rank
+  std::optional<lifeline::Rendezvous> rendezvous_;
+  Timer watch_timer_;
+  Clock::time_point watched_;
+  OrderSender sender_;
+  // Expired for handlers that run after this object is gone.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace cp_pool

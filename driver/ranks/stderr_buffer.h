@@ -16,10 +16,10 @@ namespace cp_pool {
 inline constexpr std::size_t kTailLines = 200;
 inline constexpr std::size_t kTailBytes = 4096;
 
-class StderrRing {
+class StderrBuffer {
  public:
   // writers: number of ranks that write to the stream; each of them ends a case with a fence of its own.
-  explicit StderrRing(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
+  explicit StderrBuffer(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
 
   void feed(std::string_view bytes);
   void close();  // at end of file

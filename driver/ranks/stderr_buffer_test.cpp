@@ -1,4 +1,4 @@
-#include "driver/ranks/stderr_ring.h"
+#include "driver/ranks/stderr_buffer.h"
 
 #include <initializer_list>
 #include <string>
@@ -23,8 +23,8 @@ const std::string kFence1 = "\n[CP_POOL_FENCE] 1\n";
 const std::string kFence2 = "\n[CP_POOL_FENCE] 2\n";
 
 // A number begins the case of that seq, a text is read.
-StderrRing ring_after(std::initializer_list<std::variant<int, std::string>> steps) {
-  StderrRing ring(3);
+StderrBuffer ring_after(std::initializer_list<std::variant<int, std::string>> steps) {
+  StderrBuffer ring(3);
   for (const auto& step : steps) {
     if (const auto* const text = std::get_if<std::string>(&step)) {
       ring.feed(*text);
@@ -38,26 +38,26 @@ StderrRing ring_after(std::initializer_list<std::variant<int, std::string>> step
 // What is known of the case after these steps: its lines, and behind them "..." as long as its fence has not been read,
 // "?" if lines of an earlier case may be among them.
 std::string case_after(std::initializer_list<std::variant<int, std::string>> steps) {
-  StderrRing ring = ring_after(steps);
+  StderrBuffer ring = ring_after(steps);
   const StderrTail tail = ring.tail();
   EXPECT_EQ(tail.rank, 3);
   return tail.text + (!ring.complete() ? "..." : tail.fenced ? "" : "?");
 }
 
-TEST(StderrRing, KeepsTheLinesOfACaseUpToItsFence) {
+TEST(StderrBuffer, KeepsTheLinesOfACaseUpToItsFence) {
   EXPECT_EQ(case_after({1, "one\ntw", "o\n"}), "one\ntwo\n...");
   EXPECT_EQ(case_after({1, "one\ntw", "o\n", kFence1}), "one\ntwo\n");
   EXPECT_EQ(case_after({1, "first\n", kFence2}), "first\n...") << "the fence is that of another case";
 }
 
-TEST(StderrRing, GivesNoCaseWhatWasWrittenBetweenCases) {
+TEST(StderrBuffer, GivesNoCaseWhatWasWrittenBetweenCases) {
   EXPECT_EQ(case_after({"loading\n"}), "loading\n...") << "before the first case";
   EXPECT_EQ(case_after({"loading\n", 1, "first\n", kFence1, "idle\n"}), "first\n");
   EXPECT_EQ(case_after({1, "first\n", kFence1, "idle\n", 2, "second\n", kFence2}), "second\n");
 }
 
-TEST(StderrRing, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
-  StderrRing ring = ring_after({1, "first\n", kFence1, "idle\n"});
+TEST(StderrBuffer, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
+  StderrBuffer ring = ring_after({1, "first\n", kFence1, "idle\n"});
   ring.reopen();
   ring.feed("where I stand\n");
   EXPECT_EQ(ring.tail().text, "first\nidle\nwhere I stand\n");
@@ -67,13 +67,13 @@ TEST(StderrRing, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
   EXPECT_EQ(ring.tail().text, "second\n");
 }
 
-TEST(StderrRing, MayHaveLinesOfTheCaseBeforeUntilItsFenceComes) {
+TEST(StderrBuffer, MayHaveLinesOfTheCaseBeforeUntilItsFenceComes) {
   EXPECT_EQ(case_after({1, "first\n", 2, "late first\n", kFence1, "second\n", kFence2}), "second\n");
   EXPECT_EQ(case_after({1, "first\n", 2, "second\n", kFence2}), "first\nsecond\n?");
 }
 
-TEST(StderrRing, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
-  StderrRing ring = ring_after({1, "dying"});
+TEST(StderrBuffer, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
+  StderrBuffer ring = ring_after({1, "dying"});
   EXPECT_FALSE(ring.complete());
   ring.close();
   EXPECT_TRUE(ring.complete());
@@ -81,8 +81,8 @@ TEST(StderrRing, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
   EXPECT_TRUE(ring.tail().fenced);
 }
 
-TEST(StderrRing, KeepsTheLastLinesAndBytesNotStartingInsideACharacter) {
-  StderrRing ring = ring_after({1});
+TEST(StderrBuffer, KeepsTheLastLinesAndBytesNotStartingInsideACharacter) {
+  StderrBuffer ring = ring_after({1});
   for (int i = 0; i < 1000; ++i) ring.feed(std::to_string(i) + "\n");
   EXPECT_THAT(ring.tail().text, AllOf(StartsWith("800\n"), EndsWith("999\n")));
   std::string line;
@@ -91,17 +91,17 @@ TEST(StderrRing, KeepsTheLastLinesAndBytesNotStartingInsideACharacter) {
   EXPECT_THAT(ring.tail().text, AllOf(SizeIs(AllOf(Gt(kTailBytes - 3), Le(kTailBytes))), Not(HasSubstr("\uFFFD"))));
 }
 
-TEST(StderrRing, CleansForeignText) {
+TEST(StderrBuffer, CleansForeignText) {
   EXPECT_EQ(case_after({1, "\x1b[31mred\xff\n"}), "\\x1b[31mred\uFFFD\n...");
 }
 
-TEST(StderrRing, KnowsTheLastLineOfAllEvenBetweenCases) {
+TEST(StderrBuffer, KnowsTheLastLineOfAllEvenBetweenCases) {
   EXPECT_EQ(ring_after({}).last_line(), "");
   EXPECT_EQ(ring_after({1, "first\n", kFence1, "terminate called"}).last_line(), "terminate called");
 }
 
-TEST(StderrRing, TheLastLineIsNoneOfAStack) {
-  StderrRing ring{0};
+TEST(StderrBuffer, TheLastLineIsNoneOfAStack) {
+  StderrBuffer ring{0};
   ring.feed(
       "cannot start: Too many open files\n"
       "Exception raised from doWait at /t/TCPStore.cpp:603 (most recent call first):\n"

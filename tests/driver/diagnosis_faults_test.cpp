@@ -151,13 +151,6 @@ TEST(Diagnosis, IsNotWaitedForUnlessItWasAskedFor) {
   }
 }
 
-TEST(Diagnosis, IsNotWaitedForUnlessTheResultPromisesIt) {
-  Recorder recorder;
-  run(fake_cases({"fail", "error", "pass"}), diagnosing_config(), recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "error", "pass"));
-  for (const CaseFinished& finished : recorder.all<CaseFinished>()) EXPECT_FALSE(finished.diagnosis);
-}
-
 TEST(Diagnosis, IsBounded) {
   Recorder recorder;
   run(fake_cases({"diag_huge"}), diagnosing_config(), recorder);
@@ -194,16 +187,6 @@ TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
   Recorder recorder;
   run(cases, diagnosing_config(), recorder);
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, false));
-}
-
-TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
-  std::vector<Item> cases = fake_cases({"diag_good", "diag_unasked", "diag_good"});
-  cases[0].search = SearchStep::drawn;
-  cases[1].search = SearchStep::smaller;
-  cases[2].search = SearchStep::smallest;
-  Recorder recorder;
-  run(cases, diagnosing_config(), recorder);
-  EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, true));
 }
 
 TEST(Diagnosis, OfReplicatedTokensIsNotAskedForAndSaysWhyAndOfGroupsIs) {

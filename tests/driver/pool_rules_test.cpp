@@ -58,17 +58,6 @@ TEST(Pool, ThatPromisesFiguresIsBelievedNoPassWithoutThem) {
   EXPECT_EQ(recorder.finished(2).pool->generation, 2);
 }
 
-TEST(Pool, WhoseFiguresDenyItsPassShowsThemAsWrong) {
-  Recorder recorder;
-  run(fake_cases({"pass_beyond_bound"}), fake_config(), recorder);
-  const CaseFinished finished = recorder.finished(0);
-  ASSERT_THAT(finished.checks, SizeIs(2));
-  EXPECT_TRUE(finished.checks[0].ok);
-  EXPECT_FALSE(finished.checks[1].ok);
-  EXPECT_EQ(finished.checks[1].message, "the worker calls it ok");
-  EXPECT_THAT(finished.stderr_tails, SizeIs(2));
-}
-
 TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
   Recorder recorder;
   RunConfig config = fake_config();

@@ -15,6 +15,8 @@
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/whole_results.h"
+#include "cp_core/verify/rows.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
@@ -236,6 +238,7 @@ class Axes : Subject {
           "q, k, v and dout, which are slices of larger tensors, are read as if they were contiguous",
           [](Model& model) {
             model.needs_all_rows = true;
+            model.hides_nan = true;
             const World& world = *model.world;
             if (world.q_rows.first.empty()) return;
             const Read q = read_as_contiguous(world.q, world.q_rows, world);
@@ -248,7 +251,21 @@ class Axes : Subject {
               pass->kv_poisoned = k.poisoned;
               if (world.dout.defined()) pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
             }
+            model.returned_gradients = [poisoned = q.poisoned](const World& of, Results& results) {
+              nan_of_hidden_pairs(of, poisoned, results);
+            };
           });
+  }
+
+  // The NaN of a query may reach dk and dv of all keys of its sequence, even of those that the mask hides.
+  static void nan_of_hidden_pairs(const World& world, const at::Tensor& poisoned, Results& results) {
+    const at::Tensor in_sequence =
+        at::zeros({world.c().batch}, at::kLong).index_add(0, world.q_rows.sequence, poisoned.to(at::kLong));
+    const at::Tensor reached = in_sequence.index_select(0, world.kv_rows.sequence).gt(0).view({-1, 1, 1});
+    for (const auto member : {&Results::dk, &Results::dv}) {
+      const at::Tensor given = joined_rows(world.observation->results, member);
+      if (given.defined()) (results.*member).masked_fill_(reached.logical_and(given.isnan()), verify::kNaN);
+    }
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> known_;

@@ -150,8 +150,10 @@ at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted,
   const at::Tensor error = distance(given.value, predicted);
   at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor);
   if (magnitude.defined()) {
-    const at::Tensor changed = distance(predicted, given.right).gt(bound.mul(0.01));
     const at::Tensor floor = verify::row_rms(magnitude).mul_(given.unit);
+    // A correct row without terms has the bound 0.
+    const at::Tensor changed =
+        distance(predicted, given.right).gt(bound.mul(0.01)).logical_or(bound.eq(0.0).logical_and(floor.gt(0.0)));
     const at::Tensor other = floor.mul(1 + verify::kAllowedBaselines * given.typical_baseline).mul_(kSlack);
     bound = at::where(changed, other, bound);
   }

@@ -11,6 +11,7 @@
 #include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/whole_results.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -74,23 +75,23 @@ bool on_grid(const at::Tensor& values, at::ScalarType type) {
 }
 
 // Returns out as it was before a sink joined.
-at::Tensor before_sink(const Given& out, const Bench& bench) {
+at::Tensor before_sink(const at::Tensor& out, const Bench& bench) {
   const World& world = bench.world();
-  for (const Given& given : bench.fits().given()) {
-    if (given.member != &Results::lse || !world.sink.defined()) continue;
-    const at::Tensor of_sink = world.sink.view({1, -1, 1}).sub(given.value).exp();
-    return out.value.div(of_sink.neg().add(1.0));
-  }
-  return out.value;
+  const at::Tensor lse = joined_rows(world.observation->results, &Results::lse);
+  if (!lse.defined() || !world.sink.defined()) return out;
+  return out.div(world.sink.view({1, -1, 1}).sub(lse).exp().neg().add(1.0));
 }
 
 // Whether the result has errors of the size of the format's rounding and, unless the dtype of the case is as coarse,
-// only numbers of the format.
+// only numbers of the format in its wrong rows.
 bool is_in(const Format& format, const Bench& bench, const Given& given) {
   if (!is_near(errors_of(bench, given), format)) return false;
-  const bool finer = verify::floor_factor(bench.world().c().dtype) < verify::floor_factor(format.dtype);
-  return !finer || on_grid(given.value, format.type) ||
-         (given.member == &Results::out && on_grid(before_sink(given, bench), format.type));
+  if (verify::floor_factor(bench.world().c().dtype) >= verify::floor_factor(format.dtype)) return true;
+  // A row of a single part may have been rounded nowhere.
+  const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
+  const at::Tensor value = joined_rows(bench.world().observation->results, given.member);
+  const auto fits = [&](const at::Tensor& rows) { return on_grid(rows.index({wrong}), format.type); };
+  return fits(value) || (given.member == &Results::out && fits(before_sink(value, bench)));
 }
 
 // gradients: dq, dk or dv are wrong and in the format. Else out is, and the gradients follow from it. The rounding of a

@@ -18,12 +18,6 @@ namespace {
 
 using verify::Results;
 
-constexpr std::array kForwardResults{&Results::out, &Results::lse, &Results::max_logit};
-
-bool is_forward(at::Tensor Results::* member) {
-  return std::ranges::find(kForwardResults, member) != kForwardResults.end();
-}
-
 // How many queries, and how many keys, hypotheses are tried on first.
 constexpr std::int64_t kSampleRows = 16;
 
@@ -50,7 +44,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
     if (!failed.any().item<bool>()) continue;
     failing_.emplace_back(given.name);
     if (is_of_queries(given.member)) wrong_queries_.logical_or_(failed);
-    if (is_forward(given.member)) forward_fails_ = true;
+    if (is_of_forward(given.member)) forward_fails_ = true;
     if (given.member == &Results::out) out_has_nan_ = given.value.isnan().any().item<bool>();
     for (int rank = 0; rank < world_.ranks; ++rank) {
       if (failed.logical_and(given.rank.eq(rank)).any().item<bool>()) ranks.insert(rank);
@@ -241,7 +235,7 @@ bool Bench::gradients_follow() const {
   sum_by(model, backward, /*absolute=*/false, values);
   const WholeResults sizes = magnitudes(model, forward, &backward);
   return std::ranges::all_of(
-      fits_.given(), [&](const Given& given) { return is_forward(given.member) || fits_one(given, values, sizes); });
+      fits_.given(), [&](const Given& given) { return is_of_forward(given.member) || fits_one(given, values, sizes); });
 }
 
 WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {

@@ -68,11 +68,13 @@ bool is_scaled(const Given& given) {
 }
 
 // Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
-// runs' correct results.
+// runs' correct results. Gradients may instead follow from such an out and lse.
 bool are_stale(const Bench& earlier, const Bench& later, bool added) {
   if (later.failing().empty()) return false;
+  const bool gradients_follow = later.forward_fails() && later.gradients_follow();
   for (const Given& given : later.fits().given()) {
     if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
+    if (gradients_follow && !is_of_forward(given.member)) continue;
     const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
     if (added && is_scaled(given)) return false;

@@ -26,9 +26,12 @@ at::Tensor joined_rows(const ResultsByRank& results, at::Tensor verify::Results:
 // Whether two results are equal element by element, or both undefined. NaN equals NaN.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);
 
-// Whether the rows of this result are queries, or keys.
+// Whether the rows of this result are queries, or keys; whether the forward returns it.
 inline bool is_of_queries(at::Tensor verify::Results::* member) {
   return member == &verify::Results::out || member == &verify::Results::lse || member == &verify::Results::dq;
+}
+inline bool is_of_forward(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::out || member == &verify::Results::lse || member == &verify::Results::max_logit;
 }
 inline bool is_of_keys(at::Tensor verify::Results::* member) {
   return member == &verify::Results::dk || member == &verify::Results::dv;

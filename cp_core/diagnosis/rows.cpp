@@ -139,10 +139,11 @@ class Rows : Subject {
       const std::string name = verify::to_string(convention);
       add("sharding_" + name.substr(0, name.find(':')),
           fmt::format("attention assumes that rows are sharded by the convention {}", name),
-          [convention, layout = c_.layout, ranks = world_.ranks](const RowsByRank&, const Lengths& valid,
-                                                                 const Lengths& padded) -> std::optional<RowsByRank> {
-            if (!verify::convention_obstacle(convention, layout, valid, padded, ranks).empty()) return std::nullopt;
-            return verify::rows_by_convention(convention, layout, valid, padded, ranks);
+          [convention, layout = c_.layout, ranks = world_.ranks, replicated = lengths_.replicated](
+              const RowsByRank&, const Lengths& valid, const Lengths& padded) -> std::optional<RowsByRank> {
+            if (!verify::convention_obstacle(convention, layout, valid, padded, ranks, replicated).empty())
+              return std::nullopt;
+            return verify::rows_by_convention(convention, layout, valid, padded, ranks, replicated);
           });
     }
   }
@@ -232,6 +233,11 @@ class Rows : Subject {
              count_locally(world, queries, keys, rule);
            });
     }
+    mask(id, "the diagonal begins at each rank's first query and at the first key of the sequence",
+         [](const World& world, MaskRule& rule) {
+           count_locally(world, /*queries=*/true, /*keys=*/false, rule);
+           rule.diagonal = MaskRule::Diagonal::top_left;
+         });
   }
 
   void windows_of_local_rows() {

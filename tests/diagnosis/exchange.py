@@ -15,12 +15,11 @@ def around_ring(tensors: list[Tensor], group: Group) -> list[Tensor]:
     if size == 1:
         return tensors
     received = [torch.empty_like(tensor) for tensor in tensors]
-    works = []
+    operations = []
     for tag, (sent, arriving) in enumerate(zip(tensors, received, strict=True)):
-        works.append(dist.isend(sent.contiguous(), (rank + 1) % size, group, tag))
-        works.append(dist.irecv(arriving, (rank - 1) % size, group, tag))
-    for work in works:
-        assert work is not None
+        operations.append(dist.P2POp(dist.isend, sent.contiguous(), (rank + 1) % size, group, tag))
+        operations.append(dist.P2POp(dist.irecv, arriving, (rank - 1) % size, group, tag))
+    for work in dist.batch_isend_irecv(operations):  # NCCL needs them together
         work.wait()
     return received
 

@@ -77,6 +77,10 @@ def by_row(bias: Tensor) -> Tensor:
 
 class Wrong:
     def forward(self, q: Tensor, k: Tensor, v: Tensor, case: CaseView, ctx: Ctx) -> dict[str, Any]:
+        with q.device:  # tensors are made there unless another device is named
+            return self.results(q, k, v, case, ctx)
+
+    def results(self, q: Tensor, k: Tensor, v: Tensor, case: CaseView, ctx: Ctx) -> dict[str, Any]:
         attention = CHOSEN(case, ctx)
         rows_q, rows_k, rows_v = (packed(attention.read(x), case.layout) for x in (q, k, v))
         bias = None if ctx.bias is None else by_row(ctx.bias)[bias_row_of(attention, ctx.bias)].transpose(0, 1)
@@ -90,6 +94,10 @@ class Wrong:
         return {**attention.finished(results), **kept}
 
     def backward(self, dout: Tensor, saved: dict[str, Any], case: CaseView, ctx: Ctx) -> dict[str, Tensor]:
+        with dout.device:
+            return self.gradients(dout, saved, case, ctx)
+
+    def gradients(self, dout: Tensor, saved: dict[str, Any], case: CaseView, ctx: Ctx) -> dict[str, Tensor]:
         attention: Attention = saved["attention"]
         rows = packed(attention.read(dout), case.layout)
         step = attention.backward(rows)
@@ -118,6 +126,5 @@ wrong = adapter(
     # It uses the default process group, and cuts every token over the ranks.
     features=[name for name in FEATURES if name not in ("group", "replicated")],
     padding_results=True,
-    devices=["cpu"],
     name="wrong",
 )(Wrong)

@@ -101,16 +101,19 @@ def exchange_not_waited_for():
 # Keys and values of the wrong step or rank
 
 
-def keep_from_the_first_step(keys):
-    """The ring of the forward computes every step with the V of the first, and with its K if `keys`."""
+def use_of_an_earlier_step(keys):
+    """The ring of the forward computes with the V of the first step, or with K and V of the step before (`keys`)."""
 
     def make(original):
         kept = []
 
         def prepare(q_part, k_part, v_part, *args):
-            if args[9] == 0:  # the step
-                kept[:] = k_part.clone(), v_part.clone()
-            return original(q_part, kept[0] if keys else k_part, kept[1], *args)
+            first = args[9] == 0  # the step
+            given = k_part.clone(), v_part.clone()
+            k, v = given if first else kept
+            if first or keys:
+                kept[:] = given
+            return original(q_part, k if keys else k_part, v, *args)
 
         return prepare
 
@@ -120,13 +123,13 @@ def keep_from_the_first_step(keys):
 @fault
 def keys_of_the_step_before():
     """The ring computes each step after the first with the K and V of the step before it."""
-    keep_from_the_first_step(keys=True)
+    use_of_an_earlier_step(keys=True)
 
 
 @fault
 def values_not_passed_on():
     """The ring of the forward passes on K, and every rank computes with its own V."""
-    keep_from_the_first_step(keys=False)
+    use_of_an_earlier_step(keys=False)
 
 
 @fault

@@ -91,7 +91,8 @@ class Observing {
     }
     Case windowed = of.c;
     if (of.c.window[0] < 0 && of.c.window[1] < 0) windowed.window[0] = 1;
-    return Observed{.the_case = std::move(*first),
+    return Observed{.of = of,
+                    .the_case = std::move(*first),
                     .failed_checks = std::move(failed_checks),
                     .repeat_fault = judged_.repeat_fault,
                     .smaller = shrunk ? name_of_smaller(judged_.c, of.c) : "",
@@ -166,11 +167,14 @@ Diagnosis explain(Questions& questions, const Settings& settings) {
     trusts_lse = fails("out") || !fails("lse");
   }
   std::optional<SeenKeys> seen;
-  if (questions.agreed(!explainer || explainer->needs_sight())) seen = find_seen_keys(questions, trusts_lse);
+  if (questions.agreed(!explainer || explainer->needs_sight())) {
+    const JudgedCase& judged = questions.judged();
+    seen = find_seen_keys(questions, observed ? observed->of : SizedCase{judged.c, judged.lengths}, trusts_lse);
+  }
   if (!on_rank_0) return {};
   Diagnosis diagnosis;
   if (explainer) {
-    diagnosis = explainer->answer(seen && observed->smaller.empty() ? &*seen : nullptr);
+    diagnosis = explainer->answer(seen ? &*seen : nullptr);
   } else {
     diagnosis.cause = observing.why_not();
   }
@@ -202,9 +206,10 @@ std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings)
 
 Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject : {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses,
-                              gradient_hypotheses, softmax_hypotheses, bias_hypotheses, max_logit_hypotheses,
-                              empty_row_hypotheses, axis_hypotheses, overflow_hypotheses, precision_hypotheses}) {
+  for (const auto& subject :
+       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses, gradient_hypotheses,
+        softmax_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses, axis_hypotheses,
+        overflow_hypotheses, precision_hypotheses, replicated_hypotheses}) {
     for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;

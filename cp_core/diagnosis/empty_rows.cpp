@@ -43,7 +43,7 @@ std::vector<Rows> wrong_rows(const Bench& bench) {
         {.given = given, .wrong = wrong, .padding = none, .empty = none, .finite = given.value.isfinite().all(-1)});
     const Side* const side = world.side_of(given.member);
     if (side == nullptr) continue;
-    const at::Tensor seen = times.sum(is_of_queries(given.member) ? 1 : 0).ne(0.0);
+    const at::Tensor seen = times.sum(is_of_queries(given.member) ? 1 : 0).ne(0.0).index_select(0, side->original);
     all.back().padding = side->valid.logical_not().unsqueeze(1).expand_as(wrong);
     all.back().empty = side->valid.logical_and(seen.logical_not()).unsqueeze(1).expand_as(wrong);
   }

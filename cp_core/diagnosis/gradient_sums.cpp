@@ -23,13 +23,14 @@ class Sums {
         backward_(backward),
         absolute_(absolute),
         operands_(world_, model.backward, absolute),
-        exchanged_(operands_.exchanged_pairs()) {}
+        exchanged_(operands_.exchanged_pairs()),
+        counted_(world_.q_rows.copy.logical_not().to(at::kDouble).unsqueeze(1)) {}
 
   void fill(WholeResults& results) const {
     const at::Tensor ds = scaled_ds();
     results.dq = dq();
-    const at::Tensor of_k = weighted(ds, model_.weight_dk);
-    const at::Tensor of_v = weighted(backward_.p, model_.weight_dv);
+    const at::Tensor of_k = weighted(ds, model_.weight_dk).mul(counted_);
+    const at::Tensor of_v = weighted(backward_.p, model_.weight_dv).mul(counted_);
     results.dk = to_keys(of_k, operands_.q(), dk_head());
     results.dv = to_keys(of_v, operands_.dout(), model_.dkv_head);
     if (exchanged_.defined()) {
@@ -37,6 +38,9 @@ class Sums {
       const at::Tensor dk = at_exchanged(of_v, operands_.dout());
       results.dv.add_(at_exchanged(of_k, operands_.q()));
       results.dk.add_(dk);
+    }
+    for (const auto member : {&WholeResults::dk, &WholeResults::dv}) {
+      results.*member = (results.*member).index_select(0, world_.kv_rows.original);
     }
     if (world_.problem.has_dbias()) results.dbias = dbias();
     if (world_.problem.has_dsink()) results.dsink = dsink();
@@ -50,10 +54,12 @@ class Sums {
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> dk_dv_of(const at::Tensor& keys) const {
     const auto of_keys = [&](const at::Tensor& of_pairs, const at::Tensor& weight, const at::Tensor& queries,
                              const std::vector<std::int64_t>& heads) {
-      const at::Tensor some = of_pairs.index_select(2, keys);
+      const at::Tensor columns = world_.kv_rows.original.index_select(0, keys);
+      const at::Tensor some = of_pairs.index_select(2, columns).mul(counted_);
       const bool by_key = weight.defined() && weight.size(1) > 1;
-      return to_heads(at::bmm(weighted(some, by_key ? weight.index_select(1, keys) : weight).transpose(1, 2), queries),
-                      heads, world_.c().kv_heads);
+      return to_heads(
+          at::bmm(weighted(some, by_key ? weight.index_select(1, columns) : weight).transpose(1, 2), queries), heads,
+          world_.c().kv_heads);
     };
     return {of_keys(scaled_ds(), model_.weight_dk, operands_.q(), dk_head()),
             of_keys(backward_.p, model_.weight_dv, operands_.dout(), model_.dkv_head)};
@@ -113,7 +119,8 @@ class Sums {
   // Returns the rows of all ranks: [rows, (batch or 1) * (heads or 1), largest valid length].
   [[nodiscard]] at::Tensor dbias() const {
     const std::int64_t heads = world_.c().heads;
-    const at::Tensor ds = weighted(backward_.ds, model_.weight_dbias);
+    at::Tensor ds = weighted(backward_.ds, model_.weight_dbias);
+    if (world_.c().layout == Layout::thd) ds = ds.mul(counted_);  // in the other layouts, a copy has a row of its own
     std::vector<at::Tensor> of_ranks;  // [heads, batch or 1, rows, columns]: the contribution of each rank's queries
     for (int rank = 0; rank < world_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
@@ -156,7 +163,7 @@ class Sums {
     std::vector<at::Tensor> of_ranks;
     for (int rank = 0; rank < world_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
-      of_ranks.push_back(backward_.dsink.narrow(1, first, count).sum(1));
+      of_ranks.push_back(backward_.dsink.mul(counted_.squeeze(1)).narrow(1, first, count).sum(1));
     }
     at::Tensor by_rank = at::stack(of_ranks);
     at::Tensor landed = at::zeros(by_rank.sizes(), by_rank.options());
@@ -170,6 +177,7 @@ class Sums {
   bool absolute_;
   Operands operands_;
   at::Tensor exchanged_;
+  at::Tensor counted_;  // fp64 [q rows, 1]: 0 for copies of replicated queries, else 1
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Tests on small cases with deliberate faults of our own implementation that the right hypothesis is named and not a
 // similar one, and how rows are cut.
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/equal.h>
@@ -11,6 +13,7 @@
 #include "cp_core/diagnosis/testing/diagnosed_on_threads.h"
 #include "cp_core/mutation.h"
 #include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/plain_attention.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -90,6 +93,28 @@ TEST(HypothesesTest, MistakesOfTheSinkAreTriedOnTheMaskProbeWhichHasNone) {
   c.input_scale = 0.1;  // so that some sinks are larger than all scores
   c.max_logit = true;
   EXPECT_EQ(named(c, Mutant::max_logit_of_sink), "max_logit_of_sink");
+}
+
+TEST(HypothesesTest, MistakesWithReplicatedTokensAreNamed) {
+  Case c = verify::test::small_case();
+  c.cp_size = 3;
+  c.seqlen_q = c.seqlen_kv = 29;
+  c.replicated = 5;
+  using cp_pool::test::PlainFault;
+  for (const auto& [fault, id] : {std::pair{PlainFault::replicated_keys_of_every_rank, "replicated_keys_repeated"},
+                                  {PlainFault::replicated_loss_of_every_rank, "replicated_queries_repeated"},
+                                  {PlainFault::replicated_gradients_of_a_rank, "replicated_share_missing"},
+                                  {PlainFault::diagonal_top_left, "diagonal_top_left"}}) {
+    if (fault == PlainFault::diagonal_top_left) {
+      c.seqlen_kv = 17;
+      c.causal = true;
+    }
+    const Diagnosis diagnosis = test::diagnosed_on_threads(c, [fault = fault] {
+                                  return std::make_unique<cp_pool::test::PlainAttention>(verify::Sharding{}, fault);
+                                }).diagnosis;
+    EXPECT_EQ(diagnosis.certainty, Certainty::certain) << test::text_of(diagnosis);
+    EXPECT_EQ(diagnosis.id, id) << test::text_of(diagnosis);
+  }
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ class Subject {
 // The library of hypotheses, by subject. Hypotheses that cannot apply to a case are left out.
 Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses replicated_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses merge_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses head_hypotheses(const World& world, const Symptoms& symptoms);

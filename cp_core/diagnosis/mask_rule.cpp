@@ -29,6 +29,7 @@ MaskRule::MaskRule(const World& world) {
   valid_kv = world.lengths().valid_kv;
   padded_q = world.lengths().padded_q;
   padded_kv = world.lengths().padded_kv;
+  keys_that_count = world.kv_rows.copy.logical_not();
 }
 
 at::Tensor MaskRule::valid_pairs() const {
@@ -52,7 +53,7 @@ std::pair<at::Tensor, at::Tensor> MaskRule::diagonal_of(const Places& of) const 
 }
 
 at::Tensor MaskRule::times() const {
-  at::Tensor seen = valid_pairs();
+  at::Tensor seen = valid_pairs().logical_and(keys_that_count.unsqueeze(0));
   if (borders) seen = seen.logical_and(places.q_sequence.unsqueeze(1).eq(places.kv_sequence.unsqueeze(0)));
   if (causal) {
     const auto [i, j] = diagonal_of(causal_places.value_or(places));

@@ -50,6 +50,7 @@ struct MaskRule {
   std::optional<Places> causal_places;
   // bool, for q and kv rows: which rows are not padding, if places and lengths do not decide it.
   std::optional<std::pair<at::Tensor, at::Tensor>> valid_rows;
+  at::Tensor keys_that_count;  // bool, for kv rows: each token counts once, however many ranks hold it
   // Lengths of the sequences.
   std::vector<std::int64_t> valid_q;
   std::vector<std::int64_t> valid_kv;

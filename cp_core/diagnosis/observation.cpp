@@ -87,11 +87,17 @@ std::optional<Observation> Questions::probe(const Case& changed, const SequenceL
   return take(verify::mask_probe_case(changed, implementation_.probe_heads(changed)), lengths, /*is_probe=*/true);
 }
 
+verify::Sharding Questions::sharding_of(const Case& changed, const SequenceLengths& lengths) {
+  verify::Sharding sharding = judged_.sharding;
+  if (std::holds_alternative<verify::Ownership>(sharding.rows)) {
+    sharding.rows = implementation_.sharding(changed, lengths).rows;
+  }
+  return sharding;
+}
+
 std::optional<Observation> Questions::take(const Case& c, const SequenceLengths& lengths, bool is_probe) {
   if (!is_probe && !takes(c)) return std::nullopt;
-  verify::Sharding sharding = judged_.sharding;
-  if (std::holds_alternative<verify::Ownership>(sharding.rows))
-    sharding.rows = implementation_.sharding(c, lengths).rows;
+  const verify::Sharding sharding = sharding_of(c, lengths);
   Communicator& cp = *groups_.cp;
   if (!verify::sharding_fault(sharding, c, lengths, cp.size()).empty()) return std::nullopt;
   const auto problem = verify::canonical_problem(c, lengths);
@@ -113,22 +119,26 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
                      .results = gather_results(c, owners, results, cp)};
 }
 
-ResultsByRank Questions::forward(const Case& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs) {
+ResultsByRank Questions::forward(const SizedCase& changed, const ProbeGrid& grid,
+                                 const verify::CanonicalInputs& inputs) {
+  const Case& c = changed.c;
+  const verify::Sharding sharding = sharding_of(c, changed.lengths);
   const int rank = groups_.cp->rank();
-  const verify::RankView view(changed, judged_.lengths, judged_.sharding, rank, ranks(), judged_.device);
-  verify::Sharding coded = judged_.sharding;  // in which every row is valid
+  const verify::RankView view(c, changed.lengths, sharding, rank, ranks(), judged_.device);
+  verify::Sharding coded = sharding;  // in which every row is valid
   coded.rows = verify::Ownership{.q = grid.q.by_rank, .kv = grid.kv.by_rank};
-  const SequenceLengths lengths{
-      .valid_q = grid.q.lengths, .padded_q = grid.q.lengths, .valid_kv = grid.kv.lengths, .padded_kv = grid.kv.lengths};
+  SequenceLengths lengths = changed.lengths;
+  lengths.valid_q = lengths.padded_q = grid.q.lengths;
+  lengths.valid_kv = lengths.padded_kv = grid.kv.lengths;
   const verify::Shards shards =
-      verify::make_shards(changed, inputs, verify::RankView(changed, lengths, coded, rank, ranks(), judged_.device));
+      verify::make_shards(c, inputs, verify::RankView(c, lengths, coded, rank, ranks(), judged_.device));
   const StepSetting setting{
-      .c = changed, .lengths = judged_.lengths, .groups = groups_, .view = view, .device = judged_.device};
+      .c = c, .lengths = changed.lengths, .groups = groups_, .view = view, .device = judged_.device};
   verify::Results own;
   implementation_.make_step(setting, shards)->forward(own);
-  run_before_.push_back(of_any_seed(changed));
-  const auto owners = verify::ownership_of(judged_.sharding, changed.layout, judged_.lengths, ranks());
-  return gather_results(changed, owners, verify::in_defined_heads(changed, own, view), *groups_.cp);
+  run_before_.push_back(of_any_seed(c));
+  const auto owners = verify::ownership_of(sharding, c.layout, changed.lengths, ranks());
+  return gather_results(c, owners, verify::in_defined_heads(c, own, view), *groups_.cp);
 }
 
 std::vector<std::string> Questions::failed_checks() {

@@ -22,6 +22,11 @@
 
 namespace cp_pool::diagnosis {
 
+struct SizedCase {
+  Case c;
+  SequenceLengths lengths;
+};
+
 struct Observation {
   Case c;
   SequenceLengths lengths;
@@ -33,6 +38,7 @@ struct Observation {
 
 // The observations of the failing case. Steps that could not be run are missing.
 struct Observed {
+  SizedCase of;  // with fixed lengths
   Observation the_case;
   std::vector<std::string> failed_checks;
   RepeatFault repeat_fault = RepeatFault::none;
@@ -68,7 +74,7 @@ class Questions {
   // Runs a step of the mask probe of the changed case.
   std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
   // Runs a forward of the changed case with these inputs, whose rows are those of the grid.
-  ResultsByRank forward(const Case& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs);
+  ResultsByRank forward(const SizedCase& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs);
   // Whether the implementation takes the changed case.
   [[nodiscard]] bool takes(const Case& changed) { return implementation_.skip_reason(changed, judged_.device).empty(); }
   // Returns the names of the checks that failed on any rank, including those of the mask probe and of the repetition.
@@ -88,7 +94,9 @@ class Questions {
   [[nodiscard]] bool only_own_dtype() const { return settings_.own_dtype; }
   [[nodiscard]] int ranks() const { return groups_.cp->size(); }
   [[nodiscard]] bool is_rank_0() const { return groups_.cp->rank() == 0; }
-  [[nodiscard]] std::int64_t probe_heads() { return implementation_.probe_heads(judged_.c); }
+  [[nodiscard]] std::int64_t probe_heads(const Case& c) { return implementation_.probe_heads(c); }
+  // The sharding of the changed case.
+  [[nodiscard]] verify::Sharding sharding_of(const Case& changed, const SequenceLengths& lengths);
 
  private:
   std::optional<Observation> take(const Case& c, const SequenceLengths& lengths, bool is_probe);
@@ -101,11 +109,6 @@ class Questions {
 };
 
 // --- smaller_case.cpp: shrinks a case, keeping its features, until it is small enough to be simulated many times ---
-
-struct SizedCase {
-  Case c;
-  SequenceLengths lengths;
-};
 
 // Whether the case is small enough as it is.
 bool is_small(const Case& c, const SequenceLengths& lengths);

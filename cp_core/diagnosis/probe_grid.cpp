@@ -21,7 +21,17 @@ GridAxis make_axis(const verify::RowsByRank& by_rank, std::size_t sequences) {
   std::ranges::stable_sort(held, {}, [](const auto& of) {
     return std::tuple(of.first->sequence, of.first->position < 0, of.first->position);
   });
+  const LocalRow* before = nullptr;
+  std::int64_t held_position = 0;
   for (const auto& [row, rank] : held) {
+    if (before != nullptr && row->position >= 0 && row->position == held_position &&
+        row->sequence == before->sequence) {
+      *row = *before;  // a copy of a replicated row
+      axis.rows.back().on_every_rank = true;
+      continue;
+    }
+    held_position = row->position;
+    before = row;
     const std::int64_t position = axis.lengths[static_cast<std::size_t>(row->sequence)]++;
     axis.places_padding = axis.places_padding && row->position == position;
     axis.rows.push_back({.sequence = row->sequence, .position = position, .padding = row->canonical < 0, .rank = rank});
@@ -47,7 +57,7 @@ ProbeGrid make_grid(const Case& c, const SequenceLengths& lengths, const verify:
   const std::size_t sequences = lengths.valid_q.size();
   ProbeGrid grid{.q = make_axis(owners.q, sequences), .kv = make_axis(owners.kv, sequences)};
   const auto* const convention = std::get_if<Convention>(&sharding.rows);
-  if (convention == nullptr) return grid;
+  if (convention == nullptr || lengths.replicated > 0) return grid;
   const bool by_pack = convention->kind == ConventionKind::dual_chunk_pack;
   if (!by_pack && convention->kind != ConventionKind::dual_chunk) return grid;
   for (GridAxis* const axis : {&grid.q, &grid.kv}) {

@@ -16,7 +16,8 @@ struct GridRow {
   std::int64_t sequence = 0;
   std::int64_t position = 0;  // in the sequence; padding rows without a position of their own come after all others
   bool padding = false;
-  int rank = 0;             // the rank that holds the row
+  int rank = 0;  // the first rank that holds the row
+  bool on_every_rank = false;
   std::int64_t chunk = -1;  // the number of the dual chunk, in the sequence or in the pack; -1: there are none
 
   bool operator==(const GridRow&) const = default;

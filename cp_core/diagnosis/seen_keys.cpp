@@ -25,12 +25,19 @@ constexpr double kWeighsNothing = 1e-4;
 // mistaken for a set of keys.
 constexpr double kNoValue = -1;
 
-at::Tensor places_of(const verify::RowsByRank& by_rank) {
+at::Tensor places_of(const GridAxis& axis) {
   std::vector<std::int64_t> places;
-  for (const auto& rows : by_rank) {
+  for (const auto& rows : axis.by_rank) {
     for (const verify::LocalRow& row : rows) places.push_back(row.canonical);
   }
   return index_tensor(places);
+}
+
+// For each row of the grid: the first row of the ranks, one after the other, that holds it.
+at::Tensor rows_of(const GridAxis& axis) {
+  const at::Tensor places = places_of(axis);
+  const at::Tensor rows = at::arange(places.numel(), at::kLong);
+  return at::zeros({axis.size()}, at::kLong).scatter_reduce(0, places, rows, "amin", /*include_self=*/false);
 }
 
 // Which keys each query should see: fp64 [q, kv] of 0 and 1. Padding sees nothing and is not seen.
@@ -51,10 +58,11 @@ at::Tensor expected_sight(const Case& c, const SequenceLengths& lengths, const P
 
 class KeySearch {
  public:
-  KeySearch(Questions& questions, bool trusts_lse)
+  KeySearch(Questions& questions, const SizedCase& of, bool trusts_lse)
       : questions_(questions),
+        of_(of),
         trusts_lse_(trusts_lse),
-        grid_(make_grid(judged_.c, judged_.lengths, judged_.sharding, questions.ranks())) {}
+        grid_(make_grid(of.c, of.lengths, sharding_, questions.ranks())) {}
 
   SeenKeys find() {
     found_.why_not = ask();
@@ -69,14 +77,12 @@ class KeySearch {
     const std::int64_t keys = grid_.kv.size();
     if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
     if (queries > kMostRows || keys > kMostRows) {
-      return fmt::format(
-          "the case has {} queries and {} keys, padding included, but at most {} of each can be probed: diagnose a "
-          "smaller case that also fails",
-          queries, keys, kMostRows);
+      return fmt::format("the case has {} queries and {} keys, padding included, but at most {} of each can be probed",
+                         queries, keys, kMostRows);
     }
     if (!questions_.takes(c_)) return "the implementation skips the case if it has no bias and a vanilla softmax";
     questions_.begin("which keys each query saw");
-    const auto options = at::TensorOptions(judged_.device).dtype(verify::scalar_type_of(c_.dtype));
+    const auto options = at::TensorOptions(questions_.judged().device).dtype(verify::scalar_type_of(c_.dtype));
     verify::CanonicalInputs inputs;
     inputs.q = at::zeros({queries, c_.heads, c_.head_dim_qk}, options);
     inputs.k = at::zeros({keys, c_.kv_heads, c_.head_dim_qk}, options).fill_(kNoValue);
@@ -87,12 +93,12 @@ class KeySearch {
       const std::int64_t count = std::min(c_.head_dim_v, keys - first);
       inputs.v.zero_();
       for (std::int64_t s = 0; s < count; ++s) inputs.v.select(0, first + s).select(1, s).fill_(1);
-      const verify::Results results = whole(questions_.forward(c_, grid_, inputs));
+      const verify::Results results = whole(questions_.forward({.c = c_, .lengths = of_.lengths}, grid_, inputs));
       if (!results.out.defined()) return "a rank returned no out, or an out of the wrong shape";
       weights_.narrow(2, first, count).copy_(results.out.narrow(2, 0, count).transpose(0, 1));
       if (first > 0) continue;
       if (results.lse.defined()) lse_ = results.lse.squeeze(2).t();
-      const verify::Results again = whole(questions_.forward(c_, grid_, inputs));
+      const verify::Results again = whole(questions_.forward({.c = c_, .lengths = of_.lengths}, grid_, inputs));
       if (!questions_.agreed(same_bits(results.out, again.out) && same_bits(results.lse, again.lse))) {
         return "the same step gave different bits when it was repeated, so its results cannot be combined with those "
                "of other steps";
@@ -108,8 +114,8 @@ class KeySearch {
     for (const auto member : {&verify::Results::out, &verify::Results::lse}) {
       const at::Tensor rows = joined_rows(by_rank, member);
       if (!rows.defined()) continue;
-      all.*member = rows.index_select(0, places_of(grid_.q.by_rank).argsort());
-      for (std::int64_t i = 0; i < grid_.q.size() && !judged_.sharding.judges_padding; ++i) {
+      all.*member = rows.index_select(0, rows_of(grid_.q));
+      for (std::int64_t i = 0; i < grid_.q.size() && !sharding_.judges_padding; ++i) {
         if (grid_.q.row(i).padding) (all.*member)[i].fill_(verify::kNaN);
       }
     }
@@ -117,9 +123,9 @@ class KeySearch {
   }
 
   void read() {
-    found_.q_places = places_of(grid_.q.by_rank);
-    found_.kv_places = places_of(grid_.kv.by_rank);
-    found_.expected = expected_sight(c_, judged_.lengths, grid_);
+    found_.q_places = places_of(grid_.q);
+    found_.kv_places = places_of(grid_.kv);
+    found_.expected = expected_sight(c_, of_.lengths, grid_);
     const double tolerance = weight_tolerance(c_.dtype, c_.cp_size);
     std::vector<Reading> heads;
     std::int64_t head = 0;
@@ -159,9 +165,10 @@ class KeySearch {
   }
 
   Questions& questions_;
-  const JudgedCase& judged_ = questions_.judged();
+  const SizedCase& of_;
   bool trusts_lse_;
-  Case c_ = verify::mask_probe_case(judged_.c, questions_.probe_heads());
+  verify::Sharding sharding_ = questions_.sharding_of(of_.c, of_.lengths);
+  Case c_ = verify::mask_probe_case(of_.c, questions_.probe_heads(of_.c));
   ProbeGrid grid_;
   at::Tensor weights_;  // fp64 [heads, q, kv]: elements of out
   at::Tensor lse_;      // fp64 [heads, q]; undefined if the implementation returns none
@@ -170,9 +177,9 @@ class KeySearch {
 
 }  // namespace
 
-SeenKeys find_seen_keys(Questions& questions, bool trusts_lse) {
+SeenKeys find_seen_keys(Questions& questions, const SizedCase& of, bool trusts_lse) {
   const at::NoGradGuard no_grad;
-  return KeySearch(questions, trusts_lse).find();
+  return KeySearch(questions, of, trusts_lse).find();
 }
 
 Reading read_weights(const at::Tensor& weights, const at::Tensor& lse, double tolerance, bool trusts_lse) {
@@ -245,16 +252,19 @@ Hypotheses seen_keys_hypotheses(const SeenKeys& seen, const at::Tensor& wrong_qu
   if (!largest.empty()) says += ": " + largest.front().text;
   // Queries whose keys are unknown saw what they should, or none; queries with right results may see their keys where
   // they are asked for.
-  const at::Tensor known = at::where(seen.times.isnan(), seen.expected, seen.times);
-  const at::Tensor wrong = wrong_queries.index_select(0, seen.q_places.argsort()).unsqueeze(1);
+  const auto of_rows = [&](const at::Tensor& times) {
+    return times.index_select(0, seen.q_places).index_select(1, seen.kv_places);
+  };
+  const at::Tensor known = of_rows(at::where(seen.times.isnan(), seen.expected, seen.times));
   Hypotheses all;
-  for (const at::Tensor& times : {known, at::where(wrong, known, seen.expected), seen.times.nan_to_num(0.0)}) {
+  for (const at::Tensor& times : {known, at::where(wrong_queries.unsqueeze(1), known, of_rows(seen.expected)),
+                                  of_rows(seen.times.nan_to_num(0.0))}) {
     all.push_back({.id = "wrong_keys_seen",
                    .says = says,
                    .pass =
-                       [times, q = seen.q_places, kv = seen.kv_places](const World& world, Pass& pass) {
-                         const at::Tensor rows = q.index_select(0, world.q_rows.row);
-                         pass.times = times.index_select(0, rows).index_select(1, kv);
+                       [times](const World& world, Pass& pass) {
+                         pass.times =
+                             times.index_select(0, world.q_rows.row).masked_fill(world.kv_rows.copy.unsqueeze(0), 0.0);
                        },
                    .of_mask = true});
   }

@@ -36,7 +36,7 @@ struct SeenKeys {
 // Runs the failing case again with q = 0, no bias, a vanilla softmax, and as few heads as the implementation declares
 // for its mask probe. A case with more than 4096 rows of queries or keys is not run. trusts_lse: an lse may show that a
 // query saw all its keys several times. Collective; only rank 0 gets the answer.
-SeenKeys find_seen_keys(Questions& questions, bool trusts_lse);
+SeenKeys find_seen_keys(Questions& questions, const SizedCase& of, bool trusts_lse);
 
 // What the weights that a head gives to keys, and its lse, say of each query.
 struct Reading {

@@ -35,13 +35,14 @@ void shrink_heads(Case& c) {
   c.heads = kv_heads * group;
 }
 
-// Returns the lengths of the first `batch` sequences, all scaled by the same factor.
+// Returns the lengths of the first `batch` sequences, all scaled by the same factor. whole: what is not replicated is a
+// multiple.
 std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by,
-                                 std::int64_t multiple, bool whole) {
+                                 std::int64_t multiple, bool whole, std::int64_t replicated) {
   lengths.resize(static_cast<std::size_t>(batch));
   for (std::int64_t& length : lengths) {
     length = static_cast<std::int64_t>(static_cast<double>(length) * by);
-    if (whole) length = std::max(multiple, length / multiple * multiple);
+    if (whole) length = replicated + std::max(multiple, (length - replicated) / multiple * multiple);
   }
   return lengths;
 }
@@ -63,9 +64,10 @@ std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& leng
   shrink_heads(small);
   for (std::int64_t& side : small.window) side = scaled(side, by, kInfiniteWindow);
   small.chunk = scaled(small.chunk, by, 0);
+  small.replicated = scaled(small.replicated, by, 0);
   const bool whole = !c.pad_between_seqs;
-  const std::vector<std::int64_t> q = shrunk(lengths.valid_q, small.batch, by, multiple, whole);
-  const std::vector<std::int64_t> kv = shrunk(lengths.valid_kv, small.batch, by, multiple, whole);
+  const std::vector<std::int64_t> q = shrunk(lengths.valid_q, small.batch, by, multiple, whole, small.replicated);
+  const std::vector<std::int64_t> kv = shrunk(lengths.valid_kv, small.batch, by, multiple, whole, small.replicated);
   small.seqlen_q = std::max(multiple, std::ranges::max(q));
   small.seqlen_kv = std::max(multiple, std::ranges::max(kv));
   if (c.layout == Layout::thd) {

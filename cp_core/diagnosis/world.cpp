@@ -53,21 +53,37 @@ Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
     at::Tensor Side::* member;
     std::vector<std::int64_t> values = {};
   };
-  std::array columns{Column{&Side::rank},      Column{&Side::sequence},     Column{&Side::position},
-                     Column{&Side::canonical}, Column{&Side::row},          Column{&Side::place},
-                     Column{&Side::half},      Column{&Side::place_in_half}};
+  std::array columns{Column{&Side::rank},      Column{&Side::sequence}, Column{&Side::position},
+                     Column{&Side::canonical}, Column{&Side::row},      Column{&Side::original},
+                     Column{&Side::place},     Column{&Side::half},     Column{&Side::place_in_half}};
+  std::map<std::int64_t, std::vector<std::int64_t>> rows_of;  // of each canonical row
+  for (std::int64_t row = 0; const auto& of_rank : by_rank) {
+    for (const verify::LocalRow& local : of_rank) rows_of[local.canonical].push_back(row++);
+  }
+  const auto is_replicated = [&](const verify::LocalRow& local) {
+    return local.canonical >= 0 && rows_of[local.canonical].size() > 1;
+  };
   std::int64_t row = 0;
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     first.push_back(row);
     std::map<std::int64_t, std::int64_t> counts;  // by sequence
-    for (const verify::LocalRow& local : by_rank[r]) ++counts[local.sequence];
+    for (const verify::LocalRow& local : by_rank[r]) counts[local.sequence] += is_replicated(local) ? 0 : 1;
     std::map<std::int64_t, std::int64_t> before;
+    std::map<std::int64_t, std::int64_t> cut_before;
     for (const verify::LocalRow& local : by_rank[r]) {
-      const std::int64_t of_half = (counts[local.sequence] + 1) / 2;
-      const std::int64_t place_in_rank = before[local.sequence]++;
-      const std::array values{
-          static_cast<std::int64_t>(r), local.sequence,         local.position, local.canonical, row++, place_in_rank,
-          place_in_rank / of_half,      place_in_rank % of_half};
+      const std::int64_t of_half = std::max<std::int64_t>(1, (counts[local.sequence] + 1) / 2);
+      const bool replicated = is_replicated(local);
+      const std::int64_t place = replicated ? 0 : cut_before[local.sequence]++;
+      const std::array values{static_cast<std::int64_t>(r),
+                              local.sequence,
+                              local.position,
+                              local.canonical,
+                              row,
+                              replicated ? rows_of[local.canonical].front() : row,
+                              before[local.sequence]++,
+                              place / of_half,
+                              place % of_half};
+      ++row;
       for (std::size_t i = 0; i < columns.size(); ++i) columns[i].values.push_back(values[i]);
     }
   }
@@ -75,12 +91,14 @@ Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
   for (const Column& column : columns) this->*column.member = index_tensor(column.values);
   valid = canonical.ge(0);
   poisoned = poisoned_padding ? valid.logical_not() : at::full_like(valid, false);
+  copy = original.ne(this->row);
 }
 
 Side Side::selected(const at::Tensor& rows) const {
   Side some;
-  for (const auto member : {&Side::rank, &Side::sequence, &Side::position, &Side::canonical, &Side::row, &Side::place,
-                            &Side::half, &Side::place_in_half, &Side::valid, &Side::poisoned}) {
+  for (const auto member :
+       {&Side::rank, &Side::sequence, &Side::position, &Side::canonical, &Side::row, &Side::original, &Side::place,
+        &Side::half, &Side::place_in_half, &Side::valid, &Side::poisoned, &Side::copy}) {
     some.*member = (this->*member).index_select(0, rows);
   }
   return some;

@@ -31,11 +31,13 @@ struct Side {
   at::Tensor position;   // in the sequence; -1 = padding that has no position
   at::Tensor canonical;  // index in canonical tensors (verify::LocalRow); -1 = padding
   at::Tensor row;        // index in this Side
+  at::Tensor original;   // the first row that holds the same token; another row than this if the token is replicated
   at::Tensor place;      // index among the rows that its rank has of the sequence
-  at::Tensor half;       // 0 or 1: whether `place` is in the first or the second half of those rows
+  at::Tensor half;       // 0 or 1: whether the row is in the first or the second half of those that are not replicated
   at::Tensor place_in_half;
   at::Tensor valid;                 // bool: is not padding
   at::Tensor poisoned;              // bool: the inputs hold NaN there
+  at::Tensor copy;                  // bool: an earlier rank holds the same token
   std::vector<std::int64_t> first;  // the first row of each rank, then the number of rows; empty after selected()
 };
 

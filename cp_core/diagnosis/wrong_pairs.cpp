@@ -89,11 +89,11 @@ std::string rows_text(const GridAxis& axis, RowSpan rows, std::pair<const char*,
   std::set<std::int64_t> ranks;
   std::set<std::int64_t> chunks;
   for (std::int64_t i = rows.first; i <= rows.last; ++i) {
-    ranks.insert(axis.row(i).rank);
+    if (!axis.row(i).on_every_rank) ranks.insert(axis.row(i).rank);
     if (axis.row(i).chunk >= 0) chunks.insert(axis.row(i).chunk);
   }
   const std::string chunk = with_chunk && !chunks.empty() ? named_numbers("chunk", chunks) + ", " : "";
-  return fmt::format("{} ({}{})", text, chunk, named_numbers("rank", ranks));
+  return fmt::format("{} ({}{})", text, chunk, ranks.empty() ? "every rank" : named_numbers("rank", ranks));
 }
 
 // Gathers the pairs to which `of` gives a number of times into rectangles. count: that of these pairs.

@@ -55,12 +55,7 @@ class Attention final : public Payload::Kind {
   }
 
   [[nodiscard]] bool has_figures() const override { return true; }
-  [[nodiscard]] std::string why_undiagnosed() const override {
-    if (c_.replicated > 0) {
-      return "cases with replicated tokens are not diagnosed, because such a row has several owners";
-    }
-    return {};
-  }
+  [[nodiscard]] std::string why_undiagnosed() const override { return {}; }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override {
     return perf_figures(c_, measured);
   }

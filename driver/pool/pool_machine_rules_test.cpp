@@ -183,12 +183,5 @@ TEST(ATimeout, DoesNotLastAsLongAsTheStacks) {
   EXPECT_EQ(pool.attempt().duration_ms, 60000);
 }
 
-TEST(ADiagnosis, OfReplicatedTokensIsNotAskedFor) {
-  ReadyPool pool(TestedPool::ready({{"options", {"diagnosis_ms"}}, {"case_fields", {"replicated"}}}));
-  test::attention(pool.named.payload).replicated = 2;
-  EXPECT_EQ(pool.answer(TestedPool::result(CaseOutcome::fail)), "keep tails, fail");
-  EXPECT_THAT(pool.reasons(), HasSubstr("cases with replicated tokens are not diagnosed"));
-}
-
 }  // namespace
 }  // namespace cp_pool::machine_test

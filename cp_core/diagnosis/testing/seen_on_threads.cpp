@@ -20,7 +20,7 @@ std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& m
     judged.lengths = resolve_lengths(c);
     judged.sharding = implementation->sharding(c, judged.lengths);
     Questions questions(*implementation, judged, groups, settings);
-    found[static_cast<std::size_t>(rank)] = find_seen_keys(questions, trusts_lse);
+    found[static_cast<std::size_t>(rank)] = find_seen_keys(questions, {judged.c, judged.lengths}, trusts_lse);
   };
   run_ranks(c.cp_size, ask, std::chrono::minutes(9));  // generous, for a machine that is busy with other work
   return found;

@@ -77,10 +77,10 @@ std::vector<Mistake> mistakes_of(const Case& c) {
     Case seeded = c;
     seeded.seed = seed;
     const Observation of = test::unanswered(seeded, resolve_lengths(seeded), test::simulated_sharding(), c.cp_size);
-    const World world(of);
-    const Hypotheses library = all_hypotheses(world, {.failing = all_results()});
+    const DenseProblem dense(of);
+    const Hypotheses library = all_hypotheses(dense, {.failing = all_results()});
     std::size_t number = 0;
-    all[number++].numbers.push_back(projection_of(test::simulated(world, nullptr, {})));
+    all[number++].numbers.push_back(projection_of(test::simulated(dense, nullptr, {})));
     for (int i = 0; i < static_cast<int>(library.size()); ++i) {
       const Hypothesis& hypothesis = library[static_cast<std::size_t>(i)];
       for (const Attempt& attempt : ways_to_make(hypothesis)) {
@@ -91,7 +91,7 @@ std::vector<Mistake> mistakes_of(const Case& c) {
                          .id = backward ? hypothesis.backward_id : hypothesis.id,
                          .numbers = {}});
         }
-        all[number++].numbers.push_back(projection_of(test::simulated(world, &hypothesis, attempt)));
+        all[number++].numbers.push_back(projection_of(test::simulated(dense, &hypothesis, attempt)));
       }
     }
   }

@@ -37,7 +37,7 @@ TEST(Certainty, OnlyWhatTakesWindowsCanReadMinusOneLiterally) {
   Case c = verify::test::small_case();
   c.causal = true;
   const Observation of = test::unanswered(c, resolve_lengths(c), test::simulated_sharding(), c.cp_size);
-  const Hypotheses library = all_hypotheses(World(of), {});
+  const Hypotheses library = all_hypotheses(DenseProblem(of), {});
   const auto number =
       std::ranges::find(library, "a causal query does not see its own key", &Hypothesis::says) - library.begin();
   for (const bool takes_windows : {true, false}) {
@@ -57,7 +57,7 @@ TEST(Certainty, AMistakeInTheMaskMayMakeRowsWithoutKeysNan) {
   Case c = verify::test::small_case();
   c.window = {-1, 5};
   const Observation of = test::unanswered(c, resolve_lengths(c), test::simulated_sharding(), c.cp_size);
-  const Hypotheses library = all_hypotheses(World(of), {});
+  const Hypotheses library = all_hypotheses(DenseProblem(of), {});
   const auto number = std::ranges::find(library, "window_minus_one_literal", &Hypothesis::id) - library.begin();
   const Diagnosis answer =
       test::diagnosed_on_threads(c, [&] {
@@ -76,7 +76,8 @@ TEST(Certainty, OfContiguousRowsNoChunksAreExchanged) {
     sharding.rows = verify::parse_convention(two_chunks ? "dual_chunk" : "contiguous").value();
     const Observation of = test::unanswered(c, resolve_lengths(c), sharding, c.cp_size);
     for (const std::string_view id : {"chunks_exchanged", "chunks_not_mirrored"}) {
-      EXPECT_EQ(std::ranges::count(row_hypotheses(World(of), {}), id, &Hypothesis::id), two_chunks ? 1 : 0) << id;
+      EXPECT_EQ(std::ranges::count(row_hypotheses(DenseProblem(of), {}), id, &Hypothesis::id), two_chunks ? 1 : 0)
+          << id;
     }
   }
 }

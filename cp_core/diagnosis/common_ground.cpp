@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/diagnosis/bench.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -29,8 +29,8 @@ std::string text_of(const std::vector<std::int64_t>& numbers) {
                      numbers.size() - kMost);
 }
 
-std::string on_ranks(const World& world, const std::vector<std::int64_t>& ranks) {
-  if (static_cast<int>(ranks.size()) == world.ranks) return world.ranks == 1 ? "" : ", on all ranks";
+std::string on_ranks(const DenseProblem& dense, const std::vector<std::int64_t>& ranks) {
+  if (static_cast<int>(ranks.size()) == dense.ranks) return dense.ranks == 1 ? "" : ", on all ranks";
   return fmt::format(", on rank{} {} only", ranks.size() == 1 ? "" : "s", text_of(ranks));
 }
 
@@ -101,16 +101,16 @@ std::vector<std::int64_t> borders_of(const Side& side, int rank, std::int64_t pe
 
 }  // namespace
 
-std::string common_ground(const Bench& bench) {
-  const World& world = bench.world();
+std::string common_ground(const HypothesisCheck& check) {
+  const DenseProblem& dense = check.dense();
   std::vector<std::pair<std::string, std::vector<std::string_view>>> grounds;  // each with the results that have it
-  for (const Given& given : bench.fits().given()) {
-    const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
+  for (const Given& given : check.fits().given()) {
+    const at::Tensor wrong = check.fits().errors(given).gt(1.0);
     if (!wrong.any().item<bool>()) continue;
     const std::vector<std::int64_t> ranks = numbers_of(given.rank.masked_select(wrong.any(-1)).bincount());
-    const Side* const side = world.side_of(given.member);
+    const Side* const side = dense.side_of(given.member);
     const std::string where =
-        on_ranks(world, ranks) + in_heads(wrong.any(0)) + (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));
+        on_ranks(dense, ranks) + in_heads(wrong.any(0)) + (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));
     const auto same = std::ranges::find(grounds, where, &decltype(grounds)::value_type::first);
     (same == grounds.end() ? grounds.emplace_back(where, 0) : *same).second.push_back(given.name);
   }
@@ -122,12 +122,12 @@ std::string common_ground(const Bench& bench) {
   return text;
 }
 
-std::vector<ErrorStrip> error_strips(const Bench& bench) {
+std::vector<ErrorStrip> error_strips(const HypothesisCheck& check) {
   std::vector<ErrorStrip> strips;
-  const World& world = bench.world();
-  for (int rank = 0; rank < world.ranks; ++rank) {
-    for (const Given& given : bench.fits().given()) {
-      const at::Tensor of_rank = bench.fits().errors(given).index_select(0, given.rank.eq(rank).nonzero().flatten());
+  const DenseProblem& dense = check.dense();
+  for (int rank = 0; rank < dense.ranks; ++rank) {
+    for (const Given& given : check.fits().given()) {
+      const at::Tensor of_rank = check.fits().errors(given).index_select(0, given.rank.eq(rank).nonzero().flatten());
       if (of_rank.numel() == 0 || of_rank.max().item<double>() <= 1) continue;
       ErrorStrip strip;
       strip.tensor = given.name;
@@ -135,7 +135,7 @@ std::vector<ErrorStrip> error_strips(const Bench& bench) {
       strip.rows_per_cell = (of_rank.size(0) + kMostStripCells - 1) / kMostStripCells;
       strip.by_row = cells_of(of_rank.amax(1), strip.rows_per_cell);
       strip.by_head = cells_of(of_rank.amax(0), 1);
-      if (const Side* const side = world.side_of(given.member)) {
+      if (const Side* const side = dense.side_of(given.member)) {
         strip.borders = borders_of(*side, rank, strip.rows_per_cell);
       }
       strips.push_back(std::move(strip));

@@ -9,9 +9,9 @@
 
 #include "cases/case_id.h"
 #include "cases/case_json.h"
-#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/explanation.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
 namespace cp_pool::diagnosis {
@@ -105,7 +105,7 @@ class Observing {
   }
 
   [[nodiscard]] bool is_wrong(const Observation& observation) const {
-    return questions_.is_rank_0() && !Bench(observation).failing().empty();
+    return questions_.is_rank_0() && !HypothesisCheck(observation).failing().empty();
   }
 
   void take_others(const SizedCase& of, Observed& observed) {
@@ -204,13 +204,13 @@ std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings)
 
 }  // namespace
 
-Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
+Hypotheses all_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
   Hypotheses all;
   for (const auto& subject :
        {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses, gradient_hypotheses,
         softmax_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses, axis_hypotheses,
         overflow_hypotheses, precision_hypotheses, replicated_hypotheses}) {
-    for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
+    for (Hypothesis& hypothesis : subject(dense, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;
 }

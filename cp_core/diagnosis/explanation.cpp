@@ -33,9 +33,9 @@ bool has_same_heads(const Case& a, const Case& b) {
          a.head_dim_v == b.head_dim_v;
 }
 
-bool has_chunks_of_a_row(const World& world) {
-  return world.ranks > 1 && (world.q_rows.place_in_half.max().item<std::int64_t>() == 0 ||
-                             world.kv_rows.place_in_half.max().item<std::int64_t>() == 0);
+bool has_chunks_of_a_row(const DenseProblem& dense) {
+  return dense.ranks > 1 && (dense.q_rows.place_in_half.max().item<std::int64_t>() == 0 ||
+                             dense.kv_rows.place_in_half.max().item<std::int64_t>() == 0);
 }
 
 // Whether every query was observed to see exactly its keys.
@@ -69,7 +69,7 @@ bool is_scaled(const Given& given) {
 
 // Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
 // runs' correct results. Gradients may instead follow from such an out and lse.
-bool are_stale(const Bench& earlier, const Bench& later, bool added) {
+bool are_stale(const HypothesisCheck& earlier, const HypothesisCheck& later, bool added) {
   if (later.failing().empty()) return false;
   const bool gradients_follow = later.forward_fails() && later.gradients_follow();
   for (const Given& given : later.fits().given()) {
@@ -91,7 +91,7 @@ bool are_stale(const Bench& earlier, const Bench& later, bool added) {
 
 // Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
 // to them; else an empty string. again: the step before.
-std::string stale_results(const Bench& again, const Bench& other_seed) {
+std::string stale_results(const HypothesisCheck& again, const HypothesisCheck& other_seed) {
   for (const bool added : {false, true}) {
     if (!are_stale(again, other_seed, added)) continue;
     return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
@@ -108,7 +108,7 @@ const std::string& Explainer::id_of(const Candidate& candidate) {
   return backward && !hypothesis.backward_id.empty() ? hypothesis.backward_id : hypothesis.id;
 }
 
-std::string Explainer::sentence_of(const Candidate& candidate, const Bench& bench) {
+std::string Explainer::sentence_of(const Candidate& candidate, const HypothesisCheck& check) {
   const Hypothesis& hypothesis = *candidate.hypothesis;
   const auto passes = candidate.attempt.passes;
   std::string says = hypothesis.says;
@@ -116,9 +116,9 @@ std::string Explainer::sentence_of(const Candidate& candidate, const Bench& benc
   if (passes == Attempt::Passes::backward) {
     says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
   }
-  if (hypothesis.shows || bench.world().ranks == 1) return says;
+  if (hypothesis.shows || check.dense().ranks == 1) return says;
   if (!candidate.attempt.on_some_ranks) return says + " on all ranks";
-  const std::vector<int>& ranks = bench.failing_ranks();
+  const std::vector<int>& ranks = check.failing_ranks();
   return fmt::format("{} on rank{} {} only", says, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
@@ -138,7 +138,7 @@ Explainer::Explainer(const Observed& observed, const Settings& settings)
 void Explainer::search() {
   diagnosis_.explains = of_case_.failing();
   diagnosis_.strips = error_strips(of_case_);
-  const Bench* const first = first_failing();
+  const HypothesisCheck* const first = first_failing();
   decided_ = is_stale();
   if (decided_) return;
   if (first == nullptr || differs_alone()) {
@@ -146,7 +146,7 @@ void Explainer::search() {
     decided_ = true;
     return;
   }
-  library_ = all_hypotheses(first->world(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
+  library_ = all_hypotheses(first->dense(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
   const auto now = std::chrono::steady_clock::now();
   const auto wall = std::exchange(end_, now + (end_ - now) / kSearchOf * kSearch);
   const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
@@ -164,7 +164,7 @@ bool Explainer::needs_sight() const {
 
 Diagnosis Explainer::answer(const SeenKeys* seen) {
   if (decided_) return std::move(diagnosis_);
-  const Bench& first = *first_failing();
+  const HypothesisCheck& first = *first_failing();
   if (seen != nullptr && saw_all_rightly(*seen)) {
     std::erase_if(candidates_, [&](const Candidate& one) {
       return one.attempt.passes != Attempt::Passes::backward && rests_on_nan(one, first);
@@ -177,7 +177,7 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
   }
   if (candidates_.empty()) {
     unknown(first);
-    const bool reads_nan = first.world().observation->sharding.padding == verify::PaddingFill::nan;
+    const bool reads_nan = first.dense().observation->sharding.padding == verify::PaddingFill::nan;
     if (reads_nan && first.fails_with_nan_alone() && seen != nullptr && saw_all_rightly(*seen)) {
       diagnosis_.evidence.emplace_back(
           "each query saw its keys and no others, but every wrong row holds a NaN: padding is read, with weight 0");
@@ -196,7 +196,7 @@ std::optional<Diagnosis> Explainer::confirmation() {
   std::erase_if(known, names_an_effect);
   const auto is_known = [&](const std::string& id) { return known.contains(id); };
   library_ =
-      all_hypotheses(of_case_.world(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
+      all_hypotheses(of_case_.dense(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
   std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
   std::vector<Candidate> candidates = candidates_on(of_case_, library_);
   std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });
@@ -220,14 +220,14 @@ std::optional<Diagnosis> Explainer::confirmation() {
 }
 
 // The failing observation in which rounding hides least.
-const Bench* Explainer::first_failing() const {
+const HypothesisCheck* Explainer::first_failing() const {
   if (again_ && !again_->failing().empty()) return &*again_;
   if (!of_case_.failing().empty()) return &of_case_;
   return probe_ && !probe_->failing().empty() ? &*probe_ : nullptr;
 }
 
 // Returns a candidate for each id that explains the observations.
-std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, const Hypotheses& library) {
+std::vector<Explainer::Candidate> Explainer::candidates_on(const HypothesisCheck& first, const Hypotheses& library) {
   std::vector<Candidate> all;
   for (const Hypothesis& hypothesis : library) {
     for (const Attempt& attempt : first.attempts(hypothesis)) {
@@ -257,37 +257,37 @@ std::vector<Explainer::Candidate> Explainer::candidates_on(const Bench& first, c
 
 // A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
 // query saw; the steps without NaN, in which the keys were observed, do.
-bool Explainer::rests_on_nan(const Candidate& candidate, const Bench& first) {
+bool Explainer::rests_on_nan(const Candidate& candidate, const HypothesisCheck& first) {
   return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
 }
 
-bool Explainer::explains_others(const Candidate& candidate, const Bench& first) const {
+bool Explainer::explains_others(const Candidate& candidate, const HypothesisCheck& first) const {
   const Hypothesis& hypothesis = *candidate.hypothesis;
-  for (const Bench* const bench :
+  for (const HypothesisCheck* const check :
        {&of_case_, again_ ? &*again_ : &first, other_seed_ ? &*other_seed_ : &first, probe_ ? &*probe_ : &first}) {
-    if (goes_by_heads(hypothesis) && !has_same_heads(bench->world().c(), first.world().c())) continue;
+    if (goes_by_heads(hypothesis) && !has_same_heads(check->dense().c(), first.dense().c())) continue;
     // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
     // example, has no sink and no scores that overflow.
-    if (hypothesis.shows && bench->failing().empty()) continue;
-    if (bench != &first && !bench->explains(hypothesis, candidate.attempt)) return false;
+    if (hypothesis.shows && check->failing().empty()) continue;
+    if (check != &first && !check->explains(hypothesis, candidate.attempt)) return false;
   }
   return true;
 }
 
 // Names the first of the candidates, whose ids differ, as the mistake and the rest as others.
-void Explainer::name_all(const std::vector<Candidate>& candidates, const Bench& bench) {
+void Explainer::name_all(const std::vector<Candidate>& candidates, const HypothesisCheck& check) {
   diagnosis_.id = id_of(candidates.front());
-  diagnosis_.cause = sentence_of(candidates.front(), bench);
+  diagnosis_.cause = sentence_of(candidates.front(), check);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
     diagnosis_.others.push_back(id_of(candidates[i]));
-    diagnosis_.evidence.push_back(fmt::format("or: {}", sentence_of(candidates[i], bench)));
+    diagnosis_.evidence.push_back(fmt::format("or: {}", sentence_of(candidates[i], check)));
   }
 }
 
-void Explainer::name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen) {
+void Explainer::name(const std::vector<Candidate>& candidates, const HypothesisCheck& first, const SeenKeys* seen) {
   const Candidate& best = candidates.front();
   name_all(candidates, first);
-  if (best.hypothesis->of_mask && has_chunks_of_a_row(first.world()) && diagnosis_.id != "wrong_keys_seen") {
+  if (best.hypothesis->of_mask && has_chunks_of_a_row(first.dense()) && diagnosis_.id != "wrong_keys_seen") {
     diagnosis_.others.emplace_back("wrong_keys_seen");
     diagnosis_.evidence.emplace_back(
         "or: a mistake at the borders of chunks, which looks the same, since each chunk of a rank has one row");
@@ -305,7 +305,7 @@ void Explainer::name(const std::vector<Candidate>& candidates, const Bench& firs
   add_evidence(first, again);
 }
 
-void Explainer::add_evidence(const Bench& first, bool again) {
+void Explainer::add_evidence(const HypothesisCheck& first, bool again) {
   const std::string seeds = again         ? ", and those of another seed"
                             : other_seed_ ? "; with another seed, all results are right"
                                           : "; another seed was not tried";
@@ -319,7 +319,7 @@ void Explainer::add_evidence(const Bench& first, bool again) {
   if (observed_.right_in_fp32) where.emplace_back("in fp32, all results are right");
   if (probe_ && &first == &*probe_) where.emplace_back("it was found on the mask probe");
   if (!observed_.smaller.empty()) where.push_back("seen on the smaller case " + observed_.smaller);
-  if (first.world().c().dtype != observed_.the_case.c.dtype) where.emplace_back("it was found on the case in fp32");
+  if (first.dense().c().dtype != observed_.the_case.c.dtype) where.emplace_back("it was found on the case in fp32");
   if (!where.empty()) diagnosis_.evidence.push_back(fmt::format("{}", fmt::join(where, "; ")));
 }
 
@@ -380,9 +380,9 @@ void Explainer::only_in_the_repetition() {
   }
 }
 
-void Explainer::unknown(const Bench& first) {
+void Explainer::unknown(const HypothesisCheck& first) {
   diagnosis_.explains.clear();
-  const Bench& wrong = of_case_.failing().empty() ? first : of_case_;
+  const HypothesisCheck& wrong = of_case_.failing().empty() ? first : of_case_;
   const std::string ground = common_ground(wrong);
   if (in_time_) {
     diagnosis_.cause = fmt::format("none of {} known mistakes explains the failure: {}", tried_, ground);

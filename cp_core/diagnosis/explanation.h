@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cases/diagnosis.h"
-#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 #include "cp_core/diagnosis/observation.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
@@ -43,32 +43,32 @@ class Explainer {
   };
 
   static const std::string& id_of(const Candidate& candidate);
-  static std::string sentence_of(const Candidate& candidate, const Bench& bench);
-  static bool rests_on_nan(const Candidate& candidate, const Bench& first);
+  static std::string sentence_of(const Candidate& candidate, const HypothesisCheck& check);
+  static bool rests_on_nan(const Candidate& candidate, const HypothesisCheck& first);
 
-  [[nodiscard]] const Bench* first_failing() const;
-  std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library);
-  [[nodiscard]] bool explains_others(const Candidate& candidate, const Bench& first) const;
-  void name_all(const std::vector<Candidate>& candidates, const Bench& bench);
-  void name(const std::vector<Candidate>& candidates, const Bench& first, const SeenKeys* seen);
-  void add_evidence(const Bench& first, bool again);
+  [[nodiscard]] const HypothesisCheck* first_failing() const;
+  std::vector<Candidate> candidates_on(const HypothesisCheck& first, const Hypotheses& library);
+  [[nodiscard]] bool explains_others(const Candidate& candidate, const HypothesisCheck& first) const;
+  void name_all(const std::vector<Candidate>& candidates, const HypothesisCheck& check);
+  void name(const std::vector<Candidate>& candidates, const HypothesisCheck& first, const SeenKeys* seen);
+  void add_evidence(const HypothesisCheck& first, bool again);
   void decide(std::string id, Certainty certainty, std::string cause);
   bool is_stale();
   [[nodiscard]] bool differs_alone() const;
   void not_in_the_results();
   [[nodiscard]] std::string not_all_tried() const;
   void only_in_the_repetition();
-  void unknown(const Bench& first);
+  void unknown(const HypothesisCheck& first);
 
   const Observed& observed_;
   const Settings& settings_;
   // When hypotheses are no longer tried.
   std::chrono::steady_clock::time_point end_;
   std::chrono::nanoseconds cpu_end_;
-  Bench of_case_;
-  std::optional<Bench> again_;
-  std::optional<Bench> other_seed_;
-  std::optional<Bench> probe_;
+  HypothesisCheck of_case_;
+  std::optional<HypothesisCheck> again_;
+  std::optional<HypothesisCheck> other_seed_;
+  std::optional<HypothesisCheck> probe_;
   Repetition repetition_;
   Hypotheses library_;
   std::vector<Candidate> candidates_;

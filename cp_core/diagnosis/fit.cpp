@@ -73,36 +73,36 @@ void Fits::prepare(Given& given) const {
                             kNearErrors * kNearErrors * total_of(given, distance(given.value, given.right)));
 }
 
-Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound_factor) {
-  const Observation& of = *world.observation;
-  const auto ranks = at::arange(world.ranks, at::kLong);
-  const at::Tensor one_row = at::zeros({world.ranks}, at::kLong);
+Fits::Fits(const DenseProblem& dense) : bound_factor_(dense.observation->sharding.bound_factor) {
+  const Observation& of = *dense.observation;
+  const auto ranks = at::arange(dense.ranks, at::kLong);
+  const at::Tensor one_row = at::zeros({dense.ranks}, at::kLong);
   for (const auto& [name, member] : verify::kResults) {
     const at::Tensor value = joined_rows(of.results, member);
     if (!value.defined() || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
     for (const verify::ExpectedTensor& expected : of.expected->tensors) {
       if (!expected.name.ends_with(name)) continue;  // "offset dq" is a part of dq
       if (member == &verify::Results::dbias) {
-        add_dbias(world, expected, value);
+        add_dbias(dense, expected, value);
       } else if (member == &verify::Results::max_logit || member == &verify::Results::dsink) {
-        add(world, expected, member, value, one_row, ranks);
+        add(dense, expected, member, value, one_row, ranks);
       } else {
-        const Side& side = is_of_keys(member) ? world.kv_rows : world.q_rows;
-        add(world, expected, member, value, side.canonical, side.rank);
+        const Side& side = is_of_keys(member) ? dense.kv_rows : dense.q_rows;
+        add(dense, expected, member, value, side.canonical, side.rank);
       }
     }
   }
 }
 
-void Fits::add_dbias(const World& world, const verify::ExpectedTensor& expected, const at::Tensor& value) {
-  const Observation& of = *world.observation;
+void Fits::add_dbias(const DenseProblem& dense, const verify::ExpectedTensor& expected, const at::Tensor& value) {
+  const Observation& of = *dense.observation;
   std::vector<std::int64_t> canonical;
   std::vector<std::int64_t> ranks;
   const std::int64_t valid = std::ranges::max(of.lengths.valid_q);
-  for (int rank = 0; rank < world.ranks; ++rank) {
+  for (int rank = 0; rank < dense.ranks; ++rank) {
     const std::int64_t count = of.results[static_cast<std::size_t>(rank)].dbias.size(0);
     const std::int64_t* const own =
-        world.q_rows.position.const_data_ptr<std::int64_t>() + world.q_rows.first[static_cast<std::size_t>(rank)];
+        dense.q_rows.position.const_data_ptr<std::int64_t>() + dense.q_rows.first[static_cast<std::size_t>(rank)];
     for (std::int64_t row = 0; row < count; ++row) {
       const std::int64_t position = of.c.layout == Layout::thd ? row : own[row];
       canonical.push_back(position < valid ? position : -1);
@@ -111,13 +111,13 @@ void Fits::add_dbias(const World& world, const verify::ExpectedTensor& expected,
   }
   const std::int64_t columns = std::ranges::max(of.lengths.valid_kv);
   if (value.size(2) < columns) return;
-  add(world, expected, &verify::Results::dbias, value.narrow(2, 0, columns), index_tensor(canonical),
+  add(dense, expected, &verify::Results::dbias, value.narrow(2, 0, columns), index_tensor(canonical),
       index_tensor(ranks));
 }
 
-void Fits::add(const World& world, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
+void Fits::add(const DenseProblem& dense, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
                const at::Tensor& value, const at::Tensor& canonical, const at::Tensor& rank) {
-  const Observation& of = *world.observation;
+  const Observation& of = *dense.observation;
   if (value.size(0) != canonical.size(0) || value.size(1) != expected.value.size(1)) return;
   const bool fp32 = member == &verify::Results::lse || member == &verify::Results::max_logit;
   const at::Tensor right =

@@ -6,8 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/diagnosis/simulation.h"
-#include "cp_core/diagnosis/world.h"
+#include "cp_core/diagnosis/dense_problem.h"
+#include "cp_core/diagnosis/simulated_step.h"
 #include "cp_core/verify/expected.h"
 
 namespace cp_pool::diagnosis {
@@ -34,7 +34,7 @@ double quantile(const at::Tensor& values, double share);
 
 class Fits {
  public:
-  explicit Fits(const World& world);
+  explicit Fits(const DenseProblem& dense);
 
   // The results that the case has and that every rank returned.
   [[nodiscard]] const std::vector<Given>& given() const { return given_; }
@@ -51,9 +51,9 @@ class Fits {
   [[nodiscard]] Given of_rows(const Given& given, const at::Tensor& rows) const;
 
  private:
-  void add(const World& world, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
+  void add(const DenseProblem& dense, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
            const at::Tensor& value, const at::Tensor& canonical, const at::Tensor& rank);
-  void add_dbias(const World& world, const verify::ExpectedTensor& expected, const at::Tensor& value);
+  void add_dbias(const DenseProblem& dense, const verify::ExpectedTensor& expected, const at::Tensor& value);
   // Sets what plausible() needs.
   void prepare(Given& given) const;
   // The same as errors(), with rows of the part that is judged.

@@ -10,21 +10,21 @@
 #include <ATen/ops/zeros.h>
 
 #include "cp_core/diagnosis/operands.h"
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
 class Sums {
  public:
-  Sums(const Model& model, const Backward& backward, bool absolute)
+  Sums(const SimulatedStep& model, const Backward& backward, bool absolute)
       : model_(model),
-        world_(*model.world),
+        dense_(*model.dense),
         backward_(backward),
         absolute_(absolute),
-        operands_(world_, model.backward, absolute),
+        operands_(dense_, model.backward, absolute),
         exchanged_(operands_.exchanged_pairs()),
-        counted_(world_.q_rows.copy.logical_not().to(at::kDouble).unsqueeze(1)) {}
+        counted_(dense_.q_rows.copy.logical_not().to(at::kDouble).unsqueeze(1)) {}
 
   void fill(WholeResults& results) const {
     const at::Tensor ds = scaled_ds();
@@ -40,26 +40,26 @@ class Sums {
       results.dk.add_(dk);
     }
     for (const auto member : {&WholeResults::dk, &WholeResults::dv}) {
-      results.*member = (results.*member).index_select(0, world_.kv_rows.original);
+      results.*member = (results.*member).index_select(0, dense_.kv_rows.original);
     }
-    if (world_.problem.has_dbias()) results.dbias = dbias();
-    if (world_.problem.has_dsink()) results.dsink = dsink();
+    if (dense_.problem.has_dbias()) results.dbias = dbias();
+    if (dense_.problem.has_dsink()) results.dsink = dsink();
   }
 
   [[nodiscard]] at::Tensor dq() const {
     const at::Tensor ds = weighted(scaled_ds(), model_.weight_dq);
-    return to_heads(operands_.times_k(ds), model_.dq_head, world_.c().heads);
+    return to_heads(operands_.times_k(ds), model_.dq_head, dense_.c().heads);
   }
 
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> dk_dv_of(const at::Tensor& keys) const {
     const auto of_keys = [&](const at::Tensor& of_pairs, const at::Tensor& weight, const at::Tensor& queries,
                              const std::vector<std::int64_t>& heads) {
-      const at::Tensor columns = world_.kv_rows.original.index_select(0, keys);
+      const at::Tensor columns = dense_.kv_rows.original.index_select(0, keys);
       const at::Tensor some = of_pairs.index_select(2, columns).mul(counted_);
       const bool by_key = weight.defined() && weight.size(1) > 1;
       return to_heads(
           at::bmm(weighted(some, by_key ? weight.index_select(1, columns) : weight).transpose(1, 2), queries), heads,
-          world_.c().kv_heads);
+          dense_.c().kv_heads);
     };
     return {of_keys(scaled_ds(), model_.weight_dk, operands_.q(), dk_head()),
             of_keys(backward_.p, model_.weight_dv, operands_.dout(), model_.dkv_head)};
@@ -94,12 +94,12 @@ class Sums {
 
   [[nodiscard]] at::Tensor landed(const at::Tensor& of_pairs, const at::Tensor& queries,
                                   const std::vector<std::int64_t>& heads) const {
-    const std::int64_t kv_heads = world_.c().kv_heads;
+    const std::int64_t kv_heads = dense_.c().kv_heads;
     if (!model_.landing.defined()) {
       return to_heads(at::bmm(of_pairs.transpose(1, 2), queries), heads, kv_heads);
     }
-    at::Tensor sums = at::zeros({world_.kv_rows.count(), kv_heads, queries.size(2)}, queries.options());
-    for (int rank = 0; rank < world_.ranks; ++rank) {
+    at::Tensor sums = at::zeros({dense_.kv_rows.count(), kv_heads, queries.size(2)}, queries.options());
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
       const at::Tensor part = to_heads(
           at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)), heads, kv_heads);
@@ -111,39 +111,39 @@ class Sums {
   }
 
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> queries_of(int rank) const {
-    const auto& first = world_.q_rows.first;
+    const auto& first = dense_.q_rows.first;
     const auto r = static_cast<std::size_t>(rank);
     return {first[r], first[r + 1] - first[r]};
   }
 
   // Returns the rows of all ranks: [rows, (batch or 1) * (heads or 1), largest valid length].
   [[nodiscard]] at::Tensor dbias() const {
-    const std::int64_t heads = world_.c().heads;
+    const std::int64_t heads = dense_.c().heads;
     at::Tensor ds = weighted(backward_.ds, model_.weight_dbias);
-    if (world_.c().layout == Layout::thd) ds = ds.mul(counted_);  // in the other layouts, a copy has a row of its own
+    if (dense_.c().layout == Layout::thd) ds = ds.mul(counted_);  // in the other layouts, a copy has a row of its own
     std::vector<at::Tensor> of_ranks;  // [heads, batch or 1, rows, columns]: the contribution of each rank's queries
-    for (int rank = 0; rank < world_.ranks; ++rank) {
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
-      at::Tensor sums = at::zeros({heads, world_.bias.numel() / world_.bias.size(1)}, ds.options());
+      at::Tensor sums = at::zeros({heads, dense_.bias.numel() / dense_.bias.size(1)}, ds.options());
       sums.index_add_(1, model_.backward.bias_index.narrow(0, first, count).flatten(),
                       ds.narrow(1, first, count).flatten(1));
-      of_ranks.push_back(sums.view({heads, world_.bias.size(0), world_.bias.size(2), world_.bias.size(3)}));
+      of_ranks.push_back(sums.view({heads, dense_.bias.size(0), dense_.bias.size(2), dense_.bias.size(3)}));
     }
     std::vector<at::Tensor> received;
-    received.reserve(static_cast<std::size_t>(world_.ranks));
-    for (int rank = 0; rank < world_.ranks; ++rank) received.push_back(received_dbias(of_ranks, rank));
-    return at::cat(received).narrow(2, 0, std::ranges::max(world_.lengths().valid_kv));
+    received.reserve(static_cast<std::size_t>(dense_.ranks));
+    for (int rank = 0; rank < dense_.ranks; ++rank) received.push_back(received_dbias(of_ranks, rank));
+    return at::cat(received).narrow(2, 0, std::ranges::max(dense_.lengths().valid_kv));
   }
 
   [[nodiscard]] at::Tensor received_dbias(const std::vector<at::Tensor>& of_ranks, int rank) const {
-    const bool whole = world_.c().layout == Layout::thd;
+    const bool whole = dense_.c().layout == Layout::thd;
     at::Tensor sum = at::zeros(of_ranks.front().sizes(), of_ranks.front().options());
-    for (int from = 0; from < world_.ranks; ++from) {
+    for (int from = 0; from < dense_.ranks; ++from) {
       const bool counts = from == rank || model_.dbias_of_all_ranks;
       const double share = whole ? model_.shares_dbias[rank][from].item<double>() : (counts ? 1 : 0);
       if (share != 0) sum.add_(of_ranks[static_cast<std::size_t>(from)], share);
     }
-    if (world_.bias.size(1) == 1) {
+    if (dense_.bias.size(1) == 1) {
       sum = sum.mul(model_.dbias_heads.select(0, rank).view({-1, 1, 1, 1})).sum(0, /*keepdim=*/true);
     } else if (!model_.dbias_lands_at_own_head) {
       at::Tensor by_head = at::zeros(sum.sizes(), sum.options());
@@ -152,16 +152,16 @@ class Sums {
     at::Tensor rows = verify::bias_by_row(sum.transpose(0, 1));
     if (whole) return rows;
     const auto [first, count] = queries_of(rank);
-    return rows.index_select(0, world_.q_rows.position.narrow(0, first, count / world_.c().batch));
+    return rows.index_select(0, dense_.q_rows.position.narrow(0, first, count / dense_.c().batch));
   }
 
   // [ranks, heads, 1]
   [[nodiscard]] at::Tensor dsink() const {
     if (!backward_.dsink.defined()) {
-      return at::zeros({world_.ranks, world_.c().heads, 1}, at::TensorOptions().dtype(at::kDouble));
+      return at::zeros({dense_.ranks, dense_.c().heads, 1}, at::TensorOptions().dtype(at::kDouble));
     }
     std::vector<at::Tensor> of_ranks;
-    for (int rank = 0; rank < world_.ranks; ++rank) {
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
       of_ranks.push_back(backward_.dsink.mul(counted_.squeeze(1)).narrow(1, first, count).sum(1));
     }
@@ -171,8 +171,8 @@ class Sums {
     return at::matmul(model_.shares_dsink, landed).unsqueeze(-1);
   }
 
-  const Model& model_;
-  const World& world_;
+  const SimulatedStep& model_;
+  const DenseProblem& dense_;
   const Backward& backward_;
   bool absolute_;
   Operands operands_;
@@ -182,25 +182,26 @@ class Sums {
 
 }  // namespace
 
-void sum_gradients(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
+void sum_gradients(const SimulatedStep& model, const Backward& backward, bool absolute, WholeResults& results) {
   Sums(model, backward, absolute).fill(results);
 }
 
-at::Tensor sum_dq(const Model& model, const Backward& backward) {
+at::Tensor sum_dq(const SimulatedStep& model, const Backward& backward) {
   return Sums(model, backward, /*absolute=*/false).dq();
 }
 
-std::pair<at::Tensor, at::Tensor> sum_dk_dv(const Model& model, const Backward& backward, const at::Tensor& keys) {
+std::pair<at::Tensor, at::Tensor> sum_dk_dv(const SimulatedStep& model, const Backward& backward,
+                                            const at::Tensor& keys) {
   return Sums(model, backward, /*absolute=*/false).dk_dv_of(keys);
 }
 
-void sum_by(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
+void sum_by(const SimulatedStep& model, const Backward& backward, bool absolute, WholeResults& results) {
   if (model.sums) {
     model.sums(model, backward, absolute, results);
   } else {
     sum_gradients(model, backward, absolute, results);
   }
-  if (model.returned_gradients) model.returned_gradients(*model.world, results);
+  if (model.returned_gradients) model.returned_gradients(*model.dense, results);
 }
 
 }  // namespace cp_pool::diagnosis

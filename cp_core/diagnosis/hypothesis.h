@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "cp_core/diagnosis/model.h"
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 
-class Bench;
+class HypothesisCheck;
 struct MaskRule;
 
 struct Hypothesis {
@@ -22,13 +21,13 @@ struct Hypothesis {
 
   // Exactly one of the next four functions is set.
   // `pass` is tried in both passes, in the forward only and in the backward only.
-  std::function<void(const World&, Pass&)> pass = {};
-  std::function<void(Model&)> model = {};
+  std::function<void(const DenseProblem&, Pass&)> pass = {};
+  std::function<void(SimulatedStep&)> model = {};
   // Is applied to magnitudes too, and so must be linear.
-  std::function<void(const World&, WholeResults&)> results = {};
+  std::function<void(const DenseProblem&, WholeResults&)> results = {};
 
   // Decides without a simulation whether the results show the mistake: by which rows are wrong, and what they hold.
-  std::function<bool(const Bench&)> shows = {};
+  std::function<bool(const HypothesisCheck&)> shows = {};
 
   // The first stage of the computation that `model` changes.
   enum class Level { forward, backward, sums };
@@ -54,52 +53,53 @@ struct Symptoms {
 // The frame of a class that collects the hypotheses of one file.
 class Subject {
  public:
-  Subject(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {}
+  Subject(const DenseProblem& dense, const Symptoms& symptoms) : dense_(dense), c_(dense.c()), symptoms_(symptoms) {}
 
  protected:
   // Each adds a hypothesis that has this member, and returns it.
-  Hypothesis& pass(std::string id, std::string says, std::function<void(const World&, Pass&)> change) {
+  Hypothesis& pass(std::string id, std::string says, std::function<void(const DenseProblem&, Pass&)> change) {
     return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .pass = std::move(change)});
   }
-  Hypothesis& model(std::string id, std::string says, std::function<void(Model&)> change,
+  Hypothesis& model(std::string id, std::string says, std::function<void(SimulatedStep&)> change,
                     Hypothesis::Level level = Hypothesis::Level::forward) {
     return all_.emplace_back(
         Hypothesis{.id = std::move(id), .says = std::move(says), .model = std::move(change), .level = level});
   }
-  Hypothesis& backward(std::string id, std::string says, std::function<void(Model&)> change) {
+  Hypothesis& backward(std::string id, std::string says, std::function<void(SimulatedStep&)> change) {
     return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::backward);
   }
-  Hypothesis& sums(std::string id, std::string says, std::function<void(Model&)> change) {
+  Hypothesis& sums(std::string id, std::string says, std::function<void(SimulatedStep&)> change) {
     return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
   }
   // The mask is this change of the definition's (mask_rule.cpp).
-  void mask(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change);
-  Hypothesis& results(std::string id, std::string says, std::function<void(const World&, WholeResults&)> change) {
+  void mask(std::string id, std::string says, std::function<void(const DenseProblem&, MaskRule&)> change);
+  Hypothesis& results(std::string id, std::string says,
+                      std::function<void(const DenseProblem&, WholeResults&)> change) {
     return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .results = std::move(change)});
   }
 
-  const World& world_;
+  const DenseProblem& dense_;
   const Case& c_;
   const Symptoms& symptoms_;
   Hypotheses all_;
 };
 
 // The library of hypotheses, by subject. Hypotheses that cannot apply to a case are left out.
-Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses replicated_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses merge_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses head_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses gradient_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses softmax_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses bias_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses max_logit_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses empty_row_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses axis_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses overflow_hypotheses(const World& world, const Symptoms& symptoms);
-Hypotheses precision_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses mask_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses row_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses replicated_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses ring_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses merge_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses head_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses gradient_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses softmax_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses bias_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses max_logit_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses empty_row_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses axis_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses overflow_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses precision_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 
-Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses all_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 
 }  // namespace cp_pool::diagnosis

@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/diagnosis/operands.h"
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -15,12 +15,12 @@ constexpr double kLargeScore = 50;
 
 class Magnitudes {
  public:
-  Magnitudes(const Model& model, const Forward& forward)
+  Magnitudes(const SimulatedStep& model, const Forward& forward)
       : model_(model),
-        world_(*model.world),
+        dense_(*model.dense),
         forward_(forward),
-        operands_(world_, model.forward, /*absolute=*/true),
-        large_scores_(world_.problem.has_large_scores() || forward.scores.abs().max().item<double>() > kLargeScore) {}
+        operands_(dense_, model.forward, /*absolute=*/true),
+        large_scores_(dense_.problem.has_large_scores() || forward.scores.abs().max().item<double>() > kLargeScore) {}
 
   WholeResults get(const Backward* backward) {
     const at::Tensor p = forward_.p.abs().nan_to_num_(0.0);
@@ -36,9 +36,9 @@ class Magnitudes {
   }
 
  private:
-  [[nodiscard]] bool rounds_scores() const { return world_.problem.dtype == DType::fp32 || large_scores_; }
+  [[nodiscard]] bool rounds_scores() const { return dense_.problem.dtype == DType::fp32 || large_scores_; }
   [[nodiscard]] double weight_of_fp32() const {
-    return verify::floor_factor(DType::fp32) / verify::floor_factor(world_.problem.dtype);
+    return verify::floor_factor(DType::fp32) / verify::floor_factor(dense_.problem.dtype);
   }
 
   // Returns p times the rounding of its score and, with large scores, of lse. Undefined if the rounding of scores does
@@ -59,7 +59,7 @@ class Magnitudes {
   }
   // In units of the floor.
   [[nodiscard]] double underflow() const {
-    return verify::underflow_error(world_.problem.dtype) / verify::floor_factor(world_.problem.dtype);
+    return verify::underflow_error(dense_.problem.dtype) / verify::floor_factor(dense_.problem.dtype);
   }
 
   [[nodiscard]] at::Tensor of_max_logit() const {
@@ -72,14 +72,14 @@ class Magnitudes {
 
   void add_gradients(const Backward& backward, const at::Tensor& out_magnitude) {
     const Pass& pass = model_.backward;
-    const Operands operands(world_, pass, /*absolute=*/true);
+    const Operands operands(dense_, pass, /*absolute=*/true);
     const at::Tensor plain = backward.p.abs().nan_to_num_(0.0);
     const at::Tensor p = with_rounding(plain, rounding_of(pass, operands, plain), pass);
     at::Tensor delta = of_delta(operands);
     at::Tensor error_of_delta = at::zeros_like(delta);
     if (large_scores_) {
       error_of_delta = operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true);
-      delta.add_(error_of_delta, verify::floor_factor(world_.problem.dtype));
+      delta.add_(error_of_delta, verify::floor_factor(dense_.problem.dtype));
     }
     Backward magnitude = backward;
     magnitude.p = p;
@@ -97,8 +97,8 @@ class Magnitudes {
     return operands.dout().mul(out).sum(-1, /*keepdim=*/true);
   }
 
-  const Model& model_;
-  const World& world_;
+  const SimulatedStep& model_;
+  const DenseProblem& dense_;
   const Forward& forward_;
   Operands operands_;
   bool large_scores_;  // of the case, or only of the mistake
@@ -108,7 +108,7 @@ class Magnitudes {
 
 }  // namespace
 
-WholeResults magnitudes(const Model& model, const Forward& forward, const Backward* backward) {
+WholeResults magnitudes(const SimulatedStep& model, const Forward& forward, const Backward* backward) {
   return Magnitudes(model, forward).get(backward);
 }
 

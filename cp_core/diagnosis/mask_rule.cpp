@@ -13,23 +13,23 @@ at::Tensor of_sequences(const std::vector<std::int64_t>& lengths, const at::Tens
 
 }  // namespace
 
-MaskRule::MaskRule(const World& world) {
-  const Case& c = world.c();
+MaskRule::MaskRule(const DenseProblem& dense) {
+  const Case& c = dense.c();
   causal = c.causal;
   for (std::size_t side = 0; side < window.size(); ++side) {
     limited.at(side) = c.window.at(side) >= 0;
     window.at(side) = c.window.at(side);
   }
   chunk = c.chunk;
-  places = {.q_sequence = world.q_rows.sequence,
-            .q_position = world.q_rows.position,
-            .kv_sequence = world.kv_rows.sequence,
-            .kv_position = world.kv_rows.position};
-  valid_q = world.lengths().valid_q;
-  valid_kv = world.lengths().valid_kv;
-  padded_q = world.lengths().padded_q;
-  padded_kv = world.lengths().padded_kv;
-  keys_that_count = world.kv_rows.copy.logical_not();
+  places = {.q_sequence = dense.q_rows.sequence,
+            .q_position = dense.q_rows.position,
+            .kv_sequence = dense.kv_rows.sequence,
+            .kv_position = dense.kv_rows.position};
+  valid_q = dense.lengths().valid_q;
+  valid_kv = dense.lengths().valid_kv;
+  padded_q = dense.lengths().padded_q;
+  padded_kv = dense.lengths().padded_kv;
+  keys_that_count = dense.kv_rows.copy.logical_not();
 }
 
 at::Tensor MaskRule::valid_pairs() const {
@@ -71,10 +71,10 @@ at::Tensor MaskRule::times() const {
   return seen.to(at::kDouble);
 }
 
-void Subject::mask(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
-  pass(std::move(id), std::move(says), [change = std::move(change)](const World& world, Pass& pass) {
-    MaskRule rule(world);
-    change(world, rule);
+void Subject::mask(std::string id, std::string says, std::function<void(const DenseProblem&, MaskRule&)> change) {
+  pass(std::move(id), std::move(says), [change = std::move(change)](const DenseProblem& dense, Pass& pass) {
+    MaskRule rule(dense);
+    change(dense, rule);
     pass.times = rule.times();
   });
 }

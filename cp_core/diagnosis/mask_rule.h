@@ -9,8 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cp_core/diagnosis/dense_problem.h"
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/world.h"
 
 namespace cp_pool::diagnosis {
 
@@ -24,7 +24,7 @@ struct Places {
 
 struct MaskRule {
   // The mask of the definition.
-  explicit MaskRule(const World& world);
+  explicit MaskRule(const DenseProblem& dense);
 
   enum class Diagonal { bottom_right, top_left, reversed };
 

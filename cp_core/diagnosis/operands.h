@@ -3,14 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/diagnosis/model.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 
 class Operands {
  public:
   // absolute: takes the absolute values of the inputs, for magnitudes.
-  Operands(const World& world, const Pass& pass, bool absolute) : world_(world), pass_(pass), absolute_(absolute) {}
+  Operands(const DenseProblem& dense, const Pass& pass, bool absolute)
+      : dense_(dense), pass_(pass), absolute_(absolute) {}
 
   // [computed heads, q rows, dim].
   [[nodiscard]] at::Tensor q() const { return queries(Keys::k); }
@@ -37,7 +38,7 @@ class Operands {
   [[nodiscard]] at::Tensor at_rows(const at::Tensor& of_places, Keys which) const;
   [[nodiscard]] at::Tensor weighted(const at::Tensor& of_places, Keys which) const;
 
-  const World& world_;
+  const DenseProblem& dense_;
   const Pass& pass_;
   bool absolute_;
 };

@@ -4,15 +4,20 @@
 #include <functional>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
+
 namespace {
 
 at::Tensor of_ranks(const std::vector<int>& values, const at::Tensor& ranks) {
@@ -23,15 +28,15 @@ const std::int64_t* data_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<std::int64_t>();
 }
 
-Parts steps_as_parts(const World& world, const Ring& ring, bool own_last) {
-  const at::Tensor step = step_of_pairs(world, ring).sub(own_last ? 1 : 0).remainder(ring.size);
+Parts steps_as_parts(const DenseProblem& dense, const Ring& ring, bool own_last) {
+  const at::Tensor step = step_of_pairs(dense, ring).sub(own_last ? 1 : 0).remainder(ring.size);
   Parts parts{.what = own_last ? "one part per step of the ring, own keys last" : "one part per step of the ring",
               .of_pair = step,
               .count = ring.size};
   const at::Tensor other = step.ne(own_last ? ring.size - 1 : 0);
-  const at::Tensor half = world.kv_rows.half.unsqueeze(0);
+  const at::Tensor half = dense.kv_rows.half.unsqueeze(0);
   if (!half.any().item<bool>()) return parts;
-  const at::Tensor stretch = stretch_of_rows(world.kv_rows).unsqueeze(0);
+  const at::Tensor stretch = stretch_of_rows(dense.kv_rows).unsqueeze(0);
   for (const at::Tensor& second : {half, stretch}) {
     if (second.is_same(stretch) && stretch.equal(half)) continue;
     for (const at::Tensor& cut : {second, second.mul(other)}) parts.finer.push_back(step.mul(2).add(cut));
@@ -41,20 +46,20 @@ Parts steps_as_parts(const World& world, const Ring& ring, bool own_last) {
 
 }  // namespace
 
-std::vector<Ring> rings_of(const World& world) {
+std::vector<Ring> rings_of(const DenseProblem& dense) {
   std::vector<Ring> rings;
-  const int inner = inner_ranks(world.c());
+  const int inner = inner_ranks(dense.c());
   for (const int of_place : {inner, 1}) {
     if (of_place == 0) continue;
-    Ring& ring = rings.emplace_back(Ring{.size = world.ranks / of_place, .place = {}});
-    for (int rank = 0; rank < world.ranks; ++rank) ring.place.push_back(rank / of_place);
+    Ring& ring = rings.emplace_back(Ring{.size = dense.ranks / of_place, .place = {}});
+    for (int rank = 0; rank < dense.ranks; ++rank) ring.place.push_back(rank / of_place);
   }
   return rings;
 }
 
-at::Tensor step_of_pairs(const World& world, const Ring& ring) {
-  const at::Tensor queries = of_ranks(ring.place, world.q_rows.rank);
-  const at::Tensor keys = of_ranks(ring.place, world.kv_rows.rank);
+at::Tensor step_of_pairs(const DenseProblem& dense, const Ring& ring) {
+  const at::Tensor queries = of_ranks(ring.place, dense.q_rows.rank);
+  const at::Tensor keys = of_ranks(ring.place, dense.kv_rows.rank);
   return queries.unsqueeze(1).sub(keys.unsqueeze(0)).remainder(ring.size);
 }
 
@@ -99,20 +104,20 @@ at::Tensor stretch_of_rows(const Side& side) {
   return index_tensor(stretches);
 }
 
-std::vector<Parts> parts_with_own_last(const World& world) {
+std::vector<Parts> parts_with_own_last(const DenseProblem& dense) {
   std::vector<Parts> all;
-  for (const Ring& ring : rings_of(world)) {
-    if (ring.size > 1) all.push_back(steps_as_parts(world, ring, /*own_last=*/true));
+  for (const Ring& ring : rings_of(dense)) {
+    if (ring.size > 1) all.push_back(steps_as_parts(dense, ring, /*own_last=*/true));
   }
   return all;
 }
 
-std::vector<Parts> parts_of(const World& world) {
+std::vector<Parts> parts_of(const DenseProblem& dense) {
   std::vector<Parts> all;
-  for (const Ring& ring : rings_of(world)) {
+  for (const Ring& ring : rings_of(dense)) {
     if (ring.size == 1) continue;
-    const at::Tensor step = step_of_pairs(world, ring);
-    all.push_back(steps_as_parts(world, ring, /*own_last=*/false));
+    const at::Tensor step = step_of_pairs(dense, ring);
+    all.push_back(steps_as_parts(dense, ring, /*own_last=*/false));
     if (ring.size > 2) {
       all.push_back({.what = "one part per step of a ring that turns the other way",
                      .of_pair = step.neg().remainder(ring.size),
@@ -120,7 +125,7 @@ std::vector<Parts> parts_of(const World& world) {
       all.push_back(
           {.what = "one part of a rank's own keys, one of all other keys", .of_pair = step.clamp_max(1), .count = 2});
     }
-    const at::Tensor owner = of_ranks(ring.place, world.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
+    const at::Tensor owner = of_ranks(ring.place, dense.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
     all.push_back({.what = "one part per rank of keys, in order", .of_pair = owner, .count = ring.size});
   }
   return all;
@@ -146,14 +151,14 @@ std::vector<WrongHeads> exchanged_heads(std::int64_t count, std::int64_t blocks)
            .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })}};
 }
 
-std::vector<WrongHeads> misplaced_heads(const World& world, const std::string& what) {
-  const std::int64_t heads = world.c().heads;
+std::vector<WrongHeads> misplaced_heads(const DenseProblem& dense, const std::string& what) {
+  const std::int64_t heads = dense.c().heads;
   std::vector<WrongHeads> all;
   std::set<HeadMap> known{mapped(heads, std::identity())};
   const auto add = [&](const std::string& says, const HeadMap& of) {
     if (known.insert(of).second) all.push_back({.says = fmt::format("{} are misplaced: {}", what, says), .of = of});
   };
-  for (const int blocks : {head_ranks(world.c()), world.ranks}) {
+  for (const int blocks : {head_ranks(dense.c()), dense.ranks}) {
     if (blocks < 2 || heads % blocks != 0) continue;
     add("every block of heads has those of the first block",
         mapped(heads, [=](std::int64_t h) { return h % (heads / blocks); }));
@@ -179,6 +184,79 @@ std::vector<QueryShares> incomplete_shares(int ranks) {
     }
   }
   return all;
+}
+
+namespace {
+
+using Member = at::Tensor WholeResults::*;
+
+// The squared distance of each row to what the ranks returned; undefined if a rank returned none. A NaN or infinity
+// counts as very far, unless both values are the same.
+at::Tensor distance_to_given(const DenseProblem& dense, const WholeResults& results, Member member) {
+  constexpr double kFar = 1e30;
+  const at::Tensor whole = joined_rows(dense.observation->results, member);
+  const at::Tensor& predicted = results.*member;
+  if (!whole.defined()) return {};
+  const at::Tensor given = whole.index_select(0, dense.side_of(member)->row);
+  if (given.sizes() != predicted.sizes()) return {};
+  const at::Tensor same = given.eq(predicted).logical_or(given.isnan().logical_and(predicted.isnan()));
+  return given.sub(predicted).square().nan_to_num(kFar, kFar).masked_fill(same, 0.0).flatten(1).sum(1);
+}
+
+at::Tensor nearest(const std::vector<SimulatedStep>& models,
+                   const std::function<WholeResults(const SimulatedStep&)>& results_of,
+                   const std::vector<Member>& members) {
+  const DenseProblem& dense = *models.front().dense;
+  at::Tensor number = at::zeros_like(dense.side_of(members.front())->row);
+  at::Tensor least;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const WholeResults results = results_of(models[i]);
+    at::Tensor distance = at::zeros_like(number, at::kDouble);
+    for (const Member member : members) {
+      const at::Tensor of_member = distance_to_given(dense, results, member);
+      if (!of_member.defined()) return at::zeros_like(number);
+      distance.add_(of_member);
+    }
+    const at::Tensor nearer = i == 0 ? distance.isfinite() : distance.lt(least);
+    least = i == 0 ? distance : at::where(nearer, distance, least);
+    number = number.masked_fill(nearer, static_cast<std::int64_t>(i));
+  }
+  return number;
+}
+
+}  // namespace
+
+at::Tensor nearest_model(const std::vector<SimulatedStep>& models) {
+  return nearest(models, [](const SimulatedStep& model) { return run_forward(model).results; },
+                 {&WholeResults::out, &WholeResults::lse});
+}
+
+at::Tensor nearest_model_in_dq(const std::vector<SimulatedStep>& models) {
+  const auto dq = [](const SimulatedStep& model) {
+    WholeResults results;
+    results.dq = sum_dq(model, run_backward(model, run_forward(model)));
+    return results;
+  };
+  return nearest(models, dq, {&WholeResults::dq});
+}
+
+at::Tensor nearest_model_in_dk(const std::vector<SimulatedStep>& models) {
+  const auto gradients = [](const SimulatedStep& model) {
+    const Forward forward = run_forward(model);
+    WholeResults results = forward.results;
+    sum_gradients(model, run_backward(model, forward), /*absolute=*/false, results);
+    return results;
+  };
+  return nearest(models, gradients, {&WholeResults::dk});
+}
+
+at::Tensor chosen(const at::Tensor& number, const std::vector<SimulatedStep>& models,
+                  at::Tensor SimulatedStep::* member) {
+  at::Tensor out = models.front().*member;
+  for (std::size_t i = 1; i < models.size(); ++i) {
+    out = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].*member, out);
+  }
+  return out;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -8,8 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/diagnosis/model.h"
-#include "cp_core/diagnosis/world.h"
+#include "cp_core/diagnosis/dense_problem.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 
@@ -34,11 +34,11 @@ struct Ring {
 };
 
 // The ring of all ranks, preceded by the ring of inner groups of ranks if the type of the case has these.
-std::vector<Ring> rings_of(const World& world);
+std::vector<Ring> rings_of(const DenseProblem& dense);
 
 // int64, pairs: the step of the ring at which the pair is computed, if each step brings K and V of the rank before. 0 =
 // the rank's own keys.
-at::Tensor step_of_pairs(const World& world, const Ring& ring);
+at::Tensor step_of_pairs(const DenseProblem& dense, const Ring& ring);
 // int64 [ranks, rows]: for each rank and each row, the row at the same index among the rows of rank
 // source(rank, owner), where `owner` holds the row. Undefined unless all ranks have equally many rows of every
 // sequence.
@@ -59,9 +59,9 @@ struct Parts {
   // two chunks of a rank's keys, or between its two stretches, for all ranks or only for other ranks than the query's.
   std::vector<at::Tensor> finer = {};
 };
-std::vector<Parts> parts_of(const World& world);
+std::vector<Parts> parts_of(const DenseProblem& dense);
 // The steps of the rings, if the step of a rank's own keys comes last.
-std::vector<Parts> parts_with_own_last(const World& world);
+std::vector<Parts> parts_with_own_last(const DenseProblem& dense);
 
 // An order of heads.
 using HeadMap = std::vector<std::int64_t>;
@@ -76,7 +76,7 @@ struct WrongHeads {
 // these.
 std::vector<WrongHeads> exchanged_heads(std::int64_t count, std::int64_t blocks);
 // These, and others in which several heads have the value of one. Each is there once. what: "the sinks"
-std::vector<WrongHeads> misplaced_heads(const World& world, const std::string& what);
+std::vector<WrongHeads> misplaced_heads(const DenseProblem& dense, const std::string& what);
 
 // A wrong choice of the queries whose share each rank counts.
 struct QueryShares {
@@ -85,17 +85,18 @@ struct QueryShares {
 };
 std::vector<QueryShares> incomplete_shares(int ranks);
 
-// --- row_choice.cpp: which of several models, that cut the keys of queries into other parts, fits each row best ---
+// --- Which of several models, that cut the keys of queries into other parts, fits each row best ---
 
 // int64 [q rows]: the index of the model that is nearest to the out and lse that ranks returned; the first one among
 // equals. All 0 if a rank did not return them.
-at::Tensor nearest_model(const std::vector<Model>& models);
+at::Tensor nearest_model(const std::vector<SimulatedStep>& models);
 // The same by dq.
-at::Tensor nearest_model_in_dq(const std::vector<Model>& models);
-// The same by dk: int64 [kv rows]. The models must be of a whole world, not of selected queries.
-at::Tensor nearest_model_in_dk(const std::vector<Model>& models);
+at::Tensor nearest_model_in_dq(const std::vector<SimulatedStep>& models);
+// The same by dk: int64 [kv rows]. The models must be of a whole problem, not of selected queries.
+at::Tensor nearest_model_in_dk(const std::vector<SimulatedStep>& models);
 
 // Takes each element of the member from the model with that index. number: int64, broadcastable to the member's shape.
-at::Tensor chosen(const at::Tensor& number, const std::vector<Model>& models, at::Tensor Model::* member);
+at::Tensor chosen(const at::Tensor& number, const std::vector<SimulatedStep>& models,
+                  at::Tensor SimulatedStep::* member);
 
 }  // namespace cp_pool::diagnosis

@@ -262,9 +262,9 @@ Hypotheses seen_keys_hypotheses(const SeenKeys& seen, const at::Tensor& wrong_qu
     all.push_back({.id = "wrong_keys_seen",
                    .says = says,
                    .pass =
-                       [times](const World& world, Pass& pass) {
+                       [times](const DenseProblem& dense, Pass& pass) {
                          pass.times =
-                             times.index_select(0, world.q_rows.row).masked_fill(world.kv_rows.copy.unsqueeze(0), 0.0);
+                             times.index_select(0, dense.q_rows.row).masked_fill(dense.kv_rows.copy.unsqueeze(0), 0.0);
                        },
                    .of_mask = true});
   }

@@ -26,7 +26,7 @@ struct SeenKeys {
   bool whole_numbers = true;  // all observed times are whole numbers, and out holds nothing but values of keys
   bool wrong = false;         // times differs from expected
   bool heads_differ = false;  // some of the heads asked saw other keys than `times` says
-  at::Tensor q_places;        // int64: for each row of World, its row of the grid
+  at::Tensor q_places;        // int64: for each row of DenseProblem, its row of the grid
   at::Tensor kv_places;
   WrongPairs pairs;                    // where times differs from expected
   std::optional<MaskPicture> picture;  // set if times differ from expected somewhere
@@ -54,7 +54,7 @@ Reading read_weights(const at::Tensor& weights, const at::Tensor& lse, double to
 double weight_tolerance(DType dtype, int ranks);
 
 // The hypothesis that the keys which queries saw explain all wrong results. Empty if nothing wrong was seen, or if what
-// was seen is no mask. wrong_queries: bool, one for each row of World.
+// was seen is no mask. wrong_queries: bool, one for each row of DenseProblem.
 Hypotheses seen_keys_hypotheses(const SeenKeys& seen, const at::Tensor& wrong_queries);
 
 }  // namespace cp_pool::diagnosis

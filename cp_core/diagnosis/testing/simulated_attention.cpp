@@ -3,36 +3,36 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis::test {
 namespace {
 
 using verify::Results;
 
-class SimulatedStep final : public Step {
+class HypothesisStep final : public Step {
  public:
-  SimulatedStep(const StepSetting& setting, const verify::Shards& shards, const verify::Sharding& sharding,
-                const std::vector<std::string>& failing, int hypothesis, const Attempt& attempt)
+  HypothesisStep(const StepSetting& setting, const verify::Shards& shards, const verify::Sharding& sharding,
+                 const std::vector<std::string>& failing, int hypothesis, const Attempt& attempt)
       : setting_(setting), rank_(setting.groups.cp->rank()) {
     const at::NoGradGuard no_grad;
     of_ = unanswered(setting.c, setting.lengths, sharding, setting.groups.cp->size());
     gather(shards);
-    world_.emplace(of_);
-    const Hypotheses all = all_hypotheses(*world_, {.failing = failing});
-    whole_ = simulated(*world_, hypothesis < 0 ? nullptr : &all.at(static_cast<std::size_t>(hypothesis)), attempt);
+    dense_.emplace(of_);
+    const Hypotheses all = all_hypotheses(*dense_, {.failing = failing});
+    whole_ = simulated(*dense_, hypothesis < 0 ? nullptr : &all.at(static_cast<std::size_t>(hypothesis)), attempt);
   }
 
   void forward(Results& results) override {
-    results.out = in_layout(rows(world_->q_rows, whole_.out));
-    results.lse = rows(world_->q_rows, whole_.lse).squeeze(-1).t().contiguous().to(at::kFloat);
+    results.out = in_layout(rows(dense_->q_rows, whole_.out));
+    results.lse = rows(dense_->q_rows, whole_.lse).squeeze(-1).t().contiguous().to(at::kFloat);
     if (whole_.max_logit.defined()) results.max_logit = whole_.max_logit[rank_].flatten().to(at::kFloat);
   }
 
   void backward(Results& results) override {
-    results.dq = in_layout(rows(world_->q_rows, whole_.dq));
-    results.dk = in_layout(rows(world_->kv_rows, whole_.dk));
-    results.dv = in_layout(rows(world_->kv_rows, whole_.dv));
+    results.dq = in_layout(rows(dense_->q_rows, whole_.dq));
+    results.dk = in_layout(rows(dense_->kv_rows, whole_.dk));
+    results.dv = in_layout(rows(dense_->kv_rows, whole_.dv));
     if (whole_.dsink.defined()) results.dsink = whole_.dsink[rank_].flatten().to(at::kFloat);
     if (whole_.dbias.defined()) results.dbias = dbias();
   }
@@ -75,10 +75,10 @@ class SimulatedStep final : public Step {
   [[nodiscard]] at::Tensor dbias() const {
     const std::int64_t of_a_rank = whole_.dbias.size(0) / setting_.groups.cp->size();
     const at::Tensor own = whole_.dbias.narrow(0, rank_ * of_a_rank, of_a_rank);
-    const std::int64_t columns = world_->bias.size(3);
+    const std::int64_t columns = dense_->bias.size(3);
     at::Tensor padded = at::zeros({own.size(0), own.size(1), columns}, own.options());
     padded.narrow(2, 0, own.size(2)).copy_(own);
-    return padded.view({own.size(0), world_->bias.size(0), world_->bias.size(1), columns})
+    return padded.view({own.size(0), dense_->bias.size(0), dense_->bias.size(1), columns})
         .permute({1, 2, 0, 3})
         .contiguous()
         .to(verify::scalar_type_of(setting_.c.dtype));
@@ -87,7 +87,7 @@ class SimulatedStep final : public Step {
   StepSetting setting_;
   int rank_;
   Observation of_;
-  std::optional<World> world_;
+  std::optional<DenseProblem> dense_;
   WholeResults whole_;
 };
 
@@ -100,13 +100,13 @@ Observation unanswered(const Case& c, const SequenceLengths& lengths, const veri
   return of;
 }
 
-WholeResults simulated(const World& world, const Hypothesis* hypothesis, const Attempt& attempt) {
-  const Model right(world);
-  const Model model = hypothesis == nullptr ? right : Bench::changed(right, *hypothesis, attempt);
+WholeResults simulated(const DenseProblem& dense, const Hypothesis* hypothesis, const Attempt& attempt) {
+  const SimulatedStep right(dense);
+  const SimulatedStep model = hypothesis == nullptr ? right : HypothesisCheck::changed(right, *hypothesis, attempt);
   const Forward forward = run_forward(model);
   WholeResults whole = forward.results;
-  if (world.c().training) sum_by(model, run_backward(model, forward), /*absolute=*/false, whole);
-  if (hypothesis != nullptr && hypothesis->results) hypothesis->results(world, whole);
+  if (dense.c().training) sum_by(model, run_backward(model, forward), /*absolute=*/false, whole);
+  if (hypothesis != nullptr && hypothesis->results) hypothesis->results(dense, whole);
   return whole;
 }
 
@@ -117,8 +117,8 @@ verify::Sharding simulated_sharding() {
 }
 
 std::unique_ptr<Step> SimulatedAttention::make_step(const StepSetting& setting, const verify::Shards& shards) {
-  return std::make_unique<SimulatedStep>(setting, shards, sharding(setting.c, setting.lengths), failing_, hypothesis_,
-                                         attempt_);
+  return std::make_unique<HypothesisStep>(setting, shards, sharding(setting.c, setting.lengths), failing_, hypothesis_,
+                                          attempt_);
 }
 
 }  // namespace cp_pool::diagnosis::test

@@ -6,18 +6,18 @@
 #include <string>
 #include <utility>
 
-#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 #include "cp_core/run_case/implementation.h"
 
 namespace cp_pool::diagnosis::test {
 
-// An observation of a case without results, as World needs it.
+// An observation of a case without results, as DenseProblem needs it.
 Observation unanswered(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding, int ranks);
 
 // What ranks return that make the mistake of a hypothesis, which must not be one of those that have only `shows`. Null:
 // what they should return.
-WholeResults simulated(const World& world, const Hypothesis* hypothesis, const Attempt& attempt);
+WholeResults simulated(const DenseProblem& dense, const Hypothesis* hypothesis, const Attempt& attempt);
 
 // Our convention, and padding that holds numbers.
 verify::Sharding simulated_sharding();

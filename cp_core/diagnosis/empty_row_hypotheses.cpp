@@ -11,8 +11,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 #include "cp_core/diagnosis/mask_rule.h"
 
 namespace cp_pool::diagnosis {
@@ -31,17 +31,17 @@ struct Rows {
 
 using AreSo = std::function<at::Tensor(const Rows&)>;
 
-std::vector<Rows> wrong_rows(const Bench& bench) {
-  const World& world = bench.world();
-  const at::Tensor times = Model(world).forward.times;
+std::vector<Rows> wrong_rows(const HypothesisCheck& check) {
+  const DenseProblem& dense = check.dense();
+  const at::Tensor times = SimulatedStep(dense).forward.times;
   std::vector<Rows> all;
-  for (const Given& given : bench.fits().given()) {
-    const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
+  for (const Given& given : check.fits().given()) {
+    const at::Tensor wrong = check.fits().errors(given).gt(1.0);
     if (!wrong.any().item<bool>()) continue;
     const at::Tensor none = at::zeros_like(wrong);
     all.push_back(
         {.given = given, .wrong = wrong, .padding = none, .empty = none, .finite = given.value.isfinite().all(-1)});
-    const Side* const side = world.side_of(given.member);
+    const Side* const side = dense.side_of(given.member);
     if (side == nullptr) continue;
     const at::Tensor seen = times.sum(is_of_queries(given.member) ? 1 : 0).ne(0.0).index_select(0, side->original);
     all.back().padding = side->valid.logical_not().unsqueeze(1).expand_as(wrong);
@@ -75,25 +75,25 @@ at::Tensor sees_nothing(const Rows& of) {
 }
 
 // Only rows of padding are wrong.
-bool padding_alone(const Bench& bench) {
-  return all_are(wrong_rows(bench), is_padding);
+bool padding_alone(const HypothesisCheck& check) {
+  return all_are(wrong_rows(check), is_padding);
 }
 
 // bool [q rows, 1]: whether the row is in a half of a rank's rows of a sequence that is all padding.
-at::Tensor padding_halves(const World& world) {
-  const Side& side = world.q_rows;
-  const std::int64_t batch = world.c().batch;
+at::Tensor padding_halves(const DenseProblem& dense) {
+  const Side& side = dense.q_rows;
+  const std::int64_t batch = dense.c().batch;
   const at::Tensor half = side.rank.mul(batch).add(side.sequence).mul(2).add(side.half);
   const at::Tensor valid =
-      at::zeros({2 * batch * world.ranks}, half.options()).scatter_add(0, half, side.valid.to(at::kLong));
+      at::zeros({2 * batch * dense.ranks}, half.options()).scatter_add(0, half, side.valid.to(at::kLong));
   return valid.index_select(0, half).eq(0).unsqueeze(1);
 }
 
 // The wrong rows of out and lse hold NaN or infinities, and see no key or are in a half that is all padding. Gradients
 // may have inherited them.
-bool nan_without_keys(const Bench& bench) {
-  const std::vector<Rows> rows = wrong_rows(bench);
-  const at::Tensor halves = padding_halves(bench.world());
+bool nan_without_keys(const HypothesisCheck& check) {
+  const std::vector<Rows> rows = wrong_rows(check);
+  const at::Tensor halves = padding_halves(check.dense());
   const auto are_nan = [](const Rows& of) { return of.finite.logical_not(); };
   const bool only = all_are(rows, [&](const Rows& of) {
     if (of.given.member == &Results::max_logit) return at::zeros_like(of.wrong);
@@ -106,8 +106,8 @@ bool nan_without_keys(const Bench& bench) {
 }
 
 // bool [q rows, kv rows]: the pairs that the mask would allow if padding queries or padding keys took part.
-at::Tensor pairs_with_padding(const World& world, bool queries, bool keys) {
-  MaskRule rule(world);
+at::Tensor pairs_with_padding(const DenseProblem& dense, bool queries, bool keys) {
+  MaskRule rule(dense);
   rule.padding_queries = queries;
   rule.padding_keys = keys;
   return rule.times().ne(0.0);
@@ -115,11 +115,11 @@ at::Tensor pairs_with_padding(const World& world, bool queries, bool keys) {
 
 // The wrong rows of out, lse and dq are padding. Other wrong results are sums over queries; in dk and dv, only keys
 // that padding queries would see.
-bool padding_queries(const Bench& bench) {
-  const std::vector<Rows> rows = wrong_rows(bench);
-  const World& world = bench.world();
-  const at::Tensor met = pairs_with_padding(world, /*queries=*/true, /*keys=*/false)
-                             .logical_and(world.q_rows.valid.logical_not().unsqueeze(1))
+bool padding_queries(const HypothesisCheck& check) {
+  const std::vector<Rows> rows = wrong_rows(check);
+  const DenseProblem& dense = check.dense();
+  const at::Tensor met = pairs_with_padding(dense, /*queries=*/true, /*keys=*/false)
+                             .logical_and(dense.q_rows.valid.logical_not().unsqueeze(1))
                              .any(0)
                              .unsqueeze(1);
   const bool only = all_are(rows, [&](const Rows& of) {
@@ -132,29 +132,29 @@ bool padding_queries(const Bench& bench) {
 
 // Padding holds NaN. lse is wrong in exactly the rows that would see padding keys, and every wrong row of every result
 // holds NaN or infinities.
-bool padding_keys_with_nan(const Bench& bench) {
-  const World& world = bench.world();
-  const at::Tensor sees = pairs_with_padding(world, /*queries=*/false, /*keys=*/true)
-                              .logical_and(world.kv_rows.poisoned.unsqueeze(0))
+bool padding_keys_with_nan(const HypothesisCheck& check) {
+  const DenseProblem& dense = check.dense();
+  const at::Tensor sees = pairs_with_padding(dense, /*queries=*/false, /*keys=*/true)
+                              .logical_and(dense.kv_rows.poisoned.unsqueeze(0))
                               .any(1)
                               .unsqueeze(1);
-  const std::vector<Rows> rows = wrong_rows(bench);
+  const std::vector<Rows> rows = wrong_rows(check);
   return all_are(rows, [](const Rows& of) { return of.finite.logical_not(); }) &&
          std::ranges::any_of(rows, [&](const Rows& of) {
            return of.given.member == &Results::lse && of.wrong.eq(sees).all().item<bool>();
          });
 }
 
-bool out_without_keys(const Bench& bench) {
-  const std::vector<Rows> rows = wrong_rows(bench);
+bool out_without_keys(const HypothesisCheck& check) {
+  const std::vector<Rows> rows = wrong_rows(check);
   const bool only = all_are(rows, [](const Rows& of) {
     return of.given.member == &Results::lse ? sees_nothing(of) : sees_nothing(of).logical_and(of.finite);
   });
   return only && some_are(rows, &Results::out, is_empty);
 }
 
-bool lse_without_keys(const Bench& bench) {
-  const std::vector<Rows> rows = wrong_rows(bench);
+bool lse_without_keys(const HypothesisCheck& check) {
+  const std::vector<Rows> rows = wrong_rows(check);
   const bool only = all_are(rows, [](const Rows& of) {
     // dsink sums the sink's weight in these rows, which is NaN or infinite if the lse is minus infinity.
     if (of.given.member == &Results::dsink) return of.finite.logical_not();
@@ -166,14 +166,14 @@ bool lse_without_keys(const Bench& bench) {
 
 }  // namespace
 
-Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
+Hypotheses empty_row_hypotheses(const DenseProblem& dense, const Symptoms& /*symptoms*/) {
   Hypotheses all;
-  const auto add = [&all](std::string id, std::string says, bool (*shows)(const Bench&)) {
+  const auto add = [&all](std::string id, std::string says, bool (*shows)(const HypothesisCheck&)) {
     all.push_back({.id = std::move(id), .says = std::move(says), .shows = shows});
   };
   add("padding_not_zeroed",
       "only padding rows are wrong: they hold values other than 0 (in lse: other than minus infinity)", padding_alone);
-  if (world.c().pad_between_seqs) {
+  if (dense.c().pad_between_seqs) {
     add("padding_not_zeroed",
         "queries at padding positions take part: they have results, and contribute to sums over queries",
         padding_queries);
@@ -187,7 +187,7 @@ Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/
   add("empty_rows_not_zero", "the results of valid rows that see no key are not 0", out_without_keys);
   add("empty_lse_wrong",
       fmt::format("the lse of valid rows that see no key is not {}",
-                  world.sink.defined() ? "the sink" : "minus infinity"),
+                  dense.sink.defined() ? "the sink" : "minus infinity"),
       lse_without_keys);
   return all;
 }

@@ -34,7 +34,8 @@ class Masks : Subject {
 
  private:
   void add(std::string id, std::string says, ChangeRule change) {
-    mask(std::move(id), std::move(says), [change = std::move(change)](const World&, MaskRule& rule) { change(rule); });
+    mask(std::move(id), std::move(says),
+         [change = std::move(change)](const DenseProblem&, MaskRule& rule) { change(rule); });
   }
 
   [[nodiscard]] bool has_left() const { return c_.window[0] >= 0; }
@@ -183,19 +184,19 @@ class Masks : Subject {
 
   // The keys of parts that are not next to the query's part are not asked for. A part is a stretch of the sequence.
   void neighbours() {
-    if (world_.ranks < 3) return;
+    if (dense_.ranks < 3) return;
     pass("window_of_neighbours",
          "queries see only keys in their own and in neighbouring parts of the sequence, one part per rank",
-         [](const World& world, Pass& pass) {
+         [](const DenseProblem& dense, Pass& pass) {
            std::vector<std::int64_t> part;
-           for (const std::int64_t length : world.lengths().padded_kv) {
-             part.push_back(std::max<std::int64_t>(1, length / world.ranks));
+           for (const std::int64_t length : dense.lengths().padded_kv) {
+             part.push_back(std::max<std::int64_t>(1, length / dense.ranks));
            }
            const auto part_of = [&](const Side& side, const at::Tensor& position) {
              return position.div(index_tensor(part).index_select(0, side.sequence), "floor");
            };
-           const at::Tensor queries = part_of(world.q_rows, MaskRule(world).diagonal_of_queries()).unsqueeze(1);
-           const at::Tensor keys = part_of(world.kv_rows, world.kv_rows.position).unsqueeze(0);
+           const at::Tensor queries = part_of(dense.q_rows, MaskRule(dense).diagonal_of_queries()).unsqueeze(1);
+           const at::Tensor keys = part_of(dense.kv_rows, dense.kv_rows.position).unsqueeze(0);
            pass.times = pass.times.mul(queries.sub(keys).abs().le(1));
          });
   }
@@ -223,9 +224,12 @@ class Masks : Subject {
   }
 
   void lengths() {
-    if (!c_.pad_between_seqs) return;
-    add("padding_keys_seen", "keys at padding positions take part", [](MaskRule& rule) { rule.padding_keys = true; });
-    for (const Ring& ring : rings_of(world_)) {
+    if (c_.pad_between_seqs) {
+      add("padding_keys_seen", "keys at padding positions take part", [](MaskRule& rule) { rule.padding_keys = true; });
+    } else if (c_.replicated == 0) {
+      return;
+    }
+    for (const Ring& ring : rings_of(dense_)) {
       if (ring.size > 1) lengths_rounded(ring.size, "ranks");
       lengths_rounded(2 * ring.size, "chunks");
     }
@@ -240,10 +244,10 @@ class Masks : Subject {
       }
     };
     add("lengths_rounded", says, change);
-    if (!world_.sink.defined()) return;
+    if (!dense_.sink.defined()) return;
     // The rows that are lost do not get the sink either.
-    model("lengths_rounded", says, [change](Model& model) {
-      MaskRule rule(*model.world);
+    model("lengths_rounded", says, [change](SimulatedStep& model) {
+      MaskRule rule(*model.dense);
       change(rule);
       model.forward.times = model.backward.times = rule.times();
       model.sink_needs_a_key = true;
@@ -256,22 +260,22 @@ class Masks : Subject {
     pass(
         "chunk_boundary_off_by_one",
         "a chunk's queries begin one position late, and the first query is lost where a rank's rows begin with a chunk",
-        [](const World& world, Pass& pass) {
-          MaskRule rule(world);
+        [](const DenseProblem& dense, Pass& pass) {
+          MaskRule rule(dense);
           rule.chunk_query_shift = 1;
           const at::Tensor begins = rule.diagonal_of_queries().remainder(rule.chunk).eq(0);
-          const at::Tensor lost = world.q_rows.place_in_half.eq(0).logical_and(begins);
+          const at::Tensor lost = dense.q_rows.place_in_half.eq(0).logical_and(begins);
           pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
         });
   }
 
-  const SequenceLengths& lengths_ = world_.lengths();
+  const SequenceLengths& lengths_ = dense_.lengths();
 };
 
 }  // namespace
 
-Hypotheses mask_hypotheses(const World& world, const Symptoms& symptoms) {
-  Hypotheses all = Masks(world, symptoms).all();
+Hypotheses mask_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  Hypotheses all = Masks(dense, symptoms).all();
   for (Hypothesis& hypothesis : all) hypothesis.of_mask = true;
   return all;
 }

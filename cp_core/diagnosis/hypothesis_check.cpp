@@ -1,4 +1,4 @@
-#include "cp_core/diagnosis/bench.h"
+#include "cp_core/diagnosis/hypothesis_check.h"
 
 #include <algorithm>
 #include <set>
@@ -11,7 +11,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -28,7 +28,7 @@ at::Tensor evenly(const at::Tensor& rows, std::int64_t most) {
 
 }  // namespace
 
-Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) {
+HypothesisCheck::HypothesisCheck(const Observation& of) : dense_(of), fits_(dense_), right_(dense_) {
   forward_ = run_forward(right_);
   values_ = forward_.results;
   const bool training = of.c.training;
@@ -38,7 +38,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
   }
   magnitudes_ = magnitudes(right_, forward_, training ? &backward_ : nullptr);
   std::set<int> ranks;
-  wrong_queries_ = at::zeros_like(world_.q_rows.valid);
+  wrong_queries_ = at::zeros_like(dense_.q_rows.valid);
   for (const Given& given : fits_.given()) {
     const at::Tensor failed = fits_.errors(given).gt(1.0).any(-1);
     if (!failed.any().item<bool>()) continue;
@@ -46,7 +46,7 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
     if (is_of_queries(given.member)) wrong_queries_.logical_or_(failed);
     if (is_of_forward(given.member)) forward_fails_ = true;
     if (given.member == &Results::out) out_has_nan_ = given.value.isnan().any().item<bool>();
-    for (int rank = 0; rank < world_.ranks; ++rank) {
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
       if (failed.logical_and(given.rank.eq(rank)).any().item<bool>()) ranks.insert(rank);
     }
   }
@@ -54,15 +54,15 @@ Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) 
   choose_sample();
 }
 
-Bench::Sample::Sample(const World& whole, const at::Tensor& some)
-    : world(whole.with_queries(some)), right(world), forward(run_forward(right)), queries(some) {
-  if (world.c().training) backward = run_backward(right, forward);
+HypothesisCheck::Sample::Sample(const DenseProblem& whole, const at::Tensor& some)
+    : dense(whole.with_queries(some)), right(dense), forward(run_forward(right)), queries(some) {
+  if (dense.c().training) backward = run_backward(right, forward);
 }
 
 // Samples half of the rows from those with a wrong result, and half from the others.
-void Bench::choose_sample() {
-  if (world_.q_rows.count() <= 2 * kSampleRows) return;
-  at::Tensor wrong_keys = at::zeros_like(world_.kv_rows.valid);
+void HypothesisCheck::choose_sample() {
+  if (dense_.q_rows.count() <= 2 * kSampleRows) return;
+  at::Tensor wrong_keys = at::zeros_like(dense_.kv_rows.valid);
   for (const Given& given : fits_.given()) {
     if (is_of_keys(given.member)) wrong_keys.logical_or_(fits_.errors(given).gt(1.0).any(-1));
   }
@@ -70,8 +70,8 @@ void Bench::choose_sample() {
     return at::cat({evenly(wrong.nonzero().flatten(), kSampleRows / 2),
                     evenly(wrong.logical_not().nonzero().flatten(), kSampleRows / 2)});
   };
-  sample_.emplace(world_, chosen(wrong_queries_));
-  if (world_.c().training) sample_->keys = chosen(wrong_keys);
+  sample_.emplace(dense_, chosen(wrong_queries_));
+  if (dense_.c().training) sample_->keys = chosen(wrong_keys);
   for (const bool on_some_ranks : {false, true}) {
     for (const Given& given : fits_.given()) {
       if (!is_of_queries(given.member) && !is_of_keys(given.member)) continue;
@@ -83,13 +83,13 @@ void Bench::choose_sample() {
   }
 }
 
-std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
+std::vector<Attempt> HypothesisCheck::attempts(const Hypothesis& hypothesis) const {
   using Passes = Attempt::Passes;
   std::vector<Attempt> all;
   if (forward_fails_ && hypothesis.model && hypothesis.level != Hypothesis::Level::forward) return all;
   // In 16 bits, a mistake in the forward may stay within its bounds and only show in gradients.
-  const bool sharp = world_.c().dtype == DType::fp32;
-  const bool training = world_.c().training;
+  const bool sharp = dense_.c().dtype == DType::fp32;
+  const bool training = dense_.c().training;
   if (hypothesis.pass) {
     if (forward_fails_ || !sharp) all.push_back({.passes = Passes::both});
     if ((forward_fails_ || !sharp) && training) all.push_back({.passes = Passes::forward, .from_returned = true});
@@ -102,7 +102,7 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
       all.push_back({.from_returned = true});
     }
   }
-  const bool some = !failing_ranks_.empty() && failing_ranks_.size() < static_cast<std::size_t>(world_.ranks);
+  const bool some = !failing_ranks_.empty() && failing_ranks_.size() < static_cast<std::size_t>(dense_.ranks);
   for (std::size_t i = 0, count = all.size(); some && i < count; ++i) {
     all.push_back(all[i]);
     all.back().on_some_ranks = true;
@@ -110,18 +110,18 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
   return all;
 }
 
-bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const {
+bool HypothesisCheck::explains(const Hypothesis& hypothesis, const Attempt& attempt) const {
   if (hypothesis.shows) return hypothesis.shows(*this);
   if (hypothesis.results) return explains_results(hypothesis, attempt);
   if (!may_explain_sample(hypothesis, attempt)) return false;
-  const Model model = changed(right_, hypothesis, attempt);
+  const SimulatedStep model = changed(right_, hypothesis, attempt);
   const bool changes_forward = has_other_forward(hypothesis, attempt);
   // The backward needs the parts of the forward, even if only the backward handles them wrongly.
   const Forward forward = changes_forward || model.part.defined() ? run_forward(model) : forward_;
   WholeResults values = forward.results;
   if (!attempt.on_some_ranks && !plausible(values)) return false;
   Backward backward;
-  const bool training = world_.c().training;
+  const bool training = dense_.c().training;
   if (training) {
     const bool same = hypothesis.model && hypothesis.level == Hypothesis::Level::sums;
     backward = same ? backward_ : run_backward(model, forward);
@@ -131,30 +131,31 @@ bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const
   return plausible(values) && fits_all(values, magnitudes(model, forward, training ? &backward : nullptr));
 }
 
-bool Bench::explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const {
+bool HypothesisCheck::explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const {
   WholeResults values = values_;
-  hypothesis.results(world_, values);
+  hypothesis.results(dense_, values);
   if (attempt.on_some_ranks) values = of_wrong_ranks(values, values_);
   if (!plausible(values)) return false;
   WholeResults sizes = magnitudes_;
-  hypothesis.results(world_, sizes);
+  hypothesis.results(dense_, sizes);
   for (const auto& [name, member] : verify::kResults) {
     if ((sizes.*member).defined()) sizes.*member = (sizes.*member).abs();
   }
   return fits_all(values, sizes);
 }
 
-bool Bench::has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt) {
+bool HypothesisCheck::has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt) {
   if (hypothesis.pass) return attempt.passes != Attempt::Passes::backward;
   return hypothesis.model && hypothesis.level == Hypothesis::Level::forward;
 }
 
-Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt) {
-  Model model = right;
+SimulatedStep HypothesisCheck::changed(const SimulatedStep& right, const Hypothesis& hypothesis,
+                                       const Attempt& attempt) {
+  SimulatedStep model = right;
   if (hypothesis.model) hypothesis.model(model);
   if (hypothesis.pass) {
     Pass pass = right.forward;
-    hypothesis.pass(*right.world, pass);
+    hypothesis.pass(*right.dense, pass);
     if (attempt.passes != Attempt::Passes::backward) model.forward = pass;
     if (attempt.passes != Attempt::Passes::forward) model.backward = std::move(pass);
   }
@@ -163,12 +164,12 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
   return model;
 }
 
-bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
+bool HypothesisCheck::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
   if (!sample_) return true;
   if (hypothesis.model && hypothesis.level == Hypothesis::Level::sums) {
     return may_sum_to_sample(changed(right_, hypothesis, attempt), attempt);
   }
-  const Model model = changed(sample_->right, hypothesis, attempt);
+  const SimulatedStep model = changed(sample_->right, hypothesis, attempt);
   if (model.returned || model.returned_part_lse || model.needs_all_rows) return true;
   const bool other_forward = has_other_forward(hypothesis, attempt);
   const Forward forward = other_forward || model.part.defined() ? run_forward(model) : sample_->forward;
@@ -178,26 +179,26 @@ bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& atte
     values.lse = forward.results.lse;
     if (!plausible_in_sample(values, attempt)) return false;
   }
-  if (!world_.c().training || model.sums || model.returned_gradients) return true;
+  if (!dense_.c().training || model.sums || model.returned_gradients) return true;
   values = {};
   values.dq = sum_dq(model, run_backward(model, forward));
   return plausible_in_sample(values, attempt);
 }
 
 // The same for a model that differs only in which pairs count in gradients.
-bool Bench::may_sum_to_sample(const Model& model, const Attempt& attempt) const {
+bool HypothesisCheck::may_sum_to_sample(const SimulatedStep& model, const Attempt& attempt) const {
   if (model.landing.defined() || model.sums || model.returned_gradients) return true;
   WholeResults values;
   std::tie(values.dk, values.dv) = sum_dk_dv(model, backward_, sample_->keys);
   const bool by_query = model.weight_dq.defined() && model.weight_dq.size(0) > 1;
-  Model of_sample = sample_->right;
+  SimulatedStep of_sample = sample_->right;
   of_sample.weight_dq = by_query ? model.weight_dq.index_select(0, sample_->queries) : model.weight_dq;
   of_sample.dq_head = model.dq_head;
   values.dq = sum_dq(of_sample, sample_->backward);
   return plausible_in_sample(values, attempt);
 }
 
-bool Bench::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
+bool HypothesisCheck::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
   return std::ranges::all_of(sample_->rows.at(attempt.on_some_ranks ? 1 : 0), [&](const Sample::Rows& rows) {
     const at::Tensor& value = values.*(rows.given.member);
     if (!value.defined()) return true;
@@ -205,26 +206,26 @@ bool Bench::plausible_in_sample(const WholeResults& values, const Attempt& attem
   });
 }
 
-bool Bench::fails_with_nan_alone() const {
+bool HypothesisCheck::fails_with_nan_alone() const {
   return std::ranges::all_of(fits_.given(), [this](const Given& given) {
     const at::Tensor wrong = fits_.errors(given).gt(1.0);
     return !wrong.logical_and(given.value.isnan().any(-1).logical_not()).any().item<bool>();
   });
 }
 
-bool Bench::is_plausible(const Hypothesis& hypothesis, const Attempt& attempt) const {
+bool HypothesisCheck::is_plausible(const Hypothesis& hypothesis, const Attempt& attempt) const {
   return !attempt.on_some_ranks && has_other_forward(hypothesis, attempt) == forward_fails_;
 }
 
-bool Bench::changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const {
+bool HypothesisCheck::changes_keys(const Hypothesis& hypothesis, const Attempt& attempt) const {
   if (hypothesis.of_mask || hypothesis.shows || hypothesis.results) return hypothesis.of_mask;
-  const Model model = changed(right_, hypothesis, attempt);
+  const SimulatedStep model = changed(right_, hypothesis, attempt);
   return !model.forward.times.equal(right_.forward.times) || !model.backward.times.equal(right_.backward.times);
 }
 
-bool Bench::gradients_follow() const {
-  if (!world_.c().training) return true;
-  Model model = right_;
+bool HypothesisCheck::gradients_follow() const {
+  if (!dense_.c().training) return true;
+  SimulatedStep model = right_;
   model.from_returned = true;
   Forward forward = forward_;
   for (const Given& given : fits_.given()) {
@@ -238,7 +239,7 @@ bool Bench::gradients_follow() const {
       fits_.given(), [&](const Given& given) { return is_of_forward(given.member) || fits_one(given, values, sizes); });
 }
 
-WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {
+WholeResults HypothesisCheck::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {
   for (const Given& given : fits_.given()) {
     const at::Tensor rows = are_of_failing(given.rank).view({-1, 1, 1});
     if (!(wrong.*(given.member)).defined()) continue;
@@ -247,23 +248,23 @@ WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right
   return wrong;
 }
 
-at::Tensor Bench::are_of_failing(const at::Tensor& row_ranks) const {
+at::Tensor HypothesisCheck::are_of_failing(const at::Tensor& row_ranks) const {
   at::Tensor rows = at::zeros_like(row_ranks, at::kBool);
   for (const int rank : failing_ranks_) rows.logical_or_(row_ranks.eq(rank));
   return rows;
 }
 
-bool Bench::plausible(const WholeResults& values) const {
+bool HypothesisCheck::plausible(const WholeResults& values) const {
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
     return !(values.*(given.member)).defined() || fits_.plausible(given, values.*(given.member));
   });
 }
 
-bool Bench::fits_all(const WholeResults& values, const WholeResults& sizes) const {
+bool HypothesisCheck::fits_all(const WholeResults& values, const WholeResults& sizes) const {
   return std::ranges::all_of(fits_.given(), [&](const Given& given) { return fits_one(given, values, sizes); });
 }
 
-bool Bench::fits_one(const Given& given, const WholeResults& values, const WholeResults& sizes) const {
+bool HypothesisCheck::fits_one(const Given& given, const WholeResults& values, const WholeResults& sizes) const {
   return !fits_.errors(given, values.*(given.member), sizes.*(given.member)).gt(1.0).any().item<bool>();
 }
 

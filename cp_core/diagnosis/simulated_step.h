@@ -1,17 +1,18 @@
 // A simulated implementation of context-parallel attention. It follows the definition until a hypothesis changes it.
 //
-// Tensors of pairs are [q rows, kv rows], with the rows of World. A "place" is where a rank expects a certain kv row;
-// after a mistake, the rank may hold another row there.
+// Tensors of pairs are [q rows, kv rows], with the rows of DenseProblem. A "place" is where a rank expects a certain kv
+// row; after a mistake, the rank may hold another row there.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/diagnosis/world.h"
+#include "cp_core/diagnosis/dense_problem.h"
 #include "cp_core/verify/reference.h"
 
 namespace cp_pool::diagnosis {
@@ -28,7 +29,7 @@ struct Pass {
   at::Tensor exchanged;
   double scale = 0;
   double least_score = -kInfinity;  // smaller scores, with scale and bias, are raised to it
-  at::Tensor bias_index;            // int64, pairs: the element of the bias that the pair reads, as World::bias_index
+  at::Tensor bias_index;  // int64, pairs: the element of the bias that the pair reads, as DenseProblem::bias_index
   // For each computed head: which head of each input it reads.
   std::vector<std::int64_t> q_head;
   std::vector<std::int64_t> kv_head;
@@ -36,12 +37,12 @@ struct Pass {
   std::vector<std::int64_t> dout_head;
   std::vector<std::int64_t> bias_head;
   std::vector<std::int64_t> sink_head;
-  // Inputs that replace those of the world, in the same shapes. Undefined: those of the world.
+  // Inputs that replace those of the problem, in the same shapes. Undefined: those of the problem.
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
   at::Tensor dout;
-  // bool, one per row: whether the inputs hold NaN there. Undefined: as in the world.
+  // bool, one per row: whether the inputs hold NaN there. Undefined: as in the problem.
   at::Tensor q_poisoned;
   at::Tensor kv_poisoned;
 };
@@ -63,11 +64,11 @@ Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool firs
 
 struct Backward;
 
-struct Model {
-  // Starts as the definition. Keeps a pointer to the world.
-  explicit Model(const World& of);
+struct SimulatedStep {
+  // Starts as the definition. Keeps a pointer to the problem.
+  explicit SimulatedStep(const DenseProblem& of);
 
-  const World* world;
+  const DenseProblem* dense;
   Pass forward;
   Pass backward;
 
@@ -87,18 +88,18 @@ struct Model {
   bool hides_nan = false;  // the score gradients of hidden pairs are 0, even where a query is NaN
 
   double sink_times = 1;  // how often the sink is counted
-  at::Tensor sink;        // [heads], replaces the sink of the world
+  at::Tensor sink;        // [heads], replaces the sink of the problem
   bool sink_needs_a_key = false;
-  bool needs_all_rows = false;  // cannot be applied to a world with only some of the queries
+  bool needs_all_rows = false;  // cannot be applied to a problem with only some of the queries
   // Changes the results of the forward as they are returned: out [q rows, heads, dim], lse [q rows, heads, 1].
-  std::function<void(const World&, verify::Results&)> returned;
+  std::function<void(const DenseProblem&, verify::Results&)> returned;
   // Changes the gradients as they are returned. Is applied to their magnitudes too, and so must be linear.
-  std::function<void(const World&, verify::Results&)> returned_gradients;
+  std::function<void(const DenseProblem&, verify::Results&)> returned_gradients;
   // The backward recomputes the probability of every pair from the out and lse that were returned, as most real
   // backwards do. Otherwise the backward is the derivative of the forward.
   bool from_returned = false;
-  // Replaces sum_gradients() (simulation.h) and has its parameters.
-  std::function<void(const Model&, const Backward&, bool absolute, verify::Results&)> sums;
+  // Replaces sum_gradients() (simulated_step.h) and has its parameters.
+  std::function<void(const SimulatedStep&, const Backward&, bool absolute, verify::Results&)> sums;
   bool lse_of_part = false;
   bool delta_of_part = false;
   bool delta_missing = false;
@@ -127,5 +128,52 @@ struct Model {
   bool dbias_lands_at_own_head = false;  // else it lands at the head whose bias was read
   bool dbias_of_all_ranks = false;       // where each rank returns its own bias rows: they count all ranks' queries
 };
+
+// Results in which each tensor has the rows of all ranks concatenated: out, lse and dq have the q rows, dk and dv the
+// kv rows, max_logit and dsink one row per rank, dbias each rank's rows of the bias.
+using WholeResults = verify::Results;
+
+struct Forward {
+  // [heads, q rows, kv rows]
+  at::Tensor scores;  // with scale and bias, of all pairs, visible or not
+  at::Tensor part_p;  // probabilities within a part: they sum to 1 in each part
+  at::Tensor p;       // probabilities as they count in out
+  // [heads, q rows]
+  at::Tensor lse;
+  at::Tensor part_lse;  // [heads, q rows, parts]
+  at::Tensor weights;   // [heads, q rows, parts]: the factor of each part in out
+  WholeResults results;
+};
+
+struct Backward {
+  // [heads, q rows, kv rows]
+  at::Tensor p;      // probabilities as they count in dv
+  at::Tensor ds;     // gradients of the scores
+  at::Tensor dp;     // dout . v
+  at::Tensor delta;  // [heads, q rows, 1]
+  // [heads, q rows]; undefined if there is no sink
+  at::Tensor p_sink;
+  at::Tensor dsink;  // what each row adds to the gradient of the sink
+};
+
+Forward run_forward(const SimulatedStep& model);
+Backward run_backward(const SimulatedStep& model, const Forward& forward);
+
+// Computes the same sums over absolute values, in units of c u. They are the scale of rounding errors
+// (docs/numerics.md). backward: null unless the case trains.
+WholeResults magnitudes(const SimulatedStep& model, const Forward& forward, const Backward* backward);
+
+// --- gradient_sums.cpp: gradients of scores, summed to the gradients of the inputs as each rank receives them ---
+
+// Fills the gradients of `results`. absolute: takes absolute values of the inputs, for magnitudes.
+void sum_gradients(const SimulatedStep& model, const Backward& backward, bool absolute, WholeResults& results);
+// Returns dq alone. The problem of the model may have only some of the queries.
+at::Tensor sum_dq(const SimulatedStep& model, const Backward& backward);
+// Returns dk and dv of these kv rows alone: [keys, kv_heads, dim]. No gradient may land elsewhere than at its own row,
+// and K and V may not be exchanged.
+std::pair<at::Tensor, at::Tensor> sum_dk_dv(const SimulatedStep& model, const Backward& backward,
+                                            const at::Tensor& keys);
+// Does the same by SimulatedStep::sums if the model has it, and applies SimulatedStep::returned_gradients.
+void sum_by(const SimulatedStep& model, const Backward& backward, bool absolute, WholeResults& results);
 
 }  // namespace cp_pool::diagnosis

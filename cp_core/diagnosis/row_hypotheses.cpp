@@ -65,7 +65,7 @@ class Rows : Subject {
  private:
   // Whether a rank may hold two chunks of a sequence. Of rows that an implementation lists itself, that is not known.
   [[nodiscard]] bool may_have_two_chunks() const {
-    const auto* const convention = std::get_if<Convention>(&world_.observation->sharding.rows);
+    const auto* const convention = std::get_if<Convention>(&dense_.observation->sharding.rows);
     constexpr std::array kOfOtherParts{ConventionKind::contiguous, ConventionKind::contiguous_pack,
                                        ConventionKind::striped};
     return convention == nullptr || std::ranges::find(kOfOtherParts, convention->kind) == kOfOtherParts.end();
@@ -101,7 +101,7 @@ class Rows : Subject {
   }
 
   void of_another_rank() {
-    const int n = world_.ranks;
+    const int n = dense_.ranks;
     struct Other {
       const char* says;
       std::function<int(int)> of;
@@ -129,8 +129,8 @@ class Rows : Subject {
     for (std::int64_t stripe = 1; stripe <= kLargestStripe; stripe *= 2) {
       known.push_back({.kind = ConventionKind::striped, .stripe = stripe});
     }
-    for (int ring = 2; ring < world_.ranks; ++ring) {
-      if (world_.ranks % ring != 0) continue;
+    for (int ring = 2; ring < dense_.ranks; ++ring) {
+      if (dense_.ranks % ring != 0) continue;
       for (const bool inner : {true, false}) {
         known.push_back({.kind = ConventionKind::dual_chunk_ulysses, .ring = ring, .ulysses_inner = inner});
       }
@@ -139,7 +139,7 @@ class Rows : Subject {
       const std::string name = verify::to_string(convention);
       add("sharding_" + name.substr(0, name.find(':')),
           fmt::format("attention assumes that rows are sharded by the convention {}", name),
-          [convention, layout = c_.layout, ranks = world_.ranks, replicated = lengths_.replicated](
+          [convention, layout = c_.layout, ranks = dense_.ranks, replicated = lengths_.replicated](
               const RowsByRank&, const Lengths& valid, const Lengths& padded) -> std::optional<RowsByRank> {
             if (!verify::convention_obstacle(convention, layout, valid, padded, ranks, replicated).empty())
               return std::nullopt;
@@ -150,7 +150,7 @@ class Rows : Subject {
 
   // The places that the rows of both sides are taken for; nullopt if they are their own, or not possible.
   [[nodiscard]] std::optional<Places> places_by(const Belief& belief) const {
-    const verify::Ownership& right = world_.owners;
+    const verify::Ownership& right = dense_.owners;
     const auto q = belief(right.q, lengths_.valid_q, lengths_.padded_q);
     const auto kv = belief(right.kv, lengths_.valid_kv, lengths_.padded_kv);
     const auto count = &std::vector<LocalRow>::size;
@@ -182,66 +182,67 @@ class Rows : Subject {
     std::vector<Places>& known = known_[id.substr(0, id.find("_pack"))];
     if (std::ranges::any_of(known, [&](const Places& before) { return are_equal(before, *places); })) return;
     known.push_back(*places);
-    pass(id, std::move(says), [places = *places](const World& world, Pass& pass) { take_places(world, places, pass); });
+    pass(id, std::move(says),
+         [places = *places](const DenseProblem& dense, Pass& pass) { take_places(dense, places, pass); });
   }
 
-  // places: those of all rows. The world may have only a sample of the queries.
-  static void take_places(const World& world, const Places& places, Pass& pass) {
-    MaskRule rule(world);
+  // places: those of all rows. The problem may have only a sample of the queries.
+  static void take_places(const DenseProblem& dense, const Places& places, Pass& pass) {
+    MaskRule rule(dense);
     rule.places = places;
-    const at::Tensor rows = world.q_rows.row;
+    const at::Tensor rows = dense.q_rows.row;
     rule.places.q_sequence = places.q_sequence.index_select(0, rows);
     rule.places.q_position = places.q_position.index_select(0, rows);
     pass.times = rule.times();
-    if (!world.bias.defined()) return;
+    if (!dense.bias.defined()) return;
     // In bshd and sbhd a rank holds only the bias rows of its own queries.
-    const bool by_row = world.c().layout == Layout::thd;
+    const bool by_row = dense.c().layout == Layout::thd;
     pass.bias_index =
-        world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position, rule.places.kv_position);
+        dense.bias_index_at(by_row ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
   }
 
   // Positions counted among the rows that a rank has of a sequence (of_chunk: among those of one chunk).
-  static Places local_places(const World& world, bool of_chunk) {
+  static Places local_places(const DenseProblem& dense, bool of_chunk) {
     const auto place = [of_chunk](const Side& side) { return of_chunk ? side.place_in_half : side.place; };
-    return {.q_sequence = world.q_rows.sequence,
-            .q_position = place(world.q_rows),
-            .kv_sequence = world.kv_rows.sequence,
-            .kv_position = place(world.kv_rows)};
+    return {.q_sequence = dense.q_rows.sequence,
+            .q_position = place(dense.q_rows),
+            .kv_sequence = dense.kv_rows.sequence,
+            .kv_position = place(dense.kv_rows)};
   }
 
   // Positions are counted in each rank's rows; which rows are padding stays correct.
-  static void count_locally(const World& world, bool queries, bool keys, MaskRule& rule) {
-    const Places local = local_places(world, /*of_chunk=*/false);
-    rule.valid_rows = std::pair(world.q_rows.valid, world.kv_rows.valid);
+  static void count_locally(const DenseProblem& dense, bool queries, bool keys, MaskRule& rule) {
+    const Places local = local_places(dense, /*of_chunk=*/false);
+    rule.valid_rows = std::pair(dense.q_rows.valid, dense.kv_rows.valid);
     if (queries) rule.places.q_position = local.q_position;
     if (keys) rule.places.kv_position = local.kv_position;
     for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
-      if (queries) rule.valid_q[b] = world.lengths().padded_q[b] / world.ranks;
-      if (keys) rule.valid_kv[b] = world.lengths().padded_kv[b] / world.ranks;
+      if (queries) rule.valid_q[b] = dense.lengths().padded_q[b] / dense.ranks;
+      if (keys) rule.valid_kv[b] = dense.lengths().padded_kv[b] / dense.ranks;
     }
   }
 
   void positions_from_zero() {
-    if (world_.ranks == 1) return;
+    if (dense_.ranks == 1) return;
     // If the mask is only a window, the id of a window counted in local rows fits better.
     const bool window_alone = !c_.causal && c_.chunk == 0;
     const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
     for (const auto& [what, queries, keys] :
          {std::tuple{"queries and keys", true, true}, {"queries", true, false}, {"keys", false, true}}) {
       mask(id, fmt::format("every rank counts the positions of its {} from 0", what),
-           [queries = queries, keys = keys](const World& world, MaskRule& rule) {
-             count_locally(world, queries, keys, rule);
+           [queries = queries, keys = keys](const DenseProblem& dense, MaskRule& rule) {
+             count_locally(dense, queries, keys, rule);
            });
     }
     mask(id, "the diagonal begins at each rank's first query and at the first key of the sequence",
-         [](const World& world, MaskRule& rule) {
-           count_locally(world, /*queries=*/true, /*keys=*/false, rule);
+         [](const DenseProblem& dense, MaskRule& rule) {
+           count_locally(dense, /*queries=*/true, /*keys=*/false, rule);
            rule.diagonal = MaskRule::Diagonal::top_left;
          });
   }
 
   void windows_of_local_rows() {
-    if (world_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
+    if (dense_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
     const char* const id = "window_of_local_chunk";
     for (const bool of_chunk : {false, true}) {
       const std::string how = fmt::format(
@@ -249,33 +250,35 @@ class Rows : Subject {
           "sequence",
           of_chunk ? "chunk" : "rows");
       if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-        mask(id, "the window" + how,
-             [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
+        mask(id, "the window" + how, [of_chunk](const DenseProblem& dense, MaskRule& rule) {
+          rule.window_places = local_places(dense, of_chunk);
+        });
       }
       if (c_.causal) {
-        mask(id, "the diagonal" + how,
-             [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
+        mask(id, "the diagonal" + how, [of_chunk](const DenseProblem& dense, MaskRule& rule) {
+          rule.causal_places = local_places(dense, of_chunk);
+        });
       }
     }
   }
 
   // Gathered keys stay in the order of ranks but are taken for whole sequences.
   void gathered() {
-    if (world_.ranks == 1) return;
+    if (dense_.ranks == 1) return;
     const char* const id = "gathered_rows_not_reordered";
-    const at::Tensor order = order_in_sequences(world_.kv_rows);
-    const at::Tensor rows = at::arange(world_.kv_rows.count(), at::kLong);
+    const at::Tensor order = order_in_sequences(dense_.kv_rows);
+    const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong);
     if (order.equal(rows)) return;
-    const at::Tensor all = order.unsqueeze(0).expand({world_.ranks, -1}).contiguous();
-    const at::Tensor ranks = at::arange(world_.ranks, at::kLong).unsqueeze(1);
-    const at::Tensor others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
+    const at::Tensor all = order.unsqueeze(0).expand({dense_.ranks, -1}).contiguous();
+    const at::Tensor ranks = at::arange(dense_.ranks, at::kLong).unsqueeze(1);
+    const at::Tensor others = at::where(dense_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
     for (const at::Tensor& held : {others, all}) {
       for (const bool lands_back : {true, false}) {
         model(id,
               fmt::format("gathered K and V{} stay in the order of ranks and are taken for whole sequences{}",
                           lands_back ? "" : ", but not their gradients,",
                           held.is_same(others) ? ", except for a rank's own rows" : ""),
-              [held, lands_back](Model& model) {
+              [held, lands_back](SimulatedStep& model) {
                 model.forward.held = held;
                 model.backward.held = held;
                 if (lands_back) model.landing = held;
@@ -286,21 +289,21 @@ class Rows : Subject {
     // The same in the gradients only.
     const char* const gradients = "dkv_rows_not_reordered";
     const at::Tensor own_slice =
-        all.div(std::max<std::int64_t>(1, world_.kv_rows.count() / world_.ranks), "floor").eq(ranks);
+        all.div(std::max<std::int64_t>(1, dense_.kv_rows.count() / dense_.ranks), "floor").eq(ranks);
     const at::Tensor of_others =
-        at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
+        at::where(dense_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
     for (const at::Tensor& landing : {of_others, all}) {
       sums(gradients, "dk and dv of gathered rows are distributed in the order of sequences instead of ranks",
-           [landing](Model& model) { model.landing = landing; });
+           [landing](SimulatedStep& model) { model.landing = landing; });
     }
   }
 
   // The rows of ranks that exchange heads stay in the order of ranks.
   void of_groups(const char* id) {
-    std::vector<int> sizes{world_.ranks};
-    if (const int inner = inner_ranks(world_.c()); inner > 0) sizes.insert(sizes.begin(), inner);
+    std::vector<int> sizes{dense_.ranks};
+    if (const int inner = inner_ranks(dense_.c()); inner > 0) sizes.insert(sizes.begin(), inner);
     for (const int size : sizes) {
-      if (world_.ranks % size != 0) continue;
+      if (dense_.ranks % size != 0) continue;
       const std::string says =
           "rows that ranks traded for heads stay in the order of ranks and are taken for whole sequences";
       const Belief in_order = [size = static_cast<std::size_t>(size)](const RowsByRank& rows, const auto&,
@@ -328,16 +331,16 @@ class Rows : Subject {
   // The bias rows are exchanged too and are in the right order. Each query reads the bias row of the position that it
   // is taken to have, and the gradient goes there.
   void with_bias_rows(const char* id, std::string says, const Belief& belief) {
-    if (!world_.bias.defined() || c_.layout == Layout::thd) return;
+    if (!dense_.bias.defined() || c_.layout == Layout::thd) return;
     const std::optional<Places> places = places_by(belief);
     if (!places) return;
-    model(id, std::move(says), [places = *places](Model& model) {
-      const World& world = *model.world;
+    model(id, std::move(says), [places = *places](SimulatedStep& model) {
+      const DenseProblem& dense = *model.dense;
       for (Pass* const pass : {&model.forward, &model.backward}) {
-        take_places(world, places, *pass);
-        if (!world.bias.defined()) continue;
-        const at::Tensor rows = world.q_rows.row;
-        pass->bias_index = world.bias_index_at(places.q_sequence.index_select(0, rows),
+        take_places(dense, places, *pass);
+        if (!dense.bias.defined()) continue;
+        const at::Tensor rows = dense.q_rows.row;
+        pass->bias_index = dense.bias_index_at(places.q_sequence.index_select(0, rows),
                                                places.q_position.index_select(0, rows), places.kv_position);
       }
       model.dbias_of_all_ranks = true;
@@ -406,14 +409,14 @@ class Rows : Subject {
     return kNoRow;
   }
 
-  const SequenceLengths& lengths_ = world_.lengths();
+  const SequenceLengths& lengths_ = dense_.lengths();
   std::map<std::string, std::vector<Places>> known_;  // by id
 };
 
 }  // namespace
 
-Hypotheses row_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Rows(world, symptoms).all();
+Hypotheses row_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Rows(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -1,4 +1,4 @@
-#include "cp_core/diagnosis/world.h"
+#include "cp_core/diagnosis/dense_problem.h"
 
 #include <array>
 #include <cstddef>
@@ -104,7 +104,7 @@ Side Side::selected(const at::Tensor& rows) const {
   return some;
 }
 
-World::World(const Observation& of)
+DenseProblem::DenseProblem(const Observation& of)
     : observation(&of),
       problem(verify::canonical_problem(of.c, of.lengths)),
       ranks(static_cast<int>(of.results.size())) {
@@ -121,8 +121,8 @@ World::World(const Observation& of)
   if (of.inputs.sink.defined()) sink = of.inputs.sink.to(at::kDouble);
 }
 
-World World::with_queries(const at::Tensor& rows) const {
-  World some = *this;
+DenseProblem DenseProblem::with_queries(const at::Tensor& rows) const {
+  DenseProblem some = *this;
   some.q_rows = q_rows.selected(rows);
   some.q = q.index_select(0, rows);
   if (dout.defined()) some.dout = dout.index_select(0, rows);
@@ -130,22 +130,22 @@ World World::with_queries(const at::Tensor& rows) const {
   return some;
 }
 
-const at::Tensor& World::raw_scores() const {
+const at::Tensor& DenseProblem::raw_scores() const {
   if (!raw_scores_.defined()) {
     raw_scores_ = at::bmm(q.transpose(0, 1), by_query_head(k, defined_kv_heads(c())).transpose(1, 2));
   }
   return raw_scores_;
 }
 
-const at::Tensor& World::raw_dp() const {
+const at::Tensor& DenseProblem::raw_dp() const {
   if (!raw_dp_.defined()) {
     raw_dp_ = at::bmm(dout.transpose(0, 1), by_query_head(v, defined_kv_heads(c())).transpose(1, 2));
   }
   return raw_dp_;
 }
 
-at::Tensor World::bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
-                                const at::Tensor& kv_positions) const {
+at::Tensor DenseProblem::bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
+                                       const at::Tensor& kv_positions) const {
   const std::int64_t rows = bias.size(2);
   const std::int64_t columns = bias.size(3);
   const at::Tensor sequence = bias.size(0) == 1 ? sequences.mul(0) : sequences;

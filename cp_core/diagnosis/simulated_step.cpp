@@ -1,42 +1,47 @@
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/logaddexp.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/operands.h"
+#include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
+
 namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-at::Tensor scores_of(const World& world, const Pass& pass) {
-  at::Tensor scores = Operands(world, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
-  if (world.bias.defined()) {
-    const at::Tensor by_head = world.bias.transpose(0, 1).flatten(1).index_select(0, index_tensor(pass.bias_head));
+at::Tensor scores_of(const DenseProblem& dense, const Pass& pass) {
+  at::Tensor scores = Operands(dense, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
+  if (dense.bias.defined()) {
+    const at::Tensor by_head = dense.bias.transpose(0, 1).flatten(1).index_select(0, index_tensor(pass.bias_head));
     scores.add_(by_head.index_select(1, pass.bias_index.flatten()).view(scores.sizes()));
   }
   return pass.least_score > -kInfinity ? scores.clamp_min_(pass.least_score) : scores;
 }
 
 // Sums [heads, q rows, kv rows] over the pairs of each part: [heads, q rows, parts].
-at::Tensor by_part(const Model& model, const at::Tensor& of_pairs) {
+at::Tensor by_part(const SimulatedStep& model, const at::Tensor& of_pairs) {
   if (!model.part.defined()) return of_pairs.sum(-1, /*keepdim=*/true);
   const at::Tensor sums = at::zeros({of_pairs.size(0), of_pairs.size(1), model.parts}, of_pairs.options());
   return sums.scatter_add(-1, model.part.unsqueeze(0).expand_as(of_pairs), of_pairs);
 }
 
 // The reverse: gives each pair the value of its part.
-at::Tensor of_pairs(const Model& model, const at::Tensor& of_parts, const at::Tensor& like) {
+at::Tensor of_pairs(const SimulatedStep& model, const at::Tensor& of_parts, const at::Tensor& like) {
   if (!model.part.defined()) return of_parts;
   return of_parts.gather(-1, model.part.unsqueeze(0).expand_as(like));
 }
@@ -46,21 +51,21 @@ struct Merged {
   at::Tensor lse;      // [heads, q rows]
 };
 
-at::Tensor joined_sink(const Model& model) {
-  const World& world = *model.world;
+at::Tensor joined_sink(const SimulatedStep& model) {
+  const DenseProblem& dense = *model.dense;
   const at::Tensor sink =
-      (model.sink.defined() ? model.sink : world.sink).index_select(0, index_tensor(model.forward.sink_head));
+      (model.sink.defined() ? model.sink : dense.sink).index_select(0, index_tensor(model.forward.sink_head));
   return sink.add(std::log(model.sink_times)).unsqueeze(1);
 }
 
 // bool [heads, q rows]: whether the sink joins the row.
-at::Tensor rows_with_sink(const Model& model, const at::Tensor& lse) {
-  const at::Tensor rows = model.world->q_rows.valid.unsqueeze(0).expand_as(lse);
+at::Tensor rows_with_sink(const SimulatedStep& model, const at::Tensor& lse) {
+  const at::Tensor rows = model.dense->q_rows.valid.unsqueeze(0).expand_as(lse);
   return model.sink_needs_a_key ? rows.logical_and(lse.gt(kNothing / 2)) : rows;
 }
 
 // Merges the parts in order, and then the sink. sink: [heads, q rows]; undefined if there is none.
-Merged merged(const Model& model, const at::Tensor& part_lse, const at::Tensor& sink) {
+Merged merged(const SimulatedStep& model, const at::Tensor& part_lse, const at::Tensor& sink) {
   std::vector<at::Tensor> weights;
   at::Tensor lse = at::full_like(part_lse.select(-1, 0), kNothing);
   for (std::int64_t s = 0; s < part_lse.size(-1); ++s) {
@@ -79,8 +84,8 @@ Merged merged(const Model& model, const at::Tensor& part_lse, const at::Tensor& 
   return {.weights = all, .lse = lse};
 }
 
-bool has_sink(const Model& model) {
-  return model.world->sink.defined() && model.sink_times > 0;
+bool has_sink(const SimulatedStep& model) {
+  return model.dense->sink.defined() && model.sink_times > 0;
 }
 
 at::Tensor with_nothing_infinite(const at::Tensor& lse) {
@@ -93,21 +98,21 @@ at::Tensor by_row(const at::Tensor& of_heads) {
 }
 
 // Returns the largest score of all pairs, as each rank returns it: [ranks, heads, 1].
-at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
+at::Tensor max_logits(const SimulatedStep& model, const at::Tensor& scores) {
   const at::Tensor& times = model.forward.times;
   at::Tensor counted = scores.masked_fill(times.eq(0.0), -kInfinity);
-  const at::Tensor poisoned = Operands(*model.world, model.forward, /*absolute=*/false).poisoned_pairs();
+  const at::Tensor poisoned = Operands(*model.dense, model.forward, /*absolute=*/false).poisoned_pairs();
   if (poisoned.defined()) counted.masked_fill_(poisoned.logical_and(times.ne(0.0)), kNotANumber);
-  return counted.flatten(1).amax(-1).view({1, -1, 1}).expand({model.world->ranks, -1, -1});
+  return counted.flatten(1).amax(-1).view({1, -1, 1}).expand({model.dense->ranks, -1, -1});
 }
 
 }  // namespace
 
-Forward run_forward(const Model& model) {
-  const World& world = *model.world;
-  const Operands operands(world, model.forward, /*absolute=*/false);
+Forward run_forward(const SimulatedStep& model) {
+  const DenseProblem& dense = *model.dense;
+  const Operands operands(dense, model.forward, /*absolute=*/false);
   Forward forward;
-  forward.scores = scores_of(world, model.forward);
+  forward.scores = scores_of(dense, model.forward);
   const at::Tensor& times = model.forward.times;
   const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
   at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
@@ -129,22 +134,22 @@ Forward run_forward(const Model& model) {
     forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
   }
   if (model.nan_without_keys) {
-    const at::Tensor rows = times.sum(-1, /*keepdim=*/true).eq(0.0).logical_and(world.q_rows.valid.unsqueeze(1));
-    forward.p.masked_fill_(rows.logical_and(world.q_rows.sequence.unsqueeze(1).eq(world.kv_rows.sequence.unsqueeze(0))),
+    const at::Tensor rows = times.sum(-1, /*keepdim=*/true).eq(0.0).logical_and(dense.q_rows.valid.unsqueeze(1));
+    forward.p.masked_fill_(rows.logical_and(dense.q_rows.sequence.unsqueeze(1).eq(dense.kv_rows.sequence.unsqueeze(0))),
                            kNotANumber);
     forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
   }
   forward.results.out = by_row(operands.times_v(forward.p));
   forward.results.lse = by_row(forward.lse.unsqueeze(-1));
-  if (world.q_rows.first.empty()) return forward;  // the world is a sample of the queries
-  if (world.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
+  if (dense.q_rows.first.empty()) return forward;  // the problem is a sample of the queries
+  if (dense.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
   if (model.returned_part_lse) {
     const std::int64_t part = *model.returned_part_lse;
     const at::Tensor lse =
         part >= 0 ? forward.part_lse.select(-1, part) : forward.part_lse.narrow(-1, 0, model.parts - 1).logsumexp({-1});
     forward.results.lse = by_row(with_nothing_infinite(lse).unsqueeze(-1));
   }
-  if (model.returned) model.returned(world, forward.results);
+  if (model.returned) model.returned(dense, forward.results);
   return forward;
 }
 
@@ -164,15 +169,15 @@ at::Tensor by_head(const at::Tensor& of_rows) {
 }
 
 // [heads, q rows, 1]
-at::Tensor whole_delta(const Model& model, const Operands& operands, const at::Tensor& out) {
-  const World& world = *model.world;
+at::Tensor whole_delta(const SimulatedStep& model, const Operands& operands, const at::Tensor& out) {
+  const DenseProblem& dense = *model.dense;
   if (model.delta_head.empty()) return operands.dout().mul(out.transpose(0, 1)).sum(-1, /*keepdim=*/true);
-  const at::Tensor of_tokens = world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1);
+  const at::Tensor of_tokens = dense.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1);
   return of_tokens.index_select(0, index_tensor(model.delta_head));
 }
 
 // Computes the derivative of an incorrect merge by autograd: how its weights change with the lse of parts and the sink.
-void differentiate_merge(const Model& model, const Forward& forward, Backward& backward) {
+void differentiate_merge(const SimulatedStep& model, const Forward& forward, Backward& backward) {
   const at::Tensor part_delta = by_part(model, forward.part_p.mul(backward.dp));
   const at::AutoGradMode with_gradients(true);
   at::Tensor part_lse = forward.part_lse.detach().clone().requires_grad_();
@@ -195,14 +200,14 @@ void differentiate_merge(const Model& model, const Forward& forward, Backward& b
 
 // Adds the gradient of the sink. derivative: of the sink as the forward used it; otherwise of a sink that joined once.
 // delta: [heads, q rows, 1], of dout and out in the order in which the rank has them.
-void add_dsink(const Model& model, const Forward& forward, const at::Tensor& lse, const at::Tensor& delta,
+void add_dsink(const SimulatedStep& model, const Forward& forward, const at::Tensor& lse, const at::Tensor& delta,
                bool derivative, Backward& backward) {
-  const World& world = *model.world;
+  const DenseProblem& dense = *model.dense;
   if (derivative && model.sink_times == 0) {
     backward.p_sink = backward.dsink = at::zeros_like(lse);
     return;
   }
-  const at::Tensor& sink = derivative && model.sink.defined() ? model.sink : world.sink;
+  const at::Tensor& sink = derivative && model.sink.defined() ? model.sink : dense.sink;
   const at::Tensor of_heads = sink.index_select(0, index_tensor(model.backward.sink_head)).unsqueeze(1);
   const at::Tensor joins = rows_with_sink(model, forward.lse.clamp_min(kNothing));
   backward.p_sink = of_heads.sub(lse)
@@ -214,10 +219,10 @@ void add_dsink(const Model& model, const Forward& forward, const at::Tensor& lse
 
 }  // namespace
 
-Backward run_backward(const Model& model, const Forward& forward) {
-  const World& world = *model.world;
+Backward run_backward(const SimulatedStep& model, const Forward& forward) {
+  const DenseProblem& dense = *model.dense;
   const Pass& pass = model.backward;
-  const Operands operands(world, pass, /*absolute=*/false);
+  const Operands operands(dense, pass, /*absolute=*/false);
   const bool derivative = !model.from_returned && same_pass(model.forward, pass) && !model.lse_of_part &&
                           !model.delta_of_part && !model.delta_missing && model.delta_head.empty() &&
                           model.lse_head.empty() && !model.exponentials_divided;
@@ -230,7 +235,7 @@ Backward run_backward(const Model& model, const Forward& forward) {
   // Delta uses the out of the forward, even if the backward reads other K and V.
   const at::Tensor out = model.from_returned
                              ? forward.results.out
-                             : by_row(Operands(world, model.forward, /*absolute=*/false).times_v(forward.p));
+                             : by_row(Operands(dense, model.forward, /*absolute=*/false).times_v(forward.p));
   const at::Tensor lse = model.from_returned ? by_head(forward.results.lse) : forward.lse;
   if (derivative) {
     backward.p = forward.p;
@@ -238,7 +243,7 @@ Backward run_backward(const Model& model, const Forward& forward) {
     const at::Tensor of_heads = model.lse_head.empty() ? lse : lse.index_select(0, index_tensor(model.lse_head));
     const at::Tensor of_rows =
         model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : of_heads.unsqueeze(-1);
-    const at::Tensor seen = scores_of(world, pass).masked_fill_(pass.times.eq(0.0), -kInfinity);
+    const at::Tensor seen = scores_of(dense, pass).masked_fill_(pass.times.eq(0.0), -kInfinity);
     const at::Tensor known = of_rows.masked_fill(of_rows.eq(-kInfinity), kInfinity);
     backward.p = model.exponentials_divided
                      ? seen.to(at::kFloat).exp_().div_(known.to(at::kFloat).exp_()).to(at::kDouble).mul_(pass.times)
@@ -251,13 +256,50 @@ Backward run_backward(const Model& model, const Forward& forward) {
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
   if (model.hides_nan) backward.ds.masked_fill_(pass.times.eq(0.0), 0.0);
   if (model.nan_without_keys) backward.ds.masked_fill_(pass.times.sum(-1, /*keepdim=*/true).eq(0.0), 0.0);
-  if (world.sink.defined()) {
+  if (dense.sink.defined()) {
     const at::Tensor of_tokens = model.delta_head.empty()
                                      ? backward.delta
-                                     : world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
+                                     : dense.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
     add_dsink(model, forward, lse, of_tokens, derivative, backward);
   }
   return backward;
+}
+
+namespace {
+
+Pass defined_pass(const DenseProblem& dense) {
+  const Case& c = dense.c();
+  Pass pass;
+  pass.times = MaskRule(dense).times();
+  pass.scale = dense.problem.scale();
+  pass.q_head = pass.dout_head = pass.sink_head = mapped(c.heads, std::identity());
+  pass.kv_head = defined_kv_heads(c);
+  if (dense.bias.defined()) {
+    pass.bias_index = dense.bias_index();
+    pass.bias_head = mapped(c.heads, [shared = dense.bias.size(1) == 1](std::int64_t h) { return shared ? 0 : h; });
+  }
+  return pass;
+}
+
+}  // namespace
+
+bool same_heads(const Pass& a, const Pass& b) {
+  return a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head &&
+         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
+}
+
+Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool /*first*/) {
+  const at::Tensor total = at::logaddexp(lse, part_lse);
+  return {.keep = lse.sub(total).exp(), .add = part_lse.sub(total).exp(), .lse = total};
+}
+
+SimulatedStep::SimulatedStep(const DenseProblem& of) : dense(&of), forward(defined_pass(of)), backward(forward) {
+  const Case& c = of.c();
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  dq_head = mapped(c.heads, std::identity());
+  dkv_head = defined_kv_heads(c);
+  shares_dbias = shares_dsink = at::ones({of.ranks, of.ranks}, options);
+  dbias_heads = at::ones({of.ranks, c.heads}, options);
 }
 
 }  // namespace cp_pool::diagnosis

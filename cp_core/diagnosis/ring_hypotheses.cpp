@@ -23,8 +23,8 @@ class RingSteps : Subject {
   using Subject::Subject;
 
   Hypotheses all() {
-    if (world_.ranks == 1) return {};
-    for (const Ring& ring : rings_of(world_)) {
+    if (dense_.ranks == 1) return {};
+    for (const Ring& ring : rings_of(dense_)) {
       if (ring.size == 1) continue;
       owners(ring);
       missing(ring);
@@ -41,10 +41,10 @@ class RingSteps : Subject {
  private:
   // A rank takes the keys that it holds for those of the rank other(rank, true owner).
   void owner_taken_for(const std::string& says, const OtherRank& other) {
-    const at::Tensor places = rows_at_same_place(world_.kv_rows, world_.ranks, other);
+    const at::Tensor places = rows_at_same_place(dense_.kv_rows, dense_.ranks, other);
     if (!places.defined()) return;
-    pass("ring_owner_wrong", says, [places](const World& world, Pass& pass) {
-      const at::Tensor index = places.index_select(0, world.q_rows.rank);
+    pass("ring_owner_wrong", says, [places](const DenseProblem& dense, Pass& pass) {
+      const at::Tensor index = places.index_select(0, dense.q_rows.rank);
       pass.times = pass.times.gather(1, index);
       if (pass.bias_index.defined()) pass.bias_index = pass.bias_index.gather(1, index);
     });
@@ -78,8 +78,8 @@ class RingSteps : Subject {
 
   // Each pair counts as often as `factor` says, fp64.
   Hypothesis& weighed(const char* id, std::string says, const at::Tensor& factor) {
-    return pass(id, std::move(says), [factor](const World& world, Pass& pass) {
-      pass.times = pass.times.mul(factor.index_select(0, world.q_rows.row));
+    return pass(id, std::move(says), [factor](const DenseProblem& dense, Pass& pass) {
+      pass.times = pass.times.mul(factor.index_select(0, dense.q_rows.row));
     });
   }
 
@@ -92,8 +92,8 @@ class RingSteps : Subject {
   // The merged lse counts the part, but the merged out does not.
   void not_merged(const std::string& part, const at::Tensor& gone) {
     model("step_missing", part + " is not merged into the result, though the lse counts it",
-          [number = gone.to(at::kLong)](Model& model) {
-            model.part = number.index_select(0, model.world->q_rows.row);
+          [number = gone.to(at::kLong)](SimulatedStep& model) {
+            model.part = number.index_select(0, model.dense->q_rows.row);
             model.parts = 2;
             model.merge = [](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
               Merge merge = merge_rightly(lse, part_lse, first);
@@ -105,29 +105,29 @@ class RingSteps : Subject {
   }
 
   void missing(const Ring& ring) {
-    const at::Tensor steps = step_of_pairs(world_, ring);
+    const at::Tensor steps = step_of_pairs(dense_, ring);
     for (int step = 0; step < ring.size; ++step) {
       missing(name_of(step, ring) + " is", steps.eq(step));
       if (step > 0) not_merged(name_of(step, ring), steps.eq(step));
     }
     if (ring.size > 2) missing("all steps except that of a rank's own keys are", steps.ne(0));
-    for (int owner = 0; owner < world_.ranks; ++owner) {
+    for (int owner = 0; owner < dense_.ranks; ++owner) {
       missing(fmt::format("the part of rank {}'s keys for the queries of other ranks is", owner),
-              world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)));
+              dense_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)));
     }
   }
 
   // The part of one chunk of queries or of keys is left out, for the keys of other ranks or of all ranks.
   void missing_halves() {
-    const at::Tensor others = world_.q_rows.rank.unsqueeze(1).ne(world_.kv_rows.rank.unsqueeze(0));
+    const at::Tensor others = dense_.q_rows.rank.unsqueeze(1).ne(dense_.kv_rows.rank.unsqueeze(0));
     // In a causal ring of dual chunks, these are the steps in which only the second chunk takes part.
     not_merged("the part of a rank's second chunk of queries with the keys of later ranks",
-               world_.q_rows.half.eq(1).unsqueeze(1).logical_and(
-                   world_.q_rows.rank.unsqueeze(1).lt(world_.kv_rows.rank.unsqueeze(0))));
+               dense_.q_rows.half.eq(1).unsqueeze(1).logical_and(
+                   dense_.q_rows.rank.unsqueeze(1).lt(dense_.kv_rows.rank.unsqueeze(0))));
     for (const std::int64_t half : {0, 1}) {
       const char* const which = half == 0 ? "first" : "second";
-      const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1).logical_and(others);
-      const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0).expand_as(others);
+      const at::Tensor queries = dense_.q_rows.half.eq(half).unsqueeze(1).logical_and(others);
+      const at::Tensor keys = dense_.kv_rows.half.eq(half).unsqueeze(0).expand_as(others);
       const std::string part =
           fmt::format("the part of a rank's {} chunk of queries with the keys of other ranks", which);
       missing(part + " is", queries);
@@ -141,7 +141,7 @@ class RingSteps : Subject {
 
   void repeated(const Ring& ring) {
     const char* const id = "step_repeated";
-    const at::Tensor steps = step_of_pairs(world_, ring);
+    const at::Tensor steps = step_of_pairs(dense_, ring);
     for (int step = 0; step < ring.size; ++step) {
       const std::string name = name_of(step, ring);
       weighed(id, name + " counts twice", steps.eq(step).to(at::kDouble).add(1.0));
@@ -158,15 +158,15 @@ class RingSteps : Subject {
   // A rank holds the K and V of rank whose(rank, owner) at the places of rank `owner`, in both passes or in the
   // backward.
   void held(const char* id, const std::string& says, const OtherRank& whose, const char* backward_id) {
-    const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, whose);
+    const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks, whose);
     if (!rows.defined()) return;
-    Hypothesis& stays = pass(id, says, [rows](const World&, Pass& pass) { pass.held = rows; });
+    Hypothesis& stays = pass(id, says, [rows](const DenseProblem&, Pass& pass) { pass.held = rows; });
     stays.backward_id = backward_id;
     stays.backward_says = says + " in the backward";
     for (const bool both : {true, false}) {  // gradients land at the rows that are held
       model(
           both ? id : backward_id, both ? says : says + " in the backward",
-          [=](Model& model) {
+          [=](SimulatedStep& model) {
             if (both) model.forward.held = rows;
             model.backward.held = model.landing = rows;
           },
@@ -180,17 +180,17 @@ class RingSteps : Subject {
     const OtherRank own = [=](int rank, int owner) { return ring.rank_at(owner, ring.at(rank)); };
     held(id, says, own, "backward_own_kv");
     weighed(id, fmt::format("{} and the mask of the own keys", says),
-            at::where(step_of_pairs(world_, ring).eq(0), static_cast<double>(ring.size), 0.0))
+            at::where(step_of_pairs(dense_, ring).eq(0), static_cast<double>(ring.size), 0.0))
         .backward_id = "backward_own_kv";
     // Only one of K and V is passed on; the other one stays the rank's own.
-    const at::Tensor rows = rows_at_same_place(world_.kv_rows, world_.ranks, own);
+    const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks, own);
     if (!rows.defined()) return;
     for (const bool k : {false, true}) {
       pass("k_or_v_not_passed_on",
            fmt::format("every step computes with the rank's own {}, and with the {} of the rank whose turn it is",
                        k ? "K" : "V", k ? "V" : "K"),
-           [rows, k](const World& world, Pass& pass) {
-             const at::Tensor places = at::arange(world.kv_rows.count(), at::kLong).unsqueeze(0).expand_as(rows);
+           [rows, k](const DenseProblem& dense, Pass& pass) {
+             const at::Tensor places = at::arange(dense.kv_rows.count(), at::kLong).unsqueeze(0).expand_as(rows);
              pass.held = k ? rows : places;
              pass.held_v = k ? places : rows;
            });
@@ -200,12 +200,12 @@ class RingSteps : Subject {
   // int64 [ranks, kv rows]: the step of the ring at which the rank has the row.
   [[nodiscard]] at::Tensor steps_of_ranks(const Ring& ring) const {
     const at::Tensor places = index_tensor({ring.place.begin(), ring.place.end()});
-    return places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
+    return places.unsqueeze(1).sub(places.index_select(0, dense_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
   }
 
   void not_awaited(const Ring& ring) {
     const char* const id = "exchange_not_awaited";
-    const at::Tensor rows = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0).expand({world_.ranks, -1});
+    const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong).unsqueeze(0).expand({dense_.ranks, -1});
     for (int first = 1; first < ring.size; ++first) {
       const at::Tensor zeros = rows.masked_fill(steps_of_ranks(ring).ge(first), -1);
       const std::string whose =
@@ -213,7 +213,7 @@ class RingSteps : Subject {
       for (const bool both : {true, false}) {
         model(
             id, fmt::format("{} read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
-            [zeros, both](Model& model) {
+            [zeros, both](SimulatedStep& model) {
               if (both) model.forward.held = zeros;
               model.backward.held = zeros;
             },
@@ -232,7 +232,7 @@ class RingSteps : Subject {
   void exchanged(const Ring& ring) {
     if (c_.head_dim_qk != c_.head_dim_v) return;
     const auto swapped = [this](const char* says, const at::Tensor& where) {
-      pass("k_and_v_exchanged", says, [where](const World&, Pass& pass) { pass.exchanged = where; });
+      pass("k_and_v_exchanged", says, [where](const DenseProblem&, Pass& pass) { pass.exchanged = where; });
     };
     const at::Tensor steps = steps_of_ranks(ring);
     swapped("K and V of other ranks are swapped", steps.ne(0));
@@ -247,7 +247,7 @@ class RingSteps : Subject {
       model("exchange_not_awaited",
             fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
                         returned ? ", and so are the results" : ""),
-            [ranks, returned](Model& model) { read_own_heads(ranks, returned, model); });
+            [ranks, returned](SimulatedStep& model) { read_own_heads(ranks, returned, model); });
     }
   }
 
@@ -257,25 +257,25 @@ class RingSteps : Subject {
     return side.rank.remainder(ranks).unsqueeze(1).eq(computes.unsqueeze(0)).to(at::kDouble).unsqueeze(-1);
   }
 
-  static void read_own_heads(int ranks, bool returned, Model& model) {
-    const World& world = *model.world;
-    const Case& c = world.c();
-    const at::Tensor q = own_heads(world.q_rows, c.heads, ranks);
-    const at::Tensor kv = own_heads(world.kv_rows, c.kv_heads, ranks);
+  static void read_own_heads(int ranks, bool returned, SimulatedStep& model) {
+    const DenseProblem& dense = *model.dense;
+    const Case& c = dense.c();
+    const at::Tensor q = own_heads(dense.q_rows, c.heads, ranks);
+    const at::Tensor kv = own_heads(dense.kv_rows, c.kv_heads, ranks);
     for (Pass* const pass : {&model.forward, &model.backward}) {
-      pass->q = world.q.mul(q);
-      pass->k = world.k.mul(kv);
-      pass->v = world.v.mul(kv);
-      if (world.dout.defined()) pass->dout = world.dout.mul(q);
-      pass->q_poisoned = at::zeros_like(world.q_rows.poisoned);
-      pass->kv_poisoned = at::zeros_like(world.kv_rows.poisoned);
+      pass->q = dense.q.mul(q);
+      pass->k = dense.k.mul(kv);
+      pass->v = dense.v.mul(kv);
+      if (dense.dout.defined()) pass->dout = dense.dout.mul(q);
+      pass->q_poisoned = at::zeros_like(dense.q_rows.poisoned);
+      pass->kv_poisoned = at::zeros_like(dense.kv_rows.poisoned);
     }
     if (!returned) return;
-    model.returned = [q](const World&, verify::Results& results) {
+    model.returned = [q](const DenseProblem&, verify::Results& results) {
       results.out = results.out.mul(q);
       results.lse = at::where(q.ne(0.0), results.lse, 0.0);
     };
-    model.returned_gradients = [q, kv](const World&, verify::Results& results) {
+    model.returned_gradients = [q, kv](const DenseProblem&, verify::Results& results) {
       results.dq = results.dq.mul(q);
       results.dk = results.dk.mul(kv);
       results.dv = results.dv.mul(kv);
@@ -285,8 +285,8 @@ class RingSteps : Subject {
 
 }  // namespace
 
-Hypotheses ring_hypotheses(const World& world, const Symptoms& symptoms) {
-  return RingSteps(world, symptoms).all();
+Hypotheses ring_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return RingSteps(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -19,7 +19,7 @@ namespace {
 
 class GradientMistakes : Subject {
  public:
-  GradientMistakes(const World& world, const Symptoms& symptoms) : Subject(world, symptoms) {
+  GradientMistakes(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     for (const char* const name : {"dq", "dk", "dv"}) {
       if (symptoms.fails(name)) wrong_.emplace_back(name);
     }
@@ -30,13 +30,13 @@ class GradientMistakes : Subject {
     times_ranks();
     if (!wrong_.empty()) {
       scale();
-      if (world_.ranks > 1) shares();
+      if (dense_.ranks > 1) shares();
       if (dq_alone()) {
         end_of_row();
       } else {
         end_of_column();
       }
-      if (world_.ranks > 1) of_another_rank();
+      if (dense_.ranks > 1) of_another_rank();
     }
     if (c_.head_dim_qk == c_.head_dim_v) exchanged();
     return std::move(all_);
@@ -53,9 +53,9 @@ class GradientMistakes : Subject {
 
   void scale() {
     if (wrong("dv")) return;
-    const at::Tensor weight = at::ones({1, 1}, at::kDouble).div(world_.problem.scale());
+    const at::Tensor weight = at::ones({1, 1}, at::kDouble).div(dense_.problem.scale());
     sums("gradient_scale_missing", these("lacks", "lack") + " the scale",
-         [weight, q = wrong("dq"), k = wrong("dk")](Model& model) {
+         [weight, q = wrong("dq"), k = wrong("dk")](SimulatedStep& model) {
            if (q) model.weight_dq = weight;
            if (k) model.weight_dk = weight;
          });
@@ -67,13 +67,13 @@ class GradientMistakes : Subject {
     for (const char* const name : {"dbias", "dsink"}) {
       if (symptoms_.fails(name)) failing.emplace_back(name);
     }
-    if (world_.ranks == 1 || failing.empty()) return;
-    const auto ranks = static_cast<double>(world_.ranks);
+    if (dense_.ranks == 1 || failing.empty()) return;
+    const auto ranks = static_cast<double>(dense_.ranks);
     for (const bool over : {false, true}) {
       results(over ? "gradient_over_ranks" : "gradient_times_ranks",
               fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "),
-                          failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
-              [failing, factor = over ? 1 / ranks : ranks](const World&, WholeResults& results) {
+                          failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", dense_.ranks),
+              [failing, factor = over ? 1 / ranks : ranks](const DenseProblem&, WholeResults& results) {
                 for (const auto& [name, member] : verify::kResults) {
                   // The mask probe has no bias and no sink.
                   const bool fails = std::ranges::find(failing, name) != failing.end();
@@ -87,7 +87,7 @@ class GradientMistakes : Subject {
   void lack(std::string says, const at::Tensor& pairs) {
     const at::Tensor weight = pairs.logical_not().to(at::kDouble);
     sums("gradient_share_missing", std::move(says),
-         [weight, q = wrong("dq"), k = wrong("dk"), v = wrong("dv")](Model& model) {
+         [weight, q = wrong("dq"), k = wrong("dk"), v = wrong("dv")](SimulatedStep& model) {
            if (q) model.weight_dq = weight;
            if (k) model.weight_dk = weight;
            if (v) model.weight_dv = weight;
@@ -98,12 +98,12 @@ class GradientMistakes : Subject {
     const auto lacks = [this](const std::string& of, const at::Tensor& pairs) {
       lack(fmt::format("{} the contribution of {}", these("lacks", "lack"), of), pairs);
     };
-    const at::Tensor q_rank = world_.q_rows.rank.unsqueeze(1);
-    const at::Tensor kv_rank = world_.kv_rows.rank.unsqueeze(0);
+    const at::Tensor q_rank = dense_.q_rows.rank.unsqueeze(1);
+    const at::Tensor kv_rank = dense_.kv_rows.rank.unsqueeze(0);
     const char* const rows = dq_alone() ? "keys" : "queries";
     const char* const targets = dq_alone() ? "queries" : "keys";
-    for (const Ring& ring : rings_of(world_)) {
-      const at::Tensor steps = step_of_pairs(world_, ring);
+    for (const Ring& ring : rings_of(dense_)) {
+      const at::Tensor steps = step_of_pairs(dense_, ring);
       lacks(fmt::format("other ranks' {}", rows), steps.ne(0));
       lacks(fmt::format("a rank's own {}", rows), steps.eq(0));
       for (int step = 1; step < ring.size && ring.size > 2; ++step) {
@@ -113,14 +113,14 @@ class GradientMistakes : Subject {
         lacks(fmt::format("all steps of the ring except step {}", step), steps.ne(step));
       }
     }
-    for (int rank = 0; rank < world_.ranks; ++rank) {
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
       lacks(fmt::format("rank {}'s {}", rank, rows), (dq_alone() ? kv_rank : q_rank).eq(rank));
     }
     const at::Tensor others = q_rank.ne(kv_rank);
     for (const std::int64_t half : {0, 1}) {
       const char* const which = half == 0 ? "first" : "second";
-      const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1);
-      const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0);
+      const at::Tensor queries = dense_.q_rows.half.eq(half).unsqueeze(1);
+      const at::Tensor keys = dense_.kv_rows.half.eq(half).unsqueeze(0);
       lacks(fmt::format("each other rank's {} chunk of {}", which, rows),
             others.logical_and(dq_alone() ? keys : queries));
       lacks(fmt::format("other ranks' {} to the {} chunk of {}", rows, which, targets),
@@ -137,12 +137,12 @@ class GradientMistakes : Subject {
 
   // dq counts only the last or the first part of each row, as if parts overwrote each other.
   void end_of_row() {
-    const at::Tensor times = Model(world_).forward.times;
-    std::vector<Parts> all = parts_of(world_);
-    for (Parts& parts : parts_with_own_last(world_)) all.push_back(std::move(parts));
+    const at::Tensor times = SimulatedStep(dense_).forward.times;
+    std::vector<Parts> all = parts_of(dense_);
+    for (Parts& parts : parts_with_own_last(dense_)) all.push_back(std::move(parts));
     const at::Tensor chunk =
-        world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
-    all.push_back({.what = "one part per chunk of keys, in order", .of_pair = chunk, .count = 2 * world_.ranks});
+        dense_.kv_rows.rank.mul(2).add(dense_.kv_rows.half).unsqueeze(0).expand({dense_.q_rows.count(), -1});
+    all.push_back({.what = "one part per chunk of keys, in order", .of_pair = chunk, .count = 2 * dense_.ranks});
     for (const bool last : {true, false}) {
       const char* const which = last ? "last" : "first";
       for (const Parts& parts : all) {
@@ -155,10 +155,10 @@ class GradientMistakes : Subject {
         sums(
             "gradient_share_missing",
             fmt::format("dq counts only the {} part of each row ({}, or one per chunk of its keys)", which, parts.what),
-            [choices](Model& model) {
-              std::vector<Model> models;
+            [choices](SimulatedStep& model) {
+              std::vector<SimulatedStep> models;
               for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
-              model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &Model::weight_dq);
+              model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &SimulatedStep::weight_dq);
             });
       }
     }
@@ -167,18 +167,18 @@ class GradientMistakes : Subject {
   // In the keys that it sees, a later chunk of queries overwrites the contribution of earlier chunks, or the other way
   // round.
   void end_of_column() {
-    const at::Tensor times = Model(world_).forward.times;
-    const at::Tensor& half = world_.q_rows.half;
-    const at::Tensor stretch = stretch_of_rows(world_.q_rows);
-    std::vector<std::pair<at::Tensor, bool>> cuts{{half, true}, {world_.q_rows.rank.mul(2).add(half), false}};
+    const at::Tensor times = SimulatedStep(dense_).forward.times;
+    const at::Tensor& half = dense_.q_rows.half;
+    const at::Tensor stretch = stretch_of_rows(dense_.q_rows);
+    std::vector<std::pair<at::Tensor, bool>> cuts{{half, true}, {dense_.q_rows.rank.mul(2).add(half), false}};
     if (!stretch.equal(half)) cuts.emplace_back(stretch, true);
     for (const auto& [chunk, of_rank] : cuts) {
       const char* const whose = of_rank ? "each rank's" : "all ranks'";
       std::vector<at::Tensor> choices;
       for (const bool last : {true, false}) {
         at::Tensor& gone = choices.emplace_back(at::zeros(times.sizes(), at::kBool));
-        for (int rank = 0; rank < (of_rank ? world_.ranks : 1); ++rank) {
-          const at::Tensor queries = (of_rank ? world_.q_rows.rank.eq(rank) : world_.q_rows.valid).unsqueeze(1);
+        for (int rank = 0; rank < (of_rank ? dense_.ranks : 1); ++rank) {
+          const at::Tensor queries = (of_rank ? dense_.q_rows.rank.eq(rank) : dense_.q_rows.valid).unsqueeze(1);
           const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
           gone = gone.logical_or(queries.logical_and(kept.logical_not()));
         }
@@ -190,33 +190,33 @@ class GradientMistakes : Subject {
                                these("counts", "count"), whose),
                    choices);
     }
-    if (world_.ranks > 1 && !wrong("dq")) one_chunk_to_others();
+    if (dense_.ranks > 1 && !wrong("dq")) one_chunk_to_others();
   }
 
   // dk and dv of each key lack the pairs of one of the choices, the one that fits its dk best.
   void one_or_other(std::string says, const std::vector<at::Tensor>& choices) {
     if (wrong("dq") || !wrong("dk")) return;
-    sums("gradient_share_missing", std::move(says), [choices, v = wrong("dv")](Model& model) {
-      std::vector<Model> models;
+    sums("gradient_share_missing", std::move(says), [choices, v = wrong("dv")](SimulatedStep& model) {
+      std::vector<SimulatedStep> models;
       for (const at::Tensor& gone : choices) {
         models.emplace_back(model).weight_dk = gone.logical_not().to(at::kDouble);
       }
-      model.weight_dk = chosen(nearest_model_in_dk(models).unsqueeze(0), models, &Model::weight_dk);
+      model.weight_dk = chosen(nearest_model_in_dk(models).unsqueeze(0), models, &SimulatedStep::weight_dk);
       if (v) model.weight_dv = model.weight_dk;
     });
   }
 
   // A rank's queries contribute to the keys of other ranks chunk by chunk, and only one of the chunks arrives.
   void one_chunk_to_others() {
-    const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0));
-    const at::Tensor gives = Model(world_).forward.times.masked_fill(own, 0.0).ne(0.0).any(1);
+    const at::Tensor own = dense_.q_rows.rank.unsqueeze(1).eq(dense_.kv_rows.rank.unsqueeze(0));
+    const at::Tensor gives = SimulatedStep(dense_).forward.times.masked_fill(own, 0.0).ne(0.0).any(1);
     for (const bool last : {true, false}) {
       at::Tensor gone = at::zeros_like(gives);
-      for (int rank = 0; rank < world_.ranks; ++rank) {
-        const at::Tensor queries = world_.q_rows.rank.eq(rank);
-        const at::Tensor chunks = world_.q_rows.half.masked_select(queries.logical_and(gives));
+      for (int rank = 0; rank < dense_.ranks; ++rank) {
+        const at::Tensor queries = dense_.q_rows.rank.eq(rank);
+        const at::Tensor chunks = dense_.q_rows.half.masked_select(queries.logical_and(gives));
         if (chunks.numel() == 0) continue;
-        gone.logical_or_(queries.logical_and(world_.q_rows.half.ne(last ? chunks.max() : chunks.min())));
+        gone.logical_or_(queries.logical_and(dense_.q_rows.half.ne(last ? chunks.max() : chunks.min())));
       }
       lack(fmt::format(
                "for the keys of other ranks, {} only the {} of each rank's chunks of queries that see such a key",
@@ -228,39 +228,39 @@ class GradientMistakes : Subject {
   // int64 [rows]: for each row, the row at the same index of the next rank (by = 1) or the previous one. Undefined
   // unless all ranks have equally many rows of every sequence.
   [[nodiscard]] at::Tensor rolled(const Side& side, int by) const {
-    const auto other = [by, ranks = world_.ranks](int, int owner) { return modulo(owner + by, ranks); };
-    const at::Tensor rows = rows_at_same_place(side, world_.ranks, other);
+    const auto other = [by, ranks = dense_.ranks](int, int owner) { return modulo(owner + by, ranks); };
+    const at::Tensor rows = rows_at_same_place(side, dense_.ranks, other);
     return rows.defined() ? rows[0] : rows;
   }
 
   void of_another_rank() {
     const char* const id = "gradient_of_another_rank";
     for (const int by : {1, -1}) {
-      const at::Tensor q = rolled(world_.q_rows, by);
-      const at::Tensor kv = rolled(world_.kv_rows, by);
+      const at::Tensor q = rolled(dense_.q_rows, by);
+      const at::Tensor kv = rolled(dense_.kv_rows, by);
       if (!q.defined() || !kv.defined()) return;
       results(id, fmt::format("{} of the {} rank", these("is that", "are those"), by > 0 ? "next" : "previous"),
-              [=, wrong = wrong_](const World&, WholeResults& results) {
+              [=, wrong = wrong_](const DenseProblem&, WholeResults& results) {
                 for (const auto& [name, member] : verify::kResults) {
                   if (std::ranges::find(wrong, name) == wrong.end()) continue;
                   results.*member = (results.*member).index_select(0, is_of_keys(member) ? kv : q);
                 }
               });
     }
-    for (const Ring& ring : rings_of(world_)) {
+    for (const Ring& ring : rings_of(dense_)) {
       // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks, or stay
       // at the rank.
       for (const int by : {1, -1, 0}) {
         const auto home = [ring, by](int rank, int owner) {
           return ring.step(rank, owner) == 0 ? owner : ring.rank_at(owner, ring.at(rank) + by);
         };
-        const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
+        const at::Tensor landing = rows_at_same_place(dense_.kv_rows, dense_.ranks, home);
         sums(id,
              by == 0 ? "a rank adds its contributions to other ranks' keys to the rows of its own keys"
                      : fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to "
                                    "the {} rank",
                                    by > 0 ? "next" : "previous"),
-             [landing](Model& model) { model.landing = landing; });
+             [landing](SimulatedStep& model) { model.landing = landing; });
       }
     }
   }
@@ -268,7 +268,7 @@ class GradientMistakes : Subject {
   void exchanged() {
     const auto change = [this](std::string says, std::function<void(WholeResults&)> by) {
       results("dk_dv_exchanged", std::move(says),
-              [by = std::move(by)](const World&, WholeResults& results) { by(results); });
+              [by = std::move(by)](const DenseProblem&, WholeResults& results) { by(results); });
     };
     change("dk and dv are swapped", [](WholeResults& results) { std::swap(results.dk, results.dv); });
     change("dv is returned both as dk and as dv", [](WholeResults& results) { results.dk = results.dv; });
@@ -276,7 +276,7 @@ class GradientMistakes : Subject {
     change("dk + dv is returned both as dk and as dv",
            [](WholeResults& results) { results.dk = results.dv = results.dk.add(results.dv); });
     for (const int by : {1, -1}) {
-      const at::Tensor rows = world_.ranks == 1 ? at::Tensor() : rolled(world_.kv_rows, by);
+      const at::Tensor rows = dense_.ranks == 1 ? at::Tensor() : rolled(dense_.kv_rows, by);
       if (!rows.defined()) return;
       change(fmt::format("dk + dv is returned as dk, and that of the {} rank as dv", by > 0 ? "next" : "previous"),
              [rows](WholeResults& results) {
@@ -291,8 +291,8 @@ class GradientMistakes : Subject {
 
 }  // namespace
 
-Hypotheses gradient_hypotheses(const World& world, const Symptoms& symptoms) {
-  return GradientMistakes(world, symptoms).all();
+Hypotheses gradient_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return GradientMistakes(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

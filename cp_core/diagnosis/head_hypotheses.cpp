@@ -11,7 +11,7 @@
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/simulation.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -28,8 +28,8 @@ HeadMap inverse(const HeadMap& map) {
 
 class Heads : Subject {
  public:
-  Heads(const World& world, const Symptoms& symptoms) : Subject(world, symptoms) {
-    for (const std::int64_t count : std::set<std::int64_t>{world.ranks, head_ranks(c_)}) {
+  Heads(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    for (const std::int64_t count : std::set<std::int64_t>{dense.ranks, head_ranks(c_)}) {
       if (count > 1 && heads_ % count == 0) block_counts_.push_back(count);
     }
   }
@@ -50,7 +50,7 @@ class Heads : Subject {
       for (const bool backward_alone : {false, true}) {
         model(
             id, fmt::format("{}{}", backward_alone ? "in the backward only, " : "", says),
-            [kv_of, lands_there, backward_alone](Model& model) {
+            [kv_of, lands_there, backward_alone](SimulatedStep& model) {
               if (!backward_alone) model.forward.kv_head = kv_of;
               model.backward.kv_head = kv_of;
               if (lands_there) model.dkv_head = kv_of;
@@ -102,16 +102,17 @@ class Heads : Subject {
     // The same for q, out, dout and dq, but lse, delta, bias and max_logit are ordered [kv heads, group].
     const HeadMap read = mapped(
         heads_, [=, this](std::int64_t h) { return h / block * block + h % group_ * kv_block + h % block / group_; });
-    model("kv_heads_interleaved", says + ", and the lse of head h is stored at another head", [read](Model& model) {
-      model.forward.q_head = model.backward.q_head = read;
-      model.forward.dout_head = model.backward.dout_head = read;
-      model.dq_head = read;
-      model.delta_head = identity(read.size());
-      model.returned = [index = index_tensor(inverse(read))](const World&, verify::Results& results) {
-        results.out = results.out.index_select(1, index);
-      };
-      model.from_returned = true;
-    });
+    model("kv_heads_interleaved", says + ", and the lse of head h is stored at another head",
+          [read](SimulatedStep& model) {
+            model.forward.q_head = model.backward.q_head = read;
+            model.forward.dout_head = model.backward.dout_head = read;
+            model.dq_head = read;
+            model.delta_head = identity(read.size());
+            model.returned = [index = index_tensor(inverse(read))](const DenseProblem&, verify::Results& results) {
+              results.out = results.out.index_select(1, index);
+            };
+            model.from_returned = true;
+          });
   }
 
   // Only K, or only V, is repeated as a whole. Its gradients are summed in the same way, or as defined.
@@ -122,7 +123,7 @@ class Heads : Subject {
         model("kv_heads_interleaved",
               fmt::format("query head h reads {0} of key-value head h % {1}, and {2} of head h / {3}", k ? "K" : "V",
                           kv_heads_, k ? "V" : "K", group_),
-              [=, own = own_](Model& model) {
+              [=, own = own_](SimulatedStep& model) {
                 for (Pass* const pass : {&model.forward, &model.backward}) {
                   pass->kv_head = k ? tiled : own;
                   pass->v_head = k ? own : tiled;
@@ -139,7 +140,7 @@ class Heads : Subject {
       sums("gradient_heads_misgrouped",
            fmt::format("{} of key-value head h {} summed over the query heads i with i % {} = h instead of i / {} = h",
                        dk ? (dv ? "dk and dv" : "dk") : "dv", dk && dv ? "are" : "is", kv_heads_, group_),
-           [=, own = own_, dk = dk, dv = dv](Model& model) {
+           [=, own = own_, dk = dk, dv = dv](SimulatedStep& model) {
              model.dk_head = dk ? tiled : own;
              model.dkv_head = dv ? tiled : own;
            });
@@ -170,7 +171,7 @@ class Heads : Subject {
   }
 
   void read_heads(const std::string& says, const HeadMap& kv_of, bool lands_there) {
-    model("heads_exchanged", says, [=](Model& model) {
+    model("heads_exchanged", says, [=](SimulatedStep& model) {
       model.forward.kv_head = model.backward.kv_head = kv_of;
       if (lands_there) model.dkv_head = kv_of;
     });
@@ -183,11 +184,11 @@ class Heads : Subject {
         if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
         // delta may be computed before or after the exchange.
         for (const bool exchanged_delta : {true, false}) {
-          model("heads_exchanged", says, [=, own = own_](Model& model) {
+          model("heads_exchanged", says, [=, own = own_](SimulatedStep& model) {
             for (Pass* const pass : {&model.forward, &model.backward}) {
               pass->q_head = pass->dout_head = q;
               pass->kv_head = kv;
-              if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
+              if (bias_too && !pass->bias_head.empty() && model.dense->bias.size(1) > 1) pass->bias_head = q;
               if (sink_too) pass->sink_head = q;
             }
             // dbias, like the other results, is returned at the head that computed it.
@@ -204,8 +205,8 @@ class Heads : Subject {
   void results_alone(const std::string& says, const HeadMap& q) {
     for (const bool lse_too : {true, false}) {
       for (const bool gradients_too : {true, false}) {
-        model("heads_exchanged", "in the results only, " + says, [=](Model& model) {
-          model.returned = [index = index_tensor(q), lse_too](const World&, verify::Results& results) {
+        model("heads_exchanged", "in the results only, " + says, [=](SimulatedStep& model) {
+          model.returned = [index = index_tensor(q), lse_too](const DenseProblem&, verify::Results& results) {
             results.out = results.out.index_select(1, index);
             if (lse_too) results.lse = results.lse.index_select(1, index);
           };
@@ -238,7 +239,7 @@ class Heads : Subject {
     const HeadMap of_kv =
         mapped(kv_heads_, [&](std::int64_t h) { return kv_of[static_cast<std::size_t>(h * group_)]; });
     backward(id, fmt::format("in the backward, blocks of {} heads use q, k, v and lse of the first block", block),
-             [=](Model& model) {
+             [=](SimulatedStep& model) {
                model.backward.q_head = model.lse_head = from;
                model.backward.kv_head = kv_of;
                model.delta_head = identity(from.size());
@@ -249,16 +250,16 @@ class Heads : Subject {
       results.dv = results.dv.index_select(1, kv);
     };
     results(id, fmt::format("in the backward, blocks of {} heads compute the first block again", block),
-            [=](const World&, WholeResults& results) { computed_again(results); });
+            [=](const DenseProblem&, WholeResults& results) { computed_again(results); });
     // The same, but only for the rank's own keys.
     sums(id,
          fmt::format("in the backward, for a rank's own keys only, blocks of {} heads compute the first block again",
                      block),
-         [=](Model& model) {
-           model.sums = [=](const Model& of, const Backward& backward, bool absolute, WholeResults& results) {
-             const World& world = *of.world;
-             const at::Tensor own = world.q_rows.rank.unsqueeze(1).eq(world.kv_rows.rank.unsqueeze(0));
-             Model some = of;
+         [=](SimulatedStep& model) {
+           model.sums = [=](const SimulatedStep& of, const Backward& backward, bool absolute, WholeResults& results) {
+             const DenseProblem& dense = *of.dense;
+             const at::Tensor own = dense.q_rows.rank.unsqueeze(1).eq(dense.kv_rows.rank.unsqueeze(0));
+             SimulatedStep some = of;
              some.weight_dq = some.weight_dk = some.weight_dv = own.to(at::kDouble);
              WholeResults of_own = results;
              sum_gradients(some, backward, absolute, of_own);
@@ -274,7 +275,7 @@ class Heads : Subject {
 
   const std::int64_t heads_ = c_.heads;
   const std::int64_t kv_heads_ = c_.kv_heads;
-  const std::int64_t group_ = world_.group();
+  const std::int64_t group_ = dense_.group();
   const HeadMap own_ = defined_kv_heads(c_);  // the key-value head of each query head
   std::vector<std::int64_t> block_counts_;
   std::set<std::pair<std::string, HeadMap>> read_maps_;  // with their ids
@@ -283,8 +284,8 @@ class Heads : Subject {
 
 }  // namespace
 
-Hypotheses head_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Heads(world, symptoms).all();
+Hypotheses head_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Heads(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

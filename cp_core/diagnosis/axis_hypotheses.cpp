@@ -84,7 +84,7 @@ class Axes : Subject {
 
   Hypotheses all() {
     // With NaN in padding, it is not known which rows would hold NaN after an exchange.
-    const bool knows = !world_.q_rows.poisoned.any().item<bool>() && !world_.kv_rows.poisoned.any().item<bool>();
+    const bool knows = !dense_.q_rows.poisoned.any().item<bool>() && !dense_.kv_rows.poisoned.any().item<bool>();
     for (const Misreading& misreading : knows ? misreadings() : std::vector<Misreading>()) {
       inputs(misreading);
       returned_lse(misreading);
@@ -102,8 +102,8 @@ class Axes : Subject {
     const std::int64_t ranks = head_ranks(c_);
     const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
     const auto add = [&](const std::string& says, const Reorder& read, bool needs_elements = false) {
-      all.push_back({.says = says, .read = in_parts(read, world_.ranks, 0), .needs_elements = needs_elements});
-      if (!facts_of(c_.comm).joins_rows || world_.ranks == 1) return;
+      all.push_back({.says = says, .read = in_parts(read, dense_.ranks, 0), .needs_elements = needs_elements});
+      if (!facts_of(c_.comm).joins_rows || dense_.ranks == 1) return;
       all.push_back({.says = says + " after the rows of all ranks were gathered",
                      .read = in_order_of_sequences(in_parts(read, ranks, 1)),
                      .needs_elements = needs_elements});
@@ -125,8 +125,8 @@ class Axes : Subject {
 
   // Reorders the rows of all ranks in the order of sequences.
   [[nodiscard]] Reorder in_order_of_sequences(const Reorder& read) const {
-    const at::Tensor of_q = order_in_sequences(world_.q_rows);
-    const at::Tensor of_kv = order_in_sequences(world_.kv_rows);
+    const at::Tensor of_q = order_in_sequences(dense_.q_rows);
+    const at::Tensor of_kv = order_in_sequences(dense_.kv_rows);
     return [=](const at::Tensor& x) -> at::Tensor {
       const at::Tensor& order = x.size(0) == of_q.numel() ? of_q : of_kv;
       const at::Tensor sorted = read(x.index_select(0, order.argsort()));
@@ -149,22 +149,22 @@ class Axes : Subject {
   // Misreads K and V in the forward, in the backward or in both. The gradients are returned either in
   // the order of the inputs' memory or in the order in which the inputs were misread.
   void inputs(const Misreading& misreading) {
-    const at::Tensor k = order_of(misreading, world_.k);
-    const at::Tensor v = order_of(misreading, world_.v);
+    const at::Tensor k = order_of(misreading, dense_.k);
+    const at::Tensor v = order_of(misreading, dense_.v);
     if (!k.defined() || !v.defined()) return;
     const auto same = [&](const auto& before) { return before.first.equal(k) && before.second.equal(v); };
     if (std::ranges::any_of(known_, same)) return;
     known_.emplace_back(k, v);
-    pass(kId, fmt::format("in K and V, {}", misreading.says), [k, v](const World& world, Pass& pass) {
-      pass.k = in_order(world.k, k);
-      pass.v = in_order(world.v, v);
+    pass(kId, fmt::format("in K and V, {}", misreading.says), [k, v](const DenseProblem& dense, Pass& pass) {
+      pass.k = in_order(dense.k, k);
+      pass.v = in_order(dense.v, v);
     });
-    model(kId, fmt::format("in K and V, {}", misreading.says), [k, v](Model& model) {
+    model(kId, fmt::format("in K and V, {}", misreading.says), [k, v](SimulatedStep& model) {
       for (Pass* const pass : {&model.forward, &model.backward}) {
-        pass->k = in_order(model.world->k, k);
-        pass->v = in_order(model.world->v, v);
+        pass->k = in_order(model.dense->k, k);
+        pass->v = in_order(model.dense->v, v);
       }
-      model.returned_gradients = [k, v](const World&, Results& results) {
+      model.returned_gradients = [k, v](const DenseProblem&, Results& results) {
         results.dk = in_order(results.dk, k.argsort());
         results.dv = in_order(results.dv, v.argsort());
       };
@@ -174,8 +174,8 @@ class Axes : Subject {
   // The lse is returned in another order, and the gradients are right or follow from it.
   void returned_lse(const Misreading& misreading) {
     if (misreading.needs_elements || !symptoms_.fails("lse")) return;
-    model(kId, fmt::format("in lse, {}", misreading.says), [read = misreading.read](Model& model) {
-      model.returned = [read](const World&, Results& results) {
+    model(kId, fmt::format("in lse, {}", misreading.says), [read = misreading.read](SimulatedStep& model) {
+      model.returned = [read](const DenseProblem&, Results& results) {
         const at::Tensor other = read(results.lse);
         if (other.defined()) results.lse = other;
       };
@@ -191,7 +191,7 @@ class Axes : Subject {
     }
     if (names.empty()) return;
     results(kId, fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says),
-            [names, read = misreading.read](const World&, Results& results) {
+            [names, read = misreading.read](const DenseProblem&, Results& results) {
               for (const auto& [name, member] : verify::kResults) {
                 if (std::ranges::find(names, name) == names.end()) continue;
                 const at::Tensor other = read(results.*member);
@@ -206,12 +206,12 @@ class Axes : Subject {
     at::Tensor rows;
     at::Tensor poisoned;
   };
-  static Read read_as_contiguous(const at::Tensor& x, const Side& side, const World& world) {
-    const Case& c = world.c();
-    const verify::PaddingFill fill = world.observation->sharding.padding;
+  static Read read_as_contiguous(const at::Tensor& x, const Side& side, const DenseProblem& dense) {
+    const Case& c = dense.c();
+    const verify::PaddingFill fill = dense.observation->sharding.padding;
     std::vector<at::Tensor> parts;
     std::vector<at::Tensor> poisoned;
-    for (int rank = 0; rank < world.ranks; ++rank) {
+    for (int rank = 0; rank < dense.ranks; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
       const std::int64_t count = side.first[r + 1] - side.first[r];
       const std::int64_t sequences = c.layout == Layout::sbhd ? c.batch : 1;
@@ -236,34 +236,34 @@ class Axes : Subject {
   void strides() {
     model("strides_ignored",
           "q, k, v and dout, which are slices of larger tensors, are read as if they were contiguous",
-          [](Model& model) {
+          [](SimulatedStep& model) {
             model.needs_all_rows = true;
             model.hides_nan = true;
-            const World& world = *model.world;
-            if (world.q_rows.first.empty()) return;
-            const Read q = read_as_contiguous(world.q, world.q_rows, world);
-            const Read k = read_as_contiguous(world.k, world.kv_rows, world);
+            const DenseProblem& dense = *model.dense;
+            if (dense.q_rows.first.empty()) return;
+            const Read q = read_as_contiguous(dense.q, dense.q_rows, dense);
+            const Read k = read_as_contiguous(dense.k, dense.kv_rows, dense);
             for (Pass* const pass : {&model.forward, &model.backward}) {
               pass->q = q.rows;
               pass->k = k.rows;
-              pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
+              pass->v = read_as_contiguous(dense.v, dense.kv_rows, dense).rows;
               pass->q_poisoned = q.poisoned;
               pass->kv_poisoned = k.poisoned;
-              if (world.dout.defined()) pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
+              if (dense.dout.defined()) pass->dout = read_as_contiguous(dense.dout, dense.q_rows, dense).rows;
             }
-            model.returned_gradients = [poisoned = q.poisoned](const World& of, Results& results) {
+            model.returned_gradients = [poisoned = q.poisoned](const DenseProblem& of, Results& results) {
               nan_of_hidden_pairs(of, poisoned, results);
             };
           });
   }
 
   // The NaN of a query may reach dk and dv of all keys of its sequence, even of those that the mask hides.
-  static void nan_of_hidden_pairs(const World& world, const at::Tensor& poisoned, Results& results) {
+  static void nan_of_hidden_pairs(const DenseProblem& dense, const at::Tensor& poisoned, Results& results) {
     const at::Tensor in_sequence =
-        at::zeros({world.c().batch}, at::kLong).index_add(0, world.q_rows.sequence, poisoned.to(at::kLong));
-    const at::Tensor reached = in_sequence.index_select(0, world.kv_rows.sequence).gt(0).view({-1, 1, 1});
+        at::zeros({dense.c().batch}, at::kLong).index_add(0, dense.q_rows.sequence, poisoned.to(at::kLong));
+    const at::Tensor reached = in_sequence.index_select(0, dense.kv_rows.sequence).gt(0).view({-1, 1, 1});
     for (const auto member : {&Results::dk, &Results::dv}) {
-      const at::Tensor given = joined_rows(world.observation->results, member);
+      const at::Tensor given = joined_rows(dense.observation->results, member);
       if (given.defined()) (results.*member).masked_fill_(reached.logical_and(given.isnan()), verify::kNaN);
     }
   }
@@ -273,8 +273,8 @@ class Axes : Subject {
 
 }  // namespace
 
-Hypotheses axis_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Axes(world, symptoms).all();
+Hypotheses axis_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Axes(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -79,34 +79,36 @@ class Merges : Subject {
   static constexpr std::array k16Bits{std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}};
 
   void add(const Parts& parts, std::string id, const std::string& says, MergeRule rule) {
-    model(std::move(id), fmt::format("{} ({})", says, parts.what), [parts, rule = std::move(rule)](Model& model) {
-      model.merge = rule;
-      model.merges_rightly = false;
-      take_seen_parts(parts, nearest_model, model);
-    });
+    model(std::move(id), fmt::format("{} ({})", says, parts.what),
+          [parts, rule = std::move(rule)](SimulatedStep& model) {
+            model.merge = rule;
+            model.merges_rightly = false;
+            take_seen_parts(parts, nearest_model, model);
+          });
   }
   void later(const Parts& parts, std::string id, const std::string& says, const MergeRule& rule) {
     add(parts, std::move(id), says, after_the_first(rule));
   }
 
   // Cuts each query's keys into the parts that fit its results best: those of `parts`, or a finer cut.
-  static void take_seen_parts(const Parts& parts, at::Tensor (*nearest)(const std::vector<Model>&), Model& model) {
+  static void take_seen_parts(const Parts& parts, at::Tensor (*nearest)(const std::vector<SimulatedStep>&),
+                              SimulatedStep& model) {
     take_parts(parts, model);
     if (parts.finer.empty()) return;
-    std::vector<Model> cuts{model};
+    std::vector<SimulatedStep> cuts{model};
     for (const at::Tensor& finer : parts.finer) {
-      Model& cut = cuts.emplace_back(model);
-      cut.part = finer.index_select(0, model.world->q_rows.row);
+      SimulatedStep& cut = cuts.emplace_back(model);
+      cut.part = finer.index_select(0, model.dense->q_rows.row);
       cut.parts = 2 * parts.count;
     }
     const at::Tensor number = nearest(cuts).unsqueeze(1);
     if (!number.any().item<bool>()) return;
-    model.part = chosen(number, cuts, &Model::part);
+    model.part = chosen(number, cuts, &SimulatedStep::part);
     model.parts = 2 * parts.count;
   }
 
-  static void take_parts(const Parts& parts, Model& model) {
-    model.part = parts.of_pair.index_select(0, model.world->q_rows.row);
+  static void take_parts(const Parts& parts, SimulatedStep& model) {
+    model.part = parts.of_pair.index_select(0, model.dense->q_rows.row);
     model.parts = parts.count;
   }
 
@@ -176,7 +178,7 @@ class Merges : Subject {
       model(id,
             fmt::format("parts are averaged without weights{} ({})", zero_lse ? ", as if each lse were 0" : "",
                         parts.what),
-            [=](Model& model) {
+            [=](SimulatedStep& model) {
               take_parts(parts, model);
               model.merges_rightly = false;
               model.counts_parts = true;
@@ -225,7 +227,7 @@ class Merges : Subject {
     const std::string says = "the lse before the first part is 0 instead of minus infinity";
     for (const auto& [where, rule] :
          {std::pair{"", from_zero}, std::pair{", in rows that see a key", where_keys_are(from_zero)}}) {
-      model(id, says + where, [rule = rule](Model& model) {
+      model(id, says + where, [rule = rule](SimulatedStep& model) {
         model.merge = rule;
         model.merges_rightly = false;
       });
@@ -240,8 +242,8 @@ class Merges : Subject {
   }
 
   void return_lse(std::string id, std::string says, std::function<at::Tensor(Lse)> change) {
-    model(std::move(id), std::move(says), [change = std::move(change)](Model& model) {
-      model.returned = [change](const World&, verify::Results& results) { results.lse = change(results.lse); };
+    model(std::move(id), std::move(says), [change = std::move(change)](SimulatedStep& model) {
+      model.returned = [change](const DenseProblem&, verify::Results& results) { results.lse = change(results.lse); };
     });
   }
 
@@ -259,7 +261,7 @@ class Merges : Subject {
         model("lse_without_a_part",
               part < 0 ? fmt::format("the returned lse leaves out the last part ({})", parts.what)
                        : fmt::format("the returned lse is that of part {} only ({})", part, parts.what),
-              [parts, part](Model& model) {
+              [parts, part](SimulatedStep& model) {
                 take_parts(parts, model);
                 model.returned_part_lse = part;
               });
@@ -274,7 +276,7 @@ class Merges : Subject {
         backward("backward_of_part",
                  fmt::format("the backward uses the {} of each part instead of those of the whole row ({})",
                              lse ? (delta ? "lse and out" : "lse") : "out", parts.what),
-                 [parts, lse = lse, delta = delta](Model& model) {
+                 [parts, lse = lse, delta = delta](SimulatedStep& model) {
                    model.lse_of_part = lse;
                    model.delta_of_part = delta;
                    take_seen_parts(parts, nearest_model_in_dq, model);
@@ -282,18 +284,18 @@ class Merges : Subject {
       }
     }
     backward("max_not_subtracted", "the backward computes exp(score) / exp(lse) instead of exp(score - lse)",
-             [](Model& model) { model.exponentials_divided = true; });
+             [](SimulatedStep& model) { model.exponentials_divided = true; });
     backward("delta_missing", "the score gradient lacks the dout . out term",
-             [](Model& model) { model.delta_missing = true; });
+             [](SimulatedStep& model) { model.delta_missing = true; });
   }
 
-  std::vector<Parts> parts_ = parts_of(world_);
+  std::vector<Parts> parts_ = parts_of(dense_);
 };
 
 }  // namespace
 
-Hypotheses merge_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Merges(world, symptoms).all();
+Hypotheses merge_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Merges(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "cases/diagnosis.h"
+#include "cp_core/diagnosis/dense_problem.h"
 #include "cp_core/diagnosis/fit.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/observation.h"
-#include "cp_core/diagnosis/simulation.h"
-#include "cp_core/diagnosis/world.h"
+#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 
@@ -20,22 +20,22 @@ struct Attempt {
   enum class Passes { both, forward, backward };
 
   Passes passes = Passes::both;
-  bool from_returned = false;     // Model::from_returned
-  bool nan_without_keys = false;  // Model::nan_without_keys
+  bool from_returned = false;     // SimulatedStep::from_returned
+  bool nan_without_keys = false;  // SimulatedStep::nan_without_keys
   bool on_some_ranks = false;     // shows in the results of the failing ranks only
 
   bool operator==(const Attempt&) const = default;
 };
 
-class Bench {
+class HypothesisCheck {
  public:
   // Keeps a reference to the observation.
-  explicit Bench(const Observation& of);
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() = default;
+  explicit HypothesisCheck(const Observation& of);
+  HypothesisCheck(const HypothesisCheck&) = delete;
+  HypothesisCheck& operator=(const HypothesisCheck&) = delete;
+  ~HypothesisCheck() = default;
 
-  [[nodiscard]] const World& world() const { return world_; }
+  [[nodiscard]] const DenseProblem& dense() const { return dense_; }
   [[nodiscard]] const Fits& fits() const { return fits_; }
   // The names of the wrong results; the ranks that have a wrong result.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
@@ -49,7 +49,7 @@ class Bench {
   [[nodiscard]] bool gradients_follow() const;
 
   // Applies the hypothesis to the correct model.
-  static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
+  static SimulatedStep changed(const SimulatedStep& right, const Hypothesis& hypothesis, const Attempt& attempt);
   // The variants of a hypothesis that are worth trying, given which results fail.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;
   // Whether the attempt changes a result that fails and leaves the forward alone if that is right.
@@ -71,10 +71,10 @@ class Bench {
       at::Tensor numbers;  // int64: the rows of the prediction that are compared with `given`
     };
 
-    Sample(const World& whole, const at::Tensor& some);
+    Sample(const DenseProblem& whole, const at::Tensor& some);
 
-    World world;
-    Model right;
+    DenseProblem dense;
+    SimulatedStep right;
     Forward forward;
     Backward backward;  // empty unless the case trains
     at::Tensor queries;
@@ -84,7 +84,7 @@ class Bench {
 
   void choose_sample();
   [[nodiscard]] bool may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const;
-  [[nodiscard]] bool may_sum_to_sample(const Model& model, const Attempt& attempt) const;
+  [[nodiscard]] bool may_sum_to_sample(const SimulatedStep& model, const Attempt& attempt) const;
   [[nodiscard]] bool plausible_in_sample(const WholeResults& values, const Attempt& attempt) const;
   [[nodiscard]] bool explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const;
   [[nodiscard]] WholeResults of_wrong_ranks(WholeResults wrong, const WholeResults& right) const;
@@ -93,9 +93,9 @@ class Bench {
   [[nodiscard]] bool fits_one(const Given& given, const WholeResults& values, const WholeResults& sizes) const;
   [[nodiscard]] bool fits_all(const WholeResults& values, const WholeResults& sizes) const;
 
-  World world_;
+  DenseProblem dense_;
   Fits fits_;
-  Model right_;
+  SimulatedStep right_;
   Forward forward_;
   Backward backward_;
   WholeResults values_;
@@ -112,9 +112,9 @@ class Bench {
 
 // Names for each wrong result the smallest set of ranks, heads and rows that contains every wrong value, as a sentence
 // in which results with the same set stand together: "dk, dv are wrong, on rank 1 only, in heads 0, 2 (every second)".
-std::string common_ground(const Bench& bench);
+std::string common_ground(const HypothesisCheck& check);
 
 // Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
-std::vector<ErrorStrip> error_strips(const Bench& bench);
+std::vector<ErrorStrip> error_strips(const HypothesisCheck& check);
 
 }  // namespace cp_pool::diagnosis

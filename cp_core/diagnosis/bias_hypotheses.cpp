@@ -74,9 +74,9 @@ class Biases : Subject {
   using Subject::Subject;
 
   Hypotheses all() {
-    if (!world_.bias.defined()) return {};
+    if (!dense_.bias.defined()) return {};
     for (const bool rows : {true, false}) {
-      if (rows && world_.bias.size(2) == 1) continue;
+      if (rows && dense_.bias.size(2) == 1) continue;
       if (rows) {
         rows_of_others();
       } else {
@@ -84,30 +84,30 @@ class Biases : Subject {
       }
       from_zero(rows);
     }
-    if (world_.bias.size(0) > 1) sequences();
-    if (world_.bias.size(1) > 1) heads();
-    if (world_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
+    if (dense_.bias.size(0) > 1) sequences();
+    if (dense_.bias.size(1) > 1) heads();
+    if (dense_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
     return std::move(all_);
   }
 
  private:
-  // index: for all queries. The world that the hypothesis is tried on may have only a sample of them.
+  // index: for all queries. The problem that the hypothesis is tried on may have only a sample of them.
   void add(std::string id, std::string says, const at::Tensor& index) {
     pass(std::move(id), std::move(says),
-         [index](const World& world, Pass& pass) { pass.bias_index = index.index_select(0, world.q_rows.row); });
+         [index](const DenseProblem& dense, Pass& pass) { pass.bias_index = index.index_select(0, dense.q_rows.row); });
   }
 
   // Returns bias indices of pairs. row: positions of queries, [q rows]; column: positions of keys, [kv rows] or
   // [q rows, kv rows].
   [[nodiscard]] at::Tensor index_of(const at::Tensor& row, const at::Tensor& column) const {
-    return world_.bias_index_at(world_.q_rows.sequence, row, column);
+    return dense_.bias_index_at(dense_.q_rows.sequence, row, column);
   }
 
   // For each of the wrong sources that a rank may take for the rows of `owner`: int64 [ranks, rows], the positions of
   // the rows that it takes.
   void of_other_ranks(const Side& side, const std::string& what,
                       const std::function<void(const std::string& says, const at::Tensor& positions)>& use) const {
-    const int n = world_.ranks;
+    const int n = dense_.ranks;
     struct Source {
       const char* says;
       std::function<int(int rank, int owner)> of;
@@ -128,14 +128,14 @@ class Biases : Subject {
 
   void rows_of_others() {
     const char* const id = "bias_rows_misplaced";
-    const at::Tensor& columns = world_.kv_rows.position;
-    of_other_ranks(world_.q_rows, "the bias rows", [&](const std::string& says, const at::Tensor& positions) {
-      add(id, says, index_of(positions.gather(0, world_.q_rows.rank.unsqueeze(0)).squeeze(0), columns));
+    const at::Tensor& columns = dense_.kv_rows.position;
+    of_other_ranks(dense_.q_rows, "the bias rows", [&](const std::string& says, const at::Tensor& positions) {
+      add(id, says, index_of(positions.gather(0, dense_.q_rows.rank.unsqueeze(0)).squeeze(0), columns));
     });
     add(id, "a query's bias row is its place in the rank's rows of a sequence instead of its position in the sequence",
-        index_of(world_.q_rows.place, columns));
+        index_of(dense_.q_rows.place, columns));
     add(id, "a query's bias row is its place in the rank's chunk instead of its position in the sequence",
-        index_of(world_.q_rows.place_in_half, columns));
+        index_of(dense_.q_rows.place_in_half, columns));
     add(id, "a query's bias row is its diagonal instead of its position", index_of(diagonal_, columns));
   }
 
@@ -152,16 +152,16 @@ class Biases : Subject {
           std::pair{RunsOf::rank, RunsOf::others}, std::pair{RunsOf::rank, RunsOf::sequence},
           std::pair{RunsOf::chunk, RunsOf::sequence}, std::pair{RunsOf::sequence, RunsOf::sequence}}) {
       if (of_keys == RunsOf::sequence && !facts_of(c_.comm).joins_rows) continue;
-      const std::vector<Run> q_runs = runs_of(world_.q_rows, of_queries, world_.ranks);
-      const std::vector<Run> kv_runs = runs_of(world_.kv_rows, of_keys, world_.ranks);
+      const std::vector<Run> q_runs = runs_of(dense_.q_rows, of_queries, dense_.ranks);
+      const std::vector<Run> kv_runs = runs_of(dense_.kv_rows, of_keys, dense_.ranks);
       add(id, says, index_from_zero(q_runs, kv_runs, rows));
     }
   }
 
   [[nodiscard]] at::Tensor index_from_zero(const std::vector<Run>& q_runs, const std::vector<Run>& kv_runs,
                                            bool rows) const {
-    const at::Tensor times = Model(world_).forward.times;
-    const at::Tensor right = world_.bias_index();
+    const at::Tensor times = SimulatedStep(dense_).forward.times;
+    const at::Tensor right = dense_.bias_index();
     at::Tensor index = right.clone();
     for (const Run& q : q_runs) {
       for (const Run& kv : kv_runs) {
@@ -173,11 +173,11 @@ class Biases : Subject {
         at::Tensor of_queries = index.index_select(0, q.rows);
         const at::Tensor part = of_queries.index_select(1, kv.rows);
         const at::Tensor back = rows ? rows_back(q, start).unsqueeze(1)
-                                     : world_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
+                                     : dense_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
         index.index_copy_(0, q.rows, of_queries.index_copy(1, kv.rows, part.add(back)));
       }
     }
-    return index.clamp(0, world_.bias.numel() / world_.bias.size(1) - 1);
+    return index.clamp(0, dense_.bias.numel() / dense_.bias.size(1) - 1);
   }
 
   // Returns how much the bias index of each row of a run changes if the run's row `start` reads the first bias row.
@@ -186,80 +186,80 @@ class Biases : Subject {
     // In bshd and sbhd a rank holds only the bias rows of its own queries, and counts in these.
     at::Tensor position = place;
     if (c_.layout != Layout::thd && q.rank >= 0) {
-      const std::int64_t base = world_.q_rows.first[static_cast<std::size_t>(q.rank)];
-      position = world_.q_rows.position.index_select(0, place.add(base));
+      const std::int64_t base = dense_.q_rows.first[static_cast<std::size_t>(q.rank)];
+      position = dense_.q_rows.position.index_select(0, place.add(base));
     }
-    return position.sub(world_.q_rows.position.index_select(0, q.rows)).mul(world_.bias.size(3));
+    return position.sub(dense_.q_rows.position.index_select(0, q.rows)).mul(dense_.bias.size(3));
   }
 
   void columns_of_others() {
     const char* const id = "bias_columns_misplaced";
-    const at::Tensor rows = world_.bias.size(2) > 1 ? world_.q_rows.position : world_.q_rows.position.mul(0);
+    const at::Tensor rows = dense_.bias.size(2) > 1 ? dense_.q_rows.position : dense_.q_rows.position.mul(0);
     add(id, "a key's bias column is its place in the rank's rows of a sequence instead of its position in the sequence",
-        index_of(rows, world_.kv_rows.place));
-    if (world_.ranks == 1) return;
-    of_other_ranks(world_.kv_rows, "the bias columns", [&](const std::string& says, const at::Tensor& positions) {
-      add(id, says, index_of(rows, positions.index_select(0, world_.q_rows.rank)));
+        index_of(rows, dense_.kv_rows.place));
+    if (dense_.ranks == 1) return;
+    of_other_ranks(dense_.kv_rows, "the bias columns", [&](const std::string& says, const at::Tensor& positions) {
+      add(id, says, index_of(rows, positions.index_select(0, dense_.q_rows.rank)));
     });
-    const at::Tensor order = order_in_sequences(world_.kv_rows);
+    const at::Tensor order = order_in_sequences(dense_.kv_rows);
     add(id, "keys are in the order of ranks, but bias columns are in the order of positions",
-        index_of(rows, world_.kv_rows.position.index_select(0, order.argsort())));
+        index_of(rows, dense_.kv_rows.position.index_select(0, order.argsort())));
   }
 
   void sequences() {
-    const std::int64_t batch = world_.bias.size(0);
-    const std::int64_t elements = world_.bias.size(2) * world_.bias.size(3);
-    const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1);
+    const std::int64_t batch = dense_.bias.size(0);
+    const std::int64_t elements = dense_.bias.size(2) * dense_.bias.size(3);
+    const at::Tensor sequence = dense_.q_rows.sequence.unsqueeze(1);
     for (const auto& [says, other] :
          {std::pair{"every sequence has the bias of the first sequence", at::zeros_like(sequence)},
           {"every sequence has the bias of the last sequence", at::full_like(sequence, batch - 1)},
           {"each sequence has the bias of the next sequence", sequence.add(1).remainder(batch)},
           {"sequences have their biases in reverse order", sequence.neg().add(batch - 1)}}) {
-      add("bias_of_another_sequence", says, world_.bias_index().add(other.sub(sequence).mul(elements)));
+      add("bias_of_another_sequence", says, dense_.bias_index().add(other.sub(sequence).mul(elements)));
     }
   }
 
   void heads() {
     const char* const id = "bias_of_other_heads";
-    for (const WrongHeads& map : misplaced_heads(world_, "the biases of heads")) {
+    for (const WrongHeads& map : misplaced_heads(dense_, "the biases of heads")) {
       // The gradient goes either to the heads whose bias was read, or to the heads that computed it.
-      pass(id, map.says, [of = map.of](const World&, Pass& pass) { pass.bias_head = of; });
-      model(id, map.says, [of = map.of](Model& model) {
+      pass(id, map.says, [of = map.of](const DenseProblem&, Pass& pass) { pass.bias_head = of; });
+      model(id, map.says, [of = map.of](SimulatedStep& model) {
         model.forward.bias_head = model.backward.bias_head = of;
         model.dbias_lands_at_own_head = true;
       });
     }
   }
 
-  void sum(const std::string& says, std::function<void(Model&)> change) {
+  void sum(const std::string& says, std::function<void(SimulatedStep&)> change) {
     sums("dbias_not_summed", "the gradient of the bias " + says, std::move(change));
   }
 
   void gradient() {
-    if (c_.layout == Layout::thd && world_.ranks > 1) {
-      for (const QueryShares& shares : incomplete_shares(world_.ranks)) {
-        sum(shares.says, [counts = shares.counts](Model& model) { model.shares_dbias = counts; });
+    if (c_.layout == Layout::thd && dense_.ranks > 1) {
+      for (const QueryShares& shares : incomplete_shares(dense_.ranks)) {
+        sum(shares.says, [counts = shares.counts](SimulatedStep& model) { model.shares_dbias = counts; });
       }
     }
-    if (world_.bias.size(0) == 1 && c_.batch > 1) {
+    if (dense_.bias.size(0) == 1 && c_.batch > 1) {
       for (std::int64_t b = 0; b < c_.batch; ++b) {
-        sum(fmt::format("counts only sequence {}", b), [b](Model& model) {
-          model.weight_dbias = model.world->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
+        sum(fmt::format("counts only sequence {}", b), [b](SimulatedStep& model) {
+          model.weight_dbias = model.dense->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
         });
       }
       // In each element, the gradient from a later sequence replaces that of earlier ones.
-      const at::Tensor times = Model(world_).forward.times;
+      const at::Tensor times = SimulatedStep(dense_).forward.times;
       sum("counts only the last sequence that uses each element",
-          [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
+          [weight = last_sequence(times)](SimulatedStep& model) { model.weight_dbias = weight; });
     }
-    if (world_.bias.size(1) == 1) shared_heads();
+    if (dense_.bias.size(1) == 1) shared_heads();
   }
 
   // 1 for pairs that belong to the last sequence which uses their element of the bias, else 0.
   [[nodiscard]] at::Tensor last_sequence(const at::Tensor& times) const {
-    const at::Tensor index = world_.bias_index();
-    const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1).expand_as(index);
-    at::Tensor last = at::zeros({world_.bias.numel() / world_.bias.size(1)}, at::kLong).sub(1);
+    const at::Tensor index = dense_.bias_index();
+    const at::Tensor sequence = dense_.q_rows.sequence.unsqueeze(1).expand_as(index);
+    at::Tensor last = at::zeros({dense_.bias.numel() / dense_.bias.size(1)}, at::kLong).sub(1);
     last = last.scatter_reduce(0, index.flatten(), sequence.masked_fill(times.eq(0.0), -1).flatten(), "amax");
     return last.index_select(0, index.flatten()).view(index.sizes()).eq(sequence).to(at::kDouble);
   }
@@ -268,24 +268,24 @@ class Biases : Subject {
     const std::int64_t heads = c_.heads;
     const auto alone = [this, heads](const std::string& says,
                                      const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
-      at::Tensor weights = at::zeros({world_.ranks, heads}, at::kDouble);
-      for (std::int64_t rank = 0; rank < world_.ranks; ++rank) {
+      at::Tensor weights = at::zeros({dense_.ranks, heads}, at::kDouble);
+      for (std::int64_t rank = 0; rank < dense_.ranks; ++rank) {
         for (std::int64_t h = 0; h < heads; ++h) {
           if (counts(rank, h)) weights[rank][h] = 1;
         }
       }
-      sum("counts only " + says, [weights](Model& model) { model.dbias_heads = weights; });
+      sum("counts only " + says, [weights](SimulatedStep& model) { model.dbias_heads = weights; });
     };
     alone("the first head", [](std::int64_t, std::int64_t h) { return h == 0; });
     alone("the last head", [heads](std::int64_t, std::int64_t h) { return h == heads - 1; });
-    const std::int64_t group = world_.group();
+    const std::int64_t group = dense_.group();
     if (group > 1) {
       alone("one head of each group", [group](std::int64_t, std::int64_t h) { return h % group == 0; });
       alone("the first group of heads", [group](std::int64_t, std::int64_t h) { return h < group; });
       alone("the last group of heads", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
     }
     for (const std::int64_t blocks :
-         {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(world_.ranks)}) {
+         {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(dense_.ranks)}) {
       if (blocks < 2 || heads % blocks != 0) continue;
       const std::int64_t block = heads / blocks;
       alone("the rank's own block of heads",
@@ -294,13 +294,13 @@ class Biases : Subject {
     }
   }
 
-  const at::Tensor diagonal_ = MaskRule(world_).diagonal_of_queries();
+  const at::Tensor diagonal_ = MaskRule(dense_).diagonal_of_queries();
 };
 
 }  // namespace
 
-Hypotheses bias_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Biases(world, symptoms).all();
+Hypotheses bias_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Biases(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

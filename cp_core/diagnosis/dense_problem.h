@@ -41,12 +41,12 @@ struct Side {
   std::vector<std::int64_t> first;  // the first row of each rank, then the number of rows; empty after selected()
 };
 
-struct World {
+struct DenseProblem {
   // Keeps a reference to the observation.
-  explicit World(const Observation& of);
+  explicit DenseProblem(const Observation& of);
 
-  // Returns the world with only these queries, for computations in which queries do not depend on each other.
-  [[nodiscard]] World with_queries(const at::Tensor& rows) const;
+  // Returns the problem with only these queries, for computations in which queries do not depend on each other.
+  [[nodiscard]] DenseProblem with_queries(const at::Tensor& rows) const;
 
   [[nodiscard]] const Case& c() const { return observation->c; }
   [[nodiscard]] const SequenceLengths& lengths() const { return observation->lengths; }
@@ -72,7 +72,7 @@ struct World {
 
   const Observation* observation;
   verify::CanonicalProblem problem;
-  verify::Ownership owners;  // of all rows, even in a world with only some queries
+  verify::Ownership owners;  // of all rows, even in a problem with only some queries
   int ranks = 0;
   Side q_rows;
   Side kv_rows;

@@ -158,19 +158,6 @@ TEST(Certainty, KnownMistakesThatFitEquallyAreAllNamed) {
   EXPECT_THAT(both.others, testing::ElementsAre("sharding_striped"));
 }
 
-TEST(Certainty, TheKeysThatALargeCaseSawAreThoseOfTheSmallerCaseThatFails) {
-  const ScopedMutant on(Mutant::tile_window_top_left);
-  Case c = verify::test::small_case();
-  c.comm = CommType::all_gather;
-  c.seqlen_q = c.seqlen_kv = 1200;
-  c.window = {300, -1};
-  c.causal = true;
-  const Diagnosis answer = test::diagnosed(c).diagnosis;
-  EXPECT_EQ(answer.id, "wrong_keys_seen") << test::text_of(answer);
-  EXPECT_THAT(answer.evidence, Contains(HasSubstr("seen on the smaller case adhoc/case/all_gather")));
-  EXPECT_TRUE(answer.picture);
-}
-
 TEST(Certainty, ASearchThatDidNotEndSaysSo) {
   const ScopedMutant on(Mutant::delta_missing);
   Settings settings;

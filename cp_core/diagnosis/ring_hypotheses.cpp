@@ -34,6 +34,7 @@ class RingSteps : Subject {
       exchanged(ring);
     }
     missing_halves();
+    smaller_groups();
     heads_not_awaited();
     return std::move(all_);
   }
@@ -114,6 +115,24 @@ class RingSteps : Subject {
     for (int owner = 0; owner < dense_.ranks; ++owner) {
       missing(fmt::format("the part of rank {}'s keys for the queries of other ranks is", owner),
               dense_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)));
+    }
+  }
+
+  // Neighbouring ranks, or ranks at equal distances, exchange keys among themselves alone.
+  void smaller_groups() {
+    for (int size = 2; size < dense_.ranks; ++size) {
+      if (dense_.ranks % size != 0) continue;
+      for (const bool neighbours : {true, false}) {
+        const auto group_of = [&](const at::Tensor& rank) {
+          return neighbours ? rank.div(size, "floor") : rank.remainder(dense_.ranks / size);
+        };
+        const at::Tensor same =
+            group_of(dense_.q_rows.rank).unsqueeze(1).eq(group_of(dense_.kv_rows.rank).unsqueeze(0));
+        weighed(
+            "group_of_other_ranks",
+            fmt::format("only groups of {} {} ranks exchange K and V", size, neighbours ? "neighbouring" : "distant"),
+            same.to(at::kDouble));
+      }
     }
   }
 

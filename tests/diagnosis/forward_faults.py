@@ -170,7 +170,7 @@ class PositionsFromZero(Attention):
 
 @FAULTS.named("diagonal_from_own_first_row")
 class DiagonalFromOwnFirstRow(Attention):
-    """all_gather: the causal diagonal begins at the rank's first query of a sequence and at the sequence's first key."""
+    """all_gather: the causal diagonal begins at the rank's first query and at the first key of a sequence."""
 
     def visible(self, queries: Places, keys: Places) -> Tensor:
         return super().visible(queries if self.in_ring or self.in_a2a else by_local_row(queries), keys)

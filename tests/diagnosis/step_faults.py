@@ -138,6 +138,15 @@ class OwnKvInForward(Attention):
             yield Held(held.step, self.k, self.v, held.places) if forward else held
 
 
+@FAULTS.named("group_of_an_earlier_case")
+class GroupOfAnEarlierCase(Attention):
+    """A ring of four ranks is two rings of two, as if the group were that of an earlier case."""
+
+    def scores(self, held: Held) -> Tensor:
+        scores = super().scores(held)
+        return scores.fill_(-torch.inf) if self.in_ring and self.owner(held.step) // 2 != self.rank // 2 else scores
+
+
 @FAULTS.named("odd_ring_pairing")
 class OddRingPairing(Attention):
     def owner(self, step: int) -> int:

@@ -158,6 +158,19 @@ TEST(Certainty, KnownMistakesThatFitEquallyAreAllNamed) {
   EXPECT_THAT(both.others, testing::ElementsAre("sharding_striped"));
 }
 
+TEST(Certainty, TheKeysThatALargeCaseSawAreThoseOfTheSmallerCaseThatFails) {
+  const ScopedMutant on(Mutant::causal_ignored);
+  Case c = verify::test::small_case();
+  c.seqlen_q = c.seqlen_kv = 1200;
+  c.causal = true;
+  const Diagnosis answer = test::diagnosed(c).diagnosis;
+  EXPECT_EQ(answer.id, "causal_ignored") << test::text_of(answer);
+  EXPECT_THAT(answer.evidence, Contains(HasSubstr("seen on the smaller case ")));
+  const std::int64_t excess = answer.pairs.value_or(WrongPairs{}).excess_pairs;
+  EXPECT_GT(excess, 0);
+  EXPECT_LT(excess, 192 * 192);
+}
+
 TEST(Certainty, ASearchThatDidNotEndSaysSo) {
   const ScopedMutant on(Mutant::delta_missing);
   Settings settings;

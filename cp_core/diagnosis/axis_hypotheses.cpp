@@ -8,7 +8,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,8 +15,6 @@
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/whole_results.h"
-#include "cp_core/verify/rows.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
@@ -239,7 +236,6 @@ class Axes : Subject {
           "q, k, v and dout, which are slices of larger tensors, are read as if they were contiguous",
           [](SimulatedStep& model) {
             model.needs_all_rows = true;
-            model.hides_nan = true;
             const DenseProblem& dense = *model.dense;
             if (dense.q_rows.first.empty()) return;
             const Read q = read_as_contiguous(dense.q, dense.q_rows, dense);
@@ -252,21 +248,7 @@ class Axes : Subject {
               pass->kv_poisoned = k.poisoned;
               if (dense.dout.defined()) pass->dout = read_as_contiguous(dense.dout, dense.q_rows, dense).rows;
             }
-            model.returned_gradients = [poisoned = q.poisoned](const DenseProblem& of, Results& results) {
-              nan_of_hidden_pairs(of, poisoned, results);
-            };
           });
-  }
-
-  // The NaN of a query may reach dk and dv of all keys of its sequence, even of those that the mask hides.
-  static void nan_of_hidden_pairs(const DenseProblem& dense, const at::Tensor& poisoned, Results& results) {
-    const at::Tensor in_sequence =
-        at::zeros({dense.c().batch}, at::kLong).index_add(0, dense.q_rows.sequence, poisoned.to(at::kLong));
-    const at::Tensor reached = in_sequence.index_select(0, dense.kv_rows.sequence).gt(0).view({-1, 1, 1});
-    for (const auto member : {&Results::dk, &Results::dv}) {
-      const at::Tensor given = joined_rows(dense.observation->results, member);
-      if (given.defined()) (results.*member).masked_fill_(reached.logical_and(given.isnan()), verify::kNaN);
-    }
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> known_;

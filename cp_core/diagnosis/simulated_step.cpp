@@ -254,7 +254,6 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
   if (model.delta_missing) delta = at::zeros_like(delta);
   if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
-  if (model.hides_nan) backward.ds.masked_fill_(pass.times.eq(0.0), 0.0);
   if (model.nan_without_keys) backward.ds.masked_fill_(pass.times.sum(-1, /*keepdim=*/true).eq(0.0), 0.0);
   if (dense.sink.defined()) {
     const at::Tensor of_tokens = model.delta_head.empty()

@@ -85,7 +85,6 @@ struct SimulatedStep {
   // The probabilities of a valid query without keys are NaN in its whole sequence, as those of a softmax over no key
   // are. Its score gradients are 0, as those of masked scores are.
   bool nan_without_keys = false;
-  bool hides_nan = false;  // the score gradients of hidden pairs are 0, even where a query is NaN
 
   double sink_times = 1;  // how often the sink is counted
   at::Tensor sink;        // [heads], replaces the sink of the problem

@@ -1,51 +1,34 @@
 # The views of the event stream (report/) and the command line (cli/).
 add_library(cp_report STATIC
-  log/counted_runs.cpp
   log/events_json.cpp
   log/run_log.cpp
   log/run_report.cpp
-  report/case_runs.cpp
-  report/checks_table.cpp
   report/diagnosis_text.cpp
-  report/failure_text.cpp
+  report/case_text.cpp
   report/fan_out.cpp
-  report/file_lock.cpp
   report/github_annotations.cpp
   report/html_document.cpp
   report/html_report.cpp
-  report/jsonl_sink.cpp
   report/junit_report.cpp
   report/live_line.cpp
-  report/markdown.cpp
   report/markdown_report.cpp
-  report/mask_text.cpp
   report/notices.cpp
   report/output_file.cpp
-  report/perf_table.cpp
-  report/reported_run.cpp
-  report/running_now.cpp
   report/search_text.cpp
   report/pictures/case_mask_svg.cpp
-  report/pictures/cell_runs.cpp
   report/pictures/exchange_svg.cpp
   report/pictures/features_table.cpp
   report/pictures/mask_svg.cpp
-  report/pictures/rank_axes.cpp
   report/pictures/strip_svg.cpp
   report/pictures/svg.cpp
   report/pictures/time_axis.cpp
-  report/pictures/timeline.cpp
-  report/pictures/timeline_bars.cpp
   report/pictures/timeline_svg.cpp
   report/summary.cpp
   report/terminal_sink.cpp
   report/text_format.cpp
-  report/durations.cpp
-  report/timings_table.cpp
-  report/told_failures.cpp
+  report/time_tables.cpp
   report/trace_report.cpp
-  report/verdict_text.cpp
-  report/xml_nodes.cpp)
+  )
 target_link_libraries(cp_report PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(report_test LABEL unit
@@ -53,24 +36,16 @@ cp_pool_test(report_test LABEL unit
     log/event_reading_test.cpp
     log/events_json_test.cpp
     log/run_report_test.cpp
-    report/case_runs_test.cpp
-    report/checks_table_test.cpp
     report/diagnosis_text_test.cpp
-    report/failure_text_test.cpp
+    report/case_text_test.cpp
     report/fan_out_test.cpp
-    report/file_lock_test.cpp
     report/github_annotations_test.cpp
     report/html_report_test.cpp
-    report/jsonl_sink_test.cpp
     report/junit_report_test.cpp
     report/live_line_test.cpp
     report/markdown_report_test.cpp
-    report/markdown_test.cpp
-    report/mask_text_test.cpp
     report/notices_test.cpp
     report/output_file_test.cpp
-    report/perf_table_test.cpp
-    report/running_now_test.cpp
     report/search_text_test.cpp
     report/pictures/case_mask_svg_test.cpp
     report/pictures/exchange_svg_test.cpp
@@ -79,13 +54,11 @@ cp_pool_test(report_test LABEL unit
     report/pictures/strip_svg_test.cpp
     report/pictures/time_axis_test.cpp
     report/pictures/timeline_svg_test.cpp
-    report/pictures/timeline_test.cpp
     report/shared_gpus_test.cpp
     report/summary_test.cpp
     report/terminal_sink_test.cpp
     report/text_format_test.cpp
-    report/timings_table_test.cpp
-    report/told_failures_test.cpp
+    report/time_tables_test.cpp
     report/trace_report_test.cpp
     report/verdict_views_test.cpp
   LIBRARIES cp_report fmt::fmt pugixml::pugixml)
@@ -119,18 +92,12 @@ cp_pool_not_optimised(cp_cli_parser)
 add_library(cp_cli STATIC
   $<TARGET_OBJECTS:cp_cli_parser>
   cli/device.cpp
-  cli/duration.cpp
-  cli/gpu_list.cpp cli/launcher_choice.cpp
-  cli/environment_help.cpp
   cli/execution.cpp
   cli/execution_options.cpp
-  cli/file_identity.cpp
-  cli/injected_faults.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
   cli/retry_options.cpp
   cli/shell_words.cpp
-  cli/state_folder.cpp
   cli/config/case_overrides.cpp
   cli/config/config_file.cpp
   cli/config/test_environment.cpp
@@ -145,12 +112,10 @@ add_library(cp_cli STATIC
   cli/commands/explain_command.cpp
   cli/commands/explanation.cpp
   cli/commands/explanation_page.cpp
-  cli/commands/help_command.cpp
   cli/commands/list_command.cpp
   cli/commands/replay_command.cpp
   cli/commands/report_command.cpp
-  cli/commands/reported.cpp
-  cli/commands/resource_limits.cpp
+  cli/error_reporting.cpp
   cli/commands/run_command.cpp
   cli/commands/run_preparation.cpp
   cli/commands/runs_command.cpp
@@ -161,31 +126,21 @@ add_library(cp_cli STATIC
   cli/commands/status_command.cpp
   cli/commands/stop_command.cpp
   cli/commands/submit_command.cpp
-  cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
-  cli/history/case_trends.cpp
-  cli/history/compared_run.cpp
-  cli/history/failed_cases.cpp
+  cli/history/earlier_run.cpp
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
-  cli/history/perf_baseline.cpp
-  cli/history/record_options.cpp
   cli/history/run_diff.cpp
   cli/history/run_recorder.cpp
   cli/history/run_records.cpp
-  cli/history/shard_check.cpp
   cli/select/case_source.cpp
-  cli/select/edit.cpp
   cli/select/order.cpp
   cli/select/rerun.cpp
   cli/select/selection.cpp
-  cli/select/selection_options.cpp
   cli/select/shard.cpp
   cli/select/submitted_case.cpp
   cli/shell/line_editor.cpp
-  cli/shell/result_diff.cpp
   cli/shell/shell_completion.cpp
-  cli/shell/shell_history.cpp
   cli/shell/shell_line.cpp
   cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
@@ -219,13 +174,13 @@ add_custom_target(cp-pool-man ALL DEPENDS "${man_page}" ${completions})
 cp_pool_test(cli_test LABEL unit
   SOURCES
     cli/device_test.cpp
-    cli/duration_test.cpp
-    cli/gpu_list_test.cpp cli/launcher_choice_test.cpp
-    cli/environment_help_test.cpp
+    cli/option_kinds_test.cpp
+    cli/man_page_test.cpp
     cli/execution_options_test.cpp
-    cli/file_identity_test.cpp
-    cli/injected_faults_test.cpp
+    cli/output_check_test.cpp
+    cli/execution_test.cpp
     cli/shell_words_test.cpp
+    cli/status_requests_test.cpp
     cli/worker_command_test.cpp
     cli/commands/command_line_test.cpp
     cli/config/case_overrides_test.cpp
@@ -236,34 +191,22 @@ cp_pool_test(cli_test LABEL unit
     cli/commands/explanation_page_test.cpp
     cli/commands/explanation_test.cpp
     cli/commands/help_text_test.cpp
-    cli/commands/list_command_test.cpp
-    cli/commands/resource_limits_test.cpp
-    cli/commands/run_command_test.cpp
-    cli/commands/search_command_test.cpp
-    cli/commands/submit_command_test.cpp
-    log/counted_runs_test.cpp
+    cli/commands/command_options_test.cpp
     log/run_log_test.cpp
     cli/history/case_history_test.cpp
-    cli/history/case_trends_test.cpp
-    cli/history/failed_cases_test.cpp
+    cli/history/earlier_run_test.cpp
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp
-    cli/history/perf_baseline_test.cpp
     cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
-    cli/history/shard_check_test.cpp
     cli/select/case_source_test.cpp
-    cli/select/edit_test.cpp
     cli/select/order_test.cpp
     cli/select/rerun_test.cpp
-    cli/select/selection_options_test.cpp
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp
     cli/select/submitted_case_test.cpp
     cli/shell/line_editor_test.cpp
-    cli/shell/result_diff_test.cpp
     cli/shell/shell_completion_test.cpp
-    cli/shell/shell_history_test.cpp
     cli/shell/shell_line_test.cpp
     cli/shell/shell_session_test.cpp
   LIBRARIES cp_cli fmt::fmt pugixml::pugixml)

@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 
 #include "driver/cli/option_kinds.h"
-#include "driver/cli/option_setting.h"
 
 namespace cp_pool {
 

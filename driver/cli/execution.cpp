@@ -1,8 +1,15 @@
 #include "driver/cli/execution.h"
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -11,37 +18,21 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
+#include "cases/glob.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/ranks/log_file.h"
-#include "driver/report/github_annotations.h"
-#include "driver/report/html_report.h"
-#include "driver/report/jsonl_sink.h"
-#include "driver/report/junit_report.h"
-#include "driver/report/markdown_report.h"
 #include "driver/report/output_file.h"
+#include "driver/report/reports.h"
 #include "driver/report/text_format.h"
-#include "driver/report/trace_report.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
-
-void write_stderr_line(const std::string& line) {
-  try {
-    write_all(STDERR_FILENO, line + '\n', "stderr");
-  } catch (const OutputError&) {  // stderr is lost, and only the exit code can still tell
-    return;
-  }
-}
-
-// `message` has to be clean text.
-void write_stderr(std::string_view kind, std::string_view message) {
-  write_stderr_line(fmt::format("cp-pool: {}{}{}", kind, kind.empty() ? "" : ": ", message));
-}
 
 // True if both descriptors are one file, pipe or terminal, so that their outputs mix.
 bool are_the_same_stream(int one, int other) {
@@ -94,20 +85,27 @@ void make_room_for_logs(const std::filesystem::path& run_dir) {
   }
 }
 
+constexpr const char* kInject = "CP_POOL_INJECT";
+
+struct Target {
+  int rank = 0;
+  std::string glob = "*";  // over the IDs of cases
+};
+
+// Reads KIND@RANK:PHASE[:CASE]. Returns nullopt for any other text.
+std::optional<Target> target_of(const std::string& fault) {
+  const std::size_t at = fault.find('@');
+  const std::size_t colon = fault.find(':', std::min(at, fault.size()));
+  if (colon == std::string::npos) return std::nullopt;
+  Target target;
+  const auto [end, error] = std::from_chars(fault.data() + at + 1, fault.data() + colon, target.rank);
+  if (error != std::errc{} || end != fault.data() + colon) return std::nullopt;
+  const std::size_t second = fault.find(':', colon + 1);
+  if (second != std::string::npos && second + 1 < fault.size()) target.glob = fault.substr(second + 1);
+  return target;
+}
+
 }  // namespace
-
-// Messages quote the command line and input files, so they are cleaned.
-void report_error(std::string_view message) {
-  write_stderr("error", protocol::clean_text(message));
-}
-
-void report_warning(std::string_view message) {
-  write_stderr("warning", protocol::clean_text(message));
-}
-
-void report_notice(std::string_view message) {
-  write_stderr("", protocol::clean_text(message));
-}
 
 Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
@@ -142,7 +140,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   const bool terminal_tells = show != Show::result_lines && are_the_same_stream(STDOUT_FILENO, STDERR_FILENO);
   const auto show_notice = [this](std::string_view kind, const std::string& text) {
     if (terminal_) terminal_->clear_live();
-    write_stderr(kind, text);
+    print_on_stderr(kind, text);
   };
   notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
   views_.add_listener(*notices_);
@@ -156,7 +154,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   if (annotates) {
     annotations_ = std::make_unique<AtEnd>([this] {
       if (terminal_) terminal_->clear_live();
-      for (const std::string& line : github_annotations(reported_->report())) write_stderr_line(line);
+      for (const std::string& line : github_annotations(reported_->report())) print_on_stderr(line);
     });
     views_.add_listener(*annotations_);
   }
@@ -235,6 +233,26 @@ void Execution::print_answer(const std::string& line) {
   } catch (const OutputError& e) {
     if (!answer_lost_) show_error(e.what());
     answer_lost_ = true;
+  }
+}
+
+void expect_injected_ranks(const std::vector<Item>& cases) {
+  const char* const faults = std::getenv(kInject);
+  if (faults == nullptr) return;
+  std::istringstream words{faults};
+  for (std::string fault; words >> fault;) {
+    const std::optional<Target> target = target_of(fault);
+    if (!target) continue;
+    int most_ranks = 0;
+    for (const Item& named : cases) {
+      if (glob_matches(target->glob, named.id)) most_ranks = std::max(most_ranks, named.payload->ranks());
+    }
+    if (target->rank < most_ranks) continue;
+    throw CommandError(ExitCode::usage,
+                       most_ranks == 0
+                           ? fmt::format("{}: {}: no selected case matches {}", kInject, fault, target->glob)
+                           : fmt::format("{}: {}: no selected case has a rank {}; the largest that it names has {}",
+                                         kInject, fault, target->rank, count_of(most_ranks, "rank")));
   }
 }
 

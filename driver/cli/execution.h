@@ -12,19 +12,13 @@
 
 #include "driver/cli/execution_options.h"
 #include "driver/cli/status_requests.h"
+#include "driver/core/run.h"
 #include "driver/report/fan_out.h"
-#include "driver/report/file_lock.h"
 #include "driver/report/notices.h"
-#include "driver/report/reported_run.h"
+#include "driver/report/output_file.h"
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
-
-// Print "cp-pool: error: MESSAGE" and "cp-pool: warning: MESSAGE" on stderr. `message` ends without a newline.
-void report_error(std::string_view message);
-void report_warning(std::string_view message);
-// Prints "cp-pool: MESSAGE" on stderr.
-void report_notice(std::string_view message);
 
 class Execution {
  public:
@@ -60,5 +54,9 @@ class Execution {
   std::vector<std::unique_ptr<EventSink>> owned_;
   bool answer_lost_ = false;
 };
+
+// Refuses a fault of CP_POOL_INJECT that would never happen, since none of the cases that it names has its rank. Leaves
+// a fault that it cannot read to the worker. Throws CommandError (usage).
+void expect_injected_ranks(const std::vector<Item>& cases);
 
 }  // namespace cp_pool

@@ -13,9 +13,6 @@
 
 #include "cases/file_reader.h"
 #include "driver/cli/device.h"
-#include "driver/cli/duration.h"
-#include "driver/cli/gpu_list.h"
-#include "driver/cli/launcher_choice.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"

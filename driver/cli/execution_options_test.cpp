@@ -7,10 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/commands/list_command.h"
-#include "driver/cli/commands/report_command.h"
-#include "driver/cli/commands/run_command.h"
-#include "driver/cli/commands/submit_command.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool {

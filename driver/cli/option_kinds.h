@@ -2,12 +2,17 @@
 // these files, only the parser and the man page use CLI11.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "cases/enum_names.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;
@@ -15,6 +20,13 @@ class Option;
 }  // namespace CLI
 
 namespace cp_pool {
+
+// Reads "90" (seconds), "90s", "1.5s", "1500ms", "2m" or "1h": not negative, at most 1000 h, rounded to milliseconds.
+// Returns nullopt for anything else.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+// Returns a text that parse_duration reads back: "90s", "1500ms".
+std::string duration_text(std::chrono::milliseconds duration);
 
 // Returns why a value is refused, for the user; empty if it is valid.
 using ValueCheck = std::function<std::string(const std::string& text)>;
@@ -106,5 +118,21 @@ std::vector<std::string> given_words_but(const CLI::App& command, const std::vec
 [[noreturn]] void refuse(const CLI::App& command, const std::string& message);
 // Throws CommandError (usage) if both are given.
 void refuse_both(const CLI::App& command, const std::string& one, const std::string& other);
+
+enum class SettingSource {
+  variable,  // the environment
+  file,      // a cp-pool.toml
+  built_in,  // a profile that cp-pool has without a file
+};
+template <>
+inline constexpr std::array<std::pair<SettingSource, std::string_view>, 3> kNames<SettingSource>{
+    {{SettingSource::variable, "variable"}, {SettingSource::file, "file"}, {SettingSource::built_in, "built-in"}}};
+
+// A value that an option has although it is not on the command line, and who set it.
+struct OptionSetting {
+  std::vector<std::string> values;
+  std::string place;  // for people: "cp-pool.toml:3", or the name of a variable
+  SettingSource source = SettingSource::file;
+};
 
 }  // namespace cp_pool

@@ -1,5 +1,6 @@
 #include "driver/cli/program_paths.h"
 
+#include <cstdlib>
 #include <set>
 #include <system_error>
 
@@ -50,6 +51,17 @@ std::filesystem::path find_matrix(const std::string& name_or_file) {
   throw CommandError(ExitCode::bad_input,
                      fmt::format("there is no matrix '{}'{}; shipped are: {}; a file ends in .json", name_or_file,
                                  did_you_mean(name_or_file, names), fmt::join(names, ", ")));
+}
+
+std::optional<std::filesystem::path> state_folder() {
+  const auto folder = [](const char* variable) -> std::optional<std::filesystem::path> {
+    const char* const value = std::getenv(variable);
+    if (value == nullptr || *value != '/') return std::nullopt;  // the XDG specification ignores relative paths
+    return value;
+  };
+  if (const auto state = folder("XDG_STATE_HOME")) return *state / "cp-pool";
+  if (const auto home = folder("HOME")) return *home / ".local" / "state" / "cp-pool";
+  return std::nullopt;
 }
 
 }  // namespace cp_pool

@@ -1,7 +1,8 @@
-// The paths of the parts of this installation.
+// The paths of the parts of this installation, and of what cp-pool keeps from one call to the next.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ std::filesystem::path find_matrix(const std::string& name_or_file);
 
 // Returns the names of the shipped matrices, sorted.
 std::vector<std::string> shipped_matrices();
+
+// Returns cp-pool in $XDG_STATE_HOME, or else in ~/.local/state; nullopt if there is no home either. The folder need
+// not exist.
+std::optional<std::filesystem::path> state_folder();
 
 }  // namespace cp_pool

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "driver/cli/execution.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/service/service_client.h"

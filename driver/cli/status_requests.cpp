@@ -1,16 +1,94 @@
 #include "driver/cli/status_requests.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <poll.h>
+#include <set>
 #include <string_view>
 #include <unistd.h>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/core/figures.h"
+#include "driver/report/text_format.h"
+
 namespace cp_pool {
 
 namespace {
+
+std::string name_of_pool(const PoolId& id) {
+  return "pool " + to_string(id);
+}
+
+double ms_between(Clock::time_point since, Clock::time_point now) {
+  return std::chrono::duration<double, std::milli>(now - since).count();
+}
+
+// Returns the values of a map, the oldest first.
+template <class Map, class Since>
+auto by_age(const Map& map, Since since) {
+  std::vector<const typename Map::mapped_type*> out;
+  out.reserve(map.size());
+  for (const auto& entry : map) out.push_back(&entry.second);
+  std::ranges::stable_sort(out, {}, since);
+  return out;
+}
+
+// Returns an operation without the ranks in its name, which stand first. Ranks that wait for their neighbours are in
+// operations that differ only in that part.
+std::string_view without_ranks(std::string_view operation) {
+  const std::size_t colon = operation.find(": ");
+  return colon == std::string_view::npos ? operation : operation.substr(colon + 2);
+}
+
+bool stand_together(const RankStanding& one, const RankStanding& other) {
+  return one.silent == other.silent && one.phase == other.phase && one.operation.empty() == other.operation.empty() &&
+         without_ranks(one.operation) == without_ranks(other.operation);
+}
+
+// Returns a line for ranks that stand together: "  ranks 0-6: in forward for 3.1 s, for 3 s in all_to_all on group cp:
+// k".
+std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, double ms_ago) {
+  std::vector<std::vector<const RankStanding*>> groups;
+  for (const RankStanding& rank : ranks) {
+    if (!rank.silent && rank.phase.empty()) continue;
+    const auto known = std::ranges::find_if(groups, [&](const auto& g) { return stand_together(*g.front(), rank); });
+    if (known == groups.end()) {
+      groups.push_back({&rank});
+    } else {
+      known->push_back(&rank);
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& group : groups) {
+    std::vector<int> numbers;
+    numbers.reserve(group.size());
+    for (const RankStanding* rank : group) numbers.push_back(rank->rank);
+    const RankStanding& first = *group.front();
+    std::string& line = out.emplace_back(fmt::format("  {}: ", name_ranks(numbers)));
+    if (first.silent) {
+      line += group.size() == 1 ? "does not answer" : "do not answer";
+      continue;
+    }
+    const auto shortest = [&](double RankStanding::* ms) {
+      const auto less = [ms](const RankStanding* a, const RankStanding* b) { return a->*ms < b->*ms; };
+      return format_duration((*std::ranges::min_element(group, less))->*ms + ms_ago);
+    };
+    line += fmt::format("in {} for {}", first.phase, shortest(&RankStanding::ms));
+    if (!first.operation.empty()) {
+      const bool all = std::ranges::all_of(group, [&](const auto* r) { return r->operation == first.operation; });
+      line += fmt::format(", for {} in {}{}", shortest(&RankStanding::operation_ms), first.operation,
+                          all ? "" : fmt::format(" (rank {}; the others likewise)", first.rank));
+    }
+    std::ranges::replace(line, '\n', ' ');
+  }
+  return out;
+}
 
 // A pool waits 1.2 s for the answer of its worker.
 constexpr std::chrono::milliseconds kPatience{1500};
@@ -28,6 +106,94 @@ void set_terminal(const termios& settings) {
 }
 
 }  // namespace
+
+void RunningNow::ask() {
+  for (auto& [index, running] : cases_) {
+    running.ranks.clear();
+    running.asked = true;
+  }
+}
+
+bool RunningNow::answered() const {
+  return std::ranges::none_of(cases_, [](const auto& entry) { return entry.second.asked; });
+}
+
+void RunningNow::on_event(const Event& event) {
+  const auto now = Clock::now();
+  if (const auto* run = std::get_if<RunStarted>(&event)) {
+    expected_ = run->cases;
+  } else if (const auto* spawned = std::get_if<PoolSpawned>(&event)) {
+    pools_[name_of_pool(spawned->pool)] = {.id = spawned->pool,
+                                           .ranks = spawned->world_size,
+                                           .ready = false,
+                                           .spawned = now,
+                                           .pids = fmt::format("{}", fmt::join(spawned->pids, ", "))};
+  } else if (const auto* ready = std::get_if<PoolReady>(&event)) {
+    const auto pool = pools_.find(name_of_pool(ready->pool));
+    if (pool != pools_.end()) pool->second.ready = true;
+  } else if (const auto* retired = std::get_if<PoolRetired>(&event)) {
+    pools_.erase(name_of_pool(retired->pool));
+  } else if (const auto* started = std::get_if<CaseStarted>(&event)) {
+    cases_[started->index] = {.id = started->id,
+                              .pool = name_of_pool(started->pool),
+                              .attempt = started->attempt,
+                              .since = now,
+                              .phase = "",
+                              .told = now,
+                              .ranks = {},
+                              .answered = now};
+  } else if (const auto* progress = std::get_if<CaseProgress>(&event)) {
+    const auto running = cases_.find(progress->index);
+    if (running == cases_.end()) return;
+    if (!progress->ranks.empty()) {
+      running->second.ranks = progress->ranks;
+      running->second.answered = now;
+      running->second.asked = false;
+    }
+    if (running->second.phase == progress->phase) return;
+    running->second.phase = progress->phase;
+    running->second.told = now;
+  } else if (const auto* done = std::get_if<CaseFinished>(&event)) {
+    cases_.erase(done->index);
+    ++finished_;
+  }
+}
+
+std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
+  std::set<std::string> busy;
+  for (const auto& [index, running] : cases_) busy.insert(running.pool);
+  std::size_t starting = 0;
+  std::size_t idle = 0;
+  for (const auto& [name, pool] : pools_) {
+    starting += pool.ready ? 0 : 1;
+    idle += pool.ready && !busy.contains(name) ? 1 : 0;
+  }
+  const std::string of = expected_ > 0 ? fmt::format(" of {}", expected_) : "";
+  std::vector<std::string> out{fmt::format("{}{} finished; {} running, {} starting, {} idle", finished_, of,
+                                           count_of(cases_.size(), "case"), count_of(starting, "pool"),
+                                           count_of(idle, "pool"))};
+  for (const RunningCase* running : by_age(cases_, &RunningCase::since)) {
+    const auto pool = pools_.find(running->pool);
+    const std::string ranks =
+        pool == pools_.end()
+            ? ""
+            : fmt::format(" ({}{})", count_of(static_cast<std::size_t>(pool->second.ranks), "rank"),
+                          pool->second.pids.empty() ? "" : fmt::format(", processes {}", pool->second.pids));
+    const std::string phase = running->phase.empty() ? "no phase reported"
+                                                     : fmt::format("in {} for {}", running->phase,
+                                                                   format_duration(ms_between(running->told, now)));
+    out.push_back(fmt::format("{} has been running for {} on {}{}{}, {}", running->id,
+                              format_duration(ms_between(running->since, now)), running->pool, ranks,
+                              running->attempt > 1 ? fmt::format(", attempt {}", running->attempt) : "", phase));
+    std::ranges::move(standing_lines(running->ranks, ms_between(running->answered, now)), std::back_inserter(out));
+  }
+  for (const NamedPool* pool : by_age(pools_, &NamedPool::spawned)) {
+    if (pool->ready) continue;
+    out.push_back(fmt::format("{} has been starting for {}", name_of_pool(pool->id),
+                              format_duration(ms_between(pool->spawned, now))));
+  }
+  return out;
+}
 
 StatusRequests::StatusRequests(std::function<void(const std::string& line)> show, bool keys)
     : show_{std::move(show)}, keys_{keys && ::isatty(STDIN_FILENO) == 1} {

@@ -1,4 +1,4 @@
-// The command that starts the ranks of a run.
+// The command that starts the ranks of a run, and the launcher that starts it.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/core/run.h"
+#include "driver/ranks/launcher.h"
 
 namespace cp_pool {
 
@@ -54,5 +55,10 @@ std::string wrong_with_adapter(const std::string& text);
 // has one, python/CMakeLists.txt), or that of the environment whose site-packages hold the program, or else python3 of
 // PATH.
 std::string default_python();
+
+// Returns why `text` cannot be a launcher, for the user; empty if it can.
+std::string wrong_with_launcher(const std::string& text);
+// `text` must have passed wrong_with_launcher.
+Launcher parse_launcher(const std::string& text);
 
 }  // namespace cp_pool

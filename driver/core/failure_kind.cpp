@@ -123,4 +123,11 @@ std::size_t FailureKinds::add(const CaseFinished& event) {
   return of_case->second;
 }
 
+std::string FailureKinds::first_like(const CaseFinished& event) {
+  const std::size_t kind = add(event);
+  if (kind < firsts_.size()) return firsts_[kind];
+  firsts_.push_back(event.id);
+  return {};
+}
+
 }  // namespace cp_pool

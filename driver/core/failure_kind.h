@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "driver/core/events.h"
 
@@ -38,8 +39,11 @@ class FailureKinds {
   // Returns the number of the event's kind, which may be a new one. If a case runs several times (--repeat), only its
   // first failure is diagnosed; later ones with the same `how` are of the same kind.
   std::size_t add(const CaseFinished& event);
+  // The same, but returns the ID of the first case of the kind; empty if this is the first.
+  std::string first_like(const CaseFinished& event);
 
  private:
+  std::vector<std::string> firsts_;  // for each kind the ID of its first case
   std::map<FailureSignature, std::size_t> known_;
   std::map<std::pair<std::string, std::string>, std::size_t> of_cases_;  // by ID and `how`
 };

@@ -153,5 +153,16 @@ TEST(FailureKinds, OfACaseThatFailsAgainUndiagnosedAreOne) {
   EXPECT_EQ(kinds.add(event), 1U) << "nothing says that the cause is the same";
 }
 
+TEST(FailureKinds, NameTheFirstOfTheirKind) {
+  FailureKinds kinds;
+  const auto error = [](const std::string& id, const std::string& reason) {
+    return test::finished(0, id, CaseOutcome::error, reason);
+  };
+  EXPECT_EQ(kinds.first_like(error("a", "rank 1: cannot map 0x7fa0")), "");
+  EXPECT_EQ(kinds.first_like(error("b", "rank 0: cannot map 0x12")), "a");
+  EXPECT_EQ(kinds.first_like(error("c", "rank 1: cannot unmap 0x12")), "");
+  EXPECT_EQ(kinds.first_like(error("d", "rank 1: cannot unmap 0x7fa0")), "c");
+}
+
 }  // namespace
 }  // namespace cp_pool

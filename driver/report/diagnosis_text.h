@@ -2,10 +2,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cases/diagnosis.h"
 
 namespace cp_pool {
+
+// What '?' means, in the legend of this picture and of the drawn one.
+inline constexpr std::string_view kUnclearWeights = "weights that are no whole numbers, or unknown";
+
+// Returns a framed picture with queries downwards and keys to the right. The rank that owns the keys stands above each
+// column, the rank that owns the queries before each row (rank_letter; '*' for several ranks). Lines mark where another
+// sequence begins. A legend says how large a cell is and what the characters mean. Each line ends with a newline; the
+// text is empty if the picture has no cell.
+std::string mask_text(const MaskPicture& picture);
 
 // True if the diagnosis names a cause, certain or likely.
 bool names_a_cause(const Diagnosis& diagnosis);
@@ -16,7 +26,7 @@ bool names_a_cause(const Diagnosis& diagnosis);
 // "cause: unknown: only dk and dv are wrong"
 std::string cause_line(const Diagnosis& diagnosis);
 
-// How to draw the picture of the mask (mask_text.h): not at all, coarse enough for a screen, or cell by cell.
+// How to draw the picture of the mask: not at all, coarse enough for a screen, or cell by cell.
 enum class DrawMask { never, coarse, whole };
 
 // Returns the cause, and indented below it the evidence, the largest rectangles of wrong pairs, and the picture. Each

@@ -1,16 +1,13 @@
-#include "driver/report/github_annotations.h"
-
 #include <cstddef>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/report/case_runs.h"
-#include "driver/report/failure_text.h"
+#include "driver/core/failure_kind.h"
+#include "driver/report/case_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/text_format.h"
-#include "driver/report/told_failures.h"
-#include "driver/report/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -47,7 +44,7 @@ std::vector<std::string> github_annotations(const RunReport& run) {
   const auto show = [&](std::string_view kind, std::string_view title, std::string_view message) {
     lines.push_back(github_command(kind, title, message));
   };
-  ToldFailures told;
+  FailureKinds kinds;
   std::set<std::string> reasons;  // why cases could not be judged by any pool, each once
   std::size_t errors = 0;         // includes those that are not shown, as do the next two
   std::size_t warnings = 0;
@@ -60,7 +57,7 @@ std::vector<std::string> github_annotations(const RunReport& run) {
     const bool infra = event.outcome == CaseOutcome::infra;
     if ((!is_failure(event) && !infra) || is_shown_by_smallest(event.search)) continue;
     if (infra && !reasons.insert(event.reason).second) continue;
-    const std::string first = infra ? "" : told.first_like(event);
+    const std::string first = infra ? "" : kinds.first_like(event);
     if (++errors > kMostErrors) continue;
     std::string message = "the same as " + first;
     if (first.empty() && passed_unexpectedly(event)) {

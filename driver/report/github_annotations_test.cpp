@@ -1,11 +1,10 @@
-#include "driver/report/github_annotations.h"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -1,5 +1,3 @@
-#include "driver/report/html_report.h"
-
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,19 +12,14 @@
 
 #include "driver/core/failure_kind.h"
 #include "driver/core/figures.h"
-#include "driver/report/case_runs.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
-#include "driver/report/perf_table.h"
-#include "driver/report/pictures/features_table.h"
-#include "driver/report/pictures/mask_svg.h"
-#include "driver/report/pictures/strip_svg.h"
-#include "driver/report/pictures/timeline_svg.h"
+#include "driver/report/pictures/pictures.h"
+#include "driver/report/reports.h"
 #include "driver/report/search_text.h"
 #include "driver/report/summary.h"
 #include "driver/report/text_format.h"
-#include "driver/report/timings_table.h"
-#include "driver/report/verdict_text.h"
+#include "driver/report/time_tables.h"
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
@@ -331,11 +324,9 @@ std::string html_report(const RunReport& run) {
   const Summary summary(run);
   TimingsTable timings;
   PerfTable perf{header.baseline};
-  FeaturesTable features;
   for (const ReportedCase& c : run.cases) {
     timings.add(c.end());
     perf.add(c.end());
-    features.add(c.end());
   }
   const std::vector<const ReportedCase*> cases = run.listed_cases();
   const HtmlDocument document("cp-pool: " + title);
@@ -351,8 +342,8 @@ std::string html_report(const RunReport& run) {
   if (const std::string text = summary.text() + search; !text.empty()) append_text(body, "pre", text);
   append_failures(body, run, summary.failures(header.rerun_failed));
   append_overview(body, cases);
-  features.append_to(body);
-  append_timeline(body, Timeline(run));
+  append_features(body, run);
+  append_timeline(body, run);
   append_section(body, "How fast", perf.text());
   append_section(body, "Where the time went", timings.text());
   append_pools(body, run.pools);

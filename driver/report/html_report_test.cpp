@@ -1,5 +1,3 @@
-#include "driver/report/html_report.h"
-
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -9,8 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/report/case_text.h"
 #include "driver/report/diagnosis_text.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"
 #include "driver/report/testing/window_diagnosis.h"
 #include "driver/testing/attention.h"

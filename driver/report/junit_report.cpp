@@ -1,5 +1,3 @@
-#include "driver/report/junit_report.h"
-
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -12,9 +10,8 @@
 
 #include "cases/case_groups.h"
 #include "driver/core/figures.h"
-#include "driver/report/case_runs.h"
-#include "driver/report/failure_text.h"
-#include "driver/report/verdict_text.h"
+#include "driver/report/case_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/xml_nodes.h"
 #include "worker/protocol/text_clean.h"
 

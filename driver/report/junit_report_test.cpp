@@ -1,5 +1,3 @@
-#include "driver/report/junit_report.h"
-
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/report/reports.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/text_clean.h"

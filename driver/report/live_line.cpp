@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "driver/report/output_file.h"
+#include "driver/report/terminal_sink.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -50,6 +54,23 @@ Speed speed(const LiveState& state, std::size_t done) {
     out.eta = fmt::format(" ETA {}", format_clock(static_cast<double>(state.expanded - done) / rate));
   }
   return out;
+}
+
+constexpr std::string_view kClearToEnd = "\x1b[K";  // of the line
+constexpr std::string_view kClearBelow = "\x1b[J";
+constexpr std::string_view kNoWrap = "\x1b[?7l";  // clips a line that is too wide instead of wrapping it
+constexpr std::string_view kWrap = "\x1b[?7h";
+
+struct Size {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+// Asked for each frame, so that no signal of a change is needed.
+Size size_of(int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
 }
 
 std::string after_bar(const std::string& text) {
@@ -97,6 +118,150 @@ std::vector<std::string> live_lines(const LiveState& state, const std::vector<Li
   }
   lines.push_back(live_line(state, columns));
   return lines;
+}
+
+void LiveLines::take(const Event& event) {
+  std::visit(
+      [this](const auto& e) {
+        if constexpr (requires { this->on(e); }) this->on(e);
+      },
+      event);
+}
+
+void LiveLines::on(const RunStarted& event) {
+  state_.expanded = event.cases;
+  search_ = event.seed.has_value();
+  unknown_ = event.cases;
+  for (std::size_t i = 0; i < std::min(event.ids.size(), event.earlier_ms.size()); ++i) {
+    const std::optional<double>& earlier = event.earlier_ms[i];
+    if (!earlier) continue;
+    earlier_ms_[event.ids[i]] = *earlier;
+    const std::size_t runs = event.cases / event.ids.size();  // --repeat
+    earlier_all_ms_ += static_cast<double>(runs) * *earlier;
+    unknown_ -= std::min(unknown_, runs);
+  }
+}
+
+void LiveLines::on(const PoolSpawned& event) {
+  const std::string name = to_string(event.pool);
+  starting_[name] = {fmt::format("pool {} starts", name), style_.now(), ""};
+}
+
+void LiveLines::on(const CaseStarted& event) {
+  const auto now = style_.now();
+  if (first_case_ == Clock::time_point{}) first_case_ = now;
+  running_[event.index] = {event.id, now, ""};
+}
+
+void LiveLines::on(const CaseProgress& event) {
+  const auto running = running_.find(event.index);
+  if (running != running_.end()) running->second.phase = event.phase;
+}
+
+void LiveLines::on(const CaseFinished& event) {
+  ++state_.counts.at(static_cast<std::size_t>(event.outcome));
+  if (failed_as_expected(event)) ++state_.expected.at(static_cast<std::size_t>(event.outcome));
+  running_.erase(event.index);
+  if (const auto earlier = earlier_ms_.find(event.id); earlier != earlier_ms_.end()) {
+    earlier_done_ms_ += earlier->second;
+  } else {
+    unknown_ -= std::min<std::size_t>(unknown_, 1);
+  }
+}
+
+void LiveLines::print(std::string_view lines) {
+  std::string out;
+  if (!shown_.empty()) out += to_first_line() + std::string{kClearBelow};
+  shown_.clear();
+  out += lines;
+  if (is_live()) out += frame();
+  write_all(fd_, out, "stdout");
+}
+
+// Returns the running cases and then the starting pools, the oldest first.
+std::vector<LiveItem> LiveLines::items() const {
+  const auto now = style_.now();
+  std::vector<LiveItem> items;
+  const auto add = [&](const auto& running) {
+    std::vector<const Running*> sorted;
+    sorted.reserve(running.size());
+    for (const auto& entry : running) sorted.push_back(&entry.second);
+    std::ranges::stable_sort(sorted, {}, &Running::since);
+    for (const Running* each : sorted) {
+      items.push_back({.name = each->id,
+                       .seconds = std::chrono::duration<double>(now - each->since).count(),
+                       .phase = each->phase});
+    }
+  };
+  add(running_);
+  add(starting_);
+  return items;
+}
+
+// Estimates the remaining time from earlier runs, scaled by how long the finished cases have taken in this run.
+void LiveLines::note_time() {
+  if (first_case_ == Clock::time_point{}) return;
+  state_.elapsed_s = std::chrono::duration<double>(style_.now() - first_case_).count();
+  const std::size_t done = cases_done(state_.counts);
+  if (done == 0 || earlier_done_ms_ <= 0) return;
+  const double left_ms = std::max(0.0, earlier_all_ms_ - earlier_done_ms_);
+  const double a_case = state_.elapsed_s / static_cast<double>(done);
+  state_.left_s = left_ms * state_.elapsed_s / earlier_done_ms_ + static_cast<double>(unknown_) * a_case;
+}
+
+// Nothing is live for a stream, which may come from this very terminal.
+bool LiveLines::is_live() const {
+  return style_.live && (state_.expanded > 0 || search_);
+}
+
+// Returns the sequence that moves from the end of the last live line to the beginning of the first.
+std::string LiveLines::to_first_line() const {
+  const Size size = size_of(fd_);
+  std::size_t rows = 0;
+  for (const std::size_t width : shown_) {
+    rows += style_.reflows && width > size.columns ? (width + size.columns - 1) / size.columns : 1;
+  }
+  const std::size_t up = std::min(rows, size.rows) - 1;
+  return up == 0 ? "\r" : fmt::format("\r\x1b[{}A", up);
+}
+
+// Each line is written over the old one, so that nothing flickers.
+std::string LiveLines::frame() {
+  note_time();
+  const Size size = size_of(fd_);
+  // The last column stays free, because writing to it makes some terminals wrap.
+  const std::vector<std::string> lines = live_lines(state_, items(), size.columns - 1, size.rows - 1);
+  std::string out = shown_.empty() ? "\r" : to_first_line();
+  // A line that the terminal has wrapped stays joined to the next one until it is cleared, even if it is overwritten.
+  // In a wider terminal both would stand in one row.
+  if (!shown_.empty() && size.columns != columns_) out += kClearBelow;
+  columns_ = size.columns;
+  out += kNoWrap;
+  shown_.clear();
+  for (const std::string& line : lines) {
+    if (!shown_.empty()) out += '\n';
+    out += line;
+    out += kClearToEnd;
+    shown_.push_back(width_of(line));
+  }
+  out += kClearBelow;
+  out += kWrap;
+  last_frame_ = style_.now();
+  return out;
+}
+
+void LiveLines::draw() {
+  if (!is_live()) return;
+  if (!shown_.empty() && style_.now() - last_frame_ < style_.frame_interval) return;  // the next tick draws the frame
+  write_all(fd_, frame(), "stdout");
+}
+
+void LiveLines::clear() noexcept {
+  if (shown_.empty()) return;
+  // Errors are ignored: a terminal that is gone has no live lines, and the next event reports the error.
+  const std::string out = to_first_line() + std::string{kClearBelow};
+  [[maybe_unused]] const ssize_t written = ::write(fd_, out.data(), out.size());
+  shown_.clear();
 }
 
 }  // namespace cp_pool

@@ -1,21 +1,17 @@
-#include "driver/report/markdown_report.h"
-
 #include <algorithm>
 #include <functional>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "driver/core/failure_kind.h"
 #include "driver/core/figures.h"
-#include "driver/report/case_runs.h"
-#include "driver/report/failure_text.h"
-#include "driver/report/markdown.h"
-#include "driver/report/perf_table.h"
+#include "driver/report/case_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/search_text.h"
 #include "driver/report/summary.h"
 #include "driver/report/text_format.h"
-#include "driver/report/told_failures.h"
-#include "driver/report/verdict_text.h"
+#include "driver/report/time_tables.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -122,13 +118,13 @@ Entry entry_of(const CaseFinished& event, const std::string& first_like, const C
 std::string failures_text(const RunReport& run, std::size_t room) {
   std::vector<Entry> failures;
   std::size_t failed = 0;  // includes those that get no row
-  ToldFailures told;
+  FailureKinds kinds;
   for (const ReportedCase& c : run.cases) {
     const CaseFinished& event = c.end();
     if (!is_failure(event) || is_shown_by_smallest(event.search) || ++failed > kMostRows) continue;
     const auto verdict = run.verdicts.find(event.index);
     failures.push_back(
-        entry_of(event, told.first_like(event), verdict == run.verdicts.end() ? nullptr : &verdict->second));
+        entry_of(event, kinds.first_like(event), verdict == run.verdicts.end() ? nullptr : &verdict->second));
   }
   if (failures.empty()) return "";
   std::string rows =

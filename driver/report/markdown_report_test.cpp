@@ -1,12 +1,11 @@
-#include "driver/report/markdown_report.h"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/report/reported_run.h"
+#include "driver/report/notices.h"
+#include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/core/events.h"
+#include "driver/log/run_report.h"
 
 namespace cp_pool {
 
@@ -48,6 +49,20 @@ class Notices : public EventSink {
   std::size_t pools_ = 0;                // pools that were started and have not ended
   bool output_lost_ = false;
   bool case_failed_ = false;
+};
+
+class ReportedRun : public EventSink {
+ public:
+  explicit ReportedRun(PhaseTimes phases = PhaseTimes::of_each_rank);
+  void on_event(const Event& event) override;
+
+  [[nodiscard]] const RunReport& report() const { return report_; }
+
+ private:
+  void add_notice(std::string text);
+
+  RunReport report_;
+  Notices notices_;
 };
 
 }  // namespace cp_pool

@@ -15,7 +15,7 @@
 
 #include "cases/error_reason.h"
 #include "cases/whole_file.h"
-#include "driver/report/file_lock.h"
+#include "driver/log/events_json.h"
 
 namespace cp_pool {
 
@@ -38,6 +38,21 @@ int open_for_writing(const std::filesystem::path& path, int extra_flags, const s
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) fail(name, errno);
   return fd;
+}
+
+struct flock whole_file(short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+std::optional<std::string> holder_of(int fd) {
+  struct flock lock = whole_file(F_WRLCK);
+  if (::fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  // The holder is on another host, or in a container whose processes cannot be seen from here.
+  if (lock.l_pid <= 0) return "a process that cannot be seen from here";
+  return fmt::format("process {}", lock.l_pid);
 }
 
 }  // namespace
@@ -147,6 +162,60 @@ void AtomicFile::commit(std::string_view text) const {
     // The file can be written but not replaced: another user's file in a sticky folder, or a mount of its own.
     write_in_place(path_, O_TRUNC, text, Sync::yes);
   }
+}
+
+std::optional<std::string> lock_for_writing(int fd) {
+  for (;;) {
+    struct flock lock = whole_file(F_WRLCK);
+    if (::fcntl(fd, F_SETLK, &lock) == 0) return std::nullopt;
+    if (errno == EINTR) continue;
+    if (errno != EACCES && errno != EAGAIN) return std::nullopt;  // this file system has no locks
+    if (auto holder = holder_of(fd)) return holder;
+  }
+}
+
+std::optional<std::string> writer_of(const std::filesystem::path& file) {
+  struct stat status{};
+  // Opening a pipe would wait for its writer and consume its data.
+  if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  const UniqueFd fd{::open(file.c_str(), O_RDONLY | O_CLOEXEC)};
+  return fd ? holder_of(fd.get()) : std::nullopt;
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& option)
+    : file_{folder / fmt::format(".cp-pool{}.lock", option.substr(1))} {
+  constexpr mode_t kMode = 0666;  // reduced by the umask
+  for (;;) {
+    fd_.reset(::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
+    if (!fd_) {
+      throw OutputError(fmt::format("cannot write {}: {}", folder.string(), std::generic_category().message(errno)));
+    }
+    if (const auto holder = lock_for_writing(fd_.get())) {
+      throw OutputError(
+          fmt::format("cannot write {}: another run, {}, has it as its {}", folder.string(), *holder, option));
+    }
+    struct stat locked{};
+    struct stat there{};
+    // The last holder may have removed the file after it was opened here. Then a third run would lock a new file.
+    if (::fstat(fd_.get(), &locked) == 0 && ::stat(file_.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
+        locked.st_ino == there.st_ino) {
+      return;
+    }
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (fd_) ::unlink(file_.c_str());  // removed while it is locked
+}
+
+JsonlSink::JsonlSink(const std::filesystem::path& path) : file_{path} {}
+
+void JsonlSink::on_event(const Event& event) {
+  const auto* const begin = std::get_if<RunStarted>(&event);
+  const auto time = begin != nullptr ? begin->started : std::chrono::system_clock::now();
+  nlohmann::ordered_json line = {{"v", kEventsVersion}, {"ts", utc_timestamp(time)}};
+  line.update(event_json(event));
+  file_.write(to_line(line) + '\n');
 }
 
 }  // namespace cp_pool

@@ -1,11 +1,15 @@
-// The files that reports are written to: OutputFile is written during the run, AtomicFile is replaced at the end.
+// The files that a run writes, and the locks on them: OutputFile is written during the run, AtomicFile is replaced at
+// the end. The locks are fcntl record locks, so that no two runs write a file or a folder at a time: the kernel knows
+// their holder and releases them when it dies, in whatever way. On a file system without locks nothing is locked.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "driver/core/events.h"
 #include "driver/os/unique_fd.h"
 
 namespace cp_pool {
@@ -66,6 +70,43 @@ class AtomicFile {
  private:
   std::filesystem::path path_;
   bool in_place_ = false;
+};
+
+// Locks the file for this process, until the process closes any descriptor of that file. `fd` must be open for writing.
+// Returns the holder if the lock is taken: "process 1234".
+std::optional<std::string> lock_for_writing(int fd);
+
+// Returns the holder of the lock of a file; nullopt if it is not locked or no regular file.
+std::optional<std::string> writer_of(const std::filesystem::path& file);
+
+// Locks a folder that one run writes into. The lock is held on a file in it, which is removed at the end.
+class FolderLock {
+ public:
+  // `option` is the option whose folder it is, such as "--run-dir"; the folders of two options may be the same. Throws
+  // OutputError if the lock file cannot be made, which shows that no file can be, or if another run holds the lock.
+  FolderLock(const std::filesystem::path& folder, const std::string& option);
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock();
+
+ private:
+  std::filesystem::path file_;
+  UniqueFd fd_;
+};
+
+// The file begins with this text, in this version and earlier ones.
+inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
+
+class JsonlSink : public EventSink {
+ public:
+  // Opens and locks the file, whose content the first event replaces. Throws OutputError.
+  explicit JsonlSink(const std::filesystem::path& path);
+
+  // Writes each line before it returns, so the file ends with a whole line even after SIGKILL. Throws OutputError.
+  void on_event(const Event& event) override;
+
+ private:
+  OutputFile file_;
 };
 
 }  // namespace cp_pool

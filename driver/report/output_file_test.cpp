@@ -1,21 +1,32 @@
 #include "driver/report/output_file.h"
 
 #include <array>
+#include <csignal>
 #include <fcntl.h>
+#include <functional>
 #include <poll.h>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "cases/testing/error_text.h"
 #include "cases/testing/file_size_limit.h"
 #include "cases/testing/temporary_folder.h"
+#include "driver/log/events_json.h"
+#include "driver/testing/example_events.h"
 
 namespace cp_pool {
+
 namespace {
 
 using test::error_text;
@@ -24,6 +35,7 @@ using test::TemporaryFolder;
 using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Optional;
 
 std::size_t files_in(const TemporaryFolder& folder) {
   return static_cast<std::size_t>(
@@ -169,5 +181,152 @@ TEST(AtomicFile, ADeviceIsWrittenInPlaceAndItsErrorsAreErrors) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
+// Another process that calls `take`, and stays until it is killed.
+class Neighbour {
+ public:
+  explicit Neighbour(const std::function<void()>& take) {
+    std::array<int, 2> done{};
+    if (::pipe(done.data()) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      take();
+      if (::write(done[1], "x", 1) == 1) ::pause();
+      ::_exit(0);
+    }
+    ::close(done[1]);
+    char byte = 0;
+    if (::read(done[0], &byte, 1) != 1) throw std::runtime_error("the neighbour died");
+    ::close(done[0]);
+  }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+  ~Neighbour() { kill(); }
+  void kill() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  [[nodiscard]] std::string name() const { return fmt::format("process {}", pid_); }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(FileLock, NamesItsHolderAndEndsWithIt) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "precious");
+  EXPECT_EQ(writer_of(folder / "f"), std::nullopt);
+  Neighbour neighbour{[&] { new OutputFile{folder / "f"}; }};
+  EXPECT_THAT(writer_of(folder / "f"), Optional(neighbour.name()));
+  EXPECT_THAT(error_text<OutputError>([&] { OutputFile{folder / "f"}; }),
+              AllOf(HasSubstr((folder / "f").string()), HasSubstr("another run, " + neighbour.name())));
+  EXPECT_EQ(read_file(folder / "f"), "precious");
+  neighbour.kill();
+  EXPECT_EQ(writer_of(folder / "f"), std::nullopt);
+  OutputFile mine{folder / "f"};
+  mine.write("mine");
+  EXPECT_EQ(read_file(folder / "f"), "mine");
+}
+
+TEST(FileLock, IsNoneOfWhatIsNoFile) {
+  const TemporaryFolder folder;
+  const Neighbour neighbour{[] { new OutputFile{"/dev/null"}; }};
+  EXPECT_EQ(error_text<OutputError>([&] { OutputFile{"/dev/null"}; }), "no error");
+  EXPECT_EQ(writer_of("/dev/null"), std::nullopt);
+  EXPECT_EQ(writer_of(folder / "none"), std::nullopt);
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(writer_of(folder / "fifo"), std::nullopt) << "opening it would wait";
+}
+
+TEST(FolderLock, IsOfOneRunAndOneOption) {
+  const TemporaryFolder folder;
+  Neighbour neighbour{[&] { new FolderLock{folder.path(), "--dump"}; }};
+  EXPECT_THAT(error_text<OutputError>([&] { FolderLock(folder.path(), "--dump"); }),
+              AllOf(HasSubstr(folder.path().string()), HasSubstr(neighbour.name()), HasSubstr("--dump")));
+  EXPECT_EQ(error_text<OutputError>([&] { FolderLock(folder.path(), "--run-dir"); }), "no error");
+  neighbour.kill();
+  EXPECT_EQ(error_text<OutputError>([&] { FolderLock(folder.path(), "--dump"); }), "no error");
+}
+
+TEST(FolderLock, LeavesNothingBehind) {
+  const TemporaryFolder folder;
+  {
+    const FolderLock lock{folder.path(), "--dump"};
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(FolderLock, NamesTheFolderInWhichNothingCanBeMade) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", "");
+  EXPECT_THAT(error_text<OutputError>([&] { FolderLock(folder / "file", "--dump"); }),
+              HasSubstr((folder / "file").string() + ": Not a directory"));
+}
+
+std::vector<nlohmann::json> parse_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(JsonlSink, EveryEventIsOneLineWithVersionTimeAndType) {
+  const TemporaryFolder folder;
+  JsonlSink sink{folder / "events.jsonl"};
+  sink.on_event(test::run_started(1));
+  sink.on_event(test::pool_ready());
+  sink.on_event(test::finished(0, "id", CaseOutcome::pass));
+  sink.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+
+  const auto lines = parse_lines(read_file(folder / "events.jsonl"));  // read while the sink is still open
+  ASSERT_EQ(lines.size(), 4U);
+  for (const auto& line : lines) {
+    EXPECT_EQ(line["v"], 1);
+    EXPECT_THAT(line["ts"].get<std::string>(),
+                ::testing::MatchesRegex(R"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z)"));
+  }
+  EXPECT_EQ(lines[0]["type"], "run_started");
+  EXPECT_EQ(lines[3]["type"], "run_finished");
+}
+
+TEST(JsonlSink, TheFileIsReadableUpToTheLastLineAfterSigkill) {
+  const TemporaryFolder folder;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    JsonlSink sink{folder / "events.jsonl"};
+    for (std::size_t i = 0;; ++i) {
+      sink.on_event(test::failed_case(i, "id"));
+      if (i == 20 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
+    }
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+
+  const std::string text = read_file(folder / "events.jsonl");
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_GT(parse_lines(text).size(), 20U);
+}
+
+TEST(JsonlSink, AFullDiskIsAnError) {
+  JsonlSink sink{"/dev/full"};
+  EXPECT_THROW(sink.on_event(test::run_started(1)), OutputError);
+}
+
+TEST(UtcTimestamp, IsIso8601WithMilliseconds) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(utc_timestamp(std::chrono::system_clock::time_point{milliseconds{1769843289007}}),
+            "2026-01-31T07:08:09.007Z");
+}
+
 }  // namespace
+
 }  // namespace cp_pool

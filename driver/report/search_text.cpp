@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 

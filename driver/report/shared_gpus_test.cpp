@@ -9,10 +9,9 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/log/events_json.h"
-#include "driver/report/html_report.h"
-#include "driver/report/junit_report.h"
-#include "driver/report/perf_table.h"
+#include "driver/report/reports.h"
 #include "driver/report/terminal_sink.h"
+#include "driver/report/time_tables.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

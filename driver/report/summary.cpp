@@ -9,9 +9,8 @@
 
 #include "driver/core/figures.h"
 #include "driver/core/run_memory.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
-#include "driver/report/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -30,15 +29,6 @@ std::string first_lines(const std::vector<std::string>& lines) {
 }
 
 }  // namespace
-
-std::string outcome_counts_text(const OutcomeCounts& counts) {
-  std::string text;
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    const std::size_t count = counts.at(static_cast<std::size_t>(outcome));
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
-  }
-  return text;
-}
 
 std::string ledger_line(const RunFinished& run) {
   std::string terms;

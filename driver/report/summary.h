@@ -12,13 +12,10 @@
 #include "driver/core/failure_kind.h"
 #include "driver/core/figures.h"
 #include "driver/log/run_report.h"
-#include "driver/report/case_runs.h"
-#include "driver/report/durations.h"
+#include "driver/report/case_text.h"
+#include "driver/report/time_tables.h"
 
 namespace cp_pool {
-
-// Returns the outcomes that occur: "119 pass, 4 skip". Empty if there are none.
-std::string outcome_counts_text(const OutcomeCounts& counts);
 
 // Returns "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, and always pass and fail.
 // If passes are flaky, it has their number. It says so if the ledger does not add up, and what an incomplete report

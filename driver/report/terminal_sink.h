@@ -17,11 +17,10 @@
 #include "cases/enum_names.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
+#include "driver/core/failure_kind.h"
 #include "driver/report/live_line.h"
-#include "driver/report/perf_table.h"
 #include "driver/report/summary.h"
-#include "driver/report/timings_table.h"
-#include "driver/report/told_failures.h"
+#include "driver/report/time_tables.h"
 
 namespace cp_pool {
 
@@ -79,27 +78,18 @@ class TerminalSink : public EventSink {
 
   // Removes the live lines, for output that does not come through this sink (stderr on the same terminal). The next
   // event draws them again.
-  void clear_live() noexcept;
+  void clear_live() noexcept { live_.clear(); }
 
  private:
-  struct Running {
-    std::string id;
-    Clock::time_point since;
-    std::string phase;  // of a case, as reported last
-  };
-
   void on(const RunStarted& event);
-  void on(const PoolSpawned& event);
   void on(const PoolReady& event);
   void on(const PoolRetired& event);
-  void on(const CaseStarted& event);
-  void on(const CaseProgress& event);
   void on(const CaseTried& event);
   void on(const CaseFinished& event);
   void on(const CaseReplayed& event);
   void on(const CaseVerdict& event);
   void on(const RunPaused& event);
-  void on(const RunStopping& event);
+  void on(const auto& /*of the live lines alone*/) { live_.draw(); }
   static void on(const OutputLost&) {}      // printed on stderr as an error
   static void on(const ForkServerTold&) {}  // printed on stderr as a warning
   void on(const SearchFound& event);
@@ -111,40 +101,24 @@ class TerminalSink : public EventSink {
   [[nodiscard]] std::string failure_block(const CaseFinished& event, std::string_view more = "");
   [[nodiscard]] std::string retired_line(const PoolRetired& event);
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
-  void print(std::string_view lines);  // above the live lines
   void show_not_run(const CaseFinished& event);
   [[nodiscard]] bool gets_a_line(const CaseFinished& event) const;
-  [[nodiscard]] std::vector<LiveItem> live_items() const;
-  void note_time();
-  [[nodiscard]] bool is_live() const;
-  [[nodiscard]] std::string to_first_line() const;
-  std::string frame();
-  void draw_live();
 
   int fd_;
   TerminalStyle style_;
-  LiveState state_;
+  LiveLines live_{fd_, style_};
   std::optional<std::string> rerun_failed_;  // as in RunStarted
-  bool search_ = false;
-  bool trying_ = false;  // the last case was a try to make a failing case smaller
+  bool trying_ = false;                      // the last case was a try to make a failing case smaller
   std::vector<SearchFound> found_;
   std::string search_summary_;
   Summary summary_;
   TimingsTable timings_;
   PerfTable perf_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
-  std::map<std::size_t, Running> running_;       // cases, by index
-  std::map<std::string, Running> starting_;      // pools, by name
-  ToldFailures told_;
-  std::set<std::string> reasons_shown_;  // why cases were not run, each once
-  Clock::time_point first_case_;
-  std::map<std::string, double> earlier_ms_;  // how long cases took in an earlier run, by ID
-  double earlier_all_ms_ = 0;                 // sum over all cases of this run in `earlier_ms_`
-  double earlier_done_ms_ = 0;                // sum over those of them that have finished
-  std::size_t untold_ = 0;                    // number of unfinished cases that `earlier_ms_` does not have
-  std::vector<std::size_t> shown_;            // the widths of the live lines; empty if none are shown
-  std::size_t columns_ = 0;                   // width of the terminal when they were drawn
-  Clock::time_point last_frame_;
+  FailureKinds kinds_;
+  std::map<std::string, std::string> failed_starts_;  // essence of the reason -> the first pool that did not start
+  std::map<std::string, std::string> last_failures_;  // pool -> reason of the last case that failed on it
+  std::set<std::string> reasons_shown_;               // why cases were not run, each once
 };
 
 }  // namespace cp_pool

@@ -119,6 +119,34 @@ TEST(PlainTerminal, APauseIsSaidAndThePoolThatItReplacedIsNoNews) {
   EXPECT_THAT(output, Not(HasSubstr("given up")));
 }
 
+TEST(PlainTerminal, OfPoolsThatDidNotStartWhoDiedBesideMakesNoDifference) {
+  const auto not_started = [](int generation, const std::string& detail) {
+    PoolRetired event = pool_retired(RetireReason::start_failed, detail);
+    event.pool.generation = generation;
+    return event;
+  };
+  CaseFinished infra =
+      finished(0, "a", CaseOutcome::infra,
+               "the pool failed to start 3 times running: rank 0 died: exit 1; last words of rank 0: x");
+  infra.stderr_tails = {{.rank = 0, .text = "no license\n", .fenced = true}};
+  EXPECT_EQ(
+      captured({}, {not_started(1, "rank 0 died: exit 1; last words of rank 0: port 4711 is taken"),
+                    not_started(2, "rank 1 died: exit 1; rank 0 died: exit 1; last words of rank 0: port 12 is taken"),
+                    not_started(3, "rank 0 died: exit 1; last words of rank 0: x"), infra}),
+      "pool cpu/2 #1 did not start: rank 0 died: exit 1; last words of rank 0: port 4711 is taken\n"
+      "pool cpu/2 #2 did not start, as pool cpu/2 #1\n"
+      "pool cpu/2 #3 did not start: rank 0 died: exit 1; last words of rank 0: x\n"
+      "infra  the pool failed to start 3 times running\n    rank 0 stderr:\n      | no license\n");
+}
+
+TEST(PlainTerminal, APoolThatACaseHasEndedIsGivenUpWithoutTheReasonOfTheCase) {
+  const CaseFinished crash = finished(0, "a", CaseOutcome::crash, "rank 1 died: exit 3 (in forward)");
+  EXPECT_THAT(captured({}, {crash, pool_retired(RetireReason::crash, "rank 1 died: exit 3")}),
+              HasSubstr("pool cpu/2 #1 given up after 3 cases: crash\n"));
+  EXPECT_THAT(captured({}, {crash, pool_retired(RetireReason::crash, "rank 0 died: exit 3")}),
+              HasSubstr("pool cpu/2 #1 given up after 3 cases: crash: rank 0 died: exit 3\n"));
+}
+
 TEST(PlainTerminal, AProcessLeftBehindIsNamedWhateverTheReason) {
   PoolRetired event = pool_retired(RetireReason::finished);
   event.leftovers = {{.pid = 123, .state = "D", .wchan = "nfs_wait"}};

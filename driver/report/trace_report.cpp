@@ -1,5 +1,3 @@
-#include "driver/report/trace_report.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,10 +13,10 @@
 
 #include "cases/case_phases.h"
 #include "driver/log/events_json.h"
-#include "driver/report/case_runs.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/case_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/text_format.h"
-#include "driver/report/timings_table.h"
+#include "driver/report/time_tables.h"
 
 namespace cp_pool {
 

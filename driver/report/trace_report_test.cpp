@@ -1,5 +1,3 @@
-#include "driver/report/trace_report.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -7,12 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/report/github_annotations.h"
-#include "driver/report/html_report.h"
-#include "driver/report/junit_report.h"
-#include "driver/report/markdown_report.h"
+#include "driver/report/case_text.h"
+#include "driver/report/reports.h"
 #include "driver/report/summary.h"
-#include "driver/report/verdict_text.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -2,7 +2,7 @@
 // decides which case runs next; driver/pool/run_stream.cpp runs it.
 //
 //   kept cases     those that earlier searches found, all of them
-//   drawn cases    random ones (drawing.h), without those that the worker skips (coverage.h)
+//   drawn cases    random ones (drawing.h), without those that the worker skips
 //   after a failure, one at a time: again, smaller .., smallest (examination.h)
 #pragma once
 
@@ -20,7 +20,6 @@
 #include "cases/search/shrink.h"
 #include "driver/core/clock.h"
 #include "driver/core/run.h"
-#include "driver/search/coverage.h"
 #include "driver/search/drawing.h"
 #include "driver/search/examination.h"
 

@@ -28,15 +28,10 @@
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
 #include "driver/os/unique_fd.h"
-#include "driver/report/github_annotations.h"
-#include "driver/report/html_report.h"
-#include "driver/report/jsonl_sink.h"
-#include "driver/report/junit_report.h"
-#include "driver/report/markdown_report.h"
 #include "driver/report/notices.h"
-#include "driver/report/reported_run.h"
+#include "driver/report/output_file.h"
+#include "driver/report/reports.h"
 #include "driver/report/terminal_sink.h"
-#include "driver/report/trace_report.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

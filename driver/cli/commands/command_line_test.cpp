@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/commands/run_command.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool {

@@ -1,16 +1,105 @@
+// `cp-pool completion`: scripts that complete command lines of cp-pool in a shell. They call `cp-pool completion words
+// ..`.
 #include <algorithm>
+#include <array>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands/command_line.h"
-#include "driver/cli/completion/shell_scripts.h"
 #include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 
 namespace {
+
+constexpr std::string_view kBash = R"(# Completion of cp-pool for bash: cp-pool completion bash
+_cp_pool() {
+  local line=${COMP_LINE:0:COMP_POINT} words current kept word help
+  read -ra words <<<"$line"
+  [[ $line == *[[:space:]] ]] && words+=('')
+  current=${words[-1]}
+  # bash replaces only what follows the last = or : of a word.
+  kept=${current%"${current##*[=:]}"}
+  COMPREPLY=()
+  while IFS=$'\t' read -r word help; do
+    if [[ $word == '<files>' ]]; then
+      compopt -o filenames 2>/dev/null
+      mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${current#"$kept"}")
+    else
+      COMPREPLY+=("${word#"$kept"}")
+    fi
+  done < <("${words[0]}" completion words "${words[@]:1}" 2>/dev/null)
+  if ((${#COMPREPLY[@]} == 1)) && [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2>/dev/null; fi
+}
+complete -F _cp_pool cp-pool
+)";
+
+constexpr std::string_view kZsh = R"(#compdef cp-pool
+# Completion of cp-pool for zsh: cp-pool completion zsh
+_cp_pool() {
+  local line word files=
+  local -a described open
+  for line in "${(@f)$("${words[1]}" completion words "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    word=${line%%$'\t'*}
+    if [[ $word == '<files>' ]]; then
+      files=1
+    elif [[ $word == *= ]]; then
+      open+=("$word")
+    elif [[ -n $word ]]; then
+      described+=("${word//:/\\:}${${line#$word}/$'\t'/:}")
+    fi
+  done
+  (( $#described )) && _describe 'cp-pool' described
+  (( $#open )) && compadd -S '' -- "${open[@]}"
+  [[ -n $files ]] && _files
+}
+# In a folder of fpath it is called at once; where it is sourced it registers itself.
+if [[ ${zsh_eval_context[-1]} == loadautofunc ]]; then
+  _cp_pool "$@"
+else
+  compdef _cp_pool cp-pool
+fi
+)";
+
+constexpr std::string_view kFish = R"(# Completion of cp-pool for fish: cp-pool completion fish
+function __cp_pool_words
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    for line in ($words[1] completion words $words[2..-1] "$current" 2>/dev/null)
+        if test "$line" = '<files>'
+            __fish_complete_path "$current"
+        else
+            echo -- $line
+        end
+    end
+end
+complete -c cp-pool -f -a '(__cp_pool_words)'
+)";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kScripts{
+    {{"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}}};
+
+// bash, zsh, fish
+std::vector<std::string> completion_shells() {
+  std::vector<std::string> shells;
+  shells.reserve(kScripts.size());
+  for (const auto& [shell, script] : kScripts) shells.emplace_back(shell);
+  return shells;
+}
+
+// Throws std::logic_error for any other shell.
+std::string completion_script(std::string_view shell) {
+  for (const auto& [name, script] : kScripts) {
+    if (name == shell) return std::string{script};
+  }
+  throw std::logic_error("no completion for the shell " + std::string{shell});
+}
 
 constexpr const char* kCompletionFooter =
     "Examples:\n"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "driver/cli/commands/run_command.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/option_kinds.h"

@@ -12,10 +12,9 @@
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands/command.h"
-#include "driver/cli/execution.h"
-#include "driver/cli/history/compared_run.h"
-#include "driver/cli/history/record_options.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/history/run_diff.h"
+#include "driver/cli/history/run_recorder.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"

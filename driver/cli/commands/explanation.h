@@ -1,8 +1,9 @@
-// `cp-pool explain`: a case in words, with a drawing of its mask.
+// `cp-pool explain`: a case in words, with a drawing of its mask, and as an HTML page.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cases/case.h"
 #include "cases/lengths.h"
@@ -36,5 +37,14 @@ std::string explain_case(const std::string& id, const Case& c, const std::string
 // Format a count with its unit: "64.0 KiB", "1.23 GFLOP".
 std::string bytes_words(std::int64_t count);
 std::string flops_words(double count);
+
+// The page begins with this text, by which --html recognises a page that it may replace.
+inline constexpr std::string_view kExplanationStart =
+    "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"/><title>cp-pool explain: ";
+
+// Returns the document. It draws the masks of the case's sequences with their owners and tiles (the first few, if there
+// are many different ones) and the exchanges of a step. It also lists what each rank computes, and ends with the text
+// of explain_case.
+std::string explanation_page(const std::string& id, const Case& c);
 
 }  // namespace cp_pool

@@ -1,4 +1,3 @@
-#include "driver/cli/commands/explanation_page.h"
 
 #include <cstdint>
 #include <tuple>
@@ -14,8 +13,7 @@
 #include "driver/core/case_drawing.h"
 #include "driver/core/case_shape.h"
 #include "driver/report/html_document.h"
-#include "driver/report/pictures/case_mask_svg.h"
-#include "driver/report/pictures/exchange_svg.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"
 

@@ -1,11 +1,10 @@
-#include "driver/cli/commands/explanation_page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/case_names.h"
 #include "driver/cli/commands/explanation.h"
-#include "driver/report/html_report.h"
+#include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 

@@ -1,5 +1,3 @@
-#include "driver/cli/commands/list_command.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -13,9 +11,10 @@
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "driver/cli/adapter_skips.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/config/configuration.h"
-#include "driver/cli/execution.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "driver/cli/commands/command_line.h"
-#include "driver/cli/commands/reported.h"
+#include "driver/cli/error_reporting.h"
 
 namespace {
 

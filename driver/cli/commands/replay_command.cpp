@@ -12,6 +12,7 @@
 #include "cases/case_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"

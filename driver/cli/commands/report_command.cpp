@@ -1,5 +1,3 @@
-#include "driver/cli/commands/report_command.h"
-
 #include <chrono>
 #include <map>
 #include <optional>
@@ -10,8 +8,9 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
+#include "driver/cli/commands/command_options.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/file_identity.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
@@ -20,7 +19,7 @@
 #include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/report/file_lock.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 

@@ -1,15 +1,14 @@
-#include "driver/cli/commands/run_command.h"
-
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/config/test_environment.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/history/failed_cases.h"
-#include "driver/cli/history/record_options.h"
+#include "driver/cli/history/earlier_run.h"
 #include "driver/cli/history/run_recorder.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
@@ -17,7 +16,7 @@
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
-#include "driver/report/file_lock.h"
+#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/cli/commands/run_command.h"
-#include "driver/cli/history/case_trends.h"
+#include "driver/cli/commands/command_options.h"
+#include "driver/cli/history/case_history.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/core/run.h"

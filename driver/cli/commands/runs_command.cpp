@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "driver/cli/commands/command.h"
-#include "driver/cli/execution.h"
-#include "driver/cli/history/record_options.h"
+#include "driver/cli/error_reporting.h"
+#include "driver/cli/history/run_recorder.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"

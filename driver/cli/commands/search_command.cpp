@@ -1,5 +1,3 @@
-#include "driver/cli/commands/search_command.h"
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -12,13 +10,15 @@
 #include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
+#include "driver/cli/commands/command_options.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/found_cases.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"
-#include "driver/cli/select/selection_options.h"
+#include "driver/cli/select/selection.h"
+#include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
 #include "driver/search/search.h"
 

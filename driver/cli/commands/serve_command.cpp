@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "driver/cli/commands/command.h"
-#include "driver/cli/execution.h"
-#include "driver/cli/gpu_list.h"
+#include "driver/cli/device.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"

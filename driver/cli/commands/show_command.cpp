@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "driver/cli/commands/command.h"
-#include "driver/cli/commands/report_command.h"
-#include "driver/cli/history/record_options.h"
+#include "driver/cli/commands/command_options.h"
+#include "driver/cli/history/run_recorder.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/retry_options.h"
 

@@ -1,5 +1,3 @@
-#include "driver/cli/commands/submit_command.h"
-
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -14,10 +12,10 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "cases/json_text.h"
+#include "driver/cli/commands/command_options.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/history/failed_cases.h"
-#include "driver/cli/history/perf_baseline.h"
-#include "driver/cli/injected_faults.h"
+#include "driver/cli/history/earlier_run.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"

@@ -8,7 +8,7 @@
 
 #include "cases/case_error.h"
 #include "cases/did_you_mean.h"
-#include "driver/cli/duration.h"
+#include "driver/cli/option_kinds.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {

@@ -10,7 +10,7 @@
 
 #include "driver/cli/config/case_overrides.h"
 #include "driver/cli/config/config_file.h"
-#include "driver/cli/option_setting.h"
+#include "driver/cli/option_kinds.h"
 
 namespace CLI {
 class App;

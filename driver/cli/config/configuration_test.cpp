@@ -9,10 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/commands/list_command.h"
-#include "driver/cli/commands/run_command.h"
-#include "driver/cli/commands/search_command.h"
-#include "driver/cli/commands/submit_command.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 #include "driver/testing/scoped_variable.h"
 

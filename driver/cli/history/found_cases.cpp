@@ -20,12 +20,11 @@
 #include "cases/file_reader.h"
 #include "cases/json_text.h"
 #include "cases/text_hash.h"
+#include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
-#include "driver/cli/state_folder.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/os/unique_fd.h"
-#include "driver/report/file_lock.h"
 #include "driver/report/output_file.h"
 
 namespace cp_pool {

@@ -13,7 +13,6 @@
 
 #include "driver/core/events.h"
 #include "driver/core/ledger.h"
-#include "driver/log/counted_runs.h"
 #include "driver/log/run_log.h"
 
 namespace cp_pool {
@@ -38,7 +37,7 @@ class MergedRuns {
 
   // Ends the last run and returns the events from run_started to run_finished, with the runs in the order in which they
   // began. Indices of cases and generations of pools count on from run to run. Cases that a run had not started when
-  // its driver died are not-run. A case that several runs have is taken from the run that counts (counted_runs.h),
+  // its driver died are not-run. A case that several runs have is taken from the run that counts (run_log.h),
   // together with its outcome in the first. `demands` is as for Ledger::close.
   std::vector<Event> finish(const Demands& demands);
 
@@ -69,5 +68,10 @@ class MergedRuns {
   std::optional<std::chrono::system_clock::time_point> first_;
   std::optional<std::chrono::system_clock::time_point> last_;
 };
+
+// Returns sentences about the shards that are missing among these runs, and about cases that no shard has, that several
+// have, or that were not selected. Runs that are no shards do not count, and a shard that was run again counts once.
+// Empty: nothing is missing.
+std::vector<std::string> missing_of_shards(const std::vector<RunStarted>& runs);
 
 }  // namespace cp_pool

@@ -1,4 +1,5 @@
-// Keeps a run as a record (docs/command_line.md) while it goes on.
+// Keeps a run as a record (docs/command_line.md) while it goes on. Options for where runs are recorded, which records
+// are kept, and which record is meant.
 #pragma once
 
 #include <chrono>
@@ -6,10 +7,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "driver/cli/history/run_records.h"
 #include "driver/core/events.h"
-#include "driver/report/jsonl_sink.h"
+#include "driver/report/output_file.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
+class App;
+}
 
 namespace cp_pool {
 
@@ -57,5 +63,20 @@ class RunRecorder {
   std::filesystem::path folder_;  // the folder of this record
   std::optional<JsonlSink> events_;
 };
+
+// Adds the options of `run`: --no-record, --record-dir, --record-count, --record-age, --record-size.
+void add_record_options(CLI::App& command, RecordOptions& record);
+
+// Adds --record-dir for commands that read records. Of the options added so far, cp-pool.toml may set this one only.
+void add_records_to_read(CLI::App& command, std::optional<std::filesystem::path>& folder);
+
+// Returns the records in this folder, or in the user's own if it is nullopt. Throws CommandError (bad_input).
+std::vector<RunRecord> kept_runs(const std::optional<std::filesystem::path>& folder);
+
+// Returns the events file that an option for an earlier run names. "last" names a recorded run, and so does the
+// beginning of an ID unless a file of that name exists; anything else is the path of an events file. Throws
+// CommandError (bad_input) if no such run is recorded.
+std::filesystem::path events_of_run(const std::filesystem::path& named,
+                                    const std::optional<std::filesystem::path>& folder);
 
 }  // namespace cp_pool

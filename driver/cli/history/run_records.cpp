@@ -15,11 +15,11 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/state_folder.h"
+#include "driver/cli/program_paths.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/report/file_lock.h"
+#include "driver/report/output_file.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {

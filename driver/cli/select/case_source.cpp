@@ -15,7 +15,6 @@
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
 #include "driver/cli/program_paths.h"
-#include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"

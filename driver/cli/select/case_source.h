@@ -7,7 +7,7 @@
 #include "cases/matrix.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/select/selection_options.h"
+#include "driver/cli/select/selection.h"
 #include "driver/core/run.h"
 
 namespace cp_pool {

@@ -10,12 +10,18 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/cli/commands/command_options.h"
 #include "driver/cli/select/case_source.h"
+#include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool {
+
 namespace {
 
+using test::parse_as;
+using test::usage_error;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A matrix of cases on 2 ranks and optional cases on 4 ranks.
@@ -61,5 +67,21 @@ TEST_F(OptionalCases, AreFoundByTheirIds) {
   EXPECT_EQ(find_case(four_, options, {}, {}, "cp-pool").id, four_);
 }
 
+TEST(Options, WhereAnIdIsLookedUpIsNotForAFileOrAStream) {
+  EXPECT_THAT(usage_error({"submit", "a.json", "--matrix", "quick"}),
+              HasSubstr("--matrix is for the ID of a case, and a.json is a file (see cp-pool submit --help)"));
+  EXPECT_THAT(usage_error({"submit", "-", "--size", "full"}),
+              HasSubstr("--size is for the ID of a case, and - is a stream"));
+  EXPECT_THAT(usage_error({"explain", "a.json", "--size", "full"}), HasSubstr("(see cp-pool explain --help)"));
+}
+
+TEST(ShardOption, IsOneOfRunAndList) {
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run"}).selection.shard.count, 1U);
+  EXPECT_EQ(parse_as<RunCommandOptions>({"run", "--shard", "2/4"}).selection.shard.index, 2U);
+  EXPECT_EQ(parse_as<ListOptions>({"list", "--shard", "4/5"}).selection.shard.count, 5U);
+  EXPECT_THAT(usage_error({"run", "--shard", "5/4"}), HasSubstr("'5/4' is none of 1/N, 2/N .. N/N"));
+}
+
 }  // namespace
+
 }  // namespace cp_pool

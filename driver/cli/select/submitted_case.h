@@ -1,4 +1,5 @@
-// A case as a client submits it, in a stream or a file.
+// A case as a client submits it, in a stream or a file, and edits of single fields of a case:
+// `cp-pool submit ID --set comm=a2a --set cp_size=4`.
 #pragma once
 
 #include <chrono>
@@ -9,11 +10,27 @@
 
 #include "cases/call.h"
 #include "cases/case.h"
+#include "cases/case_json.h"
 #include "cases/json_place.h"
+#include "cases/search/random_case.h"
 #include "driver/cli/execution_options.h"
 #include "driver/core/run.h"
 
 namespace cp_pool {
+
+// Applies "key=value" edits in order and validates the edited case. A value is JSON, or text as filters write it: a2a,
+// none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
+Case edit_case(const Case& c, const std::vector<std::string>& edits);
+
+// Parses a case and applies the edits. Only the edited case has to be complete and possible.
+Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
+
+// Returns the edits as fixed fields of a search. If several edits name a field, the last one counts. Throws CaseError
+// for an unknown key or a value that the field cannot have.
+std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits);
+
+// Returns the fields that the edits name, for an ID that distinguishes the edited case.
+std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);
 
 struct SubmittedCase {
   std::string id;
@@ -24,7 +41,7 @@ struct SubmittedCase {
 };
 
 // Reads a case. `json` holds its fields and perhaps an "id", or is an object of `cp-pool list --json`, whose "case" is
-// read. `edits` are applied first (edit.h). The ID is the given one followed by the edited fields. Without one, the ID
+// read. `edits` are applied first. The ID is the given one followed by the edited fields. Without one, the ID
 // consists of the fields (case_id.h), the edited fields and a short hash, so that cases that differ in any field have
 // different IDs. A call is {"call": {..}}, perhaps with "id", "timeout_ms" and "fresh". Throws CaseError that names
 // `source`.

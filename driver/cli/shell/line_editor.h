@@ -1,7 +1,9 @@
-// Reads lines that are typed on a terminal, with editing, completion and history (libedit).
+// Reads lines that are typed on a terminal, with editing, completion and history (libedit). The lines of `cp-pool
+// shell` are kept for the next shell: the file has one line each, and only its user can read it.
 #pragma once
 
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +13,28 @@
 #include "driver/cli/completion/candidates.h"
 
 namespace cp_pool {
+
+inline constexpr std::size_t kMostShellHistory = 1000;
+
+// Returns cp-pool/shell_history in $XDG_STATE_HOME, or else in ~/.local/state; nullopt if there is no home either.
+std::optional<std::filesystem::path> shell_history_file();
+
+class ShellHistory {
+ public:
+  // Reads the last kMostShellHistory lines of the file; none if it cannot be read.
+  explicit ShellHistory(std::filesystem::path file);
+
+  [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
+
+  // Appends the line to the file at once, unless it repeats the last line. Returns the first error of writing the file,
+  // else an empty text.
+  std::string add(const std::string& line);
+
+ private:
+  std::filesystem::path file_;
+  std::vector<std::string> lines_;
+  bool lost_ = false;
+};
 
 // While it exists, Ctrl-C ends neither the program nor a command that does not handle SIGINT. A run of cases installs a
 // handler of its own, so whoever runs one has to call renew() afterwards.

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/execution.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/program_paths.h"
 #include "driver/core/exit_code.h"
 #include "driver/service/service_client.h"

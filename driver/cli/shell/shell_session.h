@@ -11,6 +11,10 @@
 
 namespace cp_pool {
 
+// Returns a table, as lines. It has the differences in fields of the case, outcome, reason, backend, checks with error
+// and bound, and hashes of outputs, and the times with their ratio. A line below it names what is the same.
+std::string result_diff(const CaseFinished& before, const CaseFinished& now);
+
 class ShellSession {
  public:
   using Words = std::vector<std::string>;

@@ -1,5 +1,3 @@
-#include "driver/report/pictures/case_mask_svg.h"
-
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -7,8 +5,7 @@
 #include <fmt/format.h>
 
 #include "cases/diagnosis.h"
-#include "driver/report/pictures/cell_runs.h"
-#include "driver/report/pictures/rank_axes.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/xml_nodes.h"
 

@@ -1,5 +1,3 @@
-#include "driver/report/pictures/exchange_svg.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -8,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/report/pictures/rank_axes.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"

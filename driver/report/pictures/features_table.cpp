@@ -1,16 +1,19 @@
-#include "driver/report/pictures/features_table.h"
-
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cases/case_names.h"
-#include "driver/report/failure_text.h"
+#include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
-#include "driver/report/pictures/timeline_bars.h"
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
@@ -69,13 +72,21 @@ void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urge
   }
 }
 
-}  // namespace
+struct FeatureRow {
+  std::string name;
+  std::size_t cases = 0;
+  OutcomeCounts counts{};
+  std::array<std::size_t, 3> by_urgency{};
+  std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome; an expected failure is not bad
+  std::array<std::optional<std::size_t>, kCaseOutcomes> first;  // the smallest index, by outcome
+};
+using FeatureRows = std::map<std::size_t, FeatureRow>;  // in the order of the table
 
-void FeaturesTable::add(const CaseFinished& event) {
+void count_features(const CaseFinished& event, FeatureRows& rows) {
   const auto outcome = static_cast<std::size_t>(event.outcome);
   const Urgency urgency = urgency_of(event);
   const auto count = [&](std::size_t order, const std::string& name) {
-    Row& row = rows_[order];
+    FeatureRow& row = rows[order];
     row.name = name;
     ++row.cases;
     ++row.counts.at(outcome);
@@ -94,8 +105,12 @@ void FeaturesTable::add(const CaseFinished& event) {
   count(order + static_cast<std::size_t>(ranks), fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"));
 }
 
-void FeaturesTable::append_to(pugi::xml_node parent) const {
-  if (rows_.empty()) return;
+}  // namespace
+
+void append_features(pugi::xml_node parent, const RunReport& run) {
+  FeatureRows rows;
+  for (const ReportedCase& c : run.cases) count_features(c.end(), rows);
+  if (rows.empty()) return;
   append_text(parent, "h2", "Outcomes by feature");
   append_text(parent, "p", "A case counts for each feature that it has.");
   std::vector<CaseOutcome> outcomes;
@@ -103,13 +118,13 @@ void FeaturesTable::append_to(pugi::xml_node parent) const {
     const auto has = [&](const auto& row) {
       return row.second.first.at(static_cast<std::size_t>(outcome)).has_value();
     };
-    if (std::ranges::any_of(rows_, has)) outcomes.push_back(outcome);
+    if (std::ranges::any_of(rows, has)) outcomes.push_back(outcome);
   }
   std::vector<std::string> head{"feature", "cases"};
   for (const CaseOutcome outcome : outcomes) head.emplace_back(to_string(outcome));
   head.emplace_back("parts");
   pugi::xml_node table = append_table(parent, head);
-  for (const auto& [order, row] : rows_) {
+  for (const auto& [order, row] : rows) {
     pugi::xml_node line = table.append_child("tr");
     append_cell(line, row.name);
     append_cell(line, std::to_string(row.cases), "number");

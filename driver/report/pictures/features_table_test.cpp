@@ -1,8 +1,7 @@
-#include "driver/report/pictures/features_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
@@ -23,23 +22,23 @@ CaseFinished with(std::size_t index, CaseOutcome outcome, void (*change)(Case& c
   return event;
 }
 
+ParsedPage features_page(const std::vector<Event>& events) {
+  return page_with([&](pugi::xml_node body) { append_features(body, test::report_of(events)); });
+}
+
 std::vector<std::string> features_of(void (*change)(Case& c)) {
-  FeaturesTable table;
-  table.add(with(0, CaseOutcome::pass, change));
-  return page_with([&](pugi::xml_node body) { table.append_to(body); }).all("//tr/td[1]");
+  return features_page({with(0, CaseOutcome::pass, change)}).all("//tr/td[1]");
 }
 
 TEST(FeaturesTable, AFailureThatWasExpectedIsNotMarkedAsOne) {
-  FeaturesTable table;
   CaseFinished expected = with(3, CaseOutcome::fail, [](Case& c) { c.causal = true; });
   expected.expected = Expected{.outcome = CaseOutcome::fail, .reason = "issue 5"};
-  table.add(expected);
-  const auto parts = [&] { return page_with([&](pugi::xml_node body) { table.append_to(body); }); };
-  EXPECT_THAT(parts().all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly"));
-  EXPECT_THAT(parts().all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number other"));
-  table.add(with(4, CaseOutcome::fail, [](Case& c) { c.causal = true; }));
-  EXPECT_THAT(parts().all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly", "fill-bad"));
-  EXPECT_THAT(parts().all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number bad"));
+  const ParsedPage page = features_page({expected});
+  EXPECT_THAT(page.all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly"));
+  EXPECT_THAT(page.all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number other"));
+  const ParsedPage both = features_page({expected, with(4, CaseOutcome::fail, [](Case& c) { c.causal = true; })});
+  EXPECT_THAT(both.all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly", "fill-bad"));
+  EXPECT_THAT(both.all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number bad"));
 }
 
 TEST(FeaturesTable, KnowsTheFeaturesOfACase) {
@@ -77,13 +76,10 @@ TEST(FeaturesTable, CountsScoresFarFrom0AsLarge) {
 }
 
 TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {
-  FeaturesTable table;
   const auto causal = [](Case& c) { c.causal = true; };
-  table.add(with(7, CaseOutcome::fail, causal));
-  table.add(with(3, CaseOutcome::fail, causal));
-  table.add(with(1, CaseOutcome::pass, causal));
-  table.add(with(2, CaseOutcome::skip, [](Case& c) { c.cp_size = 4; }));
-  const ParsedPage page = page_with([&](pugi::xml_node body) { table.append_to(body); });
+  const ParsedPage page =
+      features_page({with(7, CaseOutcome::fail, causal), with(3, CaseOutcome::fail, causal),
+                     with(1, CaseOutcome::pass, causal), with(2, CaseOutcome::skip, [](Case& c) { c.cp_size = 4; })});
   test::expect_readable(page);
   EXPECT_THAT(page.all("//tr[1]/th"), ElementsAre("feature", "cases", "pass", "fail", "skip", "parts"));
   EXPECT_THAT(page.all("//tr[td[1]='causal']/td"), ElementsAre("causal", "3", "1", "2", "", ""));
@@ -94,7 +90,7 @@ TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {
 }
 
 TEST(FeaturesTable, ThereIsNoneWithoutCases) {
-  EXPECT_THAT(page_with([](pugi::xml_node body) { FeaturesTable{}.append_to(body); }).all("//body/*"), IsEmpty());
+  EXPECT_THAT(features_page({}).all("//body/*"), IsEmpty());
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "driver/report/pictures/mask_svg.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,9 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/report/mask_text.h"
-#include "driver/report/pictures/cell_runs.h"
-#include "driver/report/pictures/rank_axes.h"
+#include "driver/report/diagnosis_text.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"

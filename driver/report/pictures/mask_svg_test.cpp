@@ -1,8 +1,7 @@
-#include "driver/report/pictures/mask_svg.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 
 namespace cp_pool {

@@ -1,5 +1,3 @@
-#include "driver/report/pictures/strip_svg.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "driver/report/html_document.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"

@@ -3,7 +3,11 @@
 // heights or letters, and a title and a description for people who cannot see it.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <pugixml.hpp>
 
@@ -41,6 +45,9 @@ pugi::xml_node append_label(pugi::xml_node parent, double x, double y, const std
 // Returns the largest width that a label of this length can have, for an ordinary label or one of class "small".
 double label_width(const std::string& text, bool small = false);
 
+// Colours of bars, by Urgency.
+inline constexpr std::array<std::string_view, 3> kOutcomeFills{"fill-pass", "fill-other partly", "fill-bad"};
+
 // Adds a tooltip.
 void append_hint(pugi::xml_node part, const std::string& text);
 
@@ -50,5 +57,26 @@ enum class Texture { hatch, cross, dots };
 // "fill" of a part.
 std::string append_texture(pugi::xml_node svg, const std::string& id, Texture texture, const std::string& kind,
                            double unit = 1);
+
+struct CellRun {  // [begin, end)
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// Returns the runs of consecutive cells that hold the character.
+std::vector<CellRun> runs_in(const std::string& cells, char character);
+
+// Returns path data around each such run in all rows; a cell is one unit.
+std::string cells_data(const std::vector<std::string>& rows, char character);
+
+// Draws the axes above and left of the plot, kRankAxis units wide. `cell` is the length of a cell in units. `q_owners`
+// holds the ranks that own each row of cells (owners_of, cases/diagnosis.h); `kv_owners` is the same for columns. Cells
+// of several ranks are grey. Numbers that do not fit are left out; tooltips show all.
+void append_rank_axes(pugi::xml_node svg, const SvgBox& plot, double cell,
+                      const std::vector<std::vector<int>>& q_owners, const std::vector<std::vector<int>>& kv_owners);
+inline constexpr double kRankAxis = 32;
+
+// Returns the class of a rank's parts. There are eight colours, which repeat.
+std::string rank_class(int rank);
 
 }  // namespace cp_pool

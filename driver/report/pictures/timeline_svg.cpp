@@ -1,20 +1,24 @@
-#include "driver/report/pictures/timeline_svg.h"
-
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "driver/report/case_text.h"
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/pictures/time_axis.h"
-#include "driver/report/pictures/timeline_bars.h"
 #include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"
 
-namespace cp_pool {
+// A run as lanes of pools with the cases that they ran.
 
+namespace cp_pool {
 namespace {
 
 constexpr const char* kTimelineId = "timeline";
@@ -33,83 +37,222 @@ constexpr double kTimelineKey = 26;
 constexpr double kTickDistance = 100;
 constexpr std::size_t kWordLetters = 200;
 
+// All times are milliseconds of the run's clock, from its beginning.
+struct TimelineCase {
+  const CaseFinished* end;  // its at_ms: when all of it was known, the diagnosis included
+  double begin;             // when it was sent
+};
+
+// A pool that says when it was spawned.
+struct TimelinePool {
+  const ReportedPool* pool;
+  double spawned;
+  std::optional<double> ready;           // nullopt if it never was
+  std::optional<double> retired;         // nullopt if the run ended before
+  std::vector<TimelineCase> cases = {};  // in the order in which they finished
+
+  [[nodiscard]] int world_size() const { return pool->spawned->world_size; }
+  [[nodiscard]] bool ended_badly() const { return retired && !is_expected(pool->retired->reason); }
+};
+
+// Leaves out what has no time, as in files of earlier versions.
+std::vector<TimelinePool> pools_of(const RunReport& run) {
+  std::vector<TimelinePool> pools;
+  const auto tries = run.tries_by_pool();
+  for (std::size_t i = 0; i < run.pools.size(); ++i) {
+    const ReportedPool& of_run = run.pools[i];
+    if (!of_run.spawned || !of_run.spawned->at_ms) continue;
+    TimelinePool& pool =
+        pools.emplace_back(TimelinePool{.pool = &of_run,
+                                        .spawned = *of_run.spawned->at_ms,
+                                        .ready = of_run.ready ? of_run.ready->at_ms : std::nullopt,
+                                        .retired = of_run.retired ? of_run.retired->at_ms : std::nullopt});
+    if (pool.ready) pool.spawned = std::min(pool.spawned, std::max(0.0, *pool.ready - of_run.ready->spawn_to_ready_ms));
+    for (const ReportedTry* const each : tries[i]) {
+      const double unsent = *each->end.at_ms - each->end.duration_ms;
+      pool.cases.push_back({.end = &each->end, .begin = each->sent.empty() ? unsent : each->sent.back().at_ms});
+    }
+  }
+  return pools;
+}
+
+// Returns the number of cases that no pool of the timeline ran.
+std::size_t cases_without_pool(const RunReport& run, const std::vector<TimelinePool>& pools) {
+  std::size_t cases = 0;
+  for (const ReportedCase& c : run.cases) {
+    cases += static_cast<std::size_t>(std::ranges::count_if(c.tries, [&](const ReportedTry& each) {
+      return each.end.at_ms && (each.end.pool || &each == &c.tries.back());
+    }));
+  }
+  for (const TimelinePool& pool : pools) cases -= pool.cases.size();
+  return cases;
+}
+
+// A bar of cases that are drawn as one.
+struct TimelineBar {
+  double begin = 0;  // units of the axis
+  double end = 0;
+  std::size_t cases = 0;
+  std::array<std::size_t, 3> by_urgency{};
+  OutcomeCounts counts{};
+  const CaseFinished* shown = nullptr;  // the first case of the highest urgency
+
+  void add(const CaseFinished& c, double from, double to) {
+    begin = cases == 0 ? from : std::min(begin, from);
+    end = cases == 0 ? to : std::max(end, to);
+    ++cases;
+    ++by_urgency.at(static_cast<std::size_t>(urgency_of(c)));
+    ++counts.at(static_cast<std::size_t>(c.outcome));
+    if (shown == nullptr || urgency_of(c) > urgency_of(*shown)) shown = &c;
+  }
+
+  // Returns "ID: pass, 12 ms", or "12 cases: 11 pass, 1 fail. ID: fail, 15 ms".
+  [[nodiscard]] std::string hint() const {
+    constexpr std::size_t kHintLetters = 160;
+    const std::string one = fmt::format("{}: {}, {}", cut_middle(case_name(*shown), kHintLetters), outcome_word(*shown),
+                                        format_duration(shown->duration_ms));
+    return cases == 1 ? one : fmt::format("{} cases: {}. {}", cases, outcome_counts_text(counts), one);
+  }
+};
+
+// Returns the bars of cases that ran one after another. A case joins the bar before it as long as the bar is not wider
+// than kLeastBar units.
+std::vector<TimelineBar> timeline_bars(const std::vector<TimelineCase>& cases, const TimeAxis& axis) {
+  std::vector<TimelineBar> bars;
+  for (const TimelineCase& c : cases) {
+    const double to = axis.x(*c.end->at_ms);
+    if (bars.empty() || to - bars.back().begin > kLeastBar) bars.emplace_back();
+    bars.back().add(*c.end, axis.x(c.begin), to);
+  }
+  return bars;
+}
+
+// Draws the bar from `top` on, `height` units high, shifted to the right by `left`. Passes are at the bottom, other
+// outcomes above them, and bad ones stand out on top under the texture `hatch`. Each part is high enough to be seen. A
+// bar with neither passes nor failures is half as high. `hint` is its tooltip; an empty one is left out.
+void append_bar(pugi::xml_node parent, const TimelineBar& bar, double left, double top, double height,
+                const std::string& hatch, const std::string& hint) {
+  constexpr double kLeastPart = 4;
+  constexpr double kBarStandsOut = 5;
+  constexpr auto kOther = static_cast<std::size_t>(Urgency::other);
+  constexpr auto kBad = static_cast<std::size_t>(Urgency::bad);
+  pugi::xml_node group = parent.append_child("g");
+  if (!hint.empty()) append_hint(group, hint);
+  const auto kinds = std::ranges::count_if(bar.by_urgency, [](std::size_t cases) { return cases > 0; });
+  const double shared = height - kLeastPart * static_cast<double>(kinds);
+  double bottom = top + height;
+  for (std::size_t kind = 0; kind < kOutcomeFills.size(); ++kind) {
+    if (bar.by_urgency.at(kind) == 0) continue;
+    double part = height;
+    if (kinds > 1) {
+      part = kLeastPart + shared * static_cast<double>(bar.by_urgency.at(kind)) / static_cast<double>(bar.cases);
+    } else if (kind == kOther) {
+      part = height / 2;
+    }
+    const double drawn = kind == kBad ? part + kBarStandsOut : part;
+    const SvgBox box{
+        .x = left + bar.begin, .y = bottom - drawn, .width = std::max(bar.end - bar.begin, 1.0), .height = drawn};
+    append_rect(group, box, fmt::format("{} case", kOutcomeFills.at(kind)));
+    if (kind == kBad) set(append_rect(group, box, ""), "fill", hatch);
+    bottom -= part;
+  }
+}
+
 // Returns the width of words. The page has larger letters in this picture, since it is wider than others.
 double words_width(const std::string& words) {
   return label_width(words) * 13 / 11;
 }
 
 struct TimelineDrawing {
-  const Timeline& timeline;
-  std::vector<std::vector<std::size_t>> lanes;
+  const RunReport& run;
+  std::vector<TimelinePool> pools;
   TimeAxis axis;
-  pugi::xml_node svg;
-  std::string hatch;    // texture of bad outcomes
-  std::string stripes;  // texture of a pool that starts
+  std::size_t lanes = 0;
+  pugi::xml_node svg = {};
+  std::string hatch = {};    // texture of bad outcomes
+  std::string stripes = {};  // texture of a pool that starts
 
   [[nodiscard]] double x(double ms) const { return kTimelineLeft + axis.x(ms); }
-  [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes.size()); }
+  [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes); }
+  // When the pool was retired, or the end of the run.
+  [[nodiscard]] double end_of(const TimelinePool& pool) const { return pool.retired.value_or(run.last_ms); }
 };
 
-TimeAxis axis_of(const Timeline& timeline) {
+TimeAxis axis_of(const RunReport& run, const std::vector<TimelinePool>& pools) {
   std::vector<TimeSpan> shown;
-  for (const TimelinePool& pool : timeline.pools()) {
-    shown.push_back({.begin = pool.spawned, .end = timeline.end_of(pool)});
+  for (const TimelinePool& pool : pools) {
+    shown.push_back({.begin = pool.spawned, .end = pool.retired.value_or(run.last_ms)});
   }
   return {std::move(shown), kTimelineWidth - kTimelineLeft - kTimelineRight};
-}
-
-bool ended_badly(const TimelinePool& pool) {
-  return pool.retired && !is_expected(pool.reason);
-}
-
-std::string end_words(const TimelinePool& pool) {
-  if (!pool.retired) return "still alive when the run ended";
-  std::string words{to_string(pool.reason)};
-  if (!pool.detail.empty()) words += ": " + cut_middle(pool.detail, kWordLetters);
-  return words;
-}
-
-std::string pool_words(const TimelinePool& pool) {
-  return fmt::format("{}, {}, {}; {}", to_string(pool.id),
-                     pool.ready ? "ready after " + format_duration(*pool.ready - pool.spawned) : "never ready",
-                     count_of(pool.cases.size(), "case"), end_words(pool));
 }
 
 // Pools of a lane that are drawn as one, because they are too short to be seen.
 using PoolGroup = std::vector<const TimelinePool*>;
 
-std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const std::vector<std::size_t>& lane) {
+// Returns the pools in lanes. The pools of a lane have one key and follow each other. Lanes are in the order of world
+// size, key and beginning.
+std::vector<PoolGroup> lanes_of(const TimelineDrawing& drawing) {
+  PoolGroup order;
+  for (const TimelinePool& pool : drawing.pools) order.push_back(&pool);
+  std::ranges::stable_sort(
+      order, {}, [](const TimelinePool* p) { return std::tuple{p->world_size(), p->pool->id.key, p->spawned}; });
+  std::vector<PoolGroup> lanes;
+  for (const TimelinePool* const pool : order) {
+    const auto free = std::ranges::find_if(lanes, [&](const PoolGroup& lane) {
+      return lane.back()->pool->id.key == pool->pool->id.key && drawing.end_of(*lane.back()) <= pool->spawned;
+    });
+    (free == lanes.end() ? lanes.emplace_back() : *free).push_back(pool);
+  }
+  return lanes;
+}
+
+std::string end_words(const TimelinePool& pool) {
+  if (!pool.retired) return "still alive when the run ended";
+  const PoolRetired& retired = *pool.pool->retired;
+  return std::string{to_string(retired.reason)} +
+         (retired.detail.empty() ? "" : ": " + cut_middle(retired.detail, kWordLetters));
+}
+
+std::string pool_words(const TimelinePool& pool) {
+  return fmt::format("{}, {}, {}; {}", to_string(pool.pool->id),
+                     pool.ready ? "ready after " + format_duration(*pool.ready - pool.spawned) : "never ready",
+                     count_of(pool.cases.size(), "case"), end_words(pool));
+}
+
+std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const PoolGroup& lane) {
   std::vector<PoolGroup> groups;
-  for (const std::size_t i : lane) {
-    const TimelinePool& pool = drawing.timeline.pools()[i];
-    const double end = drawing.x(drawing.timeline.end_of(pool));
+  for (const TimelinePool* const pool : lane) {
+    const double end = drawing.x(drawing.end_of(*pool));
     if (groups.empty() || end - drawing.x(groups.back().front()->spawned) > kLeastBar) groups.emplace_back();
-    groups.back().push_back(&pool);
+    groups.back().push_back(pool);
   }
   return groups;
 }
 
-std::string group_words(const PoolGroup& group) {
-  if (group.size() == 1) return pool_words(*group.front());
-  std::size_t cases = 0;
-  for (const TimelinePool* pool : group) cases += pool->cases.size();
-  const auto lost =
-      static_cast<std::size_t>(std::ranges::count_if(group, [](const auto* p) { return ended_badly(*p); }));
-  return fmt::format("{} #{} to #{}, {}; {} of these pools given up", group.front()->id.key,
-                     group.front()->id.generation, group.back()->id.generation, count_of(cases, "case"), lost);
+// Returns the numbers of cases and of pools that were given up.
+std::pair<std::size_t, std::size_t> cases_and_lost(const auto& pools, const auto& pool_of) {
+  std::pair<std::size_t, std::size_t> out;
+  for (const auto& each : pools) {
+    out.first += pool_of(each).cases.size();
+    out.second += pool_of(each).ended_badly() ? 1 : 0;
+  }
+  return out;
 }
 
-std::string timeline_description(const Timeline& timeline) {
-  std::size_t cases = 0;
-  std::size_t lost = 0;
-  for (const TimelinePool& pool : timeline.pools()) {
-    cases += pool.cases.size();
-    lost += ended_badly(pool) ? 1 : 0;
-  }
+std::string group_words(const PoolGroup& group) {
+  if (group.size() == 1) return pool_words(*group.front());
+  const auto [cases, lost] = cases_and_lost(group, [](const TimelinePool* pool) -> auto& { return *pool; });
+  const PoolId& first = group.front()->pool->id;
+  return fmt::format("{} #{} to #{}, {}; {} of these pools given up", first.key, first.generation,
+                     group.back()->pool->id.generation, count_of(cases, "case"), lost);
+}
+
+std::string timeline_description(const TimelineDrawing& drawing) {
+  const auto [cases, lost] = cases_and_lost(drawing.pools, [](const TimelinePool& pool) -> auto& { return pool; });
   return fmt::format(
       "{} on {} in {}. {} given up before the end. The tables of pools and cases on this page have all "
       "of it in words.",
-      count_of(cases, "case"), count_of(timeline.pools().size(), "pool"), format_duration(timeline.end()),
+      count_of(cases, "case"), count_of(drawing.pools.size(), "pool"), format_duration(drawing.run.last_ms),
       count_of(lost, "pool"));
 }
 
@@ -145,9 +288,10 @@ bool has_room(double x, const std::string& words, double& free_from) {
 void append_pauses(const TimelineDrawing& drawing) {
   constexpr double kBaseLine = 27;
   double free_from = 0;
-  for (const TimelinePause& pause : drawing.timeline.pauses()) {
-    const double x = drawing.x(pause.at);
-    const std::string words = fmt::format("paused {}", format_duration(pause.length));
+  for (const RunPaused& pause : drawing.run.pauses) {
+    if (!pause.at_ms) continue;
+    const double x = drawing.x(*pause.at_ms);
+    const std::string words = fmt::format("paused {}", format_duration(pause.paused_ms));
     pugi::xml_node line = append_path(drawing.svg, line_data(x, kBaseLine - 9, x, drawing.bottom()), "edge dashed");
     append_hint(line, words);
     if (has_room(x + 3, words, free_from)) append_label(drawing.svg, x + 3, kBaseLine, words);
@@ -166,7 +310,7 @@ void append_cross(const TimelineDrawing& drawing, double x, double middle, const
 void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double top) {
   const std::string words = group_words(group);
   const double begin = drawing.x(group.front()->spawned);
-  const double end = drawing.x(drawing.timeline.end_of(*group.back()));
+  const double end = drawing.x(drawing.end_of(*group.back()));
   const SvgBox life{.x = begin, .y = top, .width = std::max(end - begin, 1.0), .height = kPoolHeight};
   append_hint(append_rect(drawing.svg, life, "pool bordered"), words);
   if (const TimelinePool& pool = *group.front(); group.size() == 1) {
@@ -176,15 +320,13 @@ void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double
     set(starting, "fill", drawing.stripes);
     append_hint(starting, words);
   }
-  std::vector<const TimelineCase*> cases;
-  for (const TimelinePool* pool : group) {
-    for (const TimelineCase& c : pool->cases) cases.push_back(&c);
-  }
-  for (const TimelineBar& bar : timeline_bars(cases, drawing.axis, kLeastBar)) {
+  std::vector<TimelineCase> cases;
+  for (const TimelinePool* pool : group) cases.insert(cases.end(), pool->cases.begin(), pool->cases.end());
+  for (const TimelineBar& bar : timeline_bars(cases, drawing.axis)) {
     append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch,
                bar.hint());
   }
-  if (std::ranges::any_of(group, [](const TimelinePool* pool) { return ended_badly(*pool); })) {
+  if (std::ranges::any_of(group, &TimelinePool::ended_badly)) {
     append_cross(drawing, end, top + kPoolHeight / 2, words);
   }
 }
@@ -195,9 +337,11 @@ void append_names(const TimelineDrawing& drawing, const std::vector<PoolGroup>& 
   const TimelinePool* before = nullptr;
   for (const PoolGroup& group : groups) {
     const TimelinePool& pool = *group.front();
-    std::string words = fmt::format("#{}", pool.id.generation);
-    if (before == nullptr) words = fmt::format("{} {}", pool.id.key, words);
-    if (before != nullptr && ended_badly(*before)) words += fmt::format(" after {}", to_string(before->reason));
+    std::string words = fmt::format("#{}", pool.pool->id.generation);
+    if (before == nullptr) words = fmt::format("{} {}", pool.pool->id.key, words);
+    if (before != nullptr && before->ended_badly()) {
+      words += fmt::format(" after {}", to_string(before->pool->retired->reason));
+    }
     before = group.back();
     const double x = drawing.x(pool.spawned);
     if (has_room(x, words, free_from)) append_label(drawing.svg, x, base_line, words);
@@ -216,7 +360,8 @@ void append_timeline_key(const TimelineDrawing& drawing) {
   };
   const auto bar_of = [&](CaseOutcome outcome) {
     return [&, outcome](double left) {
-      const TimelineCase c{.name = "", .outcome = outcome, .urgency = urgency_of(outcome)};
+      CaseFinished c;
+      c.outcome = outcome;
       TimelineBar bar;
       bar.add(c, 0, kSwatch);
       append_bar(drawing.svg, bar, left, top + 2, kSwatch - 2, drawing.hatch, "");
@@ -235,16 +380,18 @@ void append_timeline_key(const TimelineDrawing& drawing) {
 
 }  // namespace
 
-void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
-  if (timeline.pools().empty()) return;
+void append_timeline(pugi::xml_node parent, const RunReport& run) {
+  std::vector<TimelinePool> pools = pools_of(run);
+  if (pools.empty()) return;
+  const std::size_t without_pool = cases_without_pool(run, pools);
   append_text(parent, "h2", "Timeline");
   pugi::xml_node figure = parent.append_child("figure");
   std::string caption =
       "Pools, in lanes by device and number of ranks, from their start to their end, and the cases that they ran. The "
       "pointer shows which.";
-  if (timeline.without_pool() > 0) {
-    caption += fmt::format(" {} that no pool ran {} not shown.", count_of(timeline.without_pool(), "case"),
-                           timeline.without_pool() == 1 ? "is" : "are");
+  if (without_pool > 0) {
+    caption += fmt::format(" {} that no pool ran {} not shown.", count_of(without_pool, "case"),
+                           without_pool == 1 ? "is" : "are");
   }
   append_text(figure, "figcaption", caption);
   pugi::xml_node box = figure.append_child("div");
@@ -252,23 +399,21 @@ void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
   set(box, "tabindex", "0");  // makes it scroll with the keyboard
   set(box, "role", "group");
   set(box, "aria-label", "Timeline");
-  TimelineDrawing drawing{.timeline = timeline,
-                          .lanes = timeline.lanes(),
-                          .axis = axis_of(timeline),
-                          .svg = {},
-                          .hatch = "",
-                          .stripes = ""};
+  TimeAxis axis = axis_of(run, pools);
+  TimelineDrawing drawing{.run = run, .pools = std::move(pools), .axis = std::move(axis)};
+  const std::vector<PoolGroup> lanes = lanes_of(drawing);
+  drawing.lanes = lanes.size();
   drawing.svg = append_svg(box, {.id = kTimelineId,
                                  .kind = "timeline",
                                  .width = kTimelineWidth,
                                  .height = drawing.bottom() + kTimelineKey,
                                  .title = "Timeline of pools and cases",
-                                 .description = timeline_description(timeline)});
+                                 .description = timeline_description(drawing)});
   drawing.hatch = append_texture(drawing.svg, "timeline-bad", Texture::hatch, "stroke-paper");
   drawing.stripes = append_texture(drawing.svg, "timeline-start", Texture::hatch, "stroke-faint");
   append_time(drawing);
   double top = kTimelineTop;
-  for (const std::vector<std::size_t>& lane : drawing.lanes) {
+  for (const PoolGroup& lane : lanes) {
     const std::vector<PoolGroup> groups = groups_of(drawing, lane);
     append_names(drawing, groups, top + kPoolTop - 6);
     for (const PoolGroup& group : groups) append_pools(drawing, group, top + kPoolTop);

@@ -1,11 +1,10 @@
-#include "driver/report/pictures/timeline_svg.h"
-
 #include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 
@@ -23,7 +22,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 ParsedPage timeline_page(const RunReport& run) {
-  return page_with([&](pugi::xml_node body) { append_timeline(body, Timeline(run)); });
+  return page_with([&](pugi::xml_node body) { append_timeline(body, run); });
 }
 
 void add_pool(RunReport& run, const PoolId& id, double from, double to, RetireReason reason = RetireReason::finished,
@@ -168,8 +167,21 @@ TEST(TimelineSvg, StaysSmallWhenEachCaseHasAPoolOfItsOwn) {
   EXPECT_THAT(page.one("//desc"), HasSubstr("5000 cases on 5000 pools"));
 }
 
-TEST(TimelineSvg, ThereIsNoneWithoutPools) {
-  EXPECT_THAT(timeline_page(RunReport{}).all("//body/*"), IsEmpty());
+TEST(TimelineSvg, PoolsOfAKeyFollowOneAnotherInALane) {
+  RunReport run;
+  add_pool(run, {"cpu/2", 1}, 0, 1000);
+  add_pool(run, {"cpu/2", 2}, 1000, 2000);
+  add_pool(run, {"cpu/2", 3}, 1500, 3000);  // of another run at the same time
+  add_pool(run, {"cpu/2", 4}, 4000, 5000);
+  EXPECT_THAT(timeline_page(run).all("//text[contains(., '#')]"), ElementsAre("cpu/2 #1", "#2", "#4", "cpu/2 #3"));
+}
+
+TEST(TimelineSvg, ThereIsNoneWithoutPoolsOrTimes) {
+  RunReport run;
+  EXPECT_THAT(timeline_page(run).all("//body/*"), IsEmpty());
+  run.add(PoolSpawned{{"cpu/2", 1}, 2, {}});
+  run.add(test::finished(0, "id", CaseOutcome::pass));
+  EXPECT_THAT(timeline_page(run).all("//body/*"), IsEmpty());
 }
 
 }  // namespace

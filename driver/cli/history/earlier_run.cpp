@@ -1,0 +1,154 @@
+#include "driver/cli/history/earlier_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+#include "driver/cli/error_reporting.h"
+#include "driver/core/exit_code.h"
+#include "driver/log/run_log.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Keeps the time of the event, if it has one.
+void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
+  if (!event.perf || event.perf->ms() <= 0) return;
+  into.cases[event.id] = {
+      .ms = event.perf->ms(), .payload = event.payload, .device = device, .graph = event.perf->request.graph};
+}
+
+// Returns why two times cannot be compared: "seqlen_q 2048 there and 64 here".
+std::optional<std::string> difference(const PerfBaseline::Entry& before, const Payload& now, const RunConfig& config) {
+  const auto say = [](std::string_view what, std::string_view there, std::string_view here) {
+    return fmt::format("{} {} there and {} here", what, there, here);
+  };
+  const Case* const there = before.payload->attention();
+  const Case* const here = now->attention();
+  if (there == nullptr || here == nullptr) return "other kinds of cases there and here";
+  for (const CaseField& field : case_fields()) {
+    const std::string was = field_text(field, *there);
+    const std::string is = field_text(field, *here);
+    if (was != is) return say(field.name, was, is);
+  }
+  if (!before.device.empty() && before.device != config.device) return say("device", before.device, config.device);
+  const bool graph = config.perf && config.perf->graph;
+  if (before.graph == graph) return std::nullopt;
+  return before.graph ? "--graph there and not here" : "--graph here and not there";
+}
+
+}  // namespace
+
+FailedCases read_failed_cases(const std::filesystem::path& events_file, const std::function<void(const Event&)>& also) {
+  struct Failure {
+    CaseKey key;
+    std::size_t run = 0;
+    std::optional<Payload> payload;
+  };
+  std::vector<Failure> failures;
+  CountedRuns counted;
+  const auto add = [&](std::size_t run, CaseKey key, const std::optional<Payload>& payload, bool failed, bool ran) {
+    counted.add(key, run, ran);
+    if (failed) failures.push_back({.key = std::move(key), .run = run, .payload = payload});
+  };
+  RunLog log;
+  log.read(events_file, "the file", [&](const Event& event, auto) {
+    if (also) also(event);
+    const auto* const finished = std::get_if<CaseFinished>(&event);
+    if (finished == nullptr) return;
+    const RunStarted& header = log.runs().back().header;
+    add(log.runs().size(), case_key(header, finished->id, implementation_of(header, *finished), finished->payload),
+        finished->payload, !went_well(*finished), was_reached(finished->outcome));
+  });
+  log.expect_run(events_file);
+  FailedCases out;
+  for (std::size_t run = 0; run < log.runs().size(); ++run) {
+    const LoggedRun& logged = log.runs()[run];
+    out.unknown_rest |= logged.left_unknown_cases();
+    for (const auto& [id, left] : logged.pending) {
+      add(run + 1, case_key(logged.header, id, implementation_of(logged.header, {}), left.payload), left.payload, true,
+          false);
+    }
+  }
+  out.title = log.runs().back().header.title;
+  out.size = log.runs().back().header.size;
+  counted.close();
+  std::ranges::stable_sort(failures, {}, &Failure::run);
+  std::set<CaseKey> seen;
+  for (const Failure& failure : failures) {
+    if (failure.run != counted.counted(failure.key) || !seen.insert(failure.key).second) continue;
+    out.ids.insert(failure.key.id);
+    out.cases.push_back({.id = failure.key.id, .payload = failure.payload});
+  }
+  return out;
+}
+
+void expect_failures(const FailedCases& failed, const std::filesystem::path& events_file) {
+  const std::string file = events_file.string();
+  const std::string cut =
+      fmt::format("{} was cut off before its run ended: the cases that had not started are unknown", file);
+  if (failed.ids.empty() && failed.unknown_rest) throw CommandError(ExitCode::bad_input, cut);
+  if (failed.unknown_rest) report_warning(cut + ", so they are not selected");
+  if (failed.ids.empty()) {
+    throw CommandError(ExitCode::nothing_selected,
+                       fmt::format("nothing failed in {}: its cases passed or were skipped", file));
+  }
+}
+
+PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
+  PerfBaseline baseline;
+  baseline.name = events_file.string();
+  RunLog log;
+  log.read(events_file, "the baseline", [&](const Event& event, auto) {
+    const auto* const finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr) take_time(*finished, log.runs().back().header.device, baseline);
+  });
+  if (baseline.cases.empty()) {
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("the baseline {} has no times: was it written by --mode perf --events?", baseline.name));
+  }
+  return baseline;
+}
+
+void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<Item> cases) {
+  std::size_t common = 0;
+  std::size_t different = 0;
+  std::string example;
+  for (Item& named : cases) {
+    const auto before = baseline.cases.find(named.id);
+    if (before == baseline.cases.end()) continue;
+    ++common;
+    named.baseline_ms = before->second.ms;
+    const auto how = difference(before->second, named.payload, config);
+    if (how && different++ == 0) example = fmt::format("{} has {}", named.id, *how);
+  }
+  if (different == 0) return;
+  throw CommandError(ExitCode::bad_input,
+                     fmt::format("the baseline {} is of other problems: {} ({} of {} cases differ)", baseline.name,
+                                 example, different, common));
+}
+
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases) {
+  std::size_t missing = 0;
+  std::string example;
+  for (const Item& named : cases) {
+    if (!named.baseline_ms && missing++ == 0) example = named.id;
+  }
+  if (missing == 0) return "";
+  if (missing == cases.size()) {
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("the baseline {} has none of the cases, such as {}: --max-ratio has nothing to judge",
+                    baseline.name, example));
+  }
+  return fmt::format("--max-ratio does not judge {} of {} cases: the baseline {} does not have them, such as {}",
+                     missing, cases.size(), baseline.name, example);
+}
+
+}  // namespace cp_pool

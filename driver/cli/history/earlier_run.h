@@ -1,0 +1,71 @@
+// What an earlier run says of the cases of this one: which of them failed (`cp-pool run --rerun-failed EVENTS`,
+// `cp-pool submit --rerun-failed EVENTS`), and how long their steps took (`cp-pool run --mode perf --baseline FILE`).
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "driver/core/events.h"
+#include "driver/core/run.h"
+
+namespace cp_pool {
+
+struct FailedCase {
+  std::string id;
+  std::optional<Payload> payload;  // nullopt if the case had not started: then the file does not hold it
+};
+
+struct FailedCases {
+  // Cases that failed in the run that counts for them (run_log.h). A case is here if one of its runs there neither
+  // passed nor was skipped, or if the driver died before all of them had ended.
+  std::set<std::string> ids;
+  std::vector<FailedCase> cases;  // the same cases, in the order of the file
+  std::string title;              // the title of the last run: its matrices
+  std::string size;
+  // True if the file ends before a run did and does not say which cases were left: the run was of a stream, or its
+  // version of cp-pool did not write the IDs of its cases.
+  bool unknown_rest = false;
+};
+
+// Reads the events file of the earlier run, and passes each event to `also`. Throws CommandError (bad_input) if the
+// file cannot be read, is no events file, or holds no run.
+FailedCases read_failed_cases(const std::filesystem::path& events_file,
+                              const std::function<void(const Event&)>& also = nullptr);
+
+// Throws CommandError if nothing failed (nothing_selected), or if the file does not say which cases failed (bad_input).
+// Warns if it does not name all of them.
+void expect_failures(const FailedCases& failed, const std::filesystem::path& events_file);
+
+struct PerfBaseline {
+  struct Entry {
+    double ms = 0;  // duration of a step
+    Payload payload;
+    std::string device;  // empty if the file does not name it
+    bool graph = false;  // the steps were replays of a CUDA graph
+  };
+
+  std::string name;                    // path of the events file
+  std::map<std::string, Entry> cases;  // by case ID; the last run of a case that ran several times
+};
+
+// Reads the events file of the earlier run. Throws CommandError (bad_input) if the file cannot be read, is no events
+// file, or has no times.
+PerfBaseline read_perf_baseline(const std::filesystem::path& events_file);
+
+// Sets the baseline time of each case that the baseline has. Equal IDs do not imply equal problems: --size small and
+// --size full share them. Throws CommandError (bad_input), with an example, if a case is another problem in the
+// baseline, ran on another device, or if only one of the two runs used --graph.
+void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<Item> cases);
+
+// To be called after compare_with. Returns a sentence about the cases that --max-ratio cannot judge because the
+// baseline lacks them; empty if it judges all. Throws CommandError (bad_input) if it could judge none.
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases);
+
+}  // namespace cp_pool

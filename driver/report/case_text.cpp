@@ -1,0 +1,263 @@
+#include "driver/report/case_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "driver/core/figures.h"
+#include "driver/core/stack_lines.h"
+#include "driver/report/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostListed = 20;
+
+// Returns the error text of a rank without a part that repeats the reason or a failed check.
+std::string rank_details(const protocol::RankResult& rank, const CaseFinished& event) {
+  const std::string_view reason = event.reason;
+  const std::string text = readable_stack(rank.error);
+  const std::string name = fmt::format("rank {}: ", rank.rank);
+  const auto without_name = [&](std::string_view line) {
+    return line.starts_with(name) ? line.substr(name.size()) : line;
+  };
+  std::string_view rest = without_name(text);
+  while (rest.ends_with('\n')) rest.remove_suffix(1);
+  const std::size_t end = rest.find('\n');
+  if (rest.substr(0, end) == without_name(reason))
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  const auto says_so = [&](const Check& check) {
+    return !check.ok && check.rank == rank.rank && rest == fmt::format("{}: {}", check.tensor, check.message);
+  };
+  if (rest.empty() || std::ranges::any_of(event.checks, says_so)) return "";
+  if (rest.find('\n') == std::string_view::npos) return fmt::format("{}{}\n", name, rest);
+  return fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(rest, "  "));
+}
+
+// Keeps the first of consecutive lines that differ only in digits, and counts the others.
+std::string fold_repeats(std::string_view text) {
+  std::string out;
+  std::string last;
+  std::string waiting;  // the second of such lines, shown if there is no third
+  std::size_t more = 0;
+  const auto flush = [&] {
+    if (more == 1) out += waiting;
+    if (more > 1) out += fmt::format("[and {} more lines that differ in digits alone]\n", more);
+    more = 0;
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    std::string form{line};
+    std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
+    if (form == last && form.size() > 1) {
+      waiting = line;
+      ++more;
+    } else {
+      flush();
+      out += line;
+      last = std::move(form);
+    }
+    text.remove_prefix(end);
+  }
+  flush();
+  return out;
+}
+
+}  // namespace
+
+std::string outcome_counts_text(const OutcomeCounts& counts) {
+  std::string text;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = counts.at(static_cast<std::size_t>(outcome));
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text;
+}
+
+std::string case_name(const CaseFinished& event) {
+  return event.runs > 1 ? fmt::format("{} (run {} of {})", event.id, event.run, event.runs) : event.id;
+}
+
+std::string suite_of(const CaseFinished& event) {
+  std::string suite = event.payload->suite();
+  return suite.empty() ? "cases" : suite;
+}
+
+std::string first_run_text(const CaseFinished& event) {
+  if (!event.first_run) return "";
+  const std::string reason = shortened(event.first_run->reason);
+  const std::string_view first_line = protocol::first_line(reason);
+  return fmt::format("first run: {}{}{}", to_string(event.first_run->outcome), first_line.empty() ? "" : ": ",
+                     first_line);
+}
+
+std::string earlier_runs_text(const CaseFinished& event) {
+  std::string text;
+  for (std::size_t i = 0; i < event.earlier.size();) {
+    std::size_t next = i;
+    while (next < event.earlier.size() && event.earlier[next].outcome == event.earlier[i].outcome) ++next;
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", next - i, to_string(event.earlier[i].outcome));
+    i = next;
+  }
+  return text.empty() ? "" : fmt::format("earlier runs: {} (the oldest first)\n", text);
+}
+
+void CaseRuns::add(const CaseFinished& event) {
+  if (event.runs > 1 && is_of_the_case(event.outcome)) {
+    ++counts_[event.id].at(static_cast<std::size_t>(event.outcome));
+  }
+}
+
+std::string CaseRuns::difference(const std::string& id) const {
+  const auto counts = counts_.find(id);
+  if (counts == counts_.end()) return "";
+  std::string text;
+  std::size_t all = 0;
+  std::size_t kinds = 0;
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    const std::size_t count = counts->second.at(i);
+    const auto outcome = static_cast<CaseOutcome>(i);
+    all += count;
+    kinds += count > 0 ? 1 : 0;
+    if (count == 0 || outcome == CaseOutcome::pass) continue;
+    text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", to_string(outcome), count);
+  }
+  return kinds < 2 ? "" : fmt::format("{} of {}", text, all);
+}
+
+std::string CaseRuns::text() const {
+  std::string lines;
+  std::size_t found = 0;
+  for (const auto& [id, counts] : counts_) {
+    const std::string differs = difference(id);
+    if (differs.empty() || ++found > kMostListed) continue;
+    lines += fmt::format("  {}: {}\n", differs, id);
+  }
+  if (found == 0) return "";
+  if (found > kMostListed) lines += fmt::format("  and {} more\n", found - kMostListed);
+  return fmt::format("{} of {} repeated: runs that ended differently\n{}", found, counts_.size(), lines);
+}
+
+std::string shortened(std::string_view foreign) {
+  constexpr std::size_t kMostBytes = 1024;
+  return protocol::cut_text(foreign, kMostBytes);
+}
+
+std::string check_text(const Check& check) {
+  const std::string head = fmt::format("rank {}: {}: ", check.rank, check.tensor);
+  const std::string& message = check.message;
+  if (!check.measured) return head + (message.empty() ? "" : message + "; ") + "no error and bound given";
+  // The message says all there is to say if nothing was measured: a result of the wrong shape, a repetition that
+  // differs.
+  if (!message.empty() && std::isnan(check.error) && std::isnan(check.bound)) return head + message;
+  // A check may fail although its error is within the bound: a NaN elsewhere, padding that is not zero.
+  const char* relation = check.error > check.bound ? ">" : "against";
+  return head + fmt::format("{}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})",
+                            message.empty() ? "" : message + "; ", format_figure(check.error), relation,
+                            format_figure(check.bound), format_index(check.worst_index), format_figure(check.baseline),
+                            format_figure(check.max_abs), format_figure(check.rms));
+}
+
+std::string bound_factor_text(const CaseFinished& event) {
+  return event.bound_factor ? fmt::format("bounds x {}", *event.bound_factor) : "";
+}
+
+const std::string& why_it_failed(const CaseFinished& event) {
+  return event.diagnosis && names_a_cause(*event.diagnosis) ? event.diagnosis->cause : event.reason;
+}
+
+std::string failure_details(const CaseFinished& event, DrawMask draw) {
+  const std::string& reason = event.reason;
+  std::string checks;
+  bool check_has_reason = false;
+  for (const Check& check : event.checks) {
+    if (check.ok) continue;
+    const std::string line = check_text(check);
+    check_has_reason |= !reason.empty() && line.starts_with(reason);
+    checks += line + '\n';
+  }
+  std::string out = check_has_reason ? "" : prefix_lines(reason, "");
+  if (event.first_run) out += prefix_lines(first_run_text(event), "");
+  if (!event.implementation.empty()) out += fmt::format("implementation: {}\n", event.implementation);
+  out += checks;
+  if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
+  if (event.diagnosis) {
+    const std::string why = diagnosis_text(*event.diagnosis, draw);
+    out = names_a_cause(*event.diagnosis) ? why + out : out + why;
+  }
+  for (const protocol::RankResult& rank : event.ranks) {
+    if (!rank.ok) out += rank_details(rank, event);
+  }
+  return out;
+}
+
+std::string stderr_details(const CaseFinished& event) {
+  std::string out;
+  for (const StderrTail& tail : event.stderr_tails) {
+    if (tail.text.empty()) continue;
+    const std::string text = fold_repeats(readable_stack(tail.text));
+    out += fmt::format("{} stderr{}:\n{}", tail.of.empty() ? fmt::format("rank {}", tail.rank) : tail.of,
+                       tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
+  }
+  return out;
+}
+
+std::string_view outcome_word(const CaseFinished& event) {
+  if (failed_as_expected(event)) return "xfail";
+  return passed_unexpectedly(event) ? "xpass" : to_string(event.outcome);
+}
+
+Urgency urgency_of(const CaseFinished& event) {
+  if (is_failure(event)) return Urgency::bad;
+  if (failed_as_expected(event) || passed_unexpectedly(event)) return Urgency::other;
+  return urgency_of(event.outcome);
+}
+
+std::string expected_text(const CaseFinished& event) {
+  if (!is_to_fail(event.expected)) return "";
+  const bool passed = passed_unexpectedly(event);
+  return fmt::format("{}: {}", passed ? "passed, and was expected to fail" : "expected to fail",
+                     event.expected->reason);
+}
+
+std::string verdict_line(const Verdict& verdict) {
+  std::string out{name_of(verdict.kind)};
+  if (verdict.n > 0) out += fmt::format(" ({} of {})", verdict.k, verdict.n);
+  if (verdict.culprit) out += fmt::format(", by {}", *verdict.culprit);
+  return out;
+}
+
+std::string verdict_text(const Verdict& verdict) {
+  std::string out = fmt::format("verdict: {}\n", verdict_line(verdict));
+  for (const std::string& sentence : verdict.evidence) out += fmt::format("  {}\n", sentence);
+  return out;
+}
+
+std::string replay_text(const CaseReplayed& event) {
+  std::string where = "alone";
+  if (event.before > 0) where = fmt::format("after {}, from {} on", count_of(event.before, "case"), event.first);
+  if (event.before == 1) where = fmt::format("after {}", event.first);
+  return fmt::format("replay {}: {} {}: {}", event.replay, to_string(event.outcome), where, event.id);
+}
+
+std::string checks_table(const std::vector<Check>& checks) {
+  constexpr const char* kRow = "{:<10} {:>4}  {:<5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}  {}";
+  std::string out = fmt::format(fmt::runtime(kRow), "tensor", "rank", "", "error", "bound", "ratio", "baseline",
+                                "max_abs", "rms", "worst row") +
+                    '\n';
+  for (const Check& check : checks) {
+    const auto told = [&](double figure) { return check.measured ? format_figure(figure) : "-"; };
+    out += fmt::format(fmt::runtime(kRow), check.tensor, check.rank, check.ok ? "ok" : "WRONG", told(check.error),
+                       told(check.bound), ratio_text(check), format_figure(check.baseline),
+                       format_figure(check.max_abs), format_figure(check.rms), format_index(check.worst_index));
+    if (!check.message.empty()) out += "  " + check.message;
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace cp_pool

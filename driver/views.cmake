@@ -5,7 +5,7 @@ add_library(cp_report STATIC
   log/run_report.cpp
   report/diagnosis_text.cpp
   report/case_text.cpp
-  report/fan_out.cpp
+  report/sink_list.cpp
   report/github_annotations.cpp
   report/html_document.cpp
   report/html_report.cpp
@@ -38,7 +38,7 @@ cp_pool_test(report_test LABEL unit
     log/run_report_test.cpp
     report/diagnosis_text_test.cpp
     report/case_text_test.cpp
-    report/fan_out_test.cpp
+    report/sink_list_test.cpp
     report/github_annotations_test.cpp
     report/html_report_test.cpp
     report/junit_report_test.cpp

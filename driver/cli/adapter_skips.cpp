@@ -17,7 +17,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Prints one JSON object. Each package is imported by itself, so that one that is missing does not hide the other.
@@ -69,7 +68,7 @@ AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_
   return outlooks_of(command, {case_line}).front();
 }
 
-std::string trouble_of_loading(const WorkerCommand& command) {
+std::string loading_error(const WorkerCommand& command) {
   const Filtered done = ask(command.explain_skips, "");
   if (done.exit == ExitStatus{}) return "";
   const std::string said = protocol::clean_text(done.err);

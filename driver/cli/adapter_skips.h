@@ -20,7 +20,7 @@ AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_
 
 // Loads the adapter without asking about cases. Returns why it cannot be loaded, with its traceback, or an empty string
 // if it can.
-std::string trouble_of_loading(const WorkerCommand& command);
+std::string loading_error(const WorkerCommand& command);
 
 // The Python interpreter of an adapter and the versions of its packages, or why it cannot be used.
 struct Interpreter {

@@ -11,7 +11,6 @@
 #include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
-
 namespace {
 
 int gpus_of_machine() {

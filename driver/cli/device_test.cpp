@@ -11,7 +11,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 using testing::ElementsAre;

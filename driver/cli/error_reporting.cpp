@@ -13,7 +13,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 int fail(ExitCode code, const std::string& message) {

@@ -31,7 +31,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 // True if both descriptors are one file, pipe or terminal, so that their outputs mix.

@@ -13,9 +13,9 @@
 #include "driver/cli/execution_options.h"
 #include "driver/cli/status_requests.h"
 #include "driver/core/run.h"
-#include "driver/report/fan_out.h"
 #include "driver/report/notices.h"
 #include "driver/report/output_file.h"
+#include "driver/report/sink_list.h"
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
@@ -46,7 +46,7 @@ class Execution {
   RunConfig config_;
   std::vector<std::unique_ptr<FolderLock>> locks_;
   std::unique_ptr<TerminalSink> terminal_;
-  FanOut views_;
+  SinkList views_;
   std::unique_ptr<Notices> notices_;
   std::optional<ReportedRun> reported_;  // if there are reports of it
   std::unique_ptr<EventSink> annotations_;

@@ -21,7 +21,6 @@
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
-
 namespace {
 
 using std::chrono::milliseconds;

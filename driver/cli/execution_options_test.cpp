@@ -10,11 +10,9 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::parse_as;
-using test::usage_error;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -170,4 +168,4 @@ TEST(StartTimeouts, GrowWithRanksACore) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -12,23 +12,15 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using ExitCodes = test::CommandLine;
+using ExitCodes = CommandLine;
 
 TEST_F(ExitCodes, Exits0WhenEveryCasePassesOrIsSkippedAndTheLedgerIsTheLastLine) {
   const Finished run_of = run("model=pass* | model=skip");
@@ -128,8 +120,7 @@ TEST_F(ExitCodes, Exits4WhenNothingIsSelectedAndNamesTheFilter) {
 
 TEST_F(ExitCodes, Exits130WhenInterruptedAndReportsWhatHappened) {
   Words words =
-      run_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
-  words.insert(words.begin(), kProgram);
+      program_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   std::signal(SIGHUP, SIG_DFL);  // under nohup it is ignored, also by children
   for (const int signal : {SIGINT, SIGHUP}) {
     std::filesystem::remove(path("e.jsonl"));
@@ -158,4 +149,4 @@ TEST_F(ExitCodes, HelpAndVersionAreNoErrors) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -8,19 +8,9 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::CommandLine;
-using test::Finished;
-using test::is_one_error;
-using test::kProgram;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -121,4 +111,4 @@ TEST_F(Input, AWorkingDirectoryThatIsGoneIsSaidSoWhereItIsNeeded) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

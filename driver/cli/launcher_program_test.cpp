@@ -6,19 +6,14 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::read_file;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using LauncherProgram = test::CommandLine;
+using LauncherProgram = CommandLine;
 
 // A launcher that starts one rank.
 const std::string kLauncher = "env RANK=0 WORLD_SIZE={world_size} {worker}";
@@ -61,4 +56,4 @@ TEST_F(LauncherProgram, WhatCannotBeOneIsRefused) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -16,23 +16,16 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/cli/testing/terminal.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::Terminal;
-using test::Words;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using LiveView = test::CommandLine;
+using LiveView = CommandLine;
 
 TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
-  Words words = run_words("model=hang", {"--timeout", "60s"});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=hang", {"--timeout", "60s"});
   Terminal terminal{words};
   terminal.until("   0:");  // for how long the case has been running: a busy machine may miss any given second
   terminal.until(" demo/hang/p2p/cp1/bshd/fp32");
@@ -48,8 +41,7 @@ TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
 
 // As in a CI job, there is neither a terminal nor a key.
 TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
-  Words words = run_words("model=pass | model=hang", {"--timeout", "6s", "--events", path("e")});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=pass | model=hang", {"--timeout", "6s", "--events", path("e")});
   Program program{words};
   const auto hangs = [&] { return read_file(path("e")).find(R"("case_started","index":1)") != std::string::npos; };
   while (program.running() && !(std::filesystem::exists(path("e")) && hangs())) std::this_thread::yield();
@@ -110,7 +102,7 @@ TEST_F(LiveView, IsWholeAndStandsOnceAtEveryWidth) {
     for (const char c : word) quoted += c == '\'' ? std::string{"'\\''"} : std::string{c};
     command += " '" + quoted + "'";
   }
-  test::write_file(path("go"), "#!/bin/sh\nexec " + command + "\n");
+  write_file(path("go"), "#!/bin/sh\nexec " + command + "\n");
   const Tmux tmux{path("tmux"), "sh " + path("go")};
   const std::string id = "demo/hang/p2p/cp1/bshd/fp32";
   for (const auto& [columns, part] : std::vector<std::pair<std::string, std::string>>{
@@ -132,4 +124,4 @@ TEST_F(LiveView, IsWholeAndStandsOnceAtEveryWidth) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -9,7 +9,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::array kVariables{

@@ -19,7 +19,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr double kLongestMs = std::chrono::duration<double, std::milli>(kLongestDuration).count();
@@ -215,13 +214,13 @@ void exclude(CLI::App& command, const std::string& one, const std::string& other
   command.get_option(one)->excludes(command.get_option(other));
 }
 
-void leave_to_command_line(CLI::App& command, const std::vector<std::string>& names) {
+void bar_from_configuration(CLI::App& command, const std::vector<std::string>& names) {
   ConfiguredApp* const app = configured(command);
   if (app == nullptr) return;
   for (const std::string& name : names) app->command_line_alone.push_back(command.get_option(name));
 }
 
-void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>& names) {
+void bar_others_from_configuration(CLI::App& command, const std::vector<std::string>& names) {
   ConfiguredApp* const app = configured(command);
   if (app == nullptr) return;
   std::vector<const CLI::Option*> kept;

@@ -94,9 +94,9 @@ void add_positionals(CLI::App& command, const std::string& name, std::vector<std
 // configuration. To be called while options are added.
 void exclude(CLI::App& command, const std::string& one, const std::string& other);
 // In this command only the command line sets the options. To be called while options are added.
-void leave_to_command_line(CLI::App& command, const std::vector<std::string>& names);
+void bar_from_configuration(CLI::App& command, const std::vector<std::string>& names);
 // The same for all options that the command has so far, except `names`.
-void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>& names);
+void bar_others_from_configuration(CLI::App& command, const std::vector<std::string>& names);
 
 // Returns the words of a choice; empty for any other option.
 std::vector<std::string> words_of_choice(const CLI::Option& option);

@@ -17,7 +17,6 @@
 #include "driver/report/reports.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Returns where open() would make the file: it follows links that lead to no file.

@@ -4,11 +4,8 @@
 
 #include "cases/testing/temporary_folder.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
-
-using test::TemporaryFolder;
-using test::write_file;
 
 TEST(FileIdentity, IsThatOfTheFileWhateverLeadsToIt) {
   const TemporaryFolder folder;
@@ -51,4 +48,4 @@ TEST(FileIdentity, IsNoneOfWhatIsNoRegularFile) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -10,28 +10,19 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class OutputLock : public test::CommandLine {
+class OutputLock : public CommandLine {
  protected:
   // Returns the words of a run of three cases whose second hangs. The events file e shows when it does.
   [[nodiscard]] Words hanging(const Words& more = {}) const {
-    Words words = run_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")});
-    words.insert(words.begin(), kProgram);
+    Words words = program_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -111,4 +102,4 @@ TEST_F(OutputLock, AFolderOfOutputsMayHoldAFolderOfAnyName) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -12,25 +12,15 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class OutputLoss : public test::CommandLine {
+class OutputLoss : public CommandLine {
  protected:
   // Runs the program in a shell that has carried out `first`. Its stdout and stderr go through pipes, which a limit on
   // file sizes does not affect.
@@ -94,7 +84,7 @@ TEST_F(OutputLoss, WhatTheWorkerCouldNotWriteIsNamedOnceAndChangesNoOutcome) {
 
 // --- A reader that goes away -----------------------------------------------------------------------------------------
 
-class ReaderOfStdout : public test::CommandLine {
+class ReaderOfStdout : public CommandLine {
  protected:
   void SetUp() override {
     CommandLine::SetUp();
@@ -152,4 +142,4 @@ TEST_F(ReaderOfStdout, WhoIsGoneLeavesTheRunToItsOtherOutputs) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -11,22 +11,13 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using Outputs = test::CommandLine;
+using Outputs = CommandLine;
 
 TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   write_file(path("file"), "");
@@ -53,8 +44,7 @@ TEST_F(Outputs, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
 }
 
 TEST_F(Outputs, Exits73WhenStdoutCannotBeWritten) {
-  Words words = run_words("model=pass");
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=pass");
   const Finished done = Program{words, {.in = "/dev/null", .out = "/dev/full"}}.wait();
   EXPECT_EQ(done.exit_code, 73);
   EXPECT_THAT(done.err, is_one_error("No space left on device"));
@@ -113,4 +103,4 @@ TEST_F(Outputs, ALinkThatLeadsNowhereIsNoOutput) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -9,23 +9,14 @@
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::kProgram;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class OutputSafety : public test::CommandLine {
+class OutputSafety : public CommandLine {
  protected:
   void SetUp() override {
     CommandLine::SetUp();
@@ -90,8 +81,7 @@ TEST_F(OutputSafety, NoOutputMayBeAnotherOutput) {
 }
 
 TEST_F(OutputSafety, StdoutIsAnOutputToo) {
-  Words words = run_words("model=pass", {"--events", path("out")});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=pass", {"--events", path("out")});
   const Finished done = Program{words, {.in = "/dev/null", .out = path("out")}}.wait();
   EXPECT_EQ(done.exit_code, 2);
   EXPECT_THAT(done.err, is_one_error("--events " + path("out") + " and stdout are the same file"));
@@ -142,4 +132,4 @@ TEST_F(OutputSafety, AFileOfAnotherProgramIsReplacedByForceAlone) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

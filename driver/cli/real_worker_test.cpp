@@ -18,13 +18,8 @@
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
-
-using test::Finished;
-using test::Program;
-using test::read_file;
-using test::TemporaryFolder;
 
 struct Outputs {
   std::map<std::string, std::string> hashes;  // the output hashes of all ranks, by case ID
@@ -98,16 +93,15 @@ TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
 TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
   const TemporaryFolder folder;
   const std::string go = (folder / "go").string();
-  test::write_file(
-      folder / "launch",
-      "exec 3<&0\n"
-      "for rank in 1 0; do\n"
-      "  export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2\n"
-      "  export MASTER_ADDR=${1%:*} MASTER_PORT=${1##*:}\n"
-      "  if [ $rank = 0 ]; then \"$2\" --inject hang@1:before <&3 & else \"$2\" --inject hang@1:before & fi\n"
-      "done\n"
-      "while ! [ -e '" +
-          go + "' ]; do sleep 0.05; done\n");
+  write_file(folder / "launch",
+             "exec 3<&0\n"
+             "for rank in 1 0; do\n"
+             "  export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2\n"
+             "  export MASTER_ADDR=${1%:*} MASTER_PORT=${1##*:}\n"
+             "  if [ $rank = 0 ]; then \"$2\" --inject hang@1:before <&3 & else \"$2\" --inject hang@1:before & fi\n"
+             "done\n"
+             "while ! [ -e '" +
+                 go + "' ]; do sleep 0.05; done\n");
   const std::string events = (folder / "events.jsonl").string();
   Program program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--events", events, "--worker",
                    CP_POOL_WORKER, "--grace", "100ms", "--launcher",
@@ -116,7 +110,7 @@ TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
     return std::filesystem::exists(events) && read_file(events).find("case_progress") != std::string::npos;
   };
   while (program.running() && !computes()) std::this_thread::sleep_for(std::chrono::milliseconds{20});
-  test::write_file(go, "");
+  write_file(go, "");
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
   // On a busy machine a rank may be late by half a heartbeat; then it is named as silent.
@@ -221,4 +215,4 @@ TEST(RealWorker, DumpsThatMayNotGrowAreNamedOnceAndEveryAnswerStands) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

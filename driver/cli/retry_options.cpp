@@ -12,7 +12,6 @@
 #include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
-
 namespace {
 
 bool may_be_retried(CaseOutcome outcome) {

@@ -13,7 +13,6 @@
 #include "driver/service/socket.h"
 
 namespace cp_pool {
-
 namespace {
 
 using service::ServiceConnection;

@@ -7,7 +7,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 bool is_plain(char c) {

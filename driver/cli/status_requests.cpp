@@ -18,7 +18,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string name_of_pool(const PoolId& id) {
@@ -204,7 +203,7 @@ StatusRequests::StatusRequests(std::function<void(const std::string& line)> show
 }
 
 StatusRequests::~StatusRequests() {
-  give_terminal_back();
+  restore_terminal();
   ::sigaction(SIGUSR1, &before_, nullptr);
 }
 
@@ -212,7 +211,7 @@ void StatusRequests::on_event(const Event& event) {
   running_.on_event(event);
   if (open_ && taken_up_ && running_.answered()) answer();
   if (!std::holds_alternative<RunFinished>(event)) return;
-  give_terminal_back();
+  restore_terminal();
   keys_ = false;
 }
 
@@ -271,7 +270,7 @@ void StatusRequests::take_keys() {
   }
 }
 
-void StatusRequests::give_terminal_back() {
+void StatusRequests::restore_terminal() {
   if (std::exchange(taken_, false) && has_terminal()) set_terminal(terminal_);
 }
 

@@ -77,7 +77,7 @@ class StatusRequests : public EventSink {
  private:
   [[nodiscard]] bool has_terminal() const;
   void take_keys();
-  void give_terminal_back();
+  void restore_terminal();
   void answer();
 
   std::function<void(const std::string& line)> show_;

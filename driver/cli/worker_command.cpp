@@ -14,7 +14,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 namespace fs = std::filesystem;

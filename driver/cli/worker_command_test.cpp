@@ -9,11 +9,9 @@
 #include "driver/cli/program_paths.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::ElementsAre;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 class WorkerCommands : public testing::Test {

@@ -12,7 +12,6 @@
 #include "driver/log/events_json.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::AllOf;

@@ -7,7 +7,6 @@
 #include "driver/core/figures.h"
 
 namespace cp_pool {
-
 namespace {
 
 bool are_equal(const PoolId& a, const PoolId& b) {

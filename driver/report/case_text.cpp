@@ -11,7 +11,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostListed = 20;
@@ -166,7 +165,7 @@ std::string bound_factor_text(const CaseFinished& event) {
   return event.bound_factor ? fmt::format("bounds x {}", *event.bound_factor) : "";
 }
 
-const std::string& why_it_failed(const CaseFinished& event) {
+const std::string& cause_or_reason(const CaseFinished& event) {
   return event.diagnosis && names_a_cause(*event.diagnosis) ? event.diagnosis->cause : event.reason;
 }
 

@@ -55,7 +55,7 @@ std::string check_text(const Check& check);
 std::string bound_factor_text(const CaseFinished& event);
 
 // Returns the cause that the diagnosis names, or else the reason, which may only name the first wrong tensor.
-const std::string& why_it_failed(const CaseFinished& event);
+const std::string& cause_or_reason(const CaseFinished& event);
 
 // Returns, as lines that each end with a newline: the diagnosis if it names a cause, the reason, the failed checks by
 // rank and tensor, a diagnosis that names no cause, and the error text of every rank that failed, with a readable stack

@@ -9,12 +9,10 @@
 #include "worker/protocol/diagnosis_intake.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {

@@ -16,7 +16,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::string_view kIndent = "  ";

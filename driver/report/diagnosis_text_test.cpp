@@ -9,7 +9,6 @@
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::HasSubstr;

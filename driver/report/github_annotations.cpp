@@ -11,7 +11,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostErrors = 10;                    // of a step that GitHub shows

@@ -7,19 +7,16 @@
 #include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::finished;
-using test::run_finished;
-using test::run_started;
 using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 std::vector<std::string> annotations(const std::vector<Event>& events) {
-  return github_annotations(test::report_of(events));
+  return github_annotations(report_of(events));
 }
 
 TEST(GithubAnnotations, ACommandEndsNeitherInItsTitleNorInItsMessage) {
@@ -49,4 +46,4 @@ TEST(GithubAnnotations, CasesThatNoPoolCouldJudgeAreOneErrorAReason) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -8,7 +8,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 // The styles hold no character that XML would escape, since a browser takes the text in <style> literally.

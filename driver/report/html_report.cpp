@@ -23,7 +23,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kOpenKinds = 5;       // whose first failure is open; the others show their head until opened

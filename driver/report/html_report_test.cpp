@@ -16,28 +16,24 @@
 #include "driver/testing/example_events.h"
 #include "worker/protocol/text_clean.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::failed_case;
-using test::finished;
-using test::run_finished;
-using test::run_started;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string page_text(const std::vector<Event>& events) {
-  RunReport run = test::report_of(events);
+  RunReport run = report_of(events);
   run.header.baseline = "before.jsonl";
   run.header.rerun_failed = "cp-pool run --rerun-failed e.jsonl";
   return html_report(run);
 }
 
-class Page : public test::ParsedPage {
+class Page : public ParsedPage {
  public:
-  explicit Page(const std::vector<Event>& events) : ParsedPage(page_text(events)) { test::expect_readable(*this); }
+  explicit Page(const std::vector<Event>& events) : ParsedPage(page_text(events)) { expect_readable(*this); }
 };
 
 TEST(Html, ShowsWhatCameOfACaseInEarlierRuns) {
@@ -89,7 +85,7 @@ TEST(Html, ACheckWithoutFiguresIsNotNearestToABound) {
 
 TEST(Html, AFailureHasPicturesThenASentenceThenALittleEvidence) {
   CaseFinished event = failed_case(0, "te-flash/a");
-  event.diagnosis = test::window_diagnosis();
+  event.diagnosis = window_diagnosis();
   for (int i = 0; i < 9; ++i) event.diagnosis->evidence.push_back(fmt::format("evidence {}", i));
   const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
   const std::string failure = "//details[@class='failure']";
@@ -148,8 +144,8 @@ TEST(Html, TheOverviewCountsByModelTypeAndLayoutAndLeadsToWhatDidNotPass) {
   std::vector<Event> events{run_started(6)};
   const auto add = [&](const std::string& model, CommType comm, CaseOutcome outcome) {
     CaseFinished event = finished(events.size() - 1, "id", outcome);
-    test::attention(event.payload).model = model;
-    test::attention(event.payload).comm = comm;
+    attention(event.payload).model = model;
+    attention(event.payload).comm = comm;
     events.emplace_back(event);
   };
   add("m1", CommType::p2p, CaseOutcome::pass);
@@ -169,14 +165,13 @@ TEST(Html, TheOverviewCountsByModelTypeAndLayoutAndLeadsToWhatDidNotPass) {
 }
 
 TEST(Html, PoolsTimesAndPhasesAreThere) {
-  CaseFinished timed = test::compared_case(0, "te-flash/a", 3, 2);
+  CaseFinished timed = compared_case(0, "te-flash/a", 3, 2);
   timed.timings_ms = {{"forward", 1.5}};
-  PoolReady ready = test::pool_ready();
+  PoolReady ready = pool_ready();
   ready.ready.versions = {{"torch", "2.11.0"}};
-  const Page page({run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}}, ready,
-                   PoolSpawned{{"cpu/4", 1}, 4, {72, 73, 74, 75}}, timed,
-                   test::pool_retired(RetireReason::crash, "rank 1 died: exit 3"),
-                   run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  const Page page(
+      {run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}}, ready, PoolSpawned{{"cpu/4", 1}, 4, {72, 73, 74, 75}},
+       timed, pool_retired(RetireReason::crash, "rank 1 died: exit 3"), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   const std::string pools = "//h2[.='Pools']/following-sibling::table[1]";
   EXPECT_THAT(page.all(pools + "/tr[2]/td"), ElementsAre("cpu/2 #1", "812 ms", "3", "crash: rank 1 died: exit 3",
                                                          "host", "cp-pool-worker 0.1.0, torch 2.11.0"));
@@ -190,7 +185,7 @@ TEST(Html, OfManyFailuresTheFirstHavePictures) {
   std::vector<Event> events{run_started(60)};
   for (std::size_t i = 0; i < 60; ++i) {
     CaseFinished event = failed_case(i, "id");
-    event.diagnosis = test::window_diagnosis();
+    event.diagnosis = window_diagnosis();
     events.emplace_back(event);
   }
   events.emplace_back(run_finished({0, 60, 0, 0, 0, 0, 0, 0, 0}));
@@ -200,7 +195,7 @@ TEST(Html, OfManyFailuresTheFirstHavePictures) {
 TEST(Html, ForeignTextIsTextNotMarkup) {
   CaseFinished event = finished(0, "<b>id</b>", CaseOutcome::crash,
                                 protocol::clean_text("a\x01 \x1b[31mred\x1b[0m \xff </pre><script>&"));
-  test::attention(event.payload).model = "<m>";
+  attention(event.payload).model = "<m>";
   event.rerun = "cp-pool submit '<&>'";
   const Page page({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]"), "<b>id</b>");
@@ -223,4 +218,4 @@ TEST(Html, TheStyleIsWhatABrowserReads) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -16,7 +16,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Properties = std::vector<std::pair<std::string, std::string>>;
@@ -87,7 +86,7 @@ void append_figures(const CaseFinished& event, Properties& properties) {
 }
 
 std::string message_of(const CaseFinished& event) {
-  const std::string& why = why_it_failed(event);
+  const std::string& why = cause_or_reason(event);
   return fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : protocol::first_line(why));
 }
 

@@ -13,7 +13,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kBarColumns = 20;

@@ -15,7 +15,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostRows = 200;                         // rows of the table of failures
@@ -49,7 +48,7 @@ std::string row_of(const CaseFinished& event, const std::string& first_like) {
     where = fmt::format("rank {}: {}", check->rank, check->tensor);
     if (check->measured) figures = fmt::format("{} / {}", format_figure(check->error), format_figure(check->bound));
   }
-  std::string why = line_of(passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event));
+  std::string why = line_of(passed_unexpectedly(event) ? expected_text(event) : cause_or_reason(event));
   if (event.diagnosis && names_a_cause(*event.diagnosis)) {
     why = fmt::format("cause{}: {}", event.diagnosis->certainty == Certainty::certain ? "" : " (likely)", why);
   }

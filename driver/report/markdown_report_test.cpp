@@ -8,13 +8,9 @@
 #include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::failed_case;
-using test::finished;
-using test::run_finished;
-using test::run_started;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -64,4 +60,4 @@ TEST(MarkdownSummary, AnInterruptedRunSaysSo) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -9,7 +9,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string what_stops(RunStopping::Reason reason) {
@@ -87,7 +86,7 @@ void Notices::on(const ForkServerTold& event) {
 void Notices::on(const RunStopping& event) {
   if (event.reason == RunStopping::Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
   const bool by_user = event.reason == RunStopping::Reason::interrupted;
-  const std::string left = what_is_left();
+  const std::string left = rest_text();
   if (!by_user && left.empty()) return;
   std::string text = what_stops(event.reason);
   if (!left.empty()) {
@@ -99,7 +98,7 @@ void Notices::on(const RunStopping& event) {
 }
 
 // Returns "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty if nothing is left.
-std::string Notices::what_is_left() const {
+std::string Notices::rest_text() const {
   std::string text;
   if (!running_.empty()) {
     const Running& first = running_.front();

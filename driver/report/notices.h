@@ -40,7 +40,7 @@ class Notices : public EventSink {
   void on(const RunStopping& event);
   void on(const OutputLost& event);
   void on(const ForkServerTold& event);
-  [[nodiscard]] std::string what_is_left() const;
+  [[nodiscard]] std::string rest_text() const;
 
   Show show_;
   bool errors_;

@@ -18,7 +18,6 @@
 #include "driver/log/events_json.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr mode_t kMode = 0666;  // reduced by the umask

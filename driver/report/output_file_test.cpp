@@ -25,14 +25,9 @@
 #include "driver/log/events_json.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::error_text;
-using test::read_file;
-using test::TemporaryFolder;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Optional;
@@ -110,7 +105,7 @@ TEST(AtomicFile, ACommitThatFailsLeavesWhatWasThereAndNothingElse) {
   write_file(folder / "f", "old");
   const AtomicFile file{folder / "f"};
   {
-    const test::FileSizeLimit limit(100);
+    const FileSizeLimit limit(100);
     EXPECT_THAT(error_text<OutputError>([&] { file.commit(std::string(1000, 'x')); }), HasSubstr("File too large"));
   }
   EXPECT_EQ(read_file(folder / "f"), "old");
@@ -273,10 +268,10 @@ std::vector<nlohmann::json> parse_lines(const std::string& text) {
 TEST(JsonlSink, EveryEventIsOneLineWithVersionTimeAndType) {
   const TemporaryFolder folder;
   JsonlSink sink{folder / "events.jsonl"};
-  sink.on_event(test::run_started(1));
-  sink.on_event(test::pool_ready());
-  sink.on_event(test::finished(0, "id", CaseOutcome::pass));
-  sink.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  sink.on_event(run_started(1));
+  sink.on_event(pool_ready());
+  sink.on_event(finished(0, "id", CaseOutcome::pass));
+  sink.on_event(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
 
   const auto lines = parse_lines(read_file(folder / "events.jsonl"));  // read while the sink is still open
   ASSERT_EQ(lines.size(), 4U);
@@ -298,7 +293,7 @@ TEST(JsonlSink, TheFileIsReadableUpToTheLastLineAfterSigkill) {
   if (child == 0) {
     JsonlSink sink{folder / "events.jsonl"};
     for (std::size_t i = 0;; ++i) {
-      sink.on_event(test::failed_case(i, "id"));
+      sink.on_event(failed_case(i, "id"));
       if (i == 20 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
     }
   }
@@ -318,7 +313,7 @@ TEST(JsonlSink, TheFileIsReadableUpToTheLastLineAfterSigkill) {
 
 TEST(JsonlSink, AFullDiskIsAnError) {
   JsonlSink sink{"/dev/full"};
-  EXPECT_THROW(sink.on_event(test::run_started(1)), OutputError);
+  EXPECT_THROW(sink.on_event(run_started(1)), OutputError);
 }
 
 TEST(UtcTimestamp, IsIso8601WithMilliseconds) {
@@ -329,4 +324,4 @@ TEST(UtcTimestamp, IsIso8601WithMilliseconds) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

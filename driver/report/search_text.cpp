@@ -12,7 +12,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kColumns = 110;

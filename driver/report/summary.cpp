@@ -14,7 +14,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostFailures = 20;    // failures that are listed
@@ -54,7 +53,7 @@ std::string ledger_line(const RunFinished& run) {
 
 // A reason is cut in its middle, as its point may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
-  const std::string reason = passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event);
+  const std::string reason = passed_unexpectedly(event) ? expected_text(event) : cause_or_reason(event);
   const std::string_view first = protocol::first_line(reason);
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }

@@ -9,11 +9,8 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
-
-using test::finished;
-using test::run_finished;
 
 TEST(Ledger, NamesPassFailAndWhateverElseHappened) {
   EXPECT_EQ(ledger_line(run_finished({68, 0, 12, 0, 0, 0, 0, 0, 0})),
@@ -92,9 +89,9 @@ TEST(SummaryText, SaysOnceThatRanksShareTheWorkUnevenly) {
   Summary summary;
   for (const std::int64_t most : {3, 5, 4, 1}) {
     CaseFinished event = finished(0, fmt::format("case-{}", most), CaseOutcome::pass);
-    test::attention(event.payload).batch = 2;
-    test::attention(event.payload).seqlen_q = 2048;
-    test::attention(event.payload).seqlen_kv = 2048;
+    attention(event.payload).batch = 2;
+    attention(event.payload).seqlen_q = 2048;
+    attention(event.payload).seqlen_kv = 2048;
     event.ranks = {{{.pairs = 1}, 0}, {{.pairs = most}, 1}, {{.pairs = 1}, 2}};
     summary.add(event);
   }
@@ -113,8 +110,8 @@ TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
     Summary summary;
     for (const Run& run : runs) {
       CaseFinished event = finished(0, run.id, CaseOutcome::pass);
-      test::attention(event.payload).backend = Backend::cudnn;
-      test::attention(event.payload).deterministic = run.deterministic;
+      attention(event.payload).backend = Backend::cudnn;
+      attention(event.payload).deterministic = run.deterministic;
       event.pool = PoolId{.key = "cuda/2", .generation = 1};
       event.other_bits = run.other_bits;
       summary.add(event);
@@ -166,7 +163,7 @@ TEST(SummaryFailures, OfOneCauseStandUnderIt) {
   Summary summary;
   for (std::size_t i = 0; i < 3; ++i) {
     CaseFinished event = finished(i, fmt::format("case-{}", i), CaseOutcome::fail, fmt::format("row {} is wrong", i));
-    event.diagnosis = test::example_diagnosis();
+    event.diagnosis = example_diagnosis();
     if (i == 1) event.diagnosis->cause = "the window's left edge is 31 instead of 32 on all ranks";
     if (i == 2) event.diagnosis->certainty = Certainty::unknown;
     summary.add(event);
@@ -222,4 +219,4 @@ TEST(SummaryText, IsEmptyWithoutCases) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

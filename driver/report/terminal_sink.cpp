@@ -16,7 +16,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::string_view kRed = "\x1b[1;31m";

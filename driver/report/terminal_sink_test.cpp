@@ -20,16 +20,9 @@
 #include "driver/testing/example_events.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::failed_case;
-using test::finished;
-using test::pool_ready;
-using test::pool_retired;
-using test::run_finished;
-using test::run_started;
-using test::ScopedVariable;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
@@ -39,14 +32,14 @@ using ::testing::SizeIs;
 
 // Returns what the sink writes to a file.
 std::string captured(TerminalStyle style, const std::vector<Event>& events) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const int fd = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   {
     TerminalSink sink{fd, style};
     for (const Event& event : events) sink.on_event(event);
   }
   ::close(fd);
-  return test::read_file(folder / "out");
+  return read_file(folder / "out");
 }
 
 std::vector<Event> small_run() {
@@ -458,7 +451,7 @@ TEST(ShowOutput, SaysWhoseStderrIsShown) {
 // --- Detection -------------------------------------------------------------------------------------------------------
 
 TEST(DetectStyle, AFileGetsPlainLines) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const OutputFile file{folder / "f"};
   const int fd = ::open((folder / "f").c_str(), O_WRONLY | O_CLOEXEC);
   const TerminalStyle style = detect_style(fd, true);
@@ -489,4 +482,4 @@ TEST(DetectStyle, ATerminalGetsALiveLineAndColorUnlessTheUserSaysNo) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

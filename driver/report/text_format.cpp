@@ -10,7 +10,6 @@
 #include "cases/utf8.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::int64_t kMinute = 60;

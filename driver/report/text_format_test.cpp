@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 namespace cp_pool {
-
 namespace {
 
 TEST(FormatDuration, PicksTheUnitAndKeepsThreeDigits) {

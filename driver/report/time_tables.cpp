@@ -16,7 +16,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kSlowest = 10;

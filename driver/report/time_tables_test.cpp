@@ -8,19 +8,15 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::compared_case;
-using test::finished;
-using test::timed_case;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 CaseFinished timed(std::size_t index, int world_size, double forward_ms) {
   CaseFinished event = finished(index, "case-" + std::to_string(index), CaseOutcome::pass);
-  test::attention(event.payload).cp_size = world_size;
+  attention(event.payload).cp_size = world_size;
   event.timings_ms = {{"forward", forward_ms}};
   return event;
 }
@@ -81,7 +77,7 @@ TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {
 TEST(TimingsTable, HasDiagnosesBehindTheCases) {
   TimingsTable table;
   CaseFinished event = finished(0, "a", CaseOutcome::fail);
-  event.diagnosis = test::example_diagnosis();
+  event.diagnosis = example_diagnosis();
   table.add(event);
   EXPECT_THAT(table.text(),
               ::testing::HasSubstr("    2  case                  1    100 ms    100 ms    100 ms    100 ms\n"
@@ -100,7 +96,7 @@ TEST(TimingsTable, IsEmptyWhenNothingRan) {
 }
 
 TEST(TimingsTable, ThePhasesOfThePageAreThoseOfACase) {
-  const std::string page = test::read_file(CP_POOL_SOURCE_DIR "/docs/performance.md");
+  const std::string page = read_file(CP_POOL_SOURCE_DIR "/docs/performance.md");
   std::size_t place = page.find("\n| phase | what it does |");
   for (const std::string_view phase : case_phase::kOfACase) {
     if (phase == case_phase::kBegin || phase == case_phase::kReport) continue;  // not timed
@@ -112,7 +108,7 @@ TEST(TimingsTable, ThePhasesOfThePageAreThoseOfACase) {
 TEST(PerfTable, HasARowForEachTimedCase) {
   PerfTable table;
   table.add(timed_case(0, "case-a", 0.5, 0.75));
-  table.add(test::finished(1, "untimed", CaseOutcome::pass));
+  table.add(finished(1, "untimed", CaseOutcome::pass));
   table.add(timed_case(2, "case-b", 120));
   EXPECT_EQ(table.text(),
             "       ms       min       max  TFLOP/s     GB/s  one rank effic.\n"
@@ -125,7 +121,7 @@ TEST(PerfTable, HasARowForEachTimedCase) {
 TEST(PerfTable, SaysWhatAStepIs) {
   PerfTable table;
   CaseFinished inference = timed_case(0, "inference", 1);
-  test::attention(inference.payload).training = false;
+  attention(inference.payload).training = false;
   table.add(inference);
   EXPECT_THAT(table.text(), HasSubstr("\na step is forward alone; median"));
   table.add(timed_case(1, "training", 1));
@@ -154,7 +150,7 @@ TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {
 
 TEST(PerfTable, IsEmptyWithoutTimes) {
   PerfTable table{"before.jsonl"};
-  table.add(test::finished(0, "a", CaseOutcome::pass));
+  table.add(finished(0, "a", CaseOutcome::pass));
   EXPECT_EQ(table.text(), "");
 }
 
@@ -165,4 +161,4 @@ TEST(PerfSummary, HasTheFiguresOfACase) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -19,7 +19,6 @@
 #include "driver/report/time_tables.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

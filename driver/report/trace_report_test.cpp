@@ -11,26 +11,23 @@
 #include "driver/report/reports.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using nlohmann::json;
-using test::run_finished;
-using test::run_started;
-using test::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::SizeIs;
 
 // Returns the tracks of the file. check_trace.py also checks the file against the format that viewers read.
 json tracks_of(const std::vector<Event>& events) {
   const TemporaryFolder folder;
-  test::write_file(folder / "trace.json", trace_report(test::report_of(events)));
+  write_file(folder / "trace.json", trace_report(report_of(events)));
   const std::string command =
       std::string{"python3 '" CP_POOL_CHECK_TRACE "' '"} + (folder / "trace.json").string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
-  EXPECT_EQ(::pclose(pipe), 0) << test::read_file(folder / "trace.json");
+  EXPECT_EQ(::pclose(pipe), 0) << read_file(folder / "trace.json");
   return json::parse(text);
 }
 
@@ -55,20 +52,20 @@ CaseStarted sent(std::size_t index, const std::string& id, int attempt = 1, int 
 
 // The slowest ranks' 60 + 60 ms have to fit into 100 ms, in the order of a case.
 TEST(RunTrace, PhasesStandInOrderAndWithinTheirCase) {
-  CaseFinished pass = test::finished(0, "a", CaseOutcome::pass);
+  CaseFinished pass = finished(0, "a", CaseOutcome::pass);
   pass.timings_ms = {{"backward", 60}, {"forward", 60}, {"diagnosis", 5}};
-  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
+  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, pool_ready()), at(10, sent(0, "a")),
                                  at(110, pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 120)});
   EXPECT_EQ(tracks["pool cpu/2 #1/phases (slowest rank)"],
             json::parse(R"([["phase", "forward", 10000, 60000], ["phase", "backward", 60000, 110000]])"));
 }
 
 TEST(RunTrace, EachRankHasThePhasesThatItTellsOf) {
-  CaseFinished crash = test::finished(0, "a", CaseOutcome::crash);
+  CaseFinished crash = finished(0, "a", CaseOutcome::crash);
   crash.timings_ms = {{"forward", 30}};
   crash.ranks = {{{}, 1, /*ok=*/false, /*aborted=*/false, "died"},
                  {{.timings_ms = {{"forward", 30}, {"backward", 10}}}, 0}};
-  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
+  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, pool_ready()), at(10, sent(0, "a")),
                                  at(110, crash), run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0}, 120)});
   EXPECT_EQ(tracks["pool cpu/2 #1/rank 0"],
             json::parse(R"([["phase", "forward", 10000, 40000], ["phase", "backward", 40000, 50000]])"));
@@ -77,29 +74,28 @@ TEST(RunTrace, EachRankHasThePhasesThatItTellsOf) {
 }
 
 TEST(RunTrace, WithoutTimesPhasesAreThoseThatTheWorkerReported) {
-  CaseFinished timeout = test::finished(0, "a", CaseOutcome::timeout);
+  CaseFinished timeout = finished(0, "a", CaseOutcome::timeout);
   CaseProgress forward;
   forward.phase = "forward";
   forward.running_ms = 20;
   CaseProgress backward = forward;
   backward.phase = "backward";
   backward.running_ms = 70;
-  const json tracks =
-      tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")), forward, backward,
-                 backward, at(110, timeout), run_finished({0, 0, 0, 0, 1, 0, 0, 0, 0}, 120)});
+  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, pool_ready()), at(10, sent(0, "a")), forward,
+                                 backward, backward, at(110, timeout), run_finished({0, 0, 0, 0, 1, 0, 0, 0, 0}, 120)});
   EXPECT_EQ(tracks["pool cpu/2 #1/phases (slowest rank)"],
             json::parse(R"([["phase", "forward", 30000, 80000], ["phase", "backward", 80000, 110000]])"));
 }
 
 TEST(RunTrace, EveryCaseIsThereOnceAlsoThoseThatWereSentTwiceOrNever) {
-  CaseFinished never = test::finished(1, "b", CaseOutcome::not_run, "interrupted");
+  CaseFinished never = finished(1, "b", CaseOutcome::not_run, "interrupted");
   never.pool.reset();
-  CaseFinished second = test::finished(0, "a", CaseOutcome::pass);
+  CaseFinished second = finished(0, "a", CaseOutcome::pass);
   second.pool = PoolId{"cpu/2", 2};
   second.attempts = 2;
-  PoolReady ready = test::pool_ready(2);
-  const json tracks = tracks_of({run_started(2), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
-                                 at(50, test::pool_retired(RetireReason::crash, "rank 1 died")), at(50, spawned(2)),
+  PoolReady ready = pool_ready(2);
+  const json tracks = tracks_of({run_started(2), at(0, spawned(1)), at(10, pool_ready()), at(10, sent(0, "a")),
+                                 at(50, pool_retired(RetireReason::crash, "rank 1 died")), at(50, spawned(2)),
                                  at(90, ready), at(91, sent(0, "a", 2, 2)), at(191, second), at(200, never),
                                  run_finished({1, 0, 0, 0, 0, 0, 0, 0, 1}, 210)});
   std::vector<std::string> cases;
@@ -118,9 +114,8 @@ TEST(RunTrace, ASlotHasThePoolsThatHeldIt) {
   first.slots = {0, 1};
   PoolSpawned second = spawned(2);
   second.slots = {1};
-  const json tracks =
-      tracks_of({run_started(0), at(0, first), at(50, test::pool_retired(RetireReason::crash, "rank 1 died")),
-                 at(60, second), run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
+  const json tracks = tracks_of({run_started(0), at(0, first), at(50, pool_retired(RetireReason::crash, "rank 1 died")),
+                                 at(60, second), run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
   EXPECT_EQ(tracks["slots/slot 0"], json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000]])"));
   EXPECT_EQ(tracks["slots/slot 1"],
             json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000], ["slot", "pool cpu/2 #2", 60000, 210000]])"));
@@ -133,19 +128,19 @@ TEST(RunTrace, ASlotPassesToAPoolThatStartedEarlyAfterTheLastCase) {
   second.slots = {0};
   CaseFinished finished = test::finished(0, "a", CaseOutcome::pass);
   finished.pool = first.pool;
-  const json tracks = tracks_of({run_started(0), at(0, first), at(10, sent(0, "a", 1)), at(20, second),
-                                 at(50, finished), at(60, test::pool_retired(RetireReason::finished, "")),
-                                 run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
+  const json tracks =
+      tracks_of({run_started(0), at(0, first), at(10, sent(0, "a", 1)), at(20, second), at(50, finished),
+                 at(60, pool_retired(RetireReason::finished, "")), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
   EXPECT_EQ(tracks["slots/slot 0"],
             json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000], ["slot", "pool cpu/2 #2", 50000, 210000]])"));
 }
 
 TEST(RunTrace, EventsThatDoNotSayWhenAreLeftOut) {
-  const json tracks = tracks_of({run_started(1), spawned(1), sent(0, "a"), test::finished(0, "a", CaseOutcome::pass),
+  const json tracks = tracks_of({run_started(1), spawned(1), sent(0, "a"), finished(0, "a", CaseOutcome::pass),
                                  run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(tracks.size(), 1U);
   EXPECT_THAT(tracks_of({run_started(0), run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}, 0)})["run/run"], SizeIs(1));
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -12,25 +12,23 @@
 #include "driver/report/summary.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 RunReport run_with_tries_and_a_verdict() {
-  CaseTried crashed = test::tried(1, "flaky", CaseOutcome::crash, "rank 1 died");
+  CaseTried crashed = tried(1, "flaky", CaseOutcome::crash, "rank 1 died");
   crashed.stderr_tails = {{.rank = 1, .text = "last words\n", .fenced = true}};
-  RunFinished end = test::run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0});
+  RunFinished end = run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0});
   end.flaky = 1;
-  return test::report_of({test::run_started(3), test::tried(0, "bad", CaseOutcome::timeout, "no result"),
-                          test::failed_case(0, "bad"), crashed, test::flaky_case(1, "flaky"),
-                          test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id"), end});
+  return report_of({run_started(3), tried(0, "bad", CaseOutcome::timeout, "no result"), failed_case(0, "bad"), crashed,
+                    flaky_case(1, "flaky"), failed_case(2, "leaked"), state_leak(2, "leaked", "culprit/id"), end});
 }
 
 TEST(VerdictText, SaysWhoSpoiledTheCaseAndHowOften) {
-  const Verdict verdict = test::state_leak(0, "id", "culprit/id").verdict;
+  const Verdict verdict = state_leak(0, "id", "culprit/id").verdict;
   EXPECT_EQ(verdict_text(verdict),
             "verdict: STATE_LEAK (2 of 2), by culprit/id\n"
             "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
@@ -54,7 +52,7 @@ TEST(VerdictText, NamesAReplay) {
 TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
   const TemporaryFolder folder;
   const std::string xml = junit_report(run_with_tries_and_a_verdict());
-  test::write_file(folder / "junit", xml);
+  write_file(folder / "junit", xml);
   const std::string check = "python3 '" CP_POOL_CHECK_JUNIT "' '" + (folder / "junit").string() + "' > /dev/null";
   EXPECT_EQ(std::system(check.c_str()), 0);
   EXPECT_THAT(xml, HasSubstr("<rerunError type=\"timeout\" message=\"timeout: no result\">"));
@@ -73,11 +71,10 @@ TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails)
   EXPECT_THAT(text, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
   EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // its details are those of 'bad'
 
-  EXPECT_THAT(
-      markdown_report(test::report_of({test::failed_case(2, "leaked"), test::state_leak(2, "leaked", "culprit/id")})),
-      HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
-                "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
-                "  after the suspect, the case failed\n```\n\n</details>\n"));
+  EXPECT_THAT(markdown_report(report_of({failed_case(2, "leaked"), state_leak(2, "leaked", "culprit/id")})),
+              HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
+                        "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays\n"
+                        "  after the suspect, the case failed\n```\n\n</details>\n"));
 }
 
 TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
@@ -85,8 +82,8 @@ TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
   untriaged.index = 11;
   untriaged.id = "other";
   std::vector<Event> events{untriaged};
-  for (std::size_t i = 0; i < 11; ++i) events.emplace_back(test::state_leak(i, "id", "culprit/id"));
-  const std::vector<std::string> lines = github_annotations(test::report_of(events));
+  for (std::size_t i = 0; i < 11; ++i) events.emplace_back(state_leak(i, "id", "culprit/id"));
+  const std::vector<std::string> lines = github_annotations(report_of(events));
   ASSERT_EQ(lines.size(), 10U);
   EXPECT_EQ(lines[8],
             "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"
@@ -99,16 +96,16 @@ TEST(VerdictViews, TheSummaryCountsFlakyCasesAndVerdicts) {
   Summary summary;
   CaseVerdict untriaged;
   untriaged.id = "other";
-  summary.add(test::state_leak(0, "id", "culprit/id"));
+  summary.add(state_leak(0, "id", "culprit/id"));
   summary.add(untriaged);
   EXPECT_EQ(summary.text(),
             "verdicts (--triage): 1 STATE_LEAK, 1 not triaged\n"
             "  STATE_LEAK (2 of 2), by culprit/id: id\n");
-  RunFinished end = test::run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0});
+  RunFinished end = run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0});
   EXPECT_THAT(ledger_line(end), Not(HasSubstr("flaky")));
   end.flaky = 2;
   EXPECT_THAT(ledger_line(end), HasSubstr("= 3 pass (2 flaky) + 0 fail"));
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -12,7 +12,6 @@
 #include "cases/search/traits.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::ptrdiff_t kMostWaiting = 2;  // waiting cases of each number of ranks; further ones are passed over

@@ -12,7 +12,6 @@
 #include "driver/core/failure_kind.h"
 
 namespace cp_pool {
-
 namespace {
 
 using std::chrono::milliseconds;

@@ -6,7 +6,6 @@
 #include <string>
 
 namespace cp_pool::service {
-
 namespace {
 
 constexpr std::int64_t kPart = 20;  // less than 1 / 20 available is too little

@@ -9,7 +9,6 @@
 #include "driver/service/service_run.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 // Returns the files that a rank has mapped, and those that the worker lists in its capabilities because its code is not
@@ -95,17 +94,17 @@ void Launch::count_pool(int change) {
   rest_.cancel();
   rests_ = fork_server_ && pools_ == 0;
   // The next run may find what this one lacked.
-  if (rests_ && !fork_server_->no_rank_starts().empty()) return end_rest();
+  if (rests_ && !fork_server_->no_rank_starts().empty()) return end_idle_fork_server();
   if (rests_ && idle_.count() > 0) {
     rest_.expires_after(idle_);
     rest_.async_wait([this](asio::error_code cancelled) {
-      if (!cancelled) end_rest();
+      if (!cancelled) end_idle_fork_server();
     });
   }
   note_use();
 }
 
-void Launch::end_rest() {
+void Launch::end_idle_fork_server() {
   if (!std::exchange(rests_, false)) return;
   make_fork_server();
   note_use();

@@ -46,7 +46,7 @@ class Launch {
   // A pool of the launch was started (+1) or is gone (-1).
   void count_pool(int change);
   // Ends the fork server if it has no pool.
-  void end_rest();
+  void end_idle_fork_server();
   // Whether nothing uses the launch. on_unused is called in the middle of other functions, so it must not destroy the
   // launch at once.
   [[nodiscard]] bool unused() const { return runs_.empty() && pools_ == 0 && !(fork_server_ && rests_); }

@@ -41,16 +41,16 @@ void LineConnection::pause() {
 
 void LineConnection::resume() {
   if (!std::exchange(paused_, false)) return;
-  tell_lines();
+  deliver_lines();
   if (!paused_ && !ended_) reader_->resume();
 }
 
 void LineConnection::on_data(std::string_view bytes) {
   for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line));
-  tell_lines();
+  deliver_lines();
 }
 
-void LineConnection::tell_lines() {
+void LineConnection::deliver_lines() {
   while (!paused_ && !lines_.empty()) {
     const protocol::Line line = std::move(lines_.front());
     lines_.pop_front();

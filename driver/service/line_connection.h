@@ -45,7 +45,7 @@ class LineConnection {
 
  private:
   void on_data(std::string_view bytes);
-  void tell_lines();
+  void deliver_lines();
 
   Functions functions_;
   std::shared_ptr<PipeReader> reader_;

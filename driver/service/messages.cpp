@@ -14,7 +14,6 @@
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 template <typename... Messages>
@@ -47,7 +46,7 @@ void expect_at_least(const char* message, const char* field, int value, int leas
 
 }  // namespace
 
-std::vector<std::string> what_matters(const Variables& environment) {
+std::vector<std::string> rank_variables(const Variables& environment) {
   std::vector<std::string> out;
   for (const auto& [name, value] : environment) {
     if (matters_to_ranks(name)) out.push_back(fmt::format("{}={}", name, value));
@@ -55,7 +54,7 @@ std::vector<std::string> what_matters(const Variables& environment) {
   return out;
 }
 
-Variables with_what_matters(const Variables& base, const std::vector<std::string>& entries) {
+Variables with_rank_variables(const Variables& base, const std::vector<std::string>& entries) {
   Variables out;
   std::ranges::copy_if(base, std::back_inserter(out),
                        [](const auto& variable) { return !matters_to_ranks(variable.first); });

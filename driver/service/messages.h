@@ -117,10 +117,10 @@ using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop
 // (rank_environment.h). All other variables are the service's own, so that clients in different terminals share pools.
 
 // Returns the variables of `environment` that matter to ranks, as "NAME=VALUE".
-std::vector<std::string> what_matters(const Variables& environment);
+std::vector<std::string> rank_variables(const Variables& environment);
 // Returns `base` with the variables that matter to ranks replaced by those of `entries` ("NAME=VALUE"), sorted by name.
 // Throws std::invalid_argument for an entry that has no such form.
-Variables with_what_matters(const Variables& base, const std::vector<std::string>& entries);
+Variables with_rank_variables(const Variables& base, const std::vector<std::string>& entries);
 
 // Both throw protocol::ProtocolError, with field and value, for a number that is out of range.
 void expect_valid(const Open& open);

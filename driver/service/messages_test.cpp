@@ -13,7 +13,6 @@
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 using nlohmann::json;
@@ -289,32 +288,32 @@ TEST(Environment, OfThisProcessIsSortedAndKeepsWhatStandsBehindTheFirstEquals) {
   EXPECT_THAT(own, WhenSorted(own));
   EXPECT_THAT(own, Contains(Pair("CP_POOL_TEST_ODD", "a=b=")));
   EXPECT_THAT(own, Contains(Pair("CP_POOL_TEST_EMPTY", "")));
-  EXPECT_THAT(what_matters(own), Contains("CP_POOL_TEST_ODD=a=b="));
+  EXPECT_THAT(rank_variables(own), Contains("CP_POOL_TEST_ODD=a=b="));
 }
 
 TEST(Environment, WhatMattersIsReplacedAndAllElseIsTheServices) {
   const Variables base{{"HOME", "/service"}, {"OMP_NUM_THREADS", "1"}, {"PATH", "/service/bin"}};
-  EXPECT_THAT(with_what_matters(base, {"PATH=/client/bin", "CUDA_X="}),
+  EXPECT_THAT(with_rank_variables(base, {"PATH=/client/bin", "CUDA_X="}),
               ElementsAre(Pair("CUDA_X", ""), Pair("HOME", "/service"), Pair("PATH", "/client/bin")));
-  EXPECT_THAT(with_what_matters(base, {}), ElementsAre(Pair("HOME", "/service")));
+  EXPECT_THAT(with_rank_variables(base, {}), ElementsAre(Pair("HOME", "/service")));
 }
 
 // So clients in different terminals share pools.
 TEST(Environment, WhatDoesNotMatterIsNotTakenFromAClient) {
-  EXPECT_THAT(with_what_matters({{"TERM", "dumb"}}, {"TERM=xterm", "SHLVL=3"}), ElementsAre(Pair("TERM", "dumb")));
+  EXPECT_THAT(with_rank_variables({{"TERM", "dumb"}}, {"TERM=xterm", "SHLVL=3"}), ElementsAre(Pair("TERM", "dumb")));
 }
 
 TEST(Environment, GoesThroughAMessageUnchanged) {
   const Variables base{{"HOME", "/home"}, {"LD_PRELOAD", "x=y"}, {"OMP_NUM_THREADS", ""}};
-  EXPECT_EQ(with_what_matters(base, what_matters(base)), base);
+  EXPECT_EQ(with_rank_variables(base, rank_variables(base)), base);
 }
 
 TEST(Environment, AnEntryThatIsNoVariableIsNamed) {
   for (const std::string entry : {"PATH", "=x", ""}) {
-    EXPECT_THAT([&] { with_what_matters({}, {"OMP_A=1", entry}); },
+    EXPECT_THAT([&] { with_rank_variables({}, {"OMP_A=1", entry}); },
                 ThrowsMessage<std::invalid_argument>(HasSubstr("'" + entry + "' is no NAME=VALUE")));
   }
-  EXPECT_THROW(with_what_matters({}, {std::string{"PATH=a\0b", 8}}), std::invalid_argument);
+  EXPECT_THROW(with_rank_variables({}, {std::string{"PATH=a\0b", 8}}), std::invalid_argument);
 }
 
 }  // namespace

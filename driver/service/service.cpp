@@ -20,7 +20,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 constexpr std::size_t kMostClients = 256;
@@ -121,7 +120,7 @@ RunConfig Service::config_of(const Open& open) const {
   if (open.device == "cuda" && open.environment && value_of(*open.environment, kVisible) != own_value(kVisible)) {
     throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES differs from the service's");
   }
-  surroundings.environment = open.environment ? with_what_matters(environment_, *open.environment) : environment_;
+  surroundings.environment = open.environment ? with_rank_variables(environment_, *open.environment) : environment_;
   out.surroundings = std::move(surroundings);
   return out;
 }
@@ -167,7 +166,7 @@ ServiceRun* Service::run_of(const FleetClient& client) {
   return run == runs_.end() ? nullptr : run->second;
 }
 
-void Service::keep_until_ended(std::unique_ptr<ServiceRun> run) {
+void Service::adopt(std::unique_ptr<ServiceRun> run) {
   const int number = run->number();
   ServiceRun& kept = *left_.emplace(number, std::move(run)).first->second;
   kept.abandon({.tell =
@@ -246,7 +245,7 @@ void Service::serve_one(UniqueFd in, UniqueFd out) {
 
 void Service::forget(Session& session) {
   sessions_.erase(&session);
-  if (one_client_) begin_to_stop("its client has left");
+  if (one_client_) begin_stop("its client has left");
   watch_idleness();
   end_if_done();
 }
@@ -265,7 +264,7 @@ void Service::run() {
   io_.run();
 }
 
-void Service::begin_to_stop(const std::string& why) {
+void Service::begin_stop(const std::string& why) {
   if (std::exchange(stopping_, true)) return;
   idle_exit_.cancel();
   for (const auto& [session, kept] : sessions_) session->drain(why);
@@ -309,7 +308,7 @@ void Service::watch_signals() {
       for (const auto& [kind, devices] : devices_) devices->kill_at_once();
       host_.notify_all();
     }
-    begin_to_stop("it was sent a signal");
+    begin_stop("it was sent a signal");
     watch_signals();
   });
 }
@@ -318,7 +317,7 @@ void Service::watch_idleness() {
   if (config_.idle_exit.count() <= 0 || stopping_ || !sessions_.empty() || one_client_) return;
   idle_exit_.expires_after(config_.idle_exit);
   idle_exit_.async_wait([this](asio::error_code cancelled) {
-    if (!cancelled && sessions_.empty()) begin_to_stop("no client was connected for the time of --idle-exit");
+    if (!cancelled && sessions_.empty()) begin_stop("no client was connected for the time of --idle-exit");
   });
 }
 
@@ -330,7 +329,7 @@ void Service::watch_memory() {
     if (cancelled) return;
     if (memory_is_short()) {
       for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
-      for (const auto& [number, launch] : launches_) launch->end_rest();
+      for (const auto& [number, launch] : launches_) launch->end_idle_fork_server();
     }
     watch_memory();
   });

@@ -80,10 +80,10 @@ class Service : private SessionOwner {
 
   // SessionOwner
   std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) override;
-  void keep_until_ended(std::unique_ptr<ServiceRun> run) override;
+  void adopt(std::unique_ptr<ServiceRun> run) override;
   void note_outcome(CaseOutcome outcome) override;
   Status status() override;
-  void stop() override { begin_to_stop("it was asked to"); }
+  void stop() override { begin_stop("it was asked to"); }
   [[nodiscard]] bool stopping() const override { return stopping_; }
   void forget(Session& session) override;
 
@@ -93,7 +93,7 @@ class Service : private SessionOwner {
   ServiceRun* run_of(const FleetClient& client);
   void accept();
   void let_in(UniqueFd connection);
-  void begin_to_stop(const std::string& why);
+  void begin_stop(const std::string& why);
   void end_if_done();
   void go_on(Clock::duration paused);
   void watch_signals();

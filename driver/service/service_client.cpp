@@ -15,7 +15,6 @@
 #include "worker/protocol/json_fields.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 constexpr int kPatienceMs = 10000;  // for the answer to a request that runs no case
@@ -123,7 +122,7 @@ Open open_request(const RunConfig& config, const RunStarted& header) {
   if (config.dump_dir) out.dump_dir = std::filesystem::absolute(*config.dump_dir);
   out.run = kRun;
   out.folder = std::filesystem::current_path().string();
-  out.environment = what_matters(own_environment());
+  out.environment = rank_variables(own_environment());
   out.title = header.title;
   out.size = header.size;
   return out;

@@ -18,7 +18,6 @@
 #include "worker/protocol/json_fields.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 constexpr std::chrono::seconds kKilled{5};  // limit for the end of a run without grace
@@ -79,7 +78,7 @@ std::size_t ServiceRunner::add(const Item& named) {
   cases_.emplace(index, &named);
   if (stopped_) late_.push_back(index);
   if (stopped_ || lost_) {
-    run_what_is_left_soon();
+    schedule_rest();
     return index;
   }
   connection_->write(line_of(Submit{.run = run_, .item = named}));
@@ -176,24 +175,24 @@ void ServiceRunner::lose(const std::string& why) {
   lost_ = fmt::format("{} {}", service_, why);
   connection_->close();
   patience_.cancel();
-  run_what_is_left_soon();
+  schedule_rest();
 }
 
 // Posted, because on_abandon may lead the feeder of a stream to end the run.
 void ServiceRunner::stop_soon() {
   asio::post(io_, [this] {
     if (on_abandon) on_abandon();
-    run_what_is_left_soon();
+    schedule_rest();
   });
 }
 
-void ServiceRunner::run_what_is_left_soon() {
-  if (std::exchange(will_run_, true)) return;
-  asio::post(io_, [this] { run_what_is_left(); });
+void ServiceRunner::schedule_rest() {
+  if (std::exchange(rest_is_scheduled_, true)) return;
+  asio::post(io_, [this] { run_rest(); });
 }
 
-void ServiceRunner::run_what_is_left() {
-  will_run_ = false;
+void ServiceRunner::run_rest() {
+  rest_is_scheduled_ = false;
   if (lost_ && !stopped_ && when_lost_ == WhenLost::local) {
     run_here();
   } else if (lost_) {

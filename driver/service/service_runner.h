@@ -39,8 +39,8 @@ class ServiceRunner : public CaseExecutor {
   void finish(CaseFinished finished);
   void finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason);
   void lose(const std::string& why);
-  void run_what_is_left_soon();
-  void run_what_is_left();
+  void schedule_rest();
+  void run_rest();
   void run_here();
   void stop_soon();
   void end_if_done();
@@ -66,8 +66,8 @@ class ServiceRunner : public CaseExecutor {
   bool interrupted_ = false;
   bool killed_ = false;
   bool closed_ = false;
-  bool will_run_ = false;     // run_what_is_left() has been posted
-  bool ended_there_ = false;  // the service's run has ended
+  bool rest_is_scheduled_ = false;  // run_rest() has been posted
+  bool ended_there_ = false;        // the service's run has ended
   bool done_ = false;
   std::string already_read_;
   std::unique_ptr<LineConnection> connection_;

@@ -17,7 +17,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::service {
-
 namespace {
 
 // Unread bytes from which no more cases of the client begin; cases that run may still add to them.
@@ -45,11 +44,11 @@ Session::Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueF
                   {.on_line = [this](const protocol::Line& line) { on_line(line); },
                    .on_end = [this] { on_end(); },
                    .on_lost = [this] { on_lost(); },
-                   .on_written = [this] { over_ ? leave_when_written() : reconsider_pace(); }}) {}
+                   .on_written = [this] { over_ ? leave_after_writing() : reconsider_pace(); }}) {}
 
 Session::~Session() {
   for (auto& [name, run] : runs_) {
-    owner_.keep_until_ended(std::move(run));
+    owner_.adopt(std::move(run));
   }
 }
 
@@ -226,11 +225,11 @@ void Session::end_if_done() {
 
 void Session::end_soon() {
   over_ = true;
-  leave_when_written();
+  leave_after_writing();
 }
 
 // Called after each write, so that a slow reader gets everything before the session ends.
-void Session::leave_when_written() {
+void Session::leave_after_writing() {
   if (!lost_ && connection_.unwritten() > 0) return;
   asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired()) owner_.forget(*this);

@@ -29,7 +29,7 @@ class SessionOwner {
   // Begins a run. Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
   virtual std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) = 0;
   // Keeps a run without a client until its cases have ended.
-  virtual void keep_until_ended(std::unique_ptr<ServiceRun> run) = 0;
+  virtual void adopt(std::unique_ptr<ServiceRun> run) = 0;
   virtual void note_outcome(CaseOutcome outcome) = 0;
   virtual Status status() = 0;
   virtual void stop() = 0;
@@ -75,7 +75,7 @@ class Session {
   void on_lost();
   void end_if_done();
   void end_soon();
-  void leave_when_written();
+  void leave_after_writing();
 
   asio::io_context& io_;
   SessionOwner& owner_;

@@ -20,7 +20,6 @@
 #include <fmt/format.h>
 
 namespace cp_pool::service {
-
 namespace {
 
 constexpr std::size_t kLongestName = 64;
@@ -118,7 +117,7 @@ UniqueFd lock_name(const std::filesystem::path& socket) {
 
 // Removes the sockets and lock files of services that were killed. Such a lock file is not locked, because the kernel
 // releases the locks of a dead process.
-void remove_what_is_left(const std::filesystem::path& folder) {
+void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code none;  // on an error nothing can be removed
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator{folder, none}) {
@@ -162,7 +161,7 @@ std::filesystem::path socket_path(const std::string& name) {
 ListeningService::ListeningService(const std::filesystem::path& path) {
   const sockaddr_un address = address_of(path);
   make_folder(path.parent_path());
-  remove_what_is_left(path.parent_path());
+  remove_leftovers(path.parent_path());
   lock_ = lock_name(path);
   // A service of a version without the lock may still be listening.
   if (const UniqueFd living = connect_to(path)) {

@@ -11,32 +11,28 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::json_lines;
-using test::read_file;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class AdapterProgram : public test::CommandLine {
+class AdapterProgram : public CommandLine {
  protected:
   void SetUp() override {
     CommandLine::SetUp();
     adapter_is(R"({"skips":["skip","hang"]})");
   }
-  void adapter_is(const std::string& declared) { test::write_file(folder / "mine.py", declared); }
+  void adapter_is(const std::string& declared) { write_file(folder / "mine.py", declared); }
 
   // Replaces the matrix by one of these world sizes and models.
   void sizes_are(const std::string& sizes, const std::string& models) {
-    test::write_file(folder / "demo.json",
-                     fmt::format(R"({{"suite":"demo","defaults":{{"comm":"p2p","layout":"bshd","dtype":"fp32",{}}},)"
-                                 R"("axes":{{"cp_size":{}}},"models":{{{}}},"sizes":{{"small":{{}}}}}})",
-                                 test::kSizes, sizes, models));
+    write_file(folder / "demo.json",
+               fmt::format(R"({{"suite":"demo","defaults":{{"comm":"p2p","layout":"bshd","dtype":"fp32",{}}},)"
+                           R"("axes":{{"cp_size":{}}},"models":{{{}}},"sizes":{{"small":{{}}}}}})",
+                           kSizes, sizes, models));
   }
 
   Finished run_adapter(const std::string& filter, const Words& more = {}) {
@@ -64,7 +60,7 @@ class AdapterProgram : public test::CommandLine {
   }
 
  private:
-  test::ScopedVariable packages_{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
+  ScopedVariable packages_{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
 };
 
 TEST_F(AdapterProgram, RunsOnForkedRanksAndSaysHowToRerun) {
@@ -133,7 +129,7 @@ TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
 }
 
 TEST_F(AdapterProgram, WhoseExtensionCannotBeLoadedIsTriedOnceForAllWorldSizes) {
-  const test::ScopedVariable broken{"CP_POOL_TEST_NO_EXTENSION", "1"};
+  const ScopedVariable broken{"CP_POOL_TEST_NO_EXTENSION", "1"};
   sizes_are("[1,2,4]", R"("pass":{})");
   const Finished done = run_adapter("model=pass");
   EXPECT_EQ(done.exit_code, 96);
@@ -216,4 +212,4 @@ TEST_F(AdapterProgram, IsExaminedByDoctor) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

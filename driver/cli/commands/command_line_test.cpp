@@ -13,11 +13,9 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::parse_as;
-using test::usage_error;
 using ::testing::HasSubstr;
 
 TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
@@ -114,4 +112,4 @@ TEST(Version, IsOneLine) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

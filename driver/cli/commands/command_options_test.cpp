@@ -7,13 +7,10 @@
 
 #include "driver/cli/testing/parsed_command_line.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
 using std::chrono::milliseconds;
-using test::parse_as;
-using test::usage_error;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -210,4 +207,4 @@ TEST(SearchOptions, ThatMakeNoSenseAreRefused) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -15,7 +15,6 @@
 #include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::string_view kBash = R"(# Completion of cp-pool for bash: cp-pool completion bash

@@ -15,7 +15,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kConfigFooter =

@@ -17,7 +17,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string conformance_footer() {

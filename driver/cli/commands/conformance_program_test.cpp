@@ -10,11 +10,9 @@
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::Program;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -50,7 +48,7 @@ TEST(ConformanceCommand, Exits100ForABrokenRule) {
 }
 
 TEST(ConformanceCommand, Exits130WhenInterruptedAndLeavesNoProcess) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string mark = (folder / "mark").string();
   Program program{
       {CP_POOL_PROGRAM, "conformance", "--worker",
@@ -60,7 +58,7 @@ TEST(ConformanceCommand, Exits130WhenInterruptedAndLeavesNoProcess) {
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 130);
   EXPECT_EQ(done.err, "cp-pool: error: interrupted\n");
-  EXPECT_EQ(::kill(std::stoi(test::read_file(mark)), 0), -1);
+  EXPECT_EQ(::kill(std::stoi(read_file(mark)), 0), -1);
 }
 
 TEST(ConformanceCommand, Exits2ForADeadlineThatIsNone) {
@@ -76,4 +74,4 @@ TEST(ConformanceCommand, HelpSaysWhatTheVerdictsMean) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -25,7 +25,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kDiffFooter =
@@ -194,7 +193,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
   }
 
   int run(const std::string& /*program*/) override {
-    const NamedRun before = read(options.before.empty() ? run_before_the_last() : options.before);
+    const NamedRun before = read(options.before.empty() ? previous_run() : options.before);
     const NamedRun after = read(options.after.empty() ? "last" : options.after);
     if (before.name == after.name) {
       throw CommandError(ExitCode::bad_input,
@@ -219,7 +218,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
 
  private:
   // Returns the newest run before the last one that is of the same implementations. Throws CommandError (bad_input).
-  [[nodiscard]] std::string run_before_the_last() const {
+  [[nodiscard]] std::string previous_run() const {
     const std::vector<RunRecord> records = kept_runs(options.folder);
     find_record(records, "-2");  // there is one
     const auto last = read_record_header(records.back());

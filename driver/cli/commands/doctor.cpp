@@ -20,7 +20,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Two CPU ranks have 37 open file descriptors each after a case, eight ranks have 61 each (`hygiene` of --events).

@@ -28,7 +28,6 @@
 #include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
-
 namespace {
 
 using State = Finding::State;
@@ -167,7 +166,7 @@ std::vector<Finding> find_adapter(const WorkerCommand& command, const std::strin
              .text = fmt::format("{}\n{}", text, found.trouble),
              .remedy = "name the interpreter of the environment that has torch and cp_pool with: --python PATH"}};
   }
-  const std::string trouble = trouble_of_loading(command);
+  const std::string trouble = loading_error(command);
   return {{.name = "python", .state = State::good, .text = text, .remedy = ""},
           {.name = "adapter",
            .state = trouble.empty() ? State::good : State::missing,

@@ -7,20 +7,14 @@
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::kProgram;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Doctor : public test::CommandLine {};
+class Doctor : public CommandLine {};
 
 // The worker copies the lines that doctor has printed before it started the worker.
 TEST_F(Doctor, SaysEachLineAsItFindsIt) {
@@ -75,4 +69,4 @@ TEST_F(Doctor, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

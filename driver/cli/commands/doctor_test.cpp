@@ -7,12 +7,9 @@
 
 #include "cases/testing/temporary_folder.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::TemporaryFolder;
-using test::write_file;
 using ::testing::HasSubstr;
 
 TEST(FindDevices, CountsCoresMemoryAndGpus) {
@@ -93,4 +90,4 @@ TEST(ResourceLimits, AreThoseOfThisProcess) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

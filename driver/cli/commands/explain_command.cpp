@@ -21,7 +21,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kExplainFooter =
@@ -59,7 +58,7 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     add_adapter(command, options.worker);
     // The page draws who owns what and what is exchanged, which only our own attention tells.
     exclude(command, "--adapter", "--html");
-    leave_to_command_line(command, {"--html", "--force", "--adapter", "--python"});
+    bar_from_configuration(command, {"--html", "--force", "--adapter", "--python"});
   }
 
   void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {

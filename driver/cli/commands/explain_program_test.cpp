@@ -6,19 +6,14 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-using ExplainProgram = test::CommandLine;
+using ExplainProgram = CommandLine;
 
 Words words_with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -76,4 +71,4 @@ TEST_F(ExplainProgram, ThePageReplacesNoOtherFileUnlessForced) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -17,7 +17,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::int64_t kDrawnBlocks = 32;  // a side of a mask, unless the ranks have more chunks

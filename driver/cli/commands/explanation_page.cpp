@@ -18,7 +18,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::int64_t kPageBlocks = 64;    // a side of a mask

@@ -8,10 +8,9 @@
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::ParsedPage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -21,12 +20,12 @@ using ::testing::StartsWith;
 
 ParsedPage explained(const Case& c) {
   ParsedPage page(explanation_page("the/<id>", c));
-  test::expect_readable(page);
+  expect_readable(page);
   return page;
 }
 
 TEST(ExplanationPage, HasTheDrawingsAndAllThatTheTextSays) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.causal = true;
   const ParsedPage page = explained(c);
   EXPECT_THAT(page.text, StartsWith(std::string{kExplanationStart}));
@@ -43,7 +42,7 @@ TEST(ExplanationPage, HasTheDrawingsAndAllThatTheTextSays) {
 }
 
 TEST(ExplanationPage, HasTheExchangesOfEachTypeByPass) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.cp_size = 4;
   c.heads = c.kv_heads = 4;
   for (const CommType comm : kValues<CommType>) {
@@ -59,7 +58,7 @@ TEST(ExplanationPage, HasTheExchangesOfEachTypeByPass) {
 }
 
 TEST(ExplanationPage, OneRankSendsNothing) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.cp_size = 1;
   const ParsedPage page = explained(c);
   EXPECT_THAT(page.all("//h3"), IsEmpty());
@@ -67,7 +66,7 @@ TEST(ExplanationPage, OneRankSendsNothing) {
 }
 
 TEST(ExplanationPage, OfManyLengthsTheFirstAreDrawn) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.layout = Layout::thd;
   c.batch = 9;
   c.seqlens = std::vector<std::int64_t>{4, 8, 12, 16, 20, 24, 28, 32, 4};
@@ -77,7 +76,7 @@ TEST(ExplanationPage, OfManyLengthsTheFirstAreDrawn) {
 }
 
 TEST(ExplanationPage, HasRoomForTheMostRanks) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.cp_size = 64;
   const ParsedPage page = explained(c);
   EXPECT_THAT(page.all("//tr"), SizeIs(65));
@@ -85,4 +84,4 @@ TEST(ExplanationPage, HasRoomForTheMostRanks) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

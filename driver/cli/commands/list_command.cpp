@@ -27,7 +27,6 @@
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kReasonColumns = 160;
@@ -232,7 +231,7 @@ class ListCommand : public CommandWith<ListOptions> {
              [this](const std::string& text) { options.test_args = text; });
     for (const char* const other : {"--count", "--json"}) exclude(command, "--format", other);
     add_adapter(command, options.worker);
-    leave_to_command_line(command, {"--adapter", "--python"});
+    bar_from_configuration(command, {"--adapter", "--python"});
   }
   void configure(const Configuration& configuration, const ConfiguredApp& command) override {
     options.overrides = configuration.overrides_beside(command);

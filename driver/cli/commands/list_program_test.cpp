@@ -9,14 +9,12 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::Words;
 using ::testing::ElementsAre;
 
-using ListProgram = test::CommandLine;
+using ListProgram = CommandLine;
 
 TEST_F(ListProgram, ShardsAreDisjointAndTogetherAllCases) {
   const auto listed = [&](const Words& more) {
@@ -82,10 +80,10 @@ TEST_F(ListProgram, CountsManyCasesWithoutKeepingThem) {
     chunks += fmt::format(",{}", i);
     scales += fmt::format(",{:.1f}", 0.1 * i);
   }
-  test::write_file(folder / "many.json",
-                   fmt::format(R"({{"suite":"many","defaults":{{{}}},"models":{{"m":{{}}}},)"
-                               R"("axes":{{"chunk":[{}],"input_scale":[{}]}},"sizes":{{"small":{{}}}}}})",
-                               test::kSizes, chunks, scales));
+  write_file(folder / "many.json",
+             fmt::format(R"({{"suite":"many","defaults":{{{}}},"models":{{"m":{{}}}},)"
+                         R"("axes":{{"chunk":[{}],"input_scale":[{}]}},"sizes":{{"small":{{}}}}}})",
+                         kSizes, chunks, scales));
   const Finished few = call({"list", "--matrix", path("demo.json"), "--count"});
   const Finished many = call({"list", "--matrix", path("many.json"), "--count"});
   EXPECT_EQ(many.out, "many 10000\ntotal 10000\n") << many.err;
@@ -95,4 +93,4 @@ TEST_F(ListProgram, CountsManyCasesWithoutKeepingThem) {
 #endif
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

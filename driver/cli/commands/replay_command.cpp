@@ -23,7 +23,6 @@
 #include "driver/triage/capsule.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string replay_footer() {

@@ -12,19 +12,9 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::CommandLine;
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -57,8 +47,7 @@ TEST_F(Tries, AreOnlyAfterOutcomesThatThereAre) {
 }
 
 TEST_F(Capsules, AreThereOfEachFailureBeforeADriverWasKilled) {
-  Words words = run_words("model=fail | model=hang", {"--capsules", path("caps"), "--events", path("e")});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=fail | model=hang", {"--capsules", path("caps"), "--events", path("e")});
   Program program{std::move(words)};
   while (program.running() && (!std::filesystem::exists(path("e")) ||
                                read_file(path("e")).find(R"("id":"demo/hang)") == std::string::npos)) {
@@ -116,4 +105,4 @@ TEST_F(Capsules, ThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -22,7 +22,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kReportFooter =
@@ -128,7 +127,7 @@ int report_runs(const ReportOptions& options) {
     report_warning(
         fmt::format("the events of the run of {} were cut off: the cases that it had not started are unknown", title));
   }
-  for (const auto& [title, writer] : runs.runs_that_go_on()) {
+  for (const auto& [title, writer] : runs.unfinished_runs()) {
     report_warning(fmt::format("the run of {} is still going on ({}): this is what it has done so far", title, writer));
   }
   Execution execution{execution_options,
@@ -140,7 +139,7 @@ int report_runs(const ReportOptions& options) {
                      .input_was_cut = !runs.runs_of_unknown_length().empty(),
                      .input_error = {}};
   });
-  return runs.runs_that_go_on().empty() ? code : first_that_applies(code, ExitCode::failed);
+  return runs.unfinished_runs().empty() ? code : first_that_applies(code, ExitCode::failed);
 }
 
 namespace {

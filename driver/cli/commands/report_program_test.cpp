@@ -6,20 +6,15 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using ReportProgram = test::CommandLine;
+using ReportProgram = CommandLine;
 
 TEST_F(ReportProgram, AReportOfTheEventsIsThatOfTheRun) {
   const Words more = {"--events", path("e"), "--junit", path("j.xml"), "--html", path("r.html"), "--timings"};
@@ -106,4 +101,4 @@ TEST_F(ReportProgram, AReportOfWhatIsNoEventsFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -20,7 +20,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kRunFooter =
@@ -137,7 +136,7 @@ class RunCommand : public CommandWith<RunCommandOptions> {
   }
 
   void finish(const CLI::App& command) override {
-    options.selection.keywords = narrowed_by_test_filter(options.selection.keywords);
+    options.selection.keywords = with_test_filter(options.selection.keywords);
     options.shard_by_runner = is_configured(command, "--shard") && shard_of_runner();
     fill_run_options(command, options);
     fill_service(command, options.execution, options.service);
@@ -147,7 +146,7 @@ class RunCommand : public CommandWith<RunCommandOptions> {
   }
 
   int run(const std::string& program) override {
-    tell_shards_are_obeyed();
+    acknowledge_shards();
     find_earlier_runs(options);
     return run_selected(options, program);
   }

@@ -24,7 +24,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostCases = 10'000'000;  // of a run; they take some GiB of memory
@@ -219,7 +218,7 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
   header.earlier_ms = earlier_times(header.ids, history);
   const std::vector<std::size_t> indices =
       order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
-  cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
+  cases = repeat(reordered(std::move(cases), indices), options.repeat);
   header.cases = cases.size();
   return {.cases = std::move(cases), .header = std::move(header)};
 }

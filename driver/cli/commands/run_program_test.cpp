@@ -10,26 +10,16 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using RunProgram = test::CommandLine;
+using RunProgram = CommandLine;
 
 TEST_F(RunProgram, FailFastLeavesTheRestNotRun) {
   const Finished run_of = run("model=fail | model=skip", {"--fail-fast"});
@@ -160,4 +150,4 @@ TEST_F(RunProgram, ASentinelInALineOfAnEarlierTimeIsNotBlamed) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

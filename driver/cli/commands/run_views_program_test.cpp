@@ -11,22 +11,15 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::json_lines;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using RunViews = test::CommandLine;
+using RunViews = CommandLine;
 
 TEST_F(RunViews, EventsJunitAndLedgerTellTheSameStory) {
   const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
@@ -67,8 +60,7 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::openpty(&master, &slave, name.data(), nullptr, &size), 0);
   const ScopedVariable term{"TERM", "xterm"};
-  Words words = run_words("model=hang", {"--timeout", "4s"});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=hang", {"--timeout", "4s"});
   Program program{words, {.in = "/dev/null", .out = name.data()}};
   ::close(slave);
   std::string output;
@@ -97,4 +89,4 @@ TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -15,7 +15,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string runs_footer() {

@@ -23,7 +23,6 @@
 #include "driver/search/search.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string search_footer() {

@@ -11,19 +11,10 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using nlohmann::json;
-using test::CommandLine;
-using test::Finished;
-using test::json_lines;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::EndsWith;
@@ -239,10 +230,10 @@ TEST_F(SearchProgram, KeepsFixedFieldsAndRefusesImpossibleOnes) {
   }
   const Finished impossible = search({}, {"--set", "heads=2", "--set", "kv_heads=3"});
   EXPECT_EQ(impossible.exit_code, 4);
-  EXPECT_THAT(impossible.err, test::is_one_error("none is possible and selected"));
+  EXPECT_THAT(impossible.err, is_one_error("none is possible and selected"));
   const Finished unknown = search({}, {"--set", "head=2"});
   EXPECT_EQ(unknown.exit_code, 94);
-  EXPECT_THAT(unknown.err, test::is_one_error("a case has no field 'head'"));
+  EXPECT_THAT(unknown.err, is_one_error("a case has no field 'head'"));
 }
 
 TEST_F(SearchProgram, WithFailFastDoesNotMakeTheFailureSmaller) {
@@ -286,4 +277,4 @@ TEST_F(SearchProgram, IsReportedFromItsEvents) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

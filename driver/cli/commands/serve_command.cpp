@@ -20,7 +20,6 @@
 #include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kServeFooter =

@@ -33,7 +33,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Words = std::vector<std::string>;

@@ -11,7 +11,6 @@
 #include "driver/cli/retry_options.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kShowFooter =

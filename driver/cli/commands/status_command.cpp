@@ -18,7 +18,6 @@
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kStatusFooter =

@@ -11,7 +11,6 @@
 #include "driver/service/socket.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kStopFooter =

@@ -11,20 +11,9 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::CommandLine;
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -57,7 +46,7 @@ TEST_F(CaseStream, CasesThatDifferHaveDifferentIdsAndCasesThatDoNotHaveTheSame) 
 }
 
 TEST_F(CaseStream, CasesOfOneIdHaveDumpsOfTheirOwn) {
-  const test::ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
   const auto sent_ids = [&](const Words& more) {
     write_file(path("requests"), "");
     EXPECT_EQ(
@@ -268,4 +257,4 @@ TEST_F(CaseStream, ACaseFromStdinCanBeRerunByItsCommand) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

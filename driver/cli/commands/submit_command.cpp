@@ -28,7 +28,6 @@
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kClient = "cp-pool submit";
@@ -231,7 +230,7 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
                    "on each line");
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
              "Instead of CASE, run the cases that failed or did not end in the run of this --events FILE");
-    leave_to_command_line(command, {"--rerun-failed"});
+    bar_from_configuration(command, {"--rerun-failed"});
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
     add_flag(command, "--json", options.json, "Print one JSON object for each case when it ends, and nothing else");

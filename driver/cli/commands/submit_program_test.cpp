@@ -8,23 +8,14 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using SubmitProgram = test::CommandLine;
+using SubmitProgram = CommandLine;
 
 TEST_F(SubmitProgram, SubmitRunsACaseByItsId) {
   const Finished done =
@@ -81,4 +72,4 @@ TEST_F(SubmitProgram, TellsTheWorkerTheLengthsOfItsSequences) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -18,7 +18,6 @@
 #include "driver/cli/select/selection.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Words = std::vector<std::string>;

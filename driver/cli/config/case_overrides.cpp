@@ -12,7 +12,6 @@
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Kind = ConfigEntry::Kind;

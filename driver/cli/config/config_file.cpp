@@ -14,7 +14,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kFileName = "cp-pool.toml";

@@ -11,29 +11,26 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::ScopedVariable;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class ConfigProgram : public test::CommandLine {
+class ConfigProgram : public CommandLine {
  protected:
   void SetUp() override {
-    test::CommandLine::SetUp();
-    test::write_file(folder / "cp-pool.toml", "[profile.default]\ntimeout = \"20s\"\nmatrix = \"demo.json\"\n");
+    CommandLine::SetUp();
+    write_file(folder / "cp-pool.toml", "[profile.default]\ntimeout = \"20s\"\nmatrix = \"demo.json\"\n");
   }
   // Runs cp-pool in the folder of the test.
   Finished here(const Words& words) {
-    Words all = {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), test::kProgram};
+    Words all = {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), kProgram};
     all.insert(all.end(), words.begin(), words.end());
-    return test::Program{std::move(all)}.wait();
+    return Program{std::move(all)}.wait();
   }
 };
 
@@ -63,7 +60,7 @@ TEST_F(ConfigProgram, ShowsEveryValueAndItsPlace) {
 }
 
 TEST_F(ConfigProgram, KnowsAFileWhateverItsName) {
-  test::write_file(folder / "built-in.toml", "[profile.default]\ntimeout = \"20s\"\n");
+  write_file(folder / "built-in.toml", "[profile.default]\ntimeout = \"20s\"\n");
   const Finished done = here({"config", "--json", "--config", "built-in.toml"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const auto shown = nlohmann::json::parse(done.out)["options"]["timeout"];
@@ -81,14 +78,14 @@ TEST_F(ConfigProgram, EveryOptionOfRunHasAKey) {
 }
 
 TEST_F(ConfigProgram, ABadFileEndsTheProgramAsABadCommandLineDoes) {
-  test::write_file(folder / "cp-pool.toml", "[profile.ci]\nretrys = 2\n\ndevice = \"gpu\"\n");
+  write_file(folder / "cp-pool.toml", "[profile.ci]\nretrys = 2\n\ndevice = \"gpu\"\n");
   const Finished done = here({"run"});
   EXPECT_EQ(done.exit_code, 2);
   EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: cp-pool.toml:"), HasSubstr(": ")));
 }
 
 TEST_F(ConfigProgram, ARunIsThatOfItsFile) {
-  const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=pass"});
+  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("1 expanded = 1 pass"));
 }
@@ -103,13 +100,13 @@ TEST_F(ConfigProgram, ShardsOfARunnerOfTestsAreAllCasesAndItIsTold) {
     const ScopedVariable report{"XML_OUTPUT_FILE", xml.c_str()};
     const std::string events = path(std::string{"events"} + index);
     const Finished done =
-        here({"run", "--worker", test::kWorker, "--filter", "model=pass", "model=pass_2", "--events", events});
+        here({"run", "--worker", kWorker, "--filter", "model=pass", "model=pass_2", "--events", events});
     EXPECT_EQ(done.exit_code, 0) << done.err << "one shard has no case";
     EXPECT_TRUE(std::filesystem::exists(folder / "status"));
     std::filesystem::remove(folder / "status");
     if (!std::filesystem::exists(events)) continue;
     EXPECT_TRUE(std::filesystem::exists(xml));
-    for (const auto& event : test::json_lines(test::read_file(events))) {
+    for (const auto& event : json_lines(read_file(events))) {
       if (event["type"] == "case_finished") ids.push_back(event["id"]);
     }
   }
@@ -118,13 +115,12 @@ TEST_F(ConfigProgram, ShardsOfARunnerOfTestsAreAllCasesAndItIsTold) {
 
 TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
   const std::string events = path("times.jsonl");
-  ASSERT_EQ(
-      here({"run", "--worker", test::kWorker, "--filter", "model=pass", "model=pass_2", "--events", events}).exit_code,
-      0);
+  ASSERT_EQ(here({"run", "--worker", kWorker, "--filter", "model=pass", "model=pass_2", "--events", events}).exit_code,
+            0);
   std::string hash;
   for (const char* shard : {"1/2", "2/2"}) {
-    const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=pass", "model=pass_2", "--shard",
-                                shard, "--shard-times", events});
+    const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass", "model=pass_2", "--shard", shard,
+                                "--shard-times", events});
     EXPECT_EQ(done.exit_code, 0) << done.err;
     const std::string first = done.out_lines().front();
     EXPECT_THAT(first, HasSubstr(std::string{"shard "} + shard + " by times "));
@@ -135,14 +131,14 @@ TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
 }
 
 TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
-                   "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
-                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
-  const Words words{"run",      "--worker",  test::kWorker, "--filter", "model=fail", "model=pass*", "model=hang",
-                    "--events", "e.jsonl",   "--junit",     "j.xml",    "--max-fail", "1",           "--summary",
-                    "s.md",     "--no-skip", "--annotate",  "github",   "--html",     "h.html"};
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
+             "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
+             "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+             "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
+  const Words words{"run",      "--worker",  kWorker,      "--filter", "model=fail", "model=pass*", "model=hang",
+                    "--events", "e.jsonl",   "--junit",    "j.xml",    "--max-fail", "1",           "--summary",
+                    "s.md",     "--no-skip", "--annotate", "github",   "--html",     "h.html"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), "));
@@ -153,12 +149,11 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
   EXPECT_THAT(done.out, HasSubstr("1 skip: it hangs\n"));
   EXPECT_THAT(done.err, HasSubstr("::warning title=xpass%3A demo/pass_2"));
   EXPECT_THAT(done.err, Not(HasSubstr("::error")));
-  EXPECT_THAT(test::read_file(folder / "s.md"),
-              HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
-  const std::string page = test::read_file(folder / "h.html");
+  EXPECT_THAT(read_file(folder / "s.md"), HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
+  const std::string page = read_file(folder / "h.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<td class=\"other\">xfail</td>"), HasSubstr("<td class=\"other\">xpass</td>")));
   EXPECT_THAT(page, Not(HasSubstr(">Failures<")));
-  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
     if (event["type"] == "run_finished") {
       EXPECT_EQ(event["expected_failures"], 1);
       EXPECT_EQ(event["unexpected_passes"], 1);
@@ -177,42 +172,42 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
     }
   }
   EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 0) << "the report of the file says the same";
-  EXPECT_EQ(here({"run", "--worker", test::kWorker, "--rerun-failed", "e.jsonl"}).exit_code, 4) << "nothing failed";
+  EXPECT_EQ(here({"run", "--worker", kWorker, "--rerun-failed", "e.jsonl"}).exit_code, 4) << "nothing failed";
 }
 
 TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\n"
-                   "[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
-  const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\n"
+             "[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
+  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: issue 5"));
   EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 100);
 }
 
 TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\ntimeout = \"1h\"\n"
-                   "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
-  const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=hang"});
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\ntimeout = \"1h\"\n"
+             "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
+  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=hang"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.last_line(), HasSubstr("1 timeout")) << done.out;
   EXPECT_THAT(done.out, AllOf(HasSubstr("rerun: "), Not(HasSubstr("--timeout 1h")))) << "it would count more";
 }
 
 TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
-                   "[[override]]\nfilter = \"model=error\"\nretries = 2\n"
-                   "[[override]]\nfilter = \"model=crash\"\nretries = 1\nxfail = \"it crashes\"\n");
-  const Words words{"run", "--worker", test::kWorker, "--filter", "model=error", "model=crash"};
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
+             "[[override]]\nfilter = \"model=error\"\nretries = 2\n"
+             "[[override]]\nfilter = \"model=crash\"\nretries = 1\nxfail = \"it crashes\"\n");
+  const Words words{"run", "--worker", kWorker, "--filter", "model=error", "model=crash"};
   const auto tries_of = [&](const Words& more) {
     Words all = words;
     all.insert(all.end(), {"--events", "e.jsonl"});
     all.insert(all.end(), more.begin(), more.end());
     EXPECT_EQ(here(all).exit_code, 100);
     std::map<std::string, int> tries;
-    for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+    for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
       if (event["type"] == "case_tried") ++tries[event["case"]["model"]];
     }
     return tries;
@@ -222,29 +217,29 @@ TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
 }
 
 TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\n"
-                   "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
-                   "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
-                       std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\n"
+             "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
+             "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
+                 std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
   const std::string worker =
       std::string{"sh -c 'echo \"mine: $MINE\" >> said; exec python3 "} + CP_POOL_SCRIPTED_WORKER + "'";
-  test::write_file(folder / "more.toml",
-                   test::read_file(folder / "cp-pool.toml") + "[profile.own]\nworker = '''" + worker + "'''\n");
+  write_file(folder / "more.toml",
+             read_file(folder / "cp-pool.toml") + "[profile.own]\nworker = '''" + worker + "'''\n");
   const Words words{"run",         "--config",   "more.toml",  "--profile",  "own", "--filter",
                     "model=pass*", "model=skip", "model=fail", "--capsules", "c"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 100) << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("= 1 pass + 2 fail + 1 skip, "))
       << "pass_2 fails after pass, with the variable";
-  const std::string said = test::read_file(folder / "said");
+  const std::string said = read_file(folder / "said");
   EXPECT_THAT(said, AllOf(HasSubstr("mine: a b\n"), HasSubstr("mine: \n"), HasSubstr("own\n")));
   EXPECT_EQ(std::ranges::count(said, '\n'), 3) << "cases with the same ranks share a pool: " << said;
   EXPECT_THAT(done.out, HasSubstr("--config more.toml --profile own"));
   EXPECT_THAT(done.out, Not(HasSubstr("--worker")));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "c")) {
     if (entry.path().filename() != "capsule.json") continue;
-    const std::string capsule = test::read_file(entry.path());
+    const std::string capsule = read_file(entry.path());
     EXPECT_EQ(capsule.find("MINE=a b") != std::string::npos, entry.path().string().find("pass_2") != std::string::npos);
   }
 }
@@ -252,10 +247,10 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
 // The package cp_pool that the interpreter finds is a stand-in (testing/adapter_package).
 TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   const ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
-  test::write_file(folder / "mine.py", R"({"skips":[]})");
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\nworker = \"" +
-                       test::kWorker + "\"\n[[override]]\nfilter = \"model=pass_2\"\nadapter = \"mine.py\"\n");
+  write_file(folder / "mine.py", R"({"skips":[]})");
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\nworker = \"" + kWorker +
+                 "\"\n[[override]]\nfilter = \"model=pass_2\"\nadapter = \"mine.py\"\n");
   const Finished done =
       here({"run", "--filter", "model=pass", "model=pass_2", "--events", "e.jsonl", "--run-dir", "logs"});
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
@@ -263,7 +258,7 @@ TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   std::map<std::string, std::string> pools;
   std::map<std::string, nlohmann::json> implementations;
   bool forks = false;
-  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
     if (event["type"] == "fork_server") forks = event["ready"];
     if (event["type"] == "run_started") implementations["run"] = event["implementations"];
     if (event["type"] != "case_finished") continue;
@@ -278,32 +273,32 @@ TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   EXPECT_NE(pools["pass"], pools["pass_2"]);
   std::string said;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
-    if (entry.path().filename() == "rank0.stderr.log") said += test::read_file(entry.path());
+    if (entry.path().filename() == "rank0.stderr.log") said += read_file(entry.path());
   }
   EXPECT_THAT(said, AllOf(HasSubstr("forked\nstderr of demo/pass_2/"), HasSubstr("stderr of demo/pass/")));
 }
 
 TEST_F(ConfigProgram, ACaseMayHoldMoreSlotsThanRanks) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 3\nspare = \"off\"\n"
-                   "[[override]]\nfilter = \"model=pass\"\nslots = 2\n"
-                   "[[override]]\nfilter = \"model=pass_2\"\nslots = 99\n");
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\nslots = 3\nspare = \"off\"\n"
+             "[[override]]\nfilter = \"model=pass\"\nslots = 2\n"
+             "[[override]]\nfilter = \"model=pass_2\"\nslots = 99\n");
   const Finished done =
-      here({"run", "--worker", test::kWorker, "--filter", "model=pass*", "model=skip", "--events", "e.jsonl"});
+      here({"run", "--worker", kWorker, "--filter", "model=pass*", "model=skip", "--events", "e.jsonl"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   std::multiset<std::size_t> held;
-  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
     if (event["type"] == "pool_spawned") held.insert(event["slots"].size());
   }
   EXPECT_EQ(held, (std::multiset<std::size_t>{1, 2, 3}));
 }
 
 TEST_F(ConfigProgram, OverridesOfAProfileCountThereAndMore) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\n"
-                   "[[profile.nightly.override]]\nfilter = \"model=fail\"\nxfail = false\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n");
-  const Words words{"run", "--worker", test::kWorker, "--filter", "model=fail"};
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\n"
+             "[[profile.nightly.override]]\nfilter = \"model=fail\"\nxfail = false\n"
+             "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n");
+  const Words words{"run", "--worker", kWorker, "--filter", "model=fail"};
   EXPECT_EQ(here(words).exit_code, 0);
   Words nightly = words;
   nightly.insert(nightly.end(), {"--profile", "nightly"});
@@ -314,9 +309,9 @@ TEST_F(ConfigProgram, OverridesOfAProfileCountThereAndMore) {
 }
 
 TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
-  test::write_file(folder / "cp-pool.toml",
-                   "[[profile.ci.override]]\nfilter = [\"model=a\", \"model=b\"]\nretries = 3\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
+  write_file(folder / "cp-pool.toml",
+             "[[profile.ci.override]]\nfilter = [\"model=a\", \"model=b\"]\nretries = 3\n"
+             "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
   const auto json = nlohmann::json::parse(here({"config", "--json", "--profile", "ci"}).out);
   ASSERT_EQ(json["overrides"].size(), 2U);
   EXPECT_EQ(json["overrides"][0]["profile"], nullptr);
@@ -332,12 +327,11 @@ TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
 }
 
 TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
-  test::write_file(
-      folder / "cp-pool.toml",
-      "[profile.default]\nmatrix = \"demo.json\"\n"
-      "[[override]]\nfilter = [\"model=fail\", \"model=error\"]\nxfail = \"issue 5\"\nxfail-strict = true\n"
-      "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
-      "[[override]]\nfilter = \"model=error\"\nxfail = false\n");
+  write_file(folder / "cp-pool.toml",
+             "[profile.default]\nmatrix = \"demo.json\"\n"
+             "[[override]]\nfilter = [\"model=fail\", \"model=error\"]\nxfail = \"issue 5\"\nxfail-strict = true\n"
+             "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+             "[[override]]\nfilter = \"model=error\"\nxfail = false\n");
   const Words words{"list", "--filter", "model=fail", "model=hang", "model=error", "model=pass"};
   Words json = words;
   json.emplace_back("--json");
@@ -359,14 +353,13 @@ TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
 }
 
 TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {
-  test::write_file(folder / "cp-pool.toml", "[[profile.ci.override]]\nfilter = \"model=fail\"\nretrys = 3\n");
+  write_file(folder / "cp-pool.toml", "[[profile.ci.override]]\nfilter = \"model=fail\"\nretrys = 3\n");
   for (const char* command : {"run", "config", "list"}) {
     const Finished done = here({command});
     EXPECT_EQ(done.exit_code, 2);
-    EXPECT_THAT(done.err,
-                test::is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
+    EXPECT_THAT(done.err, is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
   }
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -18,7 +18,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::string_view kPrefix = "CP_POOL_OPT_";

@@ -13,12 +13,10 @@
 #include "driver/cli/testing/parsed_command_line.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using std::chrono::seconds;
-using test::parse_as;
-using test::usage_error;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -33,14 +31,14 @@ class Configured : public ::testing::Test {
     while (!variables_.empty()) variables_.pop_back();
   }
 
-  void write(const std::string& text) const { test::write_file(folder_.path() / "cp-pool.toml", text); }
+  void write(const std::string& text) const { write_file(folder_.path() / "cp-pool.toml", text); }
   void set(const char* name, const char* value) { variables_.emplace_back(name, value); }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
   std::filesystem::path before_ = std::filesystem::current_path();
-  test::TemporaryFolder folder_;
-  std::list<test::ScopedVariable> variables_;
+  TemporaryFolder folder_;
+  std::list<ScopedVariable> variables_;
 };
 
 TEST_F(Configured, OptionsHaveTheFirstOfCommandLineVariableProfileDefaultAndBuiltIn) {
@@ -195,4 +193,4 @@ TEST_F(Configured, ARunnerOfTestsChoosesTheShardTheReportAndAFilter) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

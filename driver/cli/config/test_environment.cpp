@@ -13,7 +13,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string variable(const std::string& name) {
@@ -75,13 +74,13 @@ bool shard_of_runner() {
   return shard_of("TEST") || shard_of("GTEST");
 }
 
-std::string narrowed_by_test_filter(const std::string& keywords) {
+std::string with_test_filter(const std::string& keywords) {
   const std::string filter = variable("TESTBRIDGE_TEST_ONLY");
   if (filter.empty()) return keywords;
   return keywords.empty() ? filter : fmt::format("({}) and ({})", keywords, filter);
 }
 
-void tell_shards_are_obeyed() {
+void acknowledge_shards() {
   for (const char* name : {"TEST_SHARD_STATUS_FILE", "GTEST_SHARD_STATUS_FILE"}) {
     if (const std::string file = variable(name); !file.empty()) touch(file);
   }

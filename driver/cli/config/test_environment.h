@@ -21,10 +21,10 @@ std::vector<TestVariable> test_variables();
 bool shard_of_runner();
 
 // Returns keywords that select a case only if both `keywords` and TESTBRIDGE_TEST_ONLY do.
-std::string narrowed_by_test_filter(const std::string& keywords);
+std::string with_test_filter(const std::string& keywords);
 
 // Tells the test runner that shards are obeyed, if it asks, by creating the files TEST_SHARD_STATUS_FILE and
 // GTEST_SHARD_STATUS_FILE. Throws CommandError (cannot_write).
-void tell_shards_are_obeyed();
+void acknowledge_shards();
 
 }  // namespace cp_pool

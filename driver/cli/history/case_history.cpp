@@ -12,7 +12,6 @@
 #include "driver/log/run_log.h"
 
 namespace cp_pool {
-
 namespace {
 
 // The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.

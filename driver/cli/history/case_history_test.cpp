@@ -12,17 +12,15 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::finished;
 using ::testing::ElementsAre;
 
 Item case_of(const std::string& model, const std::string& id) {
   Item named{.id = id, .payload = {}, .rerun = ""};
-  test::attention(named.payload).suite = "demo";
-  test::attention(named.payload).model = model;
+  attention(named.payload).suite = "demo";
+  attention(named.payload).model = model;
   return named;
 }
 
@@ -62,19 +60,19 @@ class Trends : public ::testing::Test {
     std::filesystem::create_directories(folder / id);
     {
       JsonlSink sink{folder / id / kRecordEvents};
-      RunStarted header = test::run_started(cases.size());
+      RunStarted header = run_started(cases.size());
       header.device = device;
       header.implementations = implementations;
       sink.on_event(header);
       for (const CaseFinished& each : cases) sink.on_event(each);
     }
-    test::write_file(folder / id / kRecordFile, "{}");
+    write_file(folder / id / kRecordFile, "{}");
   }
   [[nodiscard]] CaseTrends read(const std::string& before = "") const {
-    return read_case_trends(run_records(folder.path()), test::run_started(1), before);
+    return read_case_trends(run_records(folder.path()), run_started(1), before);
   }
 
-  test::TemporaryFolder folder;
+  TemporaryFolder folder;
 };
 
 std::vector<std::string> texts(const std::vector<EarlierRun>& earlier) {
@@ -88,7 +86,7 @@ TEST_F(Trends, AreOfTheRunsOfOneSizeAndDeviceTheOldestFirst) {
   add("251125-080000", {finished(0, "a", CaseOutcome::fail), finished(1, "a", CaseOutcome::pass)});
   add("251125-090000", {finished(0, "a", CaseOutcome::pass)}, "cuda");
   add("251125-100000", {finished(0, "a", CaseOutcome::not_run)});
-  test::write_file(folder / "251125-100000" / kRecordEvents, "no event\n");
+  write_file(folder / "251125-100000" / kRecordEvents, "no event\n");
   add("251125-110000", {finished(0, "a", CaseOutcome::pass)});
   const CaseTrends trends = read();
   EXPECT_THAT(texts(trends.at(kCaseOfOwn)),
@@ -106,7 +104,7 @@ TEST_F(Trends, AreOfOneImplementation) {
   add("251125-090000", {finished(0, "a", CaseOutcome::pass), of_override}, "cpu", {"own", "adapter mine.py"});
   EXPECT_THAT(texts(read().at(kCaseOfOwn)), ElementsAre("251125-090000 pass"));
   EXPECT_FALSE(read().contains({"b", "own"}));
-  RunStarted adapter = test::run_started(1);
+  RunStarted adapter = run_started(1);
   adapter.implementations = {"adapter mine.py"};
   const CaseTrends of_adapter = read_case_trends(run_records(folder.path()), adapter);
   EXPECT_THAT(texts(of_adapter.at({"a", "adapter mine.py"})), ElementsAre("251125-070000 fail"));
@@ -147,7 +145,7 @@ TEST_F(Trends, AreGivenToTheCasesThatHaveNone) {
   own.earlier = {{.run = "0", .outcome = CaseOutcome::fail, .duration_ms = 1}};
   CaseFinished by_another = finished(3, "a", CaseOutcome::pass);
   by_another.implementation = "adapter mine.py";
-  for (const Event& event : std::vector<Event>{test::run_started(4), finished(0, "a", CaseOutcome::pass), own,
+  for (const Event& event : std::vector<Event>{run_started(4), finished(0, "a", CaseOutcome::pass), own,
                                                finished(2, "b", CaseOutcome::pass), by_another, RunFinished{}}) {
     sink.on_event(event);
   }
@@ -160,4 +158,4 @@ TEST_F(Trends, AreGivenToTheCasesThatHaveNone) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -13,7 +13,6 @@
 #include "driver/log/run_log.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Keeps the time of the event, if it has one.

@@ -12,12 +12,9 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::finished;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -35,7 +32,7 @@ FailedCases failed_in(const std::vector<Event>& events) {
 
 std::string error_for(const std::string& text) {
   const TemporaryFolder folder;
-  test::write_file(folder / "e", text);
+  write_file(folder / "e", text);
   try {
     read_failed_cases(folder / "e");
   } catch (const CommandError& e) {
@@ -47,11 +44,11 @@ std::string error_for(const std::string& text) {
 
 TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
   const FailedCases failed =
-      failed_in({test::run_started(9), finished(0, "pass", CaseOutcome::pass), finished(1, "fail", CaseOutcome::fail),
+      failed_in({run_started(9), finished(0, "pass", CaseOutcome::pass), finished(1, "fail", CaseOutcome::fail),
                  finished(2, "skip", CaseOutcome::skip), finished(3, "error", CaseOutcome::error),
                  finished(4, "timeout", CaseOutcome::timeout), finished(5, "crash", CaseOutcome::crash),
                  finished(6, "infra", CaseOutcome::infra), finished(7, "cancelled", CaseOutcome::cancelled),
-                 finished(8, "not-run", CaseOutcome::not_run), test::run_finished({1, 1, 1, 1, 1, 1, 1, 1, 1})});
+                 finished(8, "not-run", CaseOutcome::not_run), run_finished({1, 1, 1, 1, 1, 1, 1, 1, 1})});
   EXPECT_THAT(failed.ids, ElementsAre("cancelled", "crash", "error", "fail", "infra", "not-run", "timeout"));
   EXPECT_EQ(failed.title, "te-flash");
   EXPECT_EQ(failed.size, "small");
@@ -64,7 +61,7 @@ TEST(FailedCases, OfSeveralRunsOfACaseOneFailureIsEnough) {
 }
 
 RunStarted run_of(const std::vector<std::string>& ids) {
-  RunStarted event = test::run_started(ids.size());
+  RunStarted event = run_started(ids.size());
   event.ids = ids;
   return event;
 }
@@ -85,7 +82,7 @@ TEST(FailedCases, OfARepeatThatWasKilledHaveWhatHadNotRunAsOften) {
 }
 
 TEST(FailedCases, OfSeveralRunsOneOfWhichWasKilledHaveWhatThatLeft) {
-  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
   const std::vector<Event> whole{run_of({"x"}), finished(0, "x", CaseOutcome::pass), end};
   const std::vector<Event> killed{run_of({"a", "b"}), finished(0, "a", CaseOutcome::pass)};
   std::vector<Event> first = killed;
@@ -99,24 +96,23 @@ TEST(FailedCases, OfSeveralRunsOneOfWhichWasKilledHaveWhatThatLeft) {
 TEST(FailedCases, OfAKilledDriverThatDoesNotSayWhatItsCasesAreHaveThoseThatWereRunning) {
   CaseStarted started;
   started.id = "running";
-  const std::vector<Event> killed{test::run_started(3), started, finished(1, "a", CaseOutcome::pass)};
+  const std::vector<Event> killed{run_started(3), started, finished(1, "a", CaseOutcome::pass)};
   EXPECT_THAT(failed_in(killed).ids, ElementsAre("running"));
   EXPECT_TRUE(failed_in(killed).unknown_rest);
   std::vector<Event> joined = killed;
   joined.insert(joined.end(),
-                {run_of({"x"}), finished(0, "x", CaseOutcome::pass), test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+                {run_of({"x"}), finished(0, "x", CaseOutcome::pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_TRUE(failed_in(joined).unknown_rest);
 }
 
 std::string fail_of(const std::string& id) {
   return R"({"v":1,"ts":"T","type":"case_finished","id":")" + id + R"(","outcome":"fail","case":)" +
-         to_json(test::example_case()).dump() + "}\n";
+         to_json(example_case()).dump() + "}\n";
 }
 
 TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
   const TemporaryFolder folder;
-  test::write_file(folder / "e",
-                   "{\"type\":\"run_started\"}\n" + fail_of("a") + R"({"type":"case_finished","id":"b","outc)");
+  write_file(folder / "e", "{\"type\":\"run_started\"}\n" + fail_of("a") + R"({"type":"case_finished","id":"b","outc)");
   const FailedCases failed = read_failed_cases(folder / "e");
   EXPECT_THAT(failed.ids, ElementsAre("a"));
   EXPECT_TRUE(failed.unknown_rest);
@@ -129,18 +125,18 @@ TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
                              R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
                              R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
                              "\n";
-  test::write_file(folder / "e", joined + fail_of("c"));
+  write_file(folder / "e", joined + fail_of("c"));
   EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
 }
 
 TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
-  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
   const FailedCases failed =
       failed_in({run_of({"a", "b"}), finished(0, "a", CaseOutcome::fail), finished(1, "b", CaseOutcome::fail), end,
                  run_of({"a"}), finished(0, "a", CaseOutcome::pass), end});
   EXPECT_THAT(failed.ids, ElementsAre("b"));
   ASSERT_EQ(failed.cases.size(), 1U);
-  EXPECT_EQ(test::attention(failed.cases[0].payload.value()).heads, 4);
+  EXPECT_EQ(attention(failed.cases[0].payload.value()).heads, 4);
 }
 
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {
@@ -174,15 +170,14 @@ std::string error_of(const std::filesystem::path& file) {
 
 TEST(PerfBaseline, HasTheTimesOfAnEventsFile) {
   const TemporaryFolder folder;
-  const auto file =
-      events_file(folder, {test::run_started(3), test::timed_case(0, "a", 2.5), test::timed_case(1, "b", 3),
-                           test::finished(2, "untimed", CaseOutcome::pass), test::timed_case(3, "a", 2.25),
-                           test::timed_case(4, "too fast for its clock", 0)});
+  const auto file = events_file(folder, {run_started(3), timed_case(0, "a", 2.5), timed_case(1, "b", 3),
+                                         finished(2, "untimed", CaseOutcome::pass), timed_case(3, "a", 2.25),
+                                         timed_case(4, "too fast for its clock", 0)});
   const PerfBaseline baseline = read_perf_baseline(file);
   ASSERT_THAT(baseline.cases, SizeIs(2));
   EXPECT_EQ(baseline.cases.at("a").ms, 2.25);
   EXPECT_EQ(baseline.cases.at("b").ms, 3);
-  EXPECT_EQ(baseline.cases.at("b").payload, test::example_case());
+  EXPECT_EQ(baseline.cases.at("b").payload, example_case());
   EXPECT_EQ(baseline.cases.at("b").device, "cpu");
   EXPECT_EQ(baseline.name, file.string());
 }
@@ -191,21 +186,21 @@ TEST(PerfBaseline, SaysWhatIsWrongWithTheFile) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of(folder / "missing"), AllOf(HasSubstr("missing: No such file"), HasSubstr("cannot read")));
   EXPECT_THAT(error_of(folder / "."), HasSubstr("it is a folder"));
-  test::write_file(folder / "text", "{\"type\":\"run_started\"}\nhello\n");
+  write_file(folder / "text", "{\"type\":\"run_started\"}\nhello\n");
   EXPECT_THAT(error_of(folder / "text"), AllOf(HasSubstr("text is no events file"), HasSubstr("line 2")));
-  test::write_file(folder / "list", "[1]\n");
+  write_file(folder / "list", "[1]\n");
   EXPECT_THAT(error_of(folder / "list"), HasSubstr("line 1"));
-  test::write_file(folder / "case", R"({"type":"case_finished","id":"a","perf":{"ms":1},"case":{"heads":"four"}})");
+  write_file(folder / "case", R"({"type":"case_finished","id":"a","perf":{"ms":1},"case":{"heads":"four"}})");
   EXPECT_THAT(error_of(folder / "case"), HasSubstr("line 1"));
-  test::write_file(folder / "empty", "");
+  write_file(folder / "empty", "");
   EXPECT_THAT(error_of(folder / "empty"), HasSubstr("empty has no times"));
-  EXPECT_THAT(error_of(events_file(folder, {test::finished(0, "a", CaseOutcome::pass)})), HasSubstr("has no times"));
+  EXPECT_THAT(error_of(events_file(folder, {finished(0, "a", CaseOutcome::pass)})), HasSubstr("has no times"));
 }
 
 // --- Comparison ------------------------------------------------------------------------------------------------------
 
 PerfBaseline some_baseline() {
-  const PerfBaseline::Entry entry{.ms = 2.5, .payload = test::example_case(), .device = "cpu", .graph = false};
+  const PerfBaseline::Entry entry{.ms = 2.5, .payload = example_case(), .device = "cpu", .graph = false};
   return {.name = "before.jsonl", .cases = {{"a", entry}, {"b", entry}}};
 }
 
@@ -217,7 +212,7 @@ RunConfig perf_config(const std::string& device = "cpu", bool graph = false) {
   return config;
 }
 
-std::vector<Item> named(const std::vector<std::string>& ids, const Case& c = test::example_case()) {
+std::vector<Item> named(const std::vector<std::string>& ids, const Case& c = example_case()) {
   std::vector<Item> out;
   for (const std::string& id : ids) out.push_back({.id = id, .payload = c, .rerun = ""});
   return out;
@@ -231,10 +226,10 @@ TEST(Comparison, GivesEachCaseItsTimeInTheBaseline) {
 }
 
 TEST(Comparison, RefusesABaselineOfAnotherProblemUnderTheSameId) {
-  Case c = test::example_case();
+  Case c = example_case();
   c.seqlen_q = 64;
   std::vector<Item> cases = named({"new", "b", "a"}, c);
-  cases.back().payload = test::example_case();
+  cases.back().payload = example_case();
   EXPECT_EQ(
       refusal([&] { compare_with(some_baseline(), perf_config(), cases); }),
       "the baseline before.jsonl is of other problems: b has seqlen_q 128 there and 64 here (1 of 2 cases differ)");
@@ -268,4 +263,4 @@ TEST(Comparison, RefusesTimesOfAnotherDeviceOrOfGraphs) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

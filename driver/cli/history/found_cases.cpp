@@ -28,7 +28,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kHashDigits = 10;

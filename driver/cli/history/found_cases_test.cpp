@@ -13,12 +13,9 @@
 #include "driver/core/exit_code.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::read_file;
-using test::TemporaryFolder;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -128,7 +125,7 @@ TEST(FoundCases, ThatCannotBeWrittenAreTheLossOfTheOptionOnce) {
 }
 
 TEST(DefaultFoundFile, IsOfTheWorkerAndItsDevice) {
-  const test::ScopedVariable state("XDG_STATE_HOME", "/state");
+  const ScopedVariable state("XDG_STATE_HOME", "/state");
   const TemporaryFolder folder;
   write_file(folder / "mine.py", "");
   const auto of = [](const std::string& adapter, const std::string& command, const std::string& device) {
@@ -149,13 +146,13 @@ TEST(DefaultFoundFile, IsOfTheWorkerAndItsDevice) {
 }
 
 TEST(DefaultFoundFile, IsInTheHomeFolderWithoutXdgAndNowhereWithoutAHome) {
-  const test::ScopedVariable state("XDG_STATE_HOME", "");
-  const test::ScopedVariable home("HOME", "/home/me");
+  const ScopedVariable state("XDG_STATE_HOME", "");
+  const ScopedVariable home("HOME", "/home/me");
   EXPECT_THAT(default_found_file({}, "cpu").value().string(),
               StartsWith("/home/me/.local/state/cp-pool/found/cp-pool-worker-cpu-"));
-  const test::ScopedVariable homeless("HOME", "");
+  const ScopedVariable homeless("HOME", "");
   EXPECT_EQ(default_found_file({}, "cpu"), std::nullopt);
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

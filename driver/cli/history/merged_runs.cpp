@@ -21,7 +21,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Restores a case that never ran from its ID, since nothing else of it is known: suite/model/comm/cpN/layout/dtype,

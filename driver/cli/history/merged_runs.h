@@ -42,7 +42,7 @@ class MergedRuns {
   std::vector<Event> finish(const Demands& demands);
 
   // The titles of runs that go on, each with the process that runs it.
-  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& runs_that_go_on() const { return going_on_; }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unfinished_runs() const { return going_on_; }
   // The titles of runs whose remaining cases are unknown: they were streams that were cut, or their version of cp-pool
   // did not write the IDs of its cases.
   [[nodiscard]] const std::vector<std::string>& runs_of_unknown_length() const { return unknown_length_; }

@@ -9,22 +9,19 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
 using std::chrono::seconds;
-using test::finished;
-using test::run_finished;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-const auto kStart = test::run_started(0).started;
+const auto kStart = run_started(0).started;
 
 RunStarted run_of(const std::string& title, const std::vector<std::string>& ids) {
-  RunStarted event = test::run_started(ids.size());
+  RunStarted event = run_started(ids.size());
   event.title = title;
   event.ids = ids;
   return event;
@@ -125,12 +122,12 @@ TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
                                 Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("killed before this case started"))));
   const CaseFinished running = all<CaseFinished>(events).at(1);
   EXPECT_EQ(running.index, 1U);
-  EXPECT_EQ(test::attention(running.payload).suite, "te");
-  EXPECT_EQ(test::attention(running.payload).model, "m");
-  EXPECT_EQ(test::attention(running.payload).comm, CommType::a2a);
-  EXPECT_EQ(test::attention(running.payload).cp_size, 4);
-  EXPECT_EQ(test::attention(running.payload).layout, Layout::thd);
-  EXPECT_EQ(test::attention(running.payload).dtype, DType::fp32);
+  EXPECT_EQ(attention(running.payload).suite, "te");
+  EXPECT_EQ(attention(running.payload).model, "m");
+  EXPECT_EQ(attention(running.payload).comm, CommType::a2a);
+  EXPECT_EQ(attention(running.payload).cp_size, 4);
+  EXPECT_EQ(attention(running.payload).layout, Layout::thd);
+  EXPECT_EQ(attention(running.payload).dtype, DType::fp32);
   const auto end = std::get<RunFinished>(events.back());
   EXPECT_EQ(end.expanded, 3U);
   EXPECT_TRUE(end.ledger_exact);
@@ -152,7 +149,7 @@ TEST(MergedRuns, SayOfARunThatGoesOnWhoRunsItAndOfOneThatWasKilledThatItWas) {
     runs.take(run_of("te", {"a", "b"}), kStart);
     runs.take(CaseStarted{.index = 0, .id = "a", .seq = 1, .pool = {"cpu/2", 1}}, kStart);
     runs.end_file(writer);
-    EXPECT_EQ(runs.runs_that_go_on().size(), writer ? 1U : 0U);
+    EXPECT_EQ(runs.unfinished_runs().size(), writer ? 1U : 0U);
     std::vector<std::string> reasons;
     for (const Event& event : runs.finish({})) {
       if (const auto* finished = std::get_if<CaseFinished>(&event)) reasons.push_back(finished->reason);
@@ -275,7 +272,7 @@ TEST(MergedRuns, KeepTheFirstRunOfACaseWhoseRunsWereMergedBefore) {
 
 TEST(MergedRuns, KeepCasesApartThatDifferInMoreThanTheirRun) {
   CaseFinished other = finished(0, "a", CaseOutcome::pass);
-  test::attention(other.payload).heads = 8;
+  attention(other.payload).heads = 8;
   const std::vector<Event> one = run_at(0, {finished(0, "a", CaseOutcome::fail)});
   EXPECT_EQ(all<CaseFinished>(merged_runs({one, run_at(1, {other})})).size(), 2U);
   for (std::string RunStarted::* field : {&RunStarted::size, &RunStarted::device}) {
@@ -332,7 +329,7 @@ TEST(MergedRuns, BeginWithARun) {
 const std::vector<std::string> kAll{"a", "b", "c", "d"};
 
 RunStarted shard(std::size_t index, std::vector<std::string> ids, const std::string& hash = "h") {
-  RunStarted run = test::run_started(ids.size());
+  RunStarted run = run_started(ids.size());
   run.title = "quick, shard " + std::to_string(index) + "/3";
   run.shard = ShardOfRun{.index = index, .count = 3, .cases = kAll.size(), .ids = hash_of_all(kAll), .hash = hash};
   run.ids = std::move(ids);
@@ -342,7 +339,7 @@ RunStarted shard(std::size_t index, std::vector<std::string> ids, const std::str
 TEST(ShardCheck, FindsNothingMissingInAllShardsWhateverTheirOrder) {
   EXPECT_THAT(missing_of_shards({shard(1, {"a", "c"}), shard(2, {"b"}), shard(3, {"d"})}), IsEmpty());
   EXPECT_THAT(missing_of_shards({shard(3, {"d"}), shard(1, {"c", "a"}), shard(2, {"b"})}), IsEmpty());
-  EXPECT_THAT(missing_of_shards({test::run_started(7)}), IsEmpty()) << "no shard";
+  EXPECT_THAT(missing_of_shards({run_started(7)}), IsEmpty()) << "no shard";
 }
 
 TEST(ShardCheck, AcceptsAShardThatWasRunAgainAndOneThatIsEmpty) {
@@ -395,4 +392,4 @@ TEST(ShardCheck, KeepsDevicesSizesAndImplementationsApart) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

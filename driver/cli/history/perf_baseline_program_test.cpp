@@ -10,26 +10,15 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kSizes;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using Baseline = test::CommandLine;
+using Baseline = CommandLine;
 
 TEST_F(Baseline, TimesAreComparedWithThoseOfAnEarlierRun) {
   const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "8"};
@@ -120,4 +109,4 @@ TEST_F(Baseline, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -9,16 +9,9 @@
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::CommandLine;
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::read_file;
-using test::ScopedVariable;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -105,4 +98,4 @@ TEST_F(Reruns, ARepeatThatGivesOtherBitsIsAFailure) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -6,21 +6,14 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::kSizes;
-using test::Program;
-using test::read_file;
-using test::Words;
-using test::write_file;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using RerunFailed = test::CommandLine;
+using RerunFailed = CommandLine;
 
 TEST_F(RerunFailed, TheRerunCommandOfAFailureRerunsThatCaseAlone) {
   const Finished first = run("model=fail | model=pass | model=error");
@@ -115,4 +108,4 @@ TEST_F(RerunFailed, CasesToRerunThatAreInNoMatrixGivenAreNoEnd) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -13,7 +13,6 @@
 #include "driver/report/output_file.h"
 
 namespace cp_pool {
-
 namespace {
 
 // Ranks outcomes: a larger number is worse.

@@ -10,15 +10,14 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::finished;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 ComparedRun run_of(const std::vector<CaseFinished>& cases, const std::string& size = "small") {
-  std::vector<Event> events{test::run_started(cases.size())};
+  std::vector<Event> events{run_started(cases.size())};
   std::get<RunStarted>(events.front()).size = size;
   events.insert(events.end(), cases.begin(), cases.end());
   events.emplace_back(RunFinished{});
@@ -39,7 +38,7 @@ CaseFinished with_error(const std::string& id, double part_of_bound) {
 }
 
 CaseFinished with_steps(const std::string& id, double ms, double min, double max) {
-  CaseFinished event = test::timed_case(0, id, ms);
+  CaseFinished event = timed_case(0, id, ms);
   event.perf->step_ms = {.median = ms, .min = min, .max = max};
   return event;
 }
@@ -96,7 +95,7 @@ TEST(RunDiff, NamesWhatIsFlaky) {
   CaseFinished twice = finished(1, "b", CaseOutcome::pass);
   once.runs = twice.runs = twice.run = 2;
   const ComparedRun before = run_of({finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass)});
-  const ComparedRun after = run_of({test::flaky_case(0, "a"), once, twice});
+  const ComparedRun after = run_of({flaky_case(0, "a"), once, twice});
   EXPECT_THAT(changes(before, after), ElementsAre("new-failure b", "flaky a", "flaky b"));
 }
 
@@ -175,9 +174,9 @@ TEST(RunDiff, ComparesNoFiguresOfOtherProblems) {
   EXPECT_THAT(changes(before, run_of({other}, "full")), IsEmpty());
   EXPECT_EQ(diff_runs(before, run_of({other}, "full")).why_no_figures,
             "one run is of size small, the other of size full");
-  test::attention(other.payload).seqlen_q += 1;
+  attention(other.payload).seqlen_q += 1;
   EXPECT_THAT(changes(before, run_of({other})), IsEmpty()) << "the case has the same ID and is another one";
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -137,7 +137,7 @@ void add_record_options(CLI::App& command, RecordOptions& record) {
 void add_records_to_read(CLI::App& command, std::optional<std::filesystem::path>& folder) {
   add_path(command, "--record-dir", folder, "DIR", PathUse::folder,
            "Folder in which runs are kept, as for cp-pool run");
-  leave_to_command_line_but(command, {"--record-dir"});
+  bar_others_from_configuration(command, {"--record-dir"});
 }
 
 std::vector<RunRecord> kept_runs(const std::optional<std::filesystem::path>& folder) {

@@ -12,16 +12,9 @@
 
 #include "driver/cli/testing/command_line_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::Program;
-using test::read_file;
-using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -29,7 +22,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-class RecordsOfRuns : public test::CommandLine {
+class RecordsOfRuns : public CommandLine {
  protected:
   [[nodiscard]] nlohmann::json runs() {
     const Finished done = call({"runs", "--json"});
@@ -89,7 +82,7 @@ TEST_F(RecordsOfRuns, AreHeldAgainstEachOther) {
   ASSERT_EQ(run("model=pass* | model=skip").exit_code, 0);
   EXPECT_THAT(call({"diff"}).err, is_one_error("there is no run -2: 1 run is recorded"));
   {
-    const test::ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
+    const ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
     ASSERT_EQ(run("model=pass* | model=skip").exit_code, 100);
   }
   const Finished worse = call({"diff"});
@@ -125,7 +118,7 @@ TEST_F(RecordsOfRuns, AndFilesOfEventsAreHeldAgainstEachOther) {
 TEST_F(RecordsOfRuns, AreTheTrendOfEachCaseInReportsAndAnOrder) {
   ASSERT_EQ(run("model=pass*").exit_code, 0);
   {
-    const test::ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
+    const ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
     ASSERT_EQ(run("model=pass*").exit_code, 100);
   }
   ASSERT_EQ(run("model=pass*", {"--order", "history", "--html", path("html"), "--events", path("e")}).exit_code, 0);
@@ -145,10 +138,10 @@ TEST_F(RecordsOfRuns, AreTheTrendOfEachCaseInReportsAndAnOrder) {
 
 // A worker of another name that fails where the scripted one passes.
 TEST_F(RecordsOfRuns, OfTwoImplementationsAreToldApart) {
-  const std::string other = "env CP_POOL_TEST_LEAK=1 " + test::kWorker;
+  const std::string other = "env CP_POOL_TEST_LEAK=1 " + kWorker;
   const auto run_of_other = [&](const Words& more = {}) {
     Words words = run_words("model=pass*", more);
-    *std::ranges::find(words, test::kWorker) = other;
+    *std::ranges::find(words, kWorker) = other;
     return call(words);
   };
   const Finished own = run("model=pass*");
@@ -197,7 +190,7 @@ TEST_F(RecordsOfRuns, OfAVersionThatDidNotNameTheImplementationAreOfNone) {
   const std::size_t begin = events.find("\"implementations\":[");
   ASSERT_NE(begin, std::string::npos);
   events.erase(begin, events.find(']', begin) + 2 - begin);
-  test::write_file(file, events);
+  write_file(file, events);
   ASSERT_EQ(run("model=pass").exit_code, 0);
   EXPECT_THAT(call({"diff"}).err, is_one_error("is of its implementation"));
   const Finished told = call({"diff", "-2"});
@@ -206,7 +199,7 @@ TEST_F(RecordsOfRuns, OfAVersionThatDidNotNameTheImplementationAreOfNone) {
 }
 
 TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
-  const test::ScopedVariable step("CP_POOL_TEST_STEP_MS", "10");
+  const ScopedVariable step("CP_POOL_TEST_STEP_MS", "10");
   ASSERT_EQ(run("model=pass", {"--mode", "perf"}).exit_code, 0);
   const std::string first = runs()[0]["events"];
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "last", "--events", path("e")}).exit_code, 0);
@@ -219,7 +212,7 @@ TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
 }
 
 TEST_F(RecordsOfRuns, AreWhereTheConfigurationSays) {
-  test::write_file(folder / "cp-pool.toml", "[profile.default]\nrecord.dir = \"mine\"\njunit = \"report.xml\"\n");
+  write_file(folder / "cp-pool.toml", "[profile.default]\nrecord.dir = \"mine\"\njunit = \"report.xml\"\n");
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   ASSERT_EQ(run("model=pass").exit_code, 0);
@@ -233,8 +226,7 @@ TEST_F(RecordsOfRuns, AreWhereTheConfigurationSays) {
 }
 
 TEST_F(RecordsOfRuns, OfARunThatGoesOnAndOfOneThatIsKilledSaySo) {
-  Words words = run_words("model=pass | model=hang", {"--timeout", "10m"});
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=pass | model=hang", {"--timeout", "10m"});
   Program program{words};
   const auto hangs = [&] {
     const nlohmann::json all = runs();
@@ -255,8 +247,7 @@ TEST_F(RecordsOfRuns, OfARunThatGoesOnAndOfOneThatIsKilledSaySo) {
 }
 
 TEST_F(RecordsOfRuns, AtATimeDoNotCollide) {
-  Words words = run_words("model=pass");
-  words.insert(words.begin(), kProgram);
+  Words words = program_words("model=pass");
   {
     std::vector<std::unique_ptr<Program>> programs;
     for (int i = 0; i < 4; ++i) programs.push_back(std::make_unique<Program>(words));
@@ -286,4 +277,4 @@ TEST_F(RecordsOfRuns, ThatCannotBeWrittenCostTheRunNothing) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -13,10 +13,9 @@
 #include "driver/log/events_json.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::write_file;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -41,7 +40,7 @@ class Records : public ::testing::Test {
     }
   }
 
-  test::TemporaryFolder folder;
+  TemporaryFolder folder;
 };
 
 TEST_F(Records, AreListedByTimeAndOtherFoldersAreNot) {
@@ -153,10 +152,10 @@ TEST_F(Records, WithoutASoundFileAreNamedInAnError) {
 }
 
 TEST_F(Records, StandInTheStateFolderUnlessTheirFolderIsNamed) {
-  const test::ScopedVariable state("XDG_STATE_HOME", "/state");
+  const ScopedVariable state("XDG_STATE_HOME", "/state");
   EXPECT_EQ(records_folder(std::nullopt), "/state/cp-pool/runs");
   EXPECT_EQ(records_folder("/mine"), "/mine");
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -22,7 +22,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Edits = std::vector<std::string>;
@@ -65,7 +64,7 @@ Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const Exec
 
 // Looks in the shipped matrix that is named like the suite with which the ID begins, so that the others need not be
 // expanded.
-std::optional<SelectedCase> look_up_in_its_suite(const std::string& id, SelectionOptions options) {
+std::optional<SelectedCase> find_in_suite(const std::string& id, SelectionOptions options) {
   const std::string suite = id.substr(0, id.find('/'));
   if (std::ranges::count(shipped_matrices(), suite) == 0) return std::nullopt;
   options.matrices = {suite};
@@ -85,7 +84,7 @@ Item case_of_json(const std::string& text, const Edits& edits, const ExecutionOp
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
   options.filters = {"*"};  // includes the optional cases
   if (options.matrices.empty()) {
-    if (auto found = look_up_in_its_suite(id, options)) return *std::move(found);
+    if (auto found = find_in_suite(id, options)) return *std::move(found);
     options.matrices = shipped_matrices();
   }
   const Selection selection = select_cases(options);

@@ -32,7 +32,7 @@ std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order);
 
 // Returns the items at these indices, in the order of the indices.
 template <typename Item>
-std::vector<Item> put_in_order(std::vector<Item> items, const std::vector<std::size_t>& indices) {
+std::vector<Item> reordered(std::vector<Item> items, const std::vector<std::size_t>& indices) {
   std::vector<Item> out;
   out.reserve(indices.size());
   for (const std::size_t i : indices) out.push_back(std::move(items[i]));

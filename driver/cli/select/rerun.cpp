@@ -9,7 +9,6 @@
 #include "driver/cli/shell_words.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string line(std::vector<std::string> words, const ExecutionOptions& options) {

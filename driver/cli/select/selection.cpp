@@ -17,7 +17,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kDefaultMatrix = "quick";
@@ -120,7 +119,7 @@ void fill_selection(SelectionOptions& options) {
 
 void add_lookup(CLI::App& command, SelectionOptions& options) {
   add_matrices(command, options, false, "Matrix in which an ID is looked up", "every shipped matrix");
-  leave_to_command_line(command, {"--matrix", "--size"});
+  bar_from_configuration(command, {"--matrix", "--size"});
 }
 
 void check_lookup(const CLI::App& command, const std::string& argument) {

@@ -14,12 +14,9 @@
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
-namespace cp_pool {
-
+namespace cp_pool::test {
 namespace {
 
-using test::parse_as;
-using test::usage_error;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -47,7 +44,7 @@ class OptionalCases : public ::testing::Test {
 
   const std::string two_ = "s/m/p2p/cp2/bshd/bf16";
   const std::string four_ = "s/m/p2p/cp4/bshd/bf16";
-  const test::TemporaryFolder folder_;
+  const TemporaryFolder folder_;
   const std::string path_ = (folder_.path() / "m.json").string();
 };
 
@@ -84,4 +81,4 @@ TEST(ShardOption, IsOneOfRunAndList) {
 
 }  // namespace
 
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -14,7 +14,6 @@
 #include "driver/core/payload.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr double kOfEveryCase = 1e10;    // operations: added for every rank of a case, whatever its size
@@ -71,7 +70,7 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const st
 }
 
 // Splits units that cost more than a shard's part, since their shard would be the last to end.
-std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<double>& costs,
+std::vector<Unit> split_expensive(const std::vector<Unit>& units, const std::vector<double>& costs,
                                   std::size_t shards) {
   const double total =
       std::accumulate(units.begin(), units.end(), 0.0, [](double sum, const Unit& unit) { return sum + unit.cost; });
@@ -109,7 +108,7 @@ std::string hash_of_all(std::vector<std::string> texts) {
 std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards,
                                   const CaseTimes& times) {
   const std::vector<double> costs = costs_of(cases, times);
-  std::vector<Unit> units = split_dear_ones(units_of(cases, costs, true), costs, shards);
+  std::vector<Unit> units = split_expensive(units_of(cases, costs, true), costs, shards);
   if (units.size() / kUnitsAShard < shards) units = units_of(cases, costs, false);
   // Deals out the most expensive unit first, each to the shard with the least cost so far.
   std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::cost);

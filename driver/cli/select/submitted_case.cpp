@@ -18,7 +18,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
 namespace {
 
 struct Edit {

@@ -15,7 +15,6 @@
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::HasSubstr;

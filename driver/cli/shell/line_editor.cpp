@@ -35,7 +35,6 @@ extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reser
 #endif
 
 namespace cp_pool {
-
 namespace {
 
 constexpr mode_t kOwnerOnlyHistory = 0600;

@@ -10,7 +10,6 @@
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::ElementsAre;

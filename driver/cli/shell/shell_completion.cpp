@@ -12,7 +12,6 @@
 #include "driver/cli/shell/shell_line.h"
 
 namespace cp_pool {
-
 namespace {
 
 using Words = std::vector<std::string>;

@@ -14,7 +14,6 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();

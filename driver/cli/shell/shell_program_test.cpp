@@ -15,19 +15,9 @@
 #include "driver/os/unique_fd.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::Finished;
-using test::is_one_error;
-using test::json_lines;
-using test::kProgram;
-using test::kWorker;
-using test::Program;
-using test::read_file;
-using test::ScopedVariable;
-using test::Words;
-using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -39,7 +29,7 @@ constexpr const char* kFail = "demo/fail/p2p/cp1/bshd/fp32";
 constexpr const char* kFields =
     "cp_size=1 batch=1 seqlen_q=16 seqlen_kv=16 heads=1 kv_heads=1 head_dim_qk=8 head_dim_v=8 model=";
 
-class ShellProgram : public test::CommandLine {
+class ShellProgram : public CommandLine {
  protected:
   [[nodiscard]] Words words(const Words& more = {}) const {
     Words out = {kProgram, "shell", "--matrix", path("demo.json"), "--worker", kWorker, "--grace", "100ms"};
@@ -172,4 +162,4 @@ TEST_F(ShellProgram, ThatIsKilledTakesItsServiceAlong) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -16,7 +16,6 @@
 #include "driver/service/socket.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr const char* kClientName = "cp-pool shell";
@@ -79,12 +78,12 @@ void ShellService::start() {
   }
   own_stderr_ = std::move(pipe.read);
   pipe.write.reset();
-  wait_until_it_listens();
+  wait_for_listener();
   report_notice(fmt::format("service '{}' (process {}) is started: it ends with this shell", own_name(), own_->pid));
 }
 
 // The first line of the service on stderr says that it listens, or why it does not.
-void ShellService::wait_until_it_listens() {
+void ShellService::wait_for_listener() {
   std::string said;
   while (said.find('\n') == std::string::npos) {
     std::array<char, 1024> chunk{};

@@ -34,7 +34,7 @@ class ShellService {
  private:
   void start();
   [[nodiscard]] bool own_lives() const;
-  void wait_until_it_listens();  // throws CommandError (infra)
+  void wait_for_listener();  // throws CommandError (infra)
   void reap();
 
   Options options_;

@@ -20,7 +20,6 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostOfACell = 48;

@@ -8,13 +8,9 @@
 #include "driver/cli/testing/terminal.h"
 #include "driver/testing/scoped_variable.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::kProgram;
-using test::kWorker;
-using test::ScopedVariable;
-using test::Terminal;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -22,9 +18,9 @@ constexpr const char* kCtrlC = "\x03";
 constexpr const char* kCtrlD = "\x04";
 constexpr const char* kUp = "\x1b[A";
 
-class ShellOnATerminal : public test::CommandLine {
+class ShellOnATerminal : public CommandLine {
  protected:
-  [[nodiscard]] test::Words words() const {
+  [[nodiscard]] Words words() const {
     return {kProgram, "shell", "--matrix", path("demo.json"), "--worker", kWorker, "--grace", "100ms"};
   }
 
@@ -85,4 +81,4 @@ TEST_F(ShellOnATerminal, CtrlCCancelsTheCaseThatRunsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -51,6 +51,12 @@ class CommandLine : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
+  // Returns the same after the name of the program.
+  [[nodiscard]] Words program_words(const std::string& filter, const Words& more = {}) const {
+    Words words = run_words(filter, more);
+    words.insert(words.begin(), kProgram);
+    return words;
+  }
   Finished run(const std::string& filter, const Words& more = {}) { return call(run_words(filter, more)); }
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder / name).string(); }

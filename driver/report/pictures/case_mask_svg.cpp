@@ -10,7 +10,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 // All lengths are in units of the picture.

@@ -4,11 +4,9 @@
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -29,7 +27,7 @@ CaseDrawing causal_drawing() {
 
 TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {
   const ParsedPage page = case_mask_page(causal_drawing(), 4);
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_EQ(page.one("//g/path[@class='r1']/@d"), "M0 1H1V2H0zM0 2H2V3H0z");
   EXPECT_EQ(page.one("//g/path[@class='r0 partly']/@d"), "M0 0H1V1H0z");
   EXPECT_EQ(page.one("//g/path[@fill='url(#m-padding)']/@d"), "M3 0H4V1H3zM3 1H4V2H3zM3 2H4V3H3zM0 3H4V4H0z");
@@ -47,4 +45,4 @@ TEST(CaseMaskSvg, ThereIsNoneWithoutBlocks) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -12,7 +12,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostMessages = 72;  // those of 9 ranks to each other

@@ -4,11 +4,9 @@
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -23,7 +21,7 @@ ParsedPage exchange_page(std::vector<Message> messages, int ranks, int times = 1
 
 TEST(ExchangeSvg, HasAnArrowForEachMessageOfARing) {
   const ParsedPage page = exchange_page(ring_messages(6, 1, 1), 6, 5);
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_EQ(page.one("//figcaption"), "k and v travel. 16.0 KiB an arrow, 5 times.");
   EXPECT_THAT(page.all("//path[@marker-end]/title"), SizeIs(6));
   EXPECT_THAT(page.all("//path[@marker-end]/title"), Contains("rank 5 to rank 0: 16.0 KiB"));
@@ -42,10 +40,10 @@ TEST(ExchangeSvg, OfVeryManyMessagesThoseOfRank0AreDrawn) {
   EXPECT_THAT(few.all("//path[@marker-end]"), SizeIs(36));
   EXPECT_THAT(few.text, Not(HasSubstr("drawn are")));
   const ParsedPage many = exchange_page(messages_to_all(64, 1), 64);
-  test::expect_readable(many);
+  expect_readable(many);
   EXPECT_THAT(many.all("//path[@marker-end]"), SizeIs(63));
   EXPECT_THAT(many.one("//figcaption"), HasSubstr("only those of rank 0 are drawn"));
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

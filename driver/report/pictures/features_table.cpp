@@ -17,7 +17,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 struct CaseFeature {

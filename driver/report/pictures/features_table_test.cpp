@@ -6,24 +6,22 @@
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 CaseFinished with(std::size_t index, CaseOutcome outcome, void (*change)(Case& c)) {
-  CaseFinished event = test::finished(index, "id", outcome);
-  Case& c = test::attention(event.payload);
+  CaseFinished event = finished(index, "id", outcome);
+  Case& c = attention(event.payload);
   c.kv_heads = c.heads;
   change(c);
   return event;
 }
 
 ParsedPage features_page(const std::vector<Event>& events) {
-  return page_with([&](pugi::xml_node body) { append_features(body, test::report_of(events)); });
+  return page_with([&](pugi::xml_node body) { append_features(body, report_of(events)); });
 }
 
 std::vector<std::string> features_of(void (*change)(Case& c)) {
@@ -80,7 +78,7 @@ TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {
   const ParsedPage page =
       features_page({with(7, CaseOutcome::fail, causal), with(3, CaseOutcome::fail, causal),
                      with(1, CaseOutcome::pass, causal), with(2, CaseOutcome::skip, [](Case& c) { c.cp_size = 4; })});
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_THAT(page.all("//tr[1]/th"), ElementsAre("feature", "cases", "pass", "fail", "skip", "parts"));
   EXPECT_THAT(page.all("//tr[td[1]='causal']/td"), ElementsAre("causal", "3", "1", "2", "", ""));
   EXPECT_THAT(page.all("//tr[td[1]='causal']//a/@href"), ElementsAre("#case-1", "#case-3"));
@@ -94,4 +92,4 @@ TEST(FeaturesTable, ThereIsNoneWithoutCases) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

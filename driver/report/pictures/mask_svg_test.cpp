@@ -4,11 +4,9 @@
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -32,7 +30,7 @@ MaskPicture causal_mask() {
 
 TEST(MaskSvg, SaysInWordsWhatItShows) {
   const ParsedPage page = mask_page(causal_mask());
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_THAT(page.one("//figcaption"), HasSubstr("A cell is 16 queries x 8 keys of the padded sequences"));
   EXPECT_THAT(page.one("//desc"), AllOf(HasSubstr("4 rows of cells downwards, 4 columns to the right"),
                                         HasSubstr("7 cells seen as expected"), HasSubstr("1 cell missing"),
@@ -96,4 +94,4 @@ TEST(MaskSvg, SaysWhereWeightsAreNoWholeNumbers) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -14,7 +14,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr std::size_t kMostStripCells = 512;  // of a strip; neighbours in a longer strip are joined

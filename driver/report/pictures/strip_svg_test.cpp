@@ -4,11 +4,9 @@
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -28,7 +26,7 @@ ErrorStrip strip_of(std::vector<double> by_row, std::vector<double> by_head = {}
 
 TEST(StripSvg, HasAStripForRowsAndOneForHeadsAndATableOfTheWorst) {
   const ParsedPage page = strips_page({strip_of({0.1, 0.2, 5, 30}, {0.5, 30})});
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_THAT(page.all("//svg/title"),
               ElementsAre("dq rank 1 by rows: largest error / bound 30 at rows 48 to 63; 2 of 4 cells beyond the bound",
                           "dq rank 1 by heads: 1 of 2 heads beyond the bound"));
@@ -79,4 +77,4 @@ TEST(StripSvg, ThereIsNoneWithoutStrips) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -11,7 +11,6 @@
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr double kTextureSize = 6;

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-
 namespace {
 
 constexpr double kSecond = 1000;
@@ -108,6 +110,24 @@ std::vector<TimeAxis::Tick> TimeAxis::ticks(double least_distance) const {
     }
   }
   return out;
+}
+
+void append_time(pugi::xml_node svg, const TimeAxis& axis, double left, double bottom) {
+  constexpr double kTickDistance = 100;
+  constexpr double kBaseLine = 11;
+  constexpr double kTop = kBaseLine + 4;
+  for (const TimeAxis::Tick& tick : axis.ticks(kTickDistance)) {
+    append_path(svg, line_data(left + tick.x, kTop, left + tick.x, bottom), "thin");
+    append_label(svg, left + tick.x, kBaseLine, tick.text, "faint");
+  }
+  for (const TimeAxis::Cut& cut : axis.cuts()) {
+    const double middle = left + cut.x;
+    const SvgBox box{
+        .x = middle - TimeAxis::kCutWidth / 2, .y = kTop, .width = TimeAxis::kCutWidth, .height = bottom - kTop};
+    append_hint(append_rect(svg, box, "fill-padding"),
+                fmt::format("{} without a pool are left out", format_duration(cut.ms)));
+    append_label(svg, middle, bottom - 4, "//", "middle");
+  }
 }
 
 }  // namespace cp_pool

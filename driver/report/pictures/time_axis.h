@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <pugixml.hpp>
+
 namespace cp_pool {
 
 struct TimeSpan {  // milliseconds
@@ -45,5 +47,8 @@ class TimeAxis {
   std::vector<Part> parts_;  // in order, with cuts between them
   double per_ms_ = 0;        // units per millisecond
 };
+
+// Draws the ticks and cuts of an axis that begins at x = `left`, from the top of the picture down to `bottom`.
+void append_time(pugi::xml_node svg, const TimeAxis& axis, double left, double bottom);
 
 }  // namespace cp_pool

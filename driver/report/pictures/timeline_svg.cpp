@@ -21,8 +21,6 @@
 namespace cp_pool {
 namespace {
 
-constexpr const char* kTimelineId = "timeline";
-
 // All lengths are in units; one is about a pixel.
 constexpr double kTimelineWidth = 1000;
 constexpr double kTimelineLeft = 4;
@@ -34,7 +32,6 @@ constexpr double kPoolHeight = 20;
 constexpr double kCaseInset = 3;  // between a pool's edge and its cases
 constexpr double kLeastBar = 2;
 constexpr double kTimelineKey = 26;
-constexpr double kTickDistance = 100;
 constexpr std::size_t kWordLetters = 200;
 
 // All times are milliseconds of the run's clock, from its beginning.
@@ -48,11 +45,11 @@ struct TimelinePool {
   const ReportedPool* pool;
   double spawned;
   std::optional<double> ready;           // nullopt if it never was
-  std::optional<double> retired;         // nullopt if the run ended before
+  double end;                            // when it was retired, or the end of the run
   std::vector<TimelineCase> cases = {};  // in the order in which they finished
 
   [[nodiscard]] int world_size() const { return pool->spawned->world_size; }
-  [[nodiscard]] bool ended_badly() const { return retired && !is_expected(pool->retired->reason); }
+  [[nodiscard]] bool ended_badly() const { return pool->retired && !is_expected(pool->retired->reason); }
 };
 
 // Leaves out what has no time, as in files of earlier versions.
@@ -62,11 +59,11 @@ std::vector<TimelinePool> pools_of(const RunReport& run) {
   for (std::size_t i = 0; i < run.pools.size(); ++i) {
     const ReportedPool& of_run = run.pools[i];
     if (!of_run.spawned || !of_run.spawned->at_ms) continue;
-    TimelinePool& pool =
-        pools.emplace_back(TimelinePool{.pool = &of_run,
-                                        .spawned = *of_run.spawned->at_ms,
-                                        .ready = of_run.ready ? of_run.ready->at_ms : std::nullopt,
-                                        .retired = of_run.retired ? of_run.retired->at_ms : std::nullopt});
+    TimelinePool& pool = pools.emplace_back(TimelinePool{.pool = &of_run,
+                                                         .spawned = *of_run.spawned->at_ms,
+                                                         .ready = of_run.ready ? of_run.ready->at_ms : std::nullopt,
+                                                         .end = run.last_ms});
+    if (of_run.retired) pool.end = of_run.retired->at_ms.value_or(run.last_ms);
     if (pool.ready) pool.spawned = std::min(pool.spawned, std::max(0.0, *pool.ready - of_run.ready->spawn_to_ready_ms));
     for (const ReportedTry* const each : tries[i]) {
       const double unsent = *each->end.at_ms - each->end.duration_ms;
@@ -174,15 +171,11 @@ struct TimelineDrawing {
 
   [[nodiscard]] double x(double ms) const { return kTimelineLeft + axis.x(ms); }
   [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes); }
-  // When the pool was retired, or the end of the run.
-  [[nodiscard]] double end_of(const TimelinePool& pool) const { return pool.retired.value_or(run.last_ms); }
 };
 
-TimeAxis axis_of(const RunReport& run, const std::vector<TimelinePool>& pools) {
+TimeAxis axis_of(const std::vector<TimelinePool>& pools) {
   std::vector<TimeSpan> shown;
-  for (const TimelinePool& pool : pools) {
-    shown.push_back({.begin = pool.spawned, .end = pool.retired.value_or(run.last_ms)});
-  }
+  for (const TimelinePool& pool : pools) shown.push_back({.begin = pool.spawned, .end = pool.end});
   return {std::move(shown), kTimelineWidth - kTimelineLeft - kTimelineRight};
 }
 
@@ -199,7 +192,7 @@ std::vector<PoolGroup> lanes_of(const TimelineDrawing& drawing) {
   std::vector<PoolGroup> lanes;
   for (const TimelinePool* const pool : order) {
     const auto free = std::ranges::find_if(lanes, [&](const PoolGroup& lane) {
-      return lane.back()->pool->id.key == pool->pool->id.key && drawing.end_of(*lane.back()) <= pool->spawned;
+      return lane.back()->pool->id.key == pool->pool->id.key && lane.back()->end <= pool->spawned;
     });
     (free == lanes.end() ? lanes.emplace_back() : *free).push_back(pool);
   }
@@ -207,7 +200,7 @@ std::vector<PoolGroup> lanes_of(const TimelineDrawing& drawing) {
 }
 
 std::string end_words(const TimelinePool& pool) {
-  if (!pool.retired) return "still alive when the run ended";
+  if (!pool.pool->retired) return "still alive when the run ended";
   const PoolRetired& retired = *pool.pool->retired;
   return std::string{to_string(retired.reason)} +
          (retired.detail.empty() ? "" : ": " + cut_middle(retired.detail, kWordLetters));
@@ -222,7 +215,7 @@ std::string pool_words(const TimelinePool& pool) {
 std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const PoolGroup& lane) {
   std::vector<PoolGroup> groups;
   for (const TimelinePool* const pool : lane) {
-    const double end = drawing.x(drawing.end_of(*pool));
+    const double end = drawing.x(pool->end);
     if (groups.empty() || end - drawing.x(groups.back().front()->spawned) > kLeastBar) groups.emplace_back();
     groups.back().push_back(pool);
   }
@@ -254,25 +247,6 @@ std::string timeline_description(const TimelineDrawing& drawing) {
       "of it in words.",
       count_of(cases, "case"), count_of(drawing.pools.size(), "pool"), format_duration(drawing.run.last_ms),
       count_of(lost, "pool"));
-}
-
-void append_time(const TimelineDrawing& drawing) {
-  constexpr double kBaseLine = 11;
-  for (const TimeAxis::Tick& tick : drawing.axis.ticks(kTickDistance)) {
-    append_path(drawing.svg, line_data(kTimelineLeft + tick.x, kBaseLine + 4, kTimelineLeft + tick.x, drawing.bottom()),
-                "thin");
-    append_label(drawing.svg, kTimelineLeft + tick.x, kBaseLine, tick.text, "faint");
-  }
-  for (const TimeAxis::Cut& cut : drawing.axis.cuts()) {
-    pugi::xml_node mark = append_rect(drawing.svg,
-                                      {.x = kTimelineLeft + cut.x - TimeAxis::kCutWidth / 2,
-                                       .y = kBaseLine + 4,
-                                       .width = TimeAxis::kCutWidth,
-                                       .height = drawing.bottom() - kBaseLine - 4},
-                                      "fill-padding");
-    append_hint(mark, fmt::format("{} without a pool are left out", format_duration(cut.ms)));
-    append_label(drawing.svg, kTimelineLeft + cut.x, drawing.bottom() - 4, "//", "middle");
-  }
 }
 
 // Returns true if words that begin at x fit into the picture and do not overlap earlier words, which end at
@@ -310,7 +284,7 @@ void append_cross(const TimelineDrawing& drawing, double x, double middle, const
 void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double top) {
   const std::string words = group_words(group);
   const double begin = drawing.x(group.front()->spawned);
-  const double end = drawing.x(drawing.end_of(*group.back()));
+  const double end = drawing.x(group.back()->end);
   const SvgBox life{.x = begin, .y = top, .width = std::max(end - begin, 1.0), .height = kPoolHeight};
   append_hint(append_rect(drawing.svg, life, "pool bordered"), words);
   if (const TimelinePool& pool = *group.front(); group.size() == 1) {
@@ -399,11 +373,11 @@ void append_timeline(pugi::xml_node parent, const RunReport& run) {
   set(box, "tabindex", "0");  // makes it scroll with the keyboard
   set(box, "role", "group");
   set(box, "aria-label", "Timeline");
-  TimeAxis axis = axis_of(run, pools);
+  TimeAxis axis = axis_of(pools);
   TimelineDrawing drawing{.run = run, .pools = std::move(pools), .axis = std::move(axis)};
   const std::vector<PoolGroup> lanes = lanes_of(drawing);
   drawing.lanes = lanes.size();
-  drawing.svg = append_svg(box, {.id = kTimelineId,
+  drawing.svg = append_svg(box, {.id = "timeline",
                                  .kind = "timeline",
                                  .width = kTimelineWidth,
                                  .height = drawing.bottom() + kTimelineKey,
@@ -411,7 +385,7 @@ void append_timeline(pugi::xml_node parent, const RunReport& run) {
                                  .description = timeline_description(drawing)});
   drawing.hatch = append_texture(drawing.svg, "timeline-bad", Texture::hatch, "stroke-paper");
   drawing.stripes = append_texture(drawing.svg, "timeline-start", Texture::hatch, "stroke-faint");
-  append_time(drawing);
+  append_time(drawing.svg, drawing.axis, kTimelineLeft, drawing.bottom());
   double top = kTimelineTop;
   for (const PoolGroup& lane : lanes) {
     const std::vector<PoolGroup> groups = groups_of(drawing, lane);

@@ -8,11 +8,9 @@
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/example_events.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
-using test::page_with;
-using test::ParsedPage;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -28,19 +26,19 @@ ParsedPage timeline_page(const RunReport& run) {
 void add_pool(RunReport& run, const PoolId& id, double from, double to, RetireReason reason = RetireReason::finished,
               const std::string& detail = "") {
   run.add(PoolSpawned{.pool = id, .world_size = 2, .pids = {}, .at_ms = from});
-  PoolReady ready = test::pool_ready(id.generation);
+  PoolReady ready = pool_ready(id.generation);
   ready.pool = id;
   ready.spawn_to_ready_ms = 100;
   ready.at_ms = from + 100;
   run.add(ready);
-  PoolRetired retired = test::pool_retired(reason, detail);
+  PoolRetired retired = pool_retired(reason, detail);
   retired.pool = id;
   retired.at_ms = to;
   run.add(retired);
 }
 
 void add_case(RunReport& run, const PoolId& pool, const std::string& id, CaseOutcome outcome, double from, double to) {
-  CaseFinished event = test::finished(0, id, outcome);
+  CaseFinished event = finished(0, id, outcome);
   event.pool = pool;
   event.duration_ms = to - from;
   event.at_ms = to;
@@ -55,7 +53,7 @@ TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
   add_case(run, kOnePool, "te/<a>", CaseOutcome::pass, 200, 1200);
   add_case(run, kOnePool, "te/b", CaseOutcome::crash, 1200, 2000);
   const ParsedPage page = timeline_page(run);
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_THAT(page.all("//g/title"), Contains("te/<a>: pass, 1.00 s"));
   EXPECT_THAT(page.all("//g/title"), Contains("te/b: crash, 800 ms"));
   EXPECT_THAT(page.all("//rect/title"), Contains("cpu/2 #1, ready after 100 ms, 2 cases; crash: rank 1 died: exit 3"));
@@ -66,7 +64,7 @@ TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
 TEST(TimelineSvg, AFailureThatWasExpectedIsNotDrawnAsOne) {
   RunReport run;
   add_pool(run, kOnePool, 0, 2000);
-  CaseFinished event = test::finished(0, "te/a", CaseOutcome::fail);
+  CaseFinished event = finished(0, "te/a", CaseOutcome::fail);
   event.expected = Expected{.outcome = CaseOutcome::fail, .reason = "issue 5"};
   event.pool = kOnePool;
   event.duration_ms = 800;
@@ -113,12 +111,12 @@ TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
   add_pool(run, {"cpu/2", 1}, 0, 2000);
   add_pool(run, {"cpu/2", 2}, 7'202'000, 7'204'000);
   run.add(RunPaused{.paused_ms = 12'000, .at_ms = 1000});
-  CaseFinished unsent = test::finished(0, "id", CaseOutcome::not_run);
+  CaseFinished unsent = finished(0, "id", CaseOutcome::not_run);
   unsent.pool.reset();
   unsent.at_ms = 10;
   run.add(unsent);
   const ParsedPage page = timeline_page(run);
-  test::expect_readable(page);
+  expect_readable(page);
   EXPECT_THAT(page.all("//text"), Contains("paused 12.0 s"));
   EXPECT_THAT(page.all("//rect/title"), Contains("2 h 00 m without a pool are left out"));
   EXPECT_THAT(page.one("//figcaption"), HasSubstr("1 case that no pool ran is not shown"));
@@ -180,9 +178,9 @@ TEST(TimelineSvg, ThereIsNoneWithoutPoolsOrTimes) {
   RunReport run;
   EXPECT_THAT(timeline_page(run).all("//body/*"), IsEmpty());
   run.add(PoolSpawned{{"cpu/2", 1}, 2, {}});
-  run.add(test::finished(0, "id", CaseOutcome::pass));
+  run.add(finished(0, "id", CaseOutcome::pass));
   EXPECT_THAT(timeline_page(run).all("//body/*"), IsEmpty());
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,4 +1,4 @@
-#include "driver/report/fan_out.h"
+#include "driver/report/sink_list.h"
 
 #include <stdexcept>
 
@@ -28,43 +28,43 @@ class Broken : public EventSink {
   int calls = 0;
 };
 
-TEST(FanOut, EveryViewGetsEveryEventInOrder) {
+TEST(SinkList, EveryViewGetsEveryEventInOrder) {
   Recorder a;
   Recorder b;
-  FanOut fan_out{[](const std::string&) {}};
-  fan_out.add(a);
-  fan_out.add(b);
-  fan_out.on_event(test::run_started(1));
-  fan_out.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(a);
+  sink_list.add(b);
+  sink_list.on_event(test::run_started(1));
+  sink_list.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<AnyEvent> - 1));
   EXPECT_EQ(a.types, b.types);
-  EXPECT_FALSE(fan_out.failed());
+  EXPECT_FALSE(sink_list.failed());
 }
 
-TEST(FanOut, EveryViewHearsThatTimePasses) {
+TEST(SinkList, EveryViewHearsThatTimePasses) {
   Recorder a;
   Recorder b;
-  FanOut fan_out{[](const std::string&) {}};
-  fan_out.add(a);
-  fan_out.add(b);
-  fan_out.on_tick();
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(a);
+  sink_list.add(b);
+  sink_list.on_tick();
   EXPECT_EQ(a.ticks, 1);
   EXPECT_EQ(b.ticks, 1);
 }
 
-TEST(FanOut, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
+TEST(SinkList, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
   Broken broken;
   Recorder other;
   std::vector<std::string> errors;
-  FanOut fan_out{[&](const std::string& error) { errors.push_back(error); }};
-  fan_out.add(broken);
-  fan_out.add(other);
-  fan_out.on_event(test::run_started(1));
-  fan_out.on_event(test::run_started(1));
+  SinkList sink_list{[&](const std::string& error) { errors.push_back(error); }};
+  sink_list.add(broken);
+  sink_list.add(other);
+  sink_list.on_event(test::run_started(1));
+  sink_list.on_event(test::run_started(1));
   EXPECT_THAT(errors, ::testing::ElementsAre("disk full"));
   EXPECT_EQ(broken.calls, 1);
   EXPECT_EQ(other.types.size(), 2U);
-  EXPECT_TRUE(fan_out.failed());
+  EXPECT_TRUE(sink_list.failed());
 }
 
 class Unread : public EventSink {
@@ -79,46 +79,46 @@ class FanOutWithoutReader : public ::testing::Test {
   Broken broken;
   Recorder other;
   std::vector<std::string> errors;
-  FanOut fan_out{[this](const std::string& error) { errors.push_back(error); }};
+  SinkList sink_list{[this](const std::string& error) { errors.push_back(error); }};
 };
 
 TEST_F(FanOutWithoutReader, EndsTheRunIfNoOutputIsLeft) {
-  fan_out.add_listener(other);
-  fan_out.add(unread);
-  fan_out.on_event(test::run_started(1));
-  EXPECT_THROW(fan_out.on_tick(), ReaderGone);
+  sink_list.add_listener(other);
+  sink_list.add(unread);
+  sink_list.on_event(test::run_started(1));
+  EXPECT_THROW(sink_list.on_tick(), ReaderGone);
   EXPECT_THAT(errors, ::testing::ElementsAre("its reader is gone"));
-  fan_out.on_tick();  // a run that ends may still tick
-  EXPECT_TRUE(fan_out.failed());
+  sink_list.on_tick();  // a run that ends may still tick
+  EXPECT_TRUE(sink_list.failed());
 }
 
 TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAnotherOutput) {
-  fan_out.add(unread);
-  fan_out.add(other);
-  fan_out.on_tick();
+  sink_list.add(unread);
+  sink_list.add(other);
+  sink_list.on_tick();
   EXPECT_EQ(other.ticks, 1);
 }
 
 TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAFolder) {
-  fan_out.add(unread);
-  fan_out.expect_other_outputs();
-  fan_out.on_tick();
-  EXPECT_TRUE(fan_out.failed());
+  sink_list.add(unread);
+  sink_list.expect_other_outputs();
+  sink_list.on_tick();
+  EXPECT_TRUE(sink_list.failed());
 }
 
 TEST_F(FanOutWithoutReader, EndsTheRunWhenTheLastOutputIsLost) {
-  fan_out.add(unread);
-  fan_out.add(broken);
-  fan_out.on_tick();
-  EXPECT_THROW(fan_out.on_event(test::run_started(1)), ReaderGone);
+  sink_list.add(unread);
+  sink_list.add(broken);
+  sink_list.on_tick();
+  EXPECT_THROW(sink_list.on_event(test::run_started(1)), ReaderGone);
 }
 
-TEST(FanOut, AFullDiskAloneEndsNoRun) {
+TEST(SinkList, AFullDiskAloneEndsNoRun) {
   Broken broken;
-  FanOut fan_out{[](const std::string&) {}};
-  fan_out.add(broken);
-  fan_out.on_event(test::run_started(1));
-  EXPECT_TRUE(fan_out.failed());
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(broken);
+  sink_list.on_event(test::run_started(1));
+  EXPECT_TRUE(sink_list.failed());
 }
 
 }  // namespace

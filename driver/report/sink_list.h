@@ -10,10 +10,10 @@
 
 namespace cp_pool {
 
-class FanOut : public EventSink {
+class SinkList : public EventSink {
  public:
   // `on_error` is called once for each view that is dropped, with a line that says why.
-  explicit FanOut(std::function<void(const std::string&)> on_error);
+  explicit SinkList(std::function<void(const std::string&)> on_error);
 
   // Adds a view that writes an output. It is not owned and must outlive this object. Views get events in the order in
   // which they were added.

@@ -1,4 +1,4 @@
-#include "driver/report/fan_out.h"
+#include "driver/report/sink_list.h"
 
 #include <algorithm>
 #include <exception>
@@ -8,25 +8,25 @@
 
 namespace cp_pool {
 
-FanOut::FanOut(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
+SinkList::SinkList(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
 
-void FanOut::add(EventSink& sink) {
+void SinkList::add(EventSink& sink) {
   views_.push_back({.sink = &sink, .writes = true});
 }
 
-void FanOut::add_listener(EventSink& sink) {
+void SinkList::add_listener(EventSink& sink) {
   views_.push_back({.sink = &sink, .writes = false});
 }
 
-void FanOut::on_event(const Event& event) {
+void SinkList::on_event(const Event& event) {
   deliver([&](EventSink& sink) { sink.on_event(event); });
 }
 
-void FanOut::on_tick() {
+void SinkList::on_tick() {
   deliver([](EventSink& sink) { sink.on_tick(); });
 }
 
-void FanOut::deliver(const std::function<void(EventSink&)>& what) {
+void SinkList::deliver(const std::function<void(EventSink&)>& what) {
   const std::size_t before = views_.size();
   std::erase_if(views_, [&](const View& view) {
     try {

@@ -25,7 +25,7 @@ namespace cp_pool {
 struct CaseEnd {
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;   // one line
-  std::string machine;  // sign that the machine failed (machine_signs.h), as a sentence; empty: none
+  std::string machine;  // sign that the machine failed (machine_sign()), as a sentence; empty: none
 };
 
 // A failed case, and the IDs of the cases that its pool had run before it, in order.

@@ -25,7 +25,7 @@ _TORCH_NAMES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-_MOST_NAME_BYTES = 200  # as in cases/case_file_name.cpp
+_MOST_NAME_BYTES = 200  # as in cases/case_id.cpp
 _MOST_HEADER_BYTES = 100 << 20
 
 

@@ -1,3 +1,5 @@
+#include "cp_core/perf/cuda_steps.h"
+
 #include <vector>
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -7,8 +9,6 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-
-#include "cp_core/perf/cuda_steps.h"
 
 namespace cp_pool::cuda {
 namespace {

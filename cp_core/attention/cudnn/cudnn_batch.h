@@ -15,8 +15,9 @@ namespace cp_pool {
 // tiles' rows one after the other.
 class CudnnBatch {
  public:
-  // operands: only sizes, strides and dtype are read. Graphs round their head dimensions up (library_kernels.h). With a bias
-  // the batch must have one tile. If the batch is not ragged, operands may be packed tensors narrowed to some heads.
+  // operands: only sizes, strides and dtype are read. Graphs round their head dimensions up (library_kernels.h). With a
+  // bias the batch must have one tile. If the batch is not ragged, operands may be packed tensors narrowed to some
+  // heads.
   CudnnBatch(TileBatch batch, const AttentionOperands& operands);
 
   // Alternative descriptions of the batch, the best first, since cuDNN may refuse some.

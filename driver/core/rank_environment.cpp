@@ -34,17 +34,17 @@ std::string random_tag() {
                      ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
 }
 
-void add_wait_policy(Variables& variables, const Surroundings* surroundings) {
+void add_wait_policy(Variables& variables, const ProcessEnvironment* process) {
   constexpr const char* kWaitPolicy = "OMP_WAIT_POLICY";
   const auto is_it = [](const auto& variable) { return variable.first == kWaitPolicy; };
-  const bool has_it = surroundings == nullptr ? std::getenv(kWaitPolicy) != nullptr
-                                              : std::ranges::any_of(surroundings->environment, is_it);
+  const bool has_it =
+      process == nullptr ? std::getenv(kWaitPolicy) != nullptr : std::ranges::any_of(process->environment, is_it);
   if (!has_it) variables.emplace_back(kWaitPolicy, "passive");
 }
 
-std::vector<std::string> inherited_variables(const Surroundings* surroundings) {
+std::vector<std::string> inherited_variables(const ProcessEnvironment* process) {
   std::vector<std::string> out;
-  for (const auto& [name, value] : surroundings != nullptr ? surroundings->environment : own_environment()) {
+  for (const auto& [name, value] : process != nullptr ? process->environment : own_environment()) {
     if (matters_to_ranks(name)) out.push_back(name);
   }
   std::ranges::sort(out);

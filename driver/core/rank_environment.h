@@ -10,11 +10,11 @@
 
 namespace cp_pool {
 
-struct Surroundings {
+struct ProcessEnvironment {
   std::filesystem::path folder;                                  // working directory
   std::vector<std::pair<std::string, std::string>> environment;  // all variables
 
-  bool operator==(const Surroundings&) const = default;
+  bool operator==(const ProcessEnvironment&) const = default;
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -25,14 +25,14 @@ inline constexpr const char* kEnvStartTimeout = "CP_POOL_START_TIMEOUT_MS";
 // Returns a value for CP_POOL_TAG that no other pool has. All values have the same length.
 std::string random_tag();
 
-// Adds OMP_WAIT_POLICY=passive, unless the surroundings of the ranks set the variable; nullptr: the environment of this
+// Adds OMP_WAIT_POLICY=passive, unless the environment of the ranks sets the variable; nullptr: the environment of this
 // process. By default OpenMP threads that wait for work spin, so ranks and pools that run side by side would take the
 // cores from each other.
-void add_wait_policy(Variables& variables, const Surroundings* surroundings);
+void add_wait_policy(Variables& variables, const ProcessEnvironment* process);
 
-// Returns the names of the variables in the ranks' surroundings that ranks on other hosts must get as well; nullptr:
+// Returns the names of the variables in the ranks' environment that ranks on other hosts must get as well; nullptr:
 // those of this process.
-std::vector<std::string> inherited_variables(const Surroundings* surroundings);
+std::vector<std::string> inherited_variables(const ProcessEnvironment* process);
 
 // Returns all environment variables of this process, sorted by name.
 Variables own_environment();

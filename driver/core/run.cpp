@@ -26,10 +26,10 @@ RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ran
     out.start_timeout_grows = ranks->start_timeout_grows;
   }
   if (ranks->environment.empty()) return out;
-  if (!out.surroundings) {
-    out.surroundings = Surroundings{.folder = std::filesystem::current_path(), .environment = own_environment()};
+  if (!out.process) {
+    out.process = ProcessEnvironment{.folder = std::filesystem::current_path(), .environment = own_environment()};
   }
-  out.surroundings->environment = with_entries(std::move(out.surroundings->environment), ranks->environment);
+  out.process->environment = with_entries(std::move(out.process->environment), ranks->environment);
   return out;
 }
 

@@ -192,7 +192,7 @@ struct RunConfig : RunSettings {
   std::vector<HostShare> hosts = {};
   std::chrono::milliseconds fork_patience{10000};  // how long the fork server may take to answer a request for a rank
   // Working directory and environment of the ranks; none: those of this process.
-  std::optional<Surroundings> surroundings = {};
+  std::optional<ProcessEnvironment> process = {};
   // Added to diagnosis_time, so that a worker can free and reconnect its ranks.
   std::chrono::milliseconds diagnosis_grace{2000};
   std::chrono::milliseconds stack_wait{500};  // after a timeout: from SIGUSR2 (write your stack) to SIGTERM

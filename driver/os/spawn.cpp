@@ -95,8 +95,8 @@ std::vector<std::string> merged_environment(const SpawnRequest& request) {
     const bool dropped = std::ranges::count(request.without, name) > 0;
     if (!dropped && std::ranges::none_of(request.env, replaces)) out.push_back(std::move(text));
   };
-  if (request.surroundings != nullptr) {
-    for (const auto& [key, value] : request.surroundings->environment) add(key, fmt::format("{}={}", key, value));
+  if (request.process != nullptr) {
+    for (const auto& [key, value] : request.process->environment) add(key, fmt::format("{}={}", key, value));
   } else {
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string_view text{*entry};
@@ -156,15 +156,15 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-std::string found_program(const std::string& name, const Surroundings& surroundings) {
+std::string found_program(const std::string& name, const ProcessEnvironment& process) {
   if (name.find('/') != std::string::npos) return name;
-  for (const auto& [key, value] : surroundings.environment) {
+  for (const auto& [key, value] : process.environment) {
     if (key != "PATH") continue;
     for (std::size_t begin = 0; begin <= value.size();) {
       const std::size_t end = std::min(value.find(':', begin), value.size());
       const std::string_view entry = std::string_view{value}.substr(begin, end - begin);
       // An empty or relative entry is relative to the working directory.
-      const std::filesystem::path program = surroundings.folder / std::filesystem::path{entry} / name;
+      const std::filesystem::path program = process.folder / std::filesystem::path{entry} / name;
       if (::access(program.c_str(), X_OK) == 0 && !std::filesystem::is_directory(program)) return program.string();
       begin = end + 1;
     }
@@ -181,10 +181,10 @@ SpawnedProcess spawn(const SpawnRequest& request) {
   if (request.argv.empty()) throw SpawnError("the worker command is empty", EINVAL);
   const std::vector<std::string> environment = merged_environment(request);
   Pipe error_pipe = make_pipe();
-  const ChildPlan plan{.program = request.surroundings == nullptr  // execvpe uses the PATH of this process
+  const ChildPlan plan{.program = request.process == nullptr  // execvpe uses the PATH of this process
                                       ? request.argv.front()
-                                      : found_program(request.argv.front(), *request.surroundings),
-                       .folder = request.surroundings == nullptr ? "" : request.surroundings->folder.string(),
+                                      : found_program(request.argv.front(), *request.process),
+                       .folder = request.process == nullptr ? "" : request.process->folder.string(),
                        .argv = c_strings(request.argv),
                        .envp = c_strings(environment),
                        .stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd},

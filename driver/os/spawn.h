@@ -17,15 +17,15 @@
 namespace cp_pool {
 
 struct SpawnRequest {
-  std::vector<std::string> argv;  // argv[0] is looked up in the surroundings' PATH as execvp does
+  std::vector<std::string> argv;  // argv[0] is looked up in the environment's PATH as execvp does
   // Variables that are added to its environment or replace others.
   std::vector<std::pair<std::string, std::string>> env;
-  std::vector<std::string> without = {};       // names of variables that are removed from its environment
-  int stdin_fd = -1;                           // becomes descriptor 0 of the process; -1: /dev/null. Not closed here
-  int stdout_fd = -1;                          // becomes descriptor 1; -1: /dev/null
-  int stderr_fd = -1;                          // becomes descriptor 2; -1: /dev/null
-  int inherited_fd = -1;                       // stays open under its own number (> 2); -1: none
-  const Surroundings* surroundings = nullptr;  // working directory and environment; nullptr: those of this process
+  std::vector<std::string> without = {};        // names of variables that are removed from its environment
+  int stdin_fd = -1;                            // becomes descriptor 0 of the process; -1: /dev/null. Not closed here
+  int stdout_fd = -1;                           // becomes descriptor 1; -1: /dev/null
+  int stderr_fd = -1;                           // becomes descriptor 2; -1: /dev/null
+  int inherited_fd = -1;                        // stays open under its own number (> 2); -1: none
+  const ProcessEnvironment* process = nullptr;  // working directory and environment; nullptr: those of this process
 };
 
 // The process could not be started; error is the errno of the call that failed.
@@ -50,9 +50,9 @@ SpawnedProcess spawn(const SpawnRequest& request);
 // Gives every signal its default action and blocks none, for a child after a fork. Async-signal-safe.
 void reset_signals();
 
-// Returns the path of the program, looked up in these surroundings' PATH; the name itself if it has a '/' or is not
+// Returns the path of the program, looked up in the PATH of this environment; the name itself if it has a '/' or is not
 // found.
-std::string found_program(const std::string& name, const Surroundings& surroundings);
+std::string found_program(const std::string& name, const ProcessEnvironment& process);
 
 // A pipe; make_pipe() sets close-on-exec on both ends. Throws std::system_error.
 struct Pipe {

@@ -149,15 +149,15 @@ void ForkServer::spawn() {
       {protocol::kEnvTag, tag_},
       {protocol::kEnvDevice, config_.run->device},
       {kEnvStartTimeout, std::to_string(config_.run->start_timeout.count())}};
-  const Surroundings* const surroundings = config_.run->surroundings ? &*config_.run->surroundings : nullptr;
-  add_wait_policy(variables, surroundings);
+  const ProcessEnvironment* const process = config_.run->process ? &*config_.run->process : nullptr;
+  add_wait_policy(variables, process);
   SpawnRequest request{.argv = config_.run->fork_server,
                        .env = std::move(variables),
                        .stdin_fd = cases_.get(),
                        .stdout_fd = err.write.get(),
                        .stderr_fd = err.write.get(),
                        .inherited_fd = theirs.get(),
-                       .surroundings = surroundings};
+                       .process = process};
   request.argv.insert(request.argv.end(),
                       {"--socket", std::to_string(theirs.get()), "--driver", std::to_string(::getpid())});
   pid_ = cp_pool::spawn(request).pid;

@@ -39,7 +39,7 @@ class ForkServer {
  public:
   struct Config {
     // Its command, to which options are appended that name the socket and this process; fork_patience,
-    // surroundings, device, and the start_timeout for the imports, of which it uses 90 %. Not owned, outlives
+    // environment, device, and the start_timeout for the imports, of which it uses 90 %. Not owned, outlives
     // the server.
     const RunConfig* run = nullptr;
     // Returns the cases about which the adapter is asked, each a line of JSON. May be empty.

@@ -102,7 +102,7 @@ void LaunchedGroup::spawn() {
       .name = step_name(config_.tag),
       .as_root = ::geteuid() == 0};
   for (const auto& [name, value] : added) launch.variables.push_back(name);
-  for (std::string& name : inherited_variables(surroundings())) {
+  for (std::string& name : inherited_variables(process_environment())) {
     if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
   }
   std::vector<std::string> words = launch_words(run().launcher, launch);
@@ -118,7 +118,7 @@ void LaunchedGroup::spawn() {
                                            .stdin_fd = in.read.get(),
                                            .stdout_fd = out.write.get(),
                                            .stderr_fd = err.write.get(),
-                                           .surroundings = surroundings()});
+                                           .process = process_environment()});
   launcher_ = process.pid;
   watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
   watch_stdio(std::move(in.write), std::move(out.read));
@@ -360,7 +360,7 @@ void LaunchedGroup::cancel_step() const {
   const std::string command = fmt::format(
       "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
   try {
-    cp_pool::spawn({.argv = {"sh", "-c", command}, .env = {}, .surroundings = surroundings()});
+    cp_pool::spawn({.argv = {"sh", "-c", command}, .env = {}, .process = process_environment()});
   } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
     return;
   }

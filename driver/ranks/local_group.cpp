@@ -64,7 +64,7 @@ void LocalGroup::spawn_rank(Start start) {
                                            .stdout_fd = start.out.write.get(),
                                            .stderr_fd = start.err.write.get(),
                                            .inherited_fd = start.master.get(),
-                                           .surroundings = surroundings()});
+                                           .process = process_environment()});
   connect(process.pid, start, std::move(process.pidfd));
 }
 

@@ -27,7 +27,7 @@ Variables WorkerGroup::variables_of(protocol::RankEnvironment rank) const {
   rank.device = run().device;
   rank.share_gpus = run().share_gpus;
   Variables out = protocol::to_variables(rank);
-  add_wait_policy(out, surroundings());
+  add_wait_policy(out, process_environment());
   out.insert(out.end(), common_.variables.begin(), common_.variables.end());
   return out;
 }

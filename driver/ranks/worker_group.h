@@ -42,7 +42,7 @@ class WorkerGroup {
 
   // The settings that all kinds of group have.
   struct Config {
-    const RunConfig* run = nullptr;  // worker, surroundings, device and launcher; not owned, outlives the group
+    const RunConfig* run = nullptr;  // worker, environment, device and launcher; not owned, outlives the group
     int world_size = 1;
     std::string tag;  // value of CP_POOL_TAG, by which processes of the pool are found
     Logs logs;
@@ -123,7 +123,9 @@ class WorkerGroup {
   // What the child writes goes to `tail` and `log`.
   Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log, std::function<void()> on_exit);
   [[nodiscard]] const RunConfig& run() const { return *common_.run; }
-  [[nodiscard]] const Surroundings* surroundings() const { return run().surroundings ? &*run().surroundings : nullptr; }
+  [[nodiscard]] const ProcessEnvironment* process_environment() const {
+    return run().process ? &*run().process : nullptr;
+  }
   // Returns the variables of a rank, adding to `rank` what is the same for all ranks, whoever starts them.
   [[nodiscard]] Variables variables_of(protocol::RankEnvironment rank) const;
   Rank& add_rank();

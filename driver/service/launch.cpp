@@ -33,9 +33,9 @@ Launch::Launch(int number, RunConfig config, std::chrono::milliseconds idle, Poo
 std::string Launch::identity_of(const RunConfig& config) {
   nlohmann::json out{config.worker_command, config.fork_server, config.device, config.share_gpus,
                      config.bound_factor.value_or(0)};
-  if (config.surroundings) {
-    out.push_back(config.surroundings->folder.string());
-    out.push_back(config.surroundings->environment);
+  if (config.process) {
+    out.push_back(config.process->folder.string());
+    out.push_back(config.process->environment);
   }
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -55,13 +55,13 @@ void Launch::make_fork_server() {
 // in `python my_worker.py` or FILE.py:NAME.
 std::vector<std::filesystem::path> Launch::files() const {
   std::vector<std::filesystem::path> out;
-  const Surroundings& surroundings = *config_.surroundings;
+  const ProcessEnvironment& process = *config_.process;
   for (const std::string& word : config_.worker_command) {
     const bool program = &word == &config_.worker_command.front();
     const std::size_t name = word.find(".py:");
     const std::string file =
-        program ? found_program(word, surroundings) : word.substr(0, name == word.npos ? name : name + 3);
-    const std::filesystem::path path = surroundings.folder / file;
+        program ? found_program(word, process) : word.substr(0, name == word.npos ? name : name + 3);
+    const std::filesystem::path path = process.folder / file;
     std::error_code unknown;  // an error means that it is no file
     if (std::filesystem::is_regular_file(path, unknown) && !is_of_system(path)) out.push_back(path);
   }
@@ -129,7 +129,7 @@ RunConfig config_of_home(const Launch& launch, const ServiceRun* wanted_by) {
   config.worker_command = launch.config().worker_command;
   config.fork_server = launch.config().fork_server;
   config.start_timeout_grows = launch.config().start_timeout_grows;
-  config.surroundings = launch.config().surroundings;
+  config.process = launch.config().process;
   return config;
 }
 

@@ -113,15 +113,15 @@ RunConfig Service::config_of(const Open& open) const {
   if (!devices_.contains(open.device)) {
     throw std::invalid_argument(fmt::format("open: device: this service has no device \"{}\"", open.device));
   }
-  Surroundings surroundings;
-  surroundings.folder = open.folder;
-  if (open.folder.empty()) surroundings.folder = std::filesystem::current_path();
-  if (!surroundings.folder.is_absolute()) throw std::invalid_argument("open: folder: the path is not absolute");
+  ProcessEnvironment process;
+  process.folder = open.folder;
+  if (open.folder.empty()) process.folder = std::filesystem::current_path();
+  if (!process.folder.is_absolute()) throw std::invalid_argument("open: folder: the path is not absolute");
   if (open.device == "cuda" && open.environment && value_of(*open.environment, kVisible) != own_value(kVisible)) {
     throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES differs from the service's");
   }
-  surroundings.environment = open.environment ? with_rank_variables(environment_, *open.environment) : environment_;
-  out.surroundings = std::move(surroundings);
+  process.environment = open.environment ? with_rank_variables(environment_, *open.environment) : environment_;
+  out.process = std::move(process);
   return out;
 }
 
@@ -360,7 +360,7 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
     const RunConfig& config = launches_.at(pool.launch)->config();
     out.pool = pool.pool->id();
     out.worker = fmt::format("{}", fmt::join(config.worker_command, " "));
-    if (config.surroundings) out.folder = config.surroundings->folder.string();
+    if (config.process) out.folder = config.process->folder.string();
     out.world_size = pool.world_size;
     out.state = name_of(pool.state);
     out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - pool.since).count();

@@ -45,8 +45,8 @@ struct ReplayOptions {
 // Returns the capsule's working directory and environment variables, for a worker on this machine. Variables that only
 // make sense on the machine of the run keep their local values; a folder that does not exist here is replaced by the
 // current one.
-Surroundings surroundings_of(const Capsule& capsule) {
-  Surroundings out;
+ProcessEnvironment process_environment_of(const Capsule& capsule) {
+  ProcessEnvironment out;
   std::error_code missing;
   out.folder = capsule.folder;
   if (!std::filesystem::is_directory(out.folder, missing)) out.folder = std::filesystem::current_path();
@@ -73,7 +73,7 @@ void take_over(const Capsule& capsule, ReplayOptions& options) {
   config.perf = capsule.perf;
   config.slots = 1;
   if (!options.own_device) config.device = capsule.device;
-  config.surroundings = surroundings_of(capsule);
+  config.process = process_environment_of(capsule);
 }
 
 std::vector<Item> cases_of(const Capsule& capsule) {

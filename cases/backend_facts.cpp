@@ -11,7 +11,7 @@ const BackendFacts& facts_of(Backend backend) {
   // Its matrix products are those of cuBLAS, whose results repeat with the workspace that the worker sets.
   static const BackendFacts math{.rounds_calls = false, .repeats_backward = true, .rehearsed = true};
   static const std::array all{
-#define CP_POOL_BACKEND(identifier, name) &identifier,
+#define CP_POOL_BACKEND(identifier, name) &(identifier),
 #include "cases/backends.def"
 #undef CP_POOL_BACKEND
   };

@@ -109,6 +109,7 @@ class ReplicatedTokens : Subject {
   [[nodiscard]] at::Tensor owner_of_whole_sequences(const Side& side, const std::vector<std::int64_t>& valid) const {
     std::vector<std::int64_t> chunks;
     const std::int64_t count = std::int64_t{2} * dense_.ranks;
+    chunks.reserve(valid.size());
     for (const std::int64_t length : valid) chunks.push_back(std::max<std::int64_t>(1, (length + count - 1) / count));
     const at::Tensor chunk = side.position.div(index_tensor(chunks).index_select(0, side.sequence), "floor");
     return at::minimum(chunk, chunk.neg().add(count - 1));

@@ -175,6 +175,7 @@ struct TimelineDrawing {
 
 TimeAxis axis_of(const std::vector<TimelinePool>& pools) {
   std::vector<TimeSpan> shown;
+  shown.reserve(pools.size());
   for (const TimelinePool& pool : pools) shown.push_back({.begin = pool.spawned, .end = pool.end});
   return {std::move(shown), kTimelineWidth - kTimelineLeft - kTimelineRight};
 }

@@ -13,7 +13,6 @@ namespace cp_pool {
 // A range of consecutive positions of a sequence.
 struct Interval {  // [begin, end); empty if end <= begin
   std::int64_t begin = 0;
-
   std::int64_t end = 0;
 
   [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }

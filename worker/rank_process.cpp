@@ -45,11 +45,11 @@
 namespace cp_pool {
 namespace {
 
-// How ranks that a launcher started find rank 0's control plane. Rank 0 binds a free port and tells the driver over its
-// lifeline; the driver tells the other ranks.
-
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+// --- How ranks that a launcher started find rank 0's control plane ---
+// Rank 0 binds a free port and tells the driver over its lifeline; the driver tells the other ranks.
 
 bool is_loopback(std::string_view address) {
   return address.starts_with("127.") || address == "::1";
@@ -109,7 +109,8 @@ void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
                   environment.rank, protocol::host_name(), where.host, tried));
 }
 
-// The capabilities and versions of this worker, for its ready event.
+// --- The capabilities and versions of this worker, for its ready event ---
+
 template <typename Enum>
 nlohmann::json names() {
   nlohmann::json out = nlohmann::json::array();

@@ -27,8 +27,6 @@
 namespace cp_pool {
 namespace {
 
-// Gathers K and V of all ranks into whole sequences.
-
 // Gathers K and V of the other ranks into tensors in sequence order. This rank's own rows are left uninitialised, since
 // nothing reads them there. Where ranks have windows, each rank puts its rows to their places in the others' tensors.
 // Otherwise rows are sent straight to their places if that takes few messages. If it does not, one message has all rows

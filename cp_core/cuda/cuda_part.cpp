@@ -10,7 +10,6 @@
 namespace cp_pool {
 namespace {
 
-// Finds the modules that the running program, or a library that contains cp_core, loads.
 std::string own_program() {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());

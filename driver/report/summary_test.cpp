@@ -146,17 +146,19 @@ TEST(SummaryFailures, StandTogetherWithTheFirstLineOfTheirReasons) {
   EXPECT_EQ(summary.failures("again"), list + "rerun them: again\n");
 }
 
+constexpr const char* kTwoErrorsAndACrash =
+    "3 failed:\n"
+    "  error    2 cases: boom\n"
+    "           a\n"
+    "           c\n"
+    "  crash    b: boom\n";
+
 TEST(SummaryFailures, OfOneReasonStandUnderIt) {
   Summary summary;
   summary.add(finished(0, "a", CaseOutcome::error, "boom"));
   summary.add(finished(1, "b", CaseOutcome::crash, "boom"));
   summary.add(finished(2, "c", CaseOutcome::error, "boom"));
-  EXPECT_EQ(summary.failures(std::nullopt),
-            "3 failed:\n"
-            "  error    2 cases: boom\n"
-            "           a\n"
-            "           c\n"
-            "  crash    b: boom\n");
+  EXPECT_EQ(summary.failures(std::nullopt), kTwoErrorsAndACrash);
 }
 
 TEST(SummaryFailures, OfOneCauseStandUnderIt) {
@@ -206,12 +208,7 @@ TEST(SummaryFailures, StandInTheOrderOfTheListOfCases) {
   summary.add(finished(2, "c", CaseOutcome::error, "boom"));
   summary.add(finished(1, "b", CaseOutcome::crash, "boom"));
   summary.add(finished(0, "a", CaseOutcome::error, "boom"));
-  EXPECT_EQ(summary.failures(std::nullopt),
-            "3 failed:\n"
-            "  error    2 cases: boom\n"
-            "           a\n"
-            "           c\n"
-            "  crash    b: boom\n");
+  EXPECT_EQ(summary.failures(std::nullopt), kTwoErrorsAndACrash);
 }
 
 TEST(SummaryText, IsEmptyWithoutCases) {

@@ -154,9 +154,9 @@ class PooledRanks:
         """Does nothing: the ranks stay warm until PooledFunction.close."""
 
 
-def failure_text(result: Result) -> str:
-    """The outcome of a call that did not pass, the traceback of the first rank that failed, and a line for each other
-    rank that did."""
+def failure_text(result: Result, *, stderr: bool = True) -> str:
+    """The outcome of a call that did not pass, the traceback of the first rank that failed, a line for each other rank
+    that did, and what ranks wrote to stderr."""
     parts = [result.reason if result.outcome == "fail" else result.summary()]
     texts = [(rank.rank, rank.error.strip()) for rank in result.ranks if not rank.ok and rank.error.strip()]
     for number, (rank, text) in enumerate(texts):
@@ -165,4 +165,6 @@ def failure_text(result: Result) -> str:
             parts.append(f"rank {rank}: {lines[-1] if lines[0].startswith('Traceback') else lines[0]}")
         elif "\n" in text:
             parts.append(text)
+    if stderr:
+        parts += [tail.described() for tail in result.stderr if tail.text.strip()]
     return "\n".join(parts)

@@ -82,7 +82,7 @@ class RankTests:
         if result.skipped:
             pytest.skip(result.reason)
         if not result.ok:
-            text = failure_text(result)
+            text = failure_text(result, stderr=False)  # which is a section of the report
             pytest.fail(f"{text}\n{_HOW_TO_STOP}" if self._config.option.usepdb else text, pytrace=False)
         return True
 

@@ -134,6 +134,11 @@ class StderrTail:
     fenced: bool = True
     of: str = ""
 
+    def described(self) -> str:
+        """Whose text it is, and below it the text, with a margin."""
+        unfenced = "" if self.fenced else " (unfenced)"
+        return f"{self.of or f'rank {self.rank}'} stderr{unfenced}:\n{_indented(self.text, '  | ')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -343,7 +348,7 @@ class Result:
         if self.diagnosis is not None:
             parts.append(self.diagnosis.text())
         parts += [_rank_error(rank, self.reason) for rank in self.ranks if not rank.ok]
-        parts += [_stderr_text(tail) for tail in self.stderr if tail.text.strip()]
+        parts += [tail.described() for tail in self.stderr if tail.text.strip()]
         if self.rerun:
             parts.append(f"rerun: {self.rerun}")
         return "\n".join(part for part in parts if part)
@@ -396,11 +401,6 @@ def _rank_error(rank: RankResult, reason: str) -> str:
     if not text.strip():
         return ""
     return f"rank {rank.rank} error:\n{_indented(text, '  ')}"
-
-
-def _stderr_text(tail: StderrTail) -> str:
-    unfenced = "" if tail.fenced else " (unfenced)"
-    return f"{tail.of or f'rank {tail.rank}'} stderr{unfenced}:\n{_indented(tail.text, '  | ')}"
 
 
 def _indented(text: str, prefix: str) -> str:

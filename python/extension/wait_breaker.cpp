@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <dirent.h>
+#include <netinet/in.h>
 #include <string_view>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,9 +14,29 @@ namespace cp_pool {
 
 namespace {
 
+int option_of(int fd, int name) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+}
+
 struct OpenSocket {
   int fd;
   ino_t inode;
+
+  // Of TCP, not of a pair of sockets or a file.
+  [[nodiscard]] bool is_network() const {
+    const int domain = option_of(fd, SO_DOMAIN);
+    return (domain == AF_INET || domain == AF_INET6) && option_of(fd, SO_TYPE) == SOCK_STREAM;
+  }
+  [[nodiscard]] bool listens() const { return option_of(fd, SO_ACCEPTCONN) == 1; }
+  // Returns the port of this end; 0 if another thread has closed the socket.
+  [[nodiscard]] std::uint16_t port() const {
+    sockaddr_in6 address{};  // in which the port of an IPv4 address has the same place
+    socklen_t size = sizeof address;
+    const bool found = getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+    return found ? ntohs(address.sin6_port) : 0;
+  }
 };
 
 std::vector<OpenSocket> open_sockets() {
@@ -33,32 +54,24 @@ std::vector<OpenSocket> open_sockets() {
   return out;
 }
 
-int option_of(int fd, int name) {
-  int value = 0;
-  socklen_t size = sizeof value;
-  return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
-}
-
-bool is_network_connection(int fd) {
-  const int domain = option_of(fd, SO_DOMAIN);
-  return (domain == AF_INET || domain == AF_INET6) && option_of(fd, SO_TYPE) == SOCK_STREAM &&
-         option_of(fd, SO_ACCEPTCONN) == 0;
-}
-
 }  // namespace
 
 void OwnSockets::remember_own() {
   const std::lock_guard lock(mutex_);
   own_.clear();
+  own_ports_.clear();
   for (const OpenSocket& socket : open_sockets()) {
-    if (!others_.contains(socket.inode)) own_.insert(socket.inode);
+    if (others_.contains(socket.inode)) continue;
+    own_.insert(socket.inode);
+    if (socket.is_network() && socket.listens()) own_ports_.insert(socket.port());
   }
 }
 
 void OwnSockets::remember_others() {
   const std::lock_guard lock(mutex_);
   for (const OpenSocket& socket : open_sockets()) {
-    if (!own_.contains(socket.inode)) others_.insert(socket.inode);
+    const bool accepted = socket.is_network() && own_ports_.contains(socket.port());
+    if (!accepted && !own_.contains(socket.inode)) others_.insert(socket.inode);
   }
 }
 
@@ -66,7 +79,7 @@ void OwnSockets::shut_others() {
   remember_others();
   const std::lock_guard lock(mutex_);
   for (const OpenSocket& socket : open_sockets()) {
-    if (others_.contains(socket.inode) && is_network_connection(socket.fd)) shutdown(socket.fd, SHUT_RDWR);
+    if (others_.contains(socket.inode) && socket.is_network() && !socket.listens()) shutdown(socket.fd, SHUT_RDWR);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <sys/types.h>
@@ -16,7 +17,8 @@ namespace cp_pool {
 // down while these libraries wait for them.
 class OwnSockets {
  public:
-  // Records every socket that is open now, except those recorded as others', as cp-pool's own. Call this when cp-pool's
+  // Records every socket that is open now, except those recorded as others', as cp-pool's own, and with a listening
+  // socket every connection that it will accept, since other ranks may still connect. Call this when cp-pool's
   // connections exist and the adapter's do not yet.
   void remember_own();
   // Records every other socket that is open now as one of the adapter's libraries, permanently.
@@ -28,6 +30,7 @@ class OwnSockets {
  private:
   std::mutex mutex_;
   std::set<ino_t> own_;
+  std::set<std::uint16_t> own_ports_;  // of own listening sockets
   std::set<ino_t> others_;
 };
 

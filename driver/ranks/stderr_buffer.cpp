@@ -43,6 +43,7 @@ void StderrBuffer::feed(std::string_view bytes) {
 
 void StderrBuffer::close() {
   take_partial_line();
+  reopen();
   closed_ = true;
 }
 

@@ -22,7 +22,8 @@ class StderrBuffer {
   explicit StderrBuffer(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
 
   void feed(std::string_view bytes);
-  void close();  // at end of file
+  // At end of file. Lines after the fence then belong to the case, too, since they say why the rank has ended.
+  void close();
   [[nodiscard]] bool closed() const { return closed_; }
 
   // Starts a case: later lines belong to it.

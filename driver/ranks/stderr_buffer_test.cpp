@@ -81,6 +81,12 @@ TEST(StderrBuffer, IsCompleteWithoutAFenceWhenTheStreamHasEnded) {
   EXPECT_TRUE(ring.tail().fenced);
 }
 
+TEST(StderrBuffer, HasTheLastWordsOfARankThatDiesAfterItsFence) {
+  StderrBuffer ring = ring_after({1, "first\n", kFence1, "why I end\n"});
+  ring.close();
+  EXPECT_EQ(ring.tail().text, "first\nwhy I end\n");
+}
+
 TEST(StderrBuffer, KeepsTheLastLinesAndBytesNotStartingInsideACharacter) {
   StderrBuffer ring = ring_after({1});
   for (int i = 0; i < 1000; ++i) ring.feed(std::to_string(i) + "\n");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <ctime>
 #include <set>
 #include <string_view>
@@ -54,50 +53,6 @@ std::chrono::nanoseconds cpu_time() {
   timespec used{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-}
-
-// Whether the result is the correct one times a constant, within twice its bounds. Such a result has a wrong scale; if
-// its numbers are small, it may look like one to which something was added.
-bool is_scaled(const Given& given) {
-  const at::Tensor judged = given.judged.view({-1, 1, 1});
-  const at::Tensor value = given.value.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
-  const at::Tensor right = given.right.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
-  const double factor = value.mul(right).sum().item<double>() / std::max(right.square().sum().item<double>(), 1e-300);
-  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor).mul(2 * std::abs(factor));
-  return !verify::row_rms(value.sub(right.mul(factor))).gt(bound).any().item<bool>();
-}
-
-// Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
-// runs' correct results. Gradients may instead follow from such an out and lse.
-bool are_stale(const HypothesisCheck& earlier, const HypothesisCheck& later, bool added) {
-  if (later.failing().empty()) return false;
-  const bool gradients_follow = later.forward_fails() && later.gradients_follow();
-  for (const Given& given : later.fits().given()) {
-    if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
-    if (gradients_follow && !is_of_forward(given.member)) continue;
-    const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
-    if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
-    if (added && is_scaled(given)) return false;
-    const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
-    // The errors of both steps may be in the sum.
-    const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));
-    const at::Tensor bound =
-        given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);
-    if (error.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0).gt(bound.mul(2)).any().item<bool>())
-      return false;
-  }
-  return true;
-}
-
-// Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
-// to them; else an empty string. again: the step before.
-std::string stale_results(const HypothesisCheck& again, const HypothesisCheck& other_seed) {
-  for (const bool added : {false, true}) {
-    if (!are_stale(again, other_seed, added)) continue;
-    return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
-                       added ? ", added to its own results" : "");
-  }
-  return {};
 }
 
 }  // namespace
@@ -371,6 +326,10 @@ void Explainer::only_in_the_repetition() {
   if (observed_.repeat_fault == RepeatFault::sign) {
     decide("depends_on_sign", Certainty::certain,
            "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated");
+  } else if (observed_.repeat_fault == RepeatFault::earlier_state && again_ && other_seed_ &&
+             have_equal_rows(*again_, *other_seed_)) {
+    diagnosis_.cause = "the results are right within their bounds, but some rows of gradients hold the same numbers for "
+                       "every seed";
   } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
     decide("stale_buffer", Certainty::likely,
            "the repeated step returns results of the first step, although q, k, v and dout were negated");

@@ -117,4 +117,12 @@ std::string common_ground(const HypothesisCheck& check);
 // Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
 std::vector<ErrorStrip> error_strips(const HypothesisCheck& check);
 
+// --- stale_results.cpp: results of an earlier step ---
+
+// Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
+// to them; else an empty string. again: the step before.
+std::string stale_results(const HypothesisCheck& again, const HypothesisCheck& other_seed);
+// Whether a row of a gradient holds the same numbers in both, although their inputs differ, and not only zeros.
+bool have_equal_rows(const HypothesisCheck& one, const HypothesisCheck& other);
+
 }  // namespace cp_pool::diagnosis

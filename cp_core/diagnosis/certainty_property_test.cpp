@@ -144,13 +144,9 @@ std::vector<Case> cases_with_alike_mistakes() {
 class AlikeMistakes : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(AlikeMistakes, AreNeverCertain) {
-  constexpr std::size_t kMostAsked = 8;  // a diagnosis takes seconds
   const Case c = cases_with_alike_mistakes().at(GetParam());
-  const std::vector<Alike> groups = alike_mistakes(c);
-  const std::size_t apart = std::max<std::size_t>(groups.size() / kMostAsked, 1);
   int asked = 0;
-  for (std::size_t i = 0; i < groups.size(); i += apart) {
-    const Alike& group = groups[i];
+  for (const Alike& group : alike_mistakes(c)) {
     const test::Diagnosed answer = test::diagnosed_on_threads(c, [&] {
       return std::make_unique<test::SimulatedAttention>(all_results(), group.first.hypothesis, group.first.attempt);
     });

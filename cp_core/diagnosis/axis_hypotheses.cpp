@@ -29,7 +29,6 @@ using Reorder = std::function<at::Tensor(const at::Tensor&)>;
 struct Misreading {
   std::string says;
   Reorder read;
-  bool needs_elements = false;  // reorders elements of a head, which an lse does not have
 };
 
 // Exchanges two axes in memory of the shape `sizes`, in which `axis` is the first of them. back: undoes
@@ -50,29 +49,15 @@ Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
   };
 }
 
-Reorder sequences_and_rows(std::int64_t sequences, bool back) {
+// Reorders the rows of each part by themselves.
+Reorder in_parts(const Reorder& read, std::int64_t parts) {
   return [=](const at::Tensor& x) -> at::Tensor {
-    if (sequences < 2 || x.size(0) % sequences != 0) return {};
-    return exchanged(x, {sequences, x.size(0) / sequences, x.size(1) * x.size(2)}, 0, back);
-  };
-}
-
-Reorder heads_and_elements(bool back) {
-  return [=](const at::Tensor& x) -> at::Tensor {
-    if (x.size(1) < 2 || x.size(2) < 2) return {};
-    return exchanged(x, x.sizes().vec(), 1, back);
-  };
-}
-
-// Reorders parts of the tensor, cut along a dimension, each by itself.
-Reorder in_parts(const Reorder& read, std::int64_t parts, std::int64_t dim) {
-  return [=](const at::Tensor& x) -> at::Tensor {
-    if (x.size(dim) % parts != 0) return {};
+    if (x.size(0) % parts != 0) return {};
     std::vector<at::Tensor> all;
-    for (const at::Tensor& part : x.chunk(parts, dim)) {
+    for (const at::Tensor& part : x.chunk(parts, 0)) {
       if (!all.emplace_back(read(part)).defined()) return {};
     }
-    return at::cat(all, dim);
+    return at::cat(all);
   };
 }
 
@@ -99,12 +84,8 @@ class Axes : Subject {
     std::vector<Misreading> all;
     const std::int64_t ranks = head_ranks(c_);
     const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
-    const auto add = [&](const std::string& says, const Reorder& read, bool needs_elements = false) {
-      all.push_back({.says = says, .read = in_parts(read, dense_.ranks, 0), .needs_elements = needs_elements});
-      if (!facts_of(c_.comm).joins_rows || dense_.ranks == 1) return;
-      all.push_back({.says = says + " after the rows of all ranks were gathered",
-                     .read = in_order_of_sequences(in_parts(read, ranks, 1)),
-                     .needs_elements = needs_elements});
+    const auto add = [&](const std::string& says, const Reorder& read) {
+      all.push_back({.says = says, .read = in_parts(read, dense_.ranks)});
     };
     std::vector<std::int64_t> blocks{0};
     if (ranks > 1 && ranks != c_.heads) blocks.push_back(ranks);
@@ -115,21 +96,8 @@ class Axes : Subject {
         add(says, rows_and_heads(1, count, back));
         if (sequences > 1) add(says + " within each sequence", rows_and_heads(sequences, count, back));
       }
-      add("the axes of sequences and tokens are exchanged", sequences_and_rows(sequences, back));
-      add("the axes of heads and elements are exchanged", heads_and_elements(back), /*needs_elements=*/true);
     }
     return all;
-  }
-
-  // Reorders the rows of all ranks in the order of sequences.
-  [[nodiscard]] Reorder in_order_of_sequences(const Reorder& read) const {
-    const at::Tensor of_q = order_in_sequences(dense_.q_rows);
-    const at::Tensor of_kv = order_in_sequences(dense_.kv_rows);
-    return [=](const at::Tensor& x) -> at::Tensor {
-      const at::Tensor& order = x.size(0) == of_q.numel() ? of_q : of_kv;
-      const at::Tensor sorted = read(x.index_select(0, order.argsort()));
-      return sorted.defined() ? sorted.index_select(0, order) : sorted;
-    };
   }
 
   // Returns the order that a misreading causes, as indices into the flattened tensor; undefined if it changes nothing.
@@ -171,7 +139,7 @@ class Axes : Subject {
 
   // The lse is returned in another order, and the gradients are right or follow from it.
   void returned_lse(const Misreading& misreading) {
-    if (misreading.needs_elements || !symptoms_.fails("lse")) return;
+    if (!symptoms_.fails("lse")) return;
     model(kId, fmt::format("in lse, {}", misreading.says), [read = misreading.read](SimulatedStep& model) {
       model.returned = [read](const DenseProblem&, Results& results) {
         const at::Tensor other = read(results.lse);
@@ -182,20 +150,13 @@ class Axes : Subject {
 
   // Returns the failing results in another order.
   void reordered(const Misreading& misreading) {
-    if (misreading.needs_elements && symptoms_.fails("lse")) return;
-    std::vector<std::string> names;
-    for (const char* const name : {"out", "lse", "dq", "dk", "dv"}) {
-      if (symptoms_.fails(name)) names.emplace_back(name);
-    }
+    const std::vector<std::string> names = symptoms_.failing_of({"out", "lse", "dq", "dk", "dv"});
     if (names.empty()) return;
-    results(kId, fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says),
-            [names, read = misreading.read](const DenseProblem&, Results& results) {
-              for (const auto& [name, member] : verify::kResults) {
-                if (std::ranges::find(names, name) == names.end()) continue;
-                const at::Tensor other = read(results.*member);
-                if (other.defined()) results.*member = other;
-              }
-            });
+    each(kId, fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says), names,
+         [read = misreading.read](const DenseProblem&, Member, const at::Tensor& result) {
+           const at::Tensor other = read(result);
+           return other.defined() ? other : result;
+         });
   }
 
   // A strided input is the first half of the heads of a larger tensor; the other half holds the padding value. If it is

@@ -5,14 +5,11 @@
 #include <vector>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/mask_rule.h"
 #include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
@@ -75,15 +72,9 @@ class Biases : Subject {
 
   Hypotheses all() {
     if (!dense_.bias.defined()) return {};
-    for (const bool rows : {true, false}) {
-      if (rows && dense_.bias.size(2) == 1) continue;
-      if (rows) {
-        rows_of_others();
-      } else {
-        columns_of_others();
-      }
-      from_zero(rows);
-    }
+    if (dense_.bias.size(2) > 1) from_zero(/*rows=*/true);
+    from_zero(/*rows=*/false);
+    columns_of_own_rows();
     if (dense_.bias.size(0) > 1) sequences();
     if (dense_.bias.size(1) > 1) heads();
     if (dense_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
@@ -95,48 +86,6 @@ class Biases : Subject {
   void add(std::string id, std::string says, const at::Tensor& index) {
     pass(std::move(id), std::move(says),
          [index](const DenseProblem& dense, Pass& pass) { pass.bias_index = index.index_select(0, dense.q_rows.row); });
-  }
-
-  // Returns bias indices of pairs. row: positions of queries, [q rows]; column: positions of keys, [kv rows] or
-  // [q rows, kv rows].
-  [[nodiscard]] at::Tensor index_of(const at::Tensor& row, const at::Tensor& column) const {
-    return dense_.bias_index_at(dense_.q_rows.sequence, row, column);
-  }
-
-  // For each of the wrong sources that a rank may take for the rows of `owner`: int64 [ranks, rows], the positions of
-  // the rows that it takes.
-  void of_other_ranks(const Side& side, const std::string& what,
-                      const std::function<void(const std::string& says, const at::Tensor& positions)>& use) const {
-    const int n = dense_.ranks;
-    struct Source {
-      const char* says;
-      std::function<int(int rank, int owner)> of;
-    };
-    for (const Source& source :
-         {Source{"the next rank", [n](int, int owner) { return modulo(owner + 1, n); }},
-          {"the previous rank", [n](int, int owner) { return modulo(owner - 1, n); }},
-          {"rank 0", [](int, int) { return 0; }},
-          {"rank n - 1 - r, for rows of rank r,", [n](int, int owner) { return n - 1 - owner; }},
-          {"the rank's own rows at every step", [](int rank, int) { return rank; }},
-          {"a ring that turns the other way", [n](int rank, int owner) { return modulo(2 * rank - owner, n); }}}) {
-      const at::Tensor rows = n == 1 ? at::Tensor() : rows_at_same_place(side, n, source.of);
-      if (!rows.defined()) return;
-      use(fmt::format("{} of {} are used", what, source.says),
-          side.position.index_select(0, rows.flatten()).view(rows.sizes()));
-    }
-  }
-
-  void rows_of_others() {
-    const char* const id = "bias_rows_misplaced";
-    const at::Tensor& columns = dense_.kv_rows.position;
-    of_other_ranks(dense_.q_rows, "the bias rows", [&](const std::string& says, const at::Tensor& positions) {
-      add(id, says, index_of(positions.gather(0, dense_.q_rows.rank.unsqueeze(0)).squeeze(0), columns));
-    });
-    add(id, "a query's bias row is its place in the rank's rows of a sequence instead of its position in the sequence",
-        index_of(dense_.q_rows.place, columns));
-    add(id, "a query's bias row is its place in the rank's chunk instead of its position in the sequence",
-        index_of(dense_.q_rows.place_in_half, columns));
-    add(id, "a query's bias row is its diagonal instead of its position", index_of(diagonal_, columns));
   }
 
   // Bias rows (else columns) are counted from the first query (or key) of each part that attends to a key (or is
@@ -192,31 +141,21 @@ class Biases : Subject {
     return position.sub(dense_.q_rows.position.index_select(0, q.rows)).mul(dense_.bias.size(3));
   }
 
-  void columns_of_others() {
-    const char* const id = "bias_columns_misplaced";
-    const at::Tensor rows = dense_.bias.size(2) > 1 ? dense_.q_rows.position : dense_.q_rows.position.mul(0);
-    add(id, "a key's bias column is its place in the rank's rows of a sequence instead of its position in the sequence",
-        index_of(rows, dense_.kv_rows.place));
+  // At every step of a ring, a rank uses the bias columns of its own keys.
+  void columns_of_own_rows() {
     if (dense_.ranks == 1) return;
-    of_other_ranks(dense_.kv_rows, "the bias columns", [&](const std::string& says, const at::Tensor& positions) {
-      add(id, says, index_of(rows, positions.index_select(0, dense_.q_rows.rank)));
-    });
-    const at::Tensor order = order_in_sequences(dense_.kv_rows);
-    add(id, "keys are in the order of ranks, but bias columns are in the order of positions",
-        index_of(rows, dense_.kv_rows.position.index_select(0, order.argsort())));
+    const at::Tensor own = rows_at_same_place(dense_.kv_rows, dense_.ranks, [](int rank, int) { return rank; });
+    if (!own.defined()) return;
+    const at::Tensor positions = dense_.kv_rows.position.index_select(0, own.flatten()).view(own.sizes());
+    add("bias_columns_misplaced", "the bias columns of the rank's own rows are used at every step",
+        dense_.bias_index_at(dense_.q_rows.position, positions.index_select(0, dense_.q_rows.rank)));
   }
 
   void sequences() {
-    const std::int64_t batch = dense_.bias.size(0);
     const std::int64_t elements = dense_.bias.size(2) * dense_.bias.size(3);
     const at::Tensor sequence = dense_.q_rows.sequence.unsqueeze(1);
-    for (const auto& [says, other] :
-         {std::pair{"every sequence has the bias of the first sequence", at::zeros_like(sequence)},
-          {"every sequence has the bias of the last sequence", at::full_like(sequence, batch - 1)},
-          {"each sequence has the bias of the next sequence", sequence.add(1).remainder(batch)},
-          {"sequences have their biases in reverse order", sequence.neg().add(batch - 1)}}) {
-      add("bias_of_another_sequence", says, dense_.bias_index().add(other.sub(sequence).mul(elements)));
-    }
+    add("bias_of_another_sequence", "every sequence has the bias of the first sequence",
+        dense_.bias_index().sub(sequence.mul(elements)));
   }
 
   void heads() {
@@ -247,21 +186,8 @@ class Biases : Subject {
           model.weight_dbias = model.dense->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
         });
       }
-      // In each element, the gradient from a later sequence replaces that of earlier ones.
-      const at::Tensor times = SimulatedStep(dense_).forward.times;
-      sum("counts only the last sequence that uses each element",
-          [weight = last_sequence(times)](SimulatedStep& model) { model.weight_dbias = weight; });
     }
     if (dense_.bias.size(1) == 1) shared_heads();
-  }
-
-  // 1 for pairs that belong to the last sequence which uses their element of the bias, else 0.
-  [[nodiscard]] at::Tensor last_sequence(const at::Tensor& times) const {
-    const at::Tensor index = dense_.bias_index();
-    const at::Tensor sequence = dense_.q_rows.sequence.unsqueeze(1).expand_as(index);
-    at::Tensor last = at::zeros({dense_.bias.numel() / dense_.bias.size(1)}, at::kLong).sub(1);
-    last = last.scatter_reduce(0, index.flatten(), sequence.masked_fill(times.eq(0.0), -1).flatten(), "amax");
-    return last.index_select(0, index.flatten()).view(index.sizes()).eq(sequence).to(at::kDouble);
   }
 
   void shared_heads() {
@@ -277,13 +203,6 @@ class Biases : Subject {
       sum("counts only " + says, [weights](SimulatedStep& model) { model.dbias_heads = weights; });
     };
     alone("the first head", [](std::int64_t, std::int64_t h) { return h == 0; });
-    alone("the last head", [heads](std::int64_t, std::int64_t h) { return h == heads - 1; });
-    const std::int64_t group = dense_.group();
-    if (group > 1) {
-      alone("one head of each group", [group](std::int64_t, std::int64_t h) { return h % group == 0; });
-      alone("the first group of heads", [group](std::int64_t, std::int64_t h) { return h < group; });
-      alone("the last group of heads", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
-    }
     for (const std::int64_t blocks :
          {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(dense_.ranks)}) {
       if (blocks < 2 || heads % blocks != 0) continue;
@@ -293,8 +212,6 @@ class Biases : Subject {
       alone("one head of each block", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
     }
   }
-
-  const at::Tensor diagonal_ = MaskRule(dense_).diagonal_of_queries();
 };
 
 }  // namespace

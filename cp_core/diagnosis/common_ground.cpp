@@ -1,6 +1,7 @@
 // Summarises where results are wrong.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -8,41 +9,31 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/diagnosis/hypothesis_check.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
 
 namespace cp_pool::diagnosis {
 namespace {
 
-std::vector<std::int64_t> numbers_of(const at::Tensor& flags) {
+std::set<std::int64_t> numbers_of(const at::Tensor& flags) {
   const at::Tensor found = flags.nonzero().flatten();
   const auto* const data = found.const_data_ptr<std::int64_t>();
   return {data, data + found.numel()};
 }
 
-// "3", "0, 2, 5" or "4..7".
-std::string text_of(const std::vector<std::int64_t>& numbers) {
-  const bool run =
-      numbers.size() > 2 && numbers.back() - numbers.front() + 1 == static_cast<std::int64_t>(numbers.size());
-  if (run) return fmt::format("{}..{}", numbers.front(), numbers.back());
-  constexpr std::size_t kMost = 8;
-  if (numbers.size() <= kMost) return fmt::format("{}", fmt::join(numbers, ", "));
-  return fmt::format("{} and {} more", fmt::join(numbers.begin(), numbers.begin() + kMost, ", "),
-                     numbers.size() - kMost);
-}
-
-std::string on_ranks(const DenseProblem& dense, const std::vector<std::int64_t>& ranks) {
+std::string on_ranks(const DenseProblem& dense, const std::set<std::int64_t>& ranks) {
   if (static_cast<int>(ranks.size()) == dense.ranks) return dense.ranks == 1 ? "" : ", on all ranks";
-  return fmt::format(", on rank{} {} only", ranks.size() == 1 ? "" : "s", text_of(ranks));
+  return fmt::format(", on {} only", named_numbers("rank", ranks));
 }
 
 // Names the wrong heads; empty if all heads are wrong. wrong: bool [heads].
 std::string in_heads(const at::Tensor& wrong) {
-  const std::vector<std::int64_t> heads = numbers_of(wrong);
-  const auto count = wrong.numel();
-  if (count == 1 || static_cast<std::int64_t>(heads.size()) == count) return {};
-  bool every_second = heads.size() > 1;
-  for (std::size_t i = 1; i < heads.size(); ++i) every_second = every_second && heads[i] == heads[i - 1] + 2;
-  every_second = every_second && 2 * static_cast<std::int64_t>(heads.size()) >= count;
-  return fmt::format(", in head{} {} of {}{}", heads.size() == 1 ? "" : "s", text_of(heads), count,
+  const std::set<std::int64_t> heads = numbers_of(wrong);
+  const auto wrong_heads = static_cast<std::int64_t>(heads.size());
+  if (wrong_heads == wrong.numel()) return {};
+  const auto apart = [](std::int64_t head, std::int64_t next) { return next != head + 2; };
+  const bool every_second =
+      wrong_heads > 1 && 2 * wrong_heads >= wrong.numel() && std::ranges::adjacent_find(heads, apart) == heads.end();
+  return fmt::format(", in {} of {}{}", named_numbers("head", heads), wrong.numel(),
                      every_second ? " (every second)" : "");
 }
 
@@ -107,7 +98,7 @@ std::string common_ground(const HypothesisCheck& check) {
   for (const Given& given : check.fits().given()) {
     const at::Tensor wrong = check.fits().errors(given).gt(1.0);
     if (!wrong.any().item<bool>()) continue;
-    const std::vector<std::int64_t> ranks = numbers_of(given.rank.masked_select(wrong.any(-1)).bincount());
+    const std::set<std::int64_t> ranks = numbers_of(given.rank.masked_select(wrong.any(-1)).bincount());
     const Side* const side = dense.side_of(given.member);
     const std::string where =
         on_ranks(dense, ranks) + in_heads(wrong.any(0)) + (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));

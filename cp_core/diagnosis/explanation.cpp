@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cp_core/diagnosis/wrong_pairs.h"
+
 namespace cp_pool::diagnosis {
 namespace {
 
@@ -55,15 +57,13 @@ std::chrono::nanoseconds cpu_time() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-}  // namespace
-
-const std::string& Explainer::id_of(const Candidate& candidate) {
+const std::string& id_of(const Candidate& candidate) {
   const Hypothesis& hypothesis = *candidate.hypothesis;
   const bool backward = candidate.attempt.passes == Attempt::Passes::backward;
   return backward && !hypothesis.backward_id.empty() ? hypothesis.backward_id : hypothesis.id;
 }
 
-std::string Explainer::sentence_of(const Candidate& candidate, const HypothesisCheck& check) {
+std::string sentence_of(const Candidate& candidate, const HypothesisCheck& check) {
   const Hypothesis& hypothesis = *candidate.hypothesis;
   const auto passes = candidate.attempt.passes;
   std::string says = hypothesis.says;
@@ -73,9 +73,16 @@ std::string Explainer::sentence_of(const Candidate& candidate, const HypothesisC
   }
   if (hypothesis.shows || check.dense().ranks == 1) return says;
   if (!candidate.attempt.on_some_ranks) return says + " on all ranks";
-  const std::vector<int>& ranks = check.failing_ranks();
-  return fmt::format("{} on rank{} {} only", says, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  return fmt::format("{} on {} only", says, named_numbers("rank", check.failing_ranks()));
 }
+
+// A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
+// query saw; the steps without NaN, in which the keys were observed, do.
+bool rests_on_nan(const Candidate& candidate, const HypothesisCheck& first) {
+  return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
+}
+
+}  // namespace
 
 Explainer::Explainer(const Observed& observed, const Settings& settings)
     : observed_(observed),
@@ -182,7 +189,7 @@ const HypothesisCheck* Explainer::first_failing() const {
 }
 
 // Returns a candidate for each id that explains the observations.
-std::vector<Explainer::Candidate> Explainer::candidates_on(const HypothesisCheck& first, const Hypotheses& library) {
+std::vector<Candidate> Explainer::candidates_on(const HypothesisCheck& first, const Hypotheses& library) {
   std::vector<Candidate> all;
   for (const Hypothesis& hypothesis : library) {
     for (const Attempt& attempt : first.attempts(hypothesis)) {
@@ -208,12 +215,6 @@ std::vector<Explainer::Candidate> Explainer::candidates_on(const HypothesisCheck
     if (explains_others(candidate, first)) found.push_back(candidate);
   }
   return found;
-}
-
-// A NaN in padding reaches every query that reads it, even with weight 0. So NaN alone does not show which keys a
-// query saw; the steps without NaN, in which the keys were observed, do.
-bool Explainer::rests_on_nan(const Candidate& candidate, const HypothesisCheck& first) {
-  return first.fails_with_nan_alone() && first.changes_keys(*candidate.hypothesis, candidate.attempt);
 }
 
 bool Explainer::explains_others(const Candidate& candidate, const HypothesisCheck& first) const {
@@ -328,8 +329,9 @@ void Explainer::only_in_the_repetition() {
            "the results are right within their bounds, but with q, k, v and dout negated they are not exactly negated");
   } else if (observed_.repeat_fault == RepeatFault::earlier_state && again_ && other_seed_ &&
              have_equal_rows(*again_, *other_seed_)) {
-    diagnosis_.cause = "the results are right within their bounds, but some rows of gradients hold the same numbers for "
-                       "every seed";
+    diagnosis_.cause =
+        "the results are right within their bounds, but some rows of gradients hold the same numbers for "
+        "every seed";
   } else if (observed_.repeat_fault == RepeatFault::earlier_state) {
     decide("stale_buffer", Certainty::likely,
            "the repeated step returns results of the first step, although q, k, v and dout were negated");

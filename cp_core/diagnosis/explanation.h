@@ -16,6 +16,12 @@
 
 namespace cp_pool::diagnosis {
 
+// A hypothesis, and the variant of it that explains the observations.
+struct Candidate {
+  const Hypothesis* hypothesis = nullptr;
+  Attempt attempt;
+};
+
 // Tries known mistakes on what was observed.
 class Explainer {
  public:
@@ -36,16 +42,6 @@ class Explainer {
   std::optional<Diagnosis> confirmation();
 
  private:
-  // A hypothesis, and the variant of it that explains the observations.
-  struct Candidate {
-    const Hypothesis* hypothesis = nullptr;
-    Attempt attempt;
-  };
-
-  static const std::string& id_of(const Candidate& candidate);
-  static std::string sentence_of(const Candidate& candidate, const HypothesisCheck& check);
-  static bool rests_on_nan(const Candidate& candidate, const HypothesisCheck& first);
-
   [[nodiscard]] const HypothesisCheck* first_failing() const;
   std::vector<Candidate> candidates_on(const HypothesisCheck& first, const Hypotheses& library);
   [[nodiscard]] bool explains_others(const Candidate& candidate, const HypothesisCheck& first) const;

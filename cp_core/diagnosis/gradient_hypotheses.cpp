@@ -19,11 +19,7 @@ namespace {
 
 class GradientMistakes : Subject {
  public:
-  GradientMistakes(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
-    for (const char* const name : {"dq", "dk", "dv"}) {
-      if (symptoms.fails(name)) wrong_.emplace_back(name);
-    }
-  }
+  using Subject::Subject;
 
   Hypotheses all() {
     if (!c_.training) return {};
@@ -63,23 +59,16 @@ class GradientMistakes : Subject {
 
   // All failing gradients are multiplied or divided by the number of ranks.
   void times_ranks() {
-    std::vector<std::string> failing = wrong_;
-    for (const char* const name : {"dbias", "dsink"}) {
-      if (symptoms_.fails(name)) failing.emplace_back(name);
-    }
+    const std::vector<std::string> failing = symptoms_.failing_of({"dq", "dk", "dv", "dbias", "dsink"});
     if (dense_.ranks == 1 || failing.empty()) return;
     const auto ranks = static_cast<double>(dense_.ranks);
     for (const bool over : {false, true}) {
-      results(over ? "gradient_over_ranks" : "gradient_times_ranks",
-              fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "),
-                          failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", dense_.ranks),
-              [failing, factor = over ? 1 / ranks : ranks](const DenseProblem&, WholeResults& results) {
-                for (const auto& [name, member] : verify::kResults) {
-                  // The mask probe has no bias and no sink.
-                  const bool fails = std::ranges::find(failing, name) != failing.end();
-                  if (fails && (results.*member).defined()) results.*member = (results.*member).mul(factor);
-                }
-              });
+      each(over ? "gradient_over_ranks" : "gradient_times_ranks",
+           fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "), failing.size() == 1 ? "is" : "are",
+                       over ? "divided by" : "multiplied by", dense_.ranks),
+           failing, [factor = over ? 1 / ranks : ranks](const DenseProblem&, Member, const at::Tensor& gradient) {
+             return gradient.mul(factor);
+           });
     }
   }
 
@@ -101,7 +90,6 @@ class GradientMistakes : Subject {
     const at::Tensor q_rank = dense_.q_rows.rank.unsqueeze(1);
     const at::Tensor kv_rank = dense_.kv_rows.rank.unsqueeze(0);
     const char* const rows = dq_alone() ? "keys" : "queries";
-    const char* const targets = dq_alone() ? "queries" : "keys";
     for (const Ring& ring : rings_of(dense_)) {
       const at::Tensor steps = step_of_pairs(dense_, ring);
       lacks(fmt::format("other ranks' {}", rows), steps.ne(0));
@@ -116,16 +104,6 @@ class GradientMistakes : Subject {
     for (int rank = 0; rank < dense_.ranks; ++rank) {
       lacks(fmt::format("rank {}'s {}", rank, rows), (dq_alone() ? kv_rank : q_rank).eq(rank));
     }
-    const at::Tensor others = q_rank.ne(kv_rank);
-    for (const std::int64_t half : {0, 1}) {
-      const char* const which = half == 0 ? "first" : "second";
-      const at::Tensor queries = dense_.q_rows.half.eq(half).unsqueeze(1);
-      const at::Tensor keys = dense_.kv_rows.half.eq(half).unsqueeze(0);
-      lacks(fmt::format("each other rank's {} chunk of {}", which, rows),
-            others.logical_and(dq_alone() ? keys : queries));
-      lacks(fmt::format("other ranks' {} to the {} chunk of {}", rows, which, targets),
-            others.logical_and(dq_alone() ? queries : keys));
-    }
   }
 
   // bool, pairs: whether the pair is in the last or first part, of its row (dim 1) or column (dim 0), that has a
@@ -135,32 +113,24 @@ class GradientMistakes : Subject {
     return part.eq(last ? of_seen.amax(dim, /*keepdim=*/true) : of_seen.amin(dim, /*keepdim=*/true));
   }
 
-  // dq counts only the last or the first part of each row, as if parts overwrote each other.
+  // dq counts only the last part of each row, as if parts overwrote each other.
   void end_of_row() {
     const at::Tensor times = SimulatedStep(dense_).forward.times;
     std::vector<Parts> all = parts_of(dense_);
     for (Parts& parts : parts_with_own_last(dense_)) all.push_back(std::move(parts));
-    const at::Tensor chunk =
-        dense_.kv_rows.rank.mul(2).add(dense_.kv_rows.half).unsqueeze(0).expand({dense_.q_rows.count(), -1});
-    all.push_back({.what = "one part per chunk of keys, in order", .of_pair = chunk, .count = 2 * dense_.ranks});
-    for (const bool last : {true, false}) {
-      const char* const which = last ? "last" : "first";
-      for (const Parts& parts : all) {
-        std::vector<at::Tensor> choices{end_part(parts.of_pair, times, last, /*dim=*/1)};
-        lack(fmt::format("dq counts only the {} part of each row ({})", which, parts.what),
-             choices.front().logical_not());
-        if (parts.finer.empty()) continue;
-        for (const at::Tensor& finer : parts.finer) choices.push_back(end_part(finer, times, last, /*dim=*/1));
-        // The choice that fits the dq of a query best counts for it.
-        sums(
-            "gradient_share_missing",
-            fmt::format("dq counts only the {} part of each row ({}, or one per chunk of its keys)", which, parts.what),
-            [choices](SimulatedStep& model) {
-              std::vector<SimulatedStep> models;
-              for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
-              model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &SimulatedStep::weight_dq);
-            });
-      }
+    for (const Parts& parts : all) {
+      std::vector<at::Tensor> choices{end_part(parts.of_pair, times, /*last=*/true, /*dim=*/1)};
+      lack(fmt::format("dq counts only the last part of each row ({})", parts.what), choices.front().logical_not());
+      if (parts.finer.empty()) continue;
+      for (const at::Tensor& finer : parts.finer) choices.push_back(end_part(finer, times, /*last=*/true, /*dim=*/1));
+      // The choice that fits the dq of a query best counts for it.
+      sums("gradient_share_missing",
+           fmt::format("dq counts only the last part of each row ({}, or one per chunk of its keys)", parts.what),
+           [choices](SimulatedStep& model) {
+             std::vector<SimulatedStep> models;
+             for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
+             model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &SimulatedStep::weight_dq);
+           });
     }
   }
 
@@ -170,27 +140,24 @@ class GradientMistakes : Subject {
     const at::Tensor times = SimulatedStep(dense_).forward.times;
     const at::Tensor& half = dense_.q_rows.half;
     const at::Tensor stretch = stretch_of_rows(dense_.q_rows);
-    std::vector<std::pair<at::Tensor, bool>> cuts{{half, true}, {dense_.q_rows.rank.mul(2).add(half), false}};
-    if (!stretch.equal(half)) cuts.emplace_back(stretch, true);
-    for (const auto& [chunk, of_rank] : cuts) {
-      const char* const whose = of_rank ? "each rank's" : "all ranks'";
+    std::vector<at::Tensor> cuts{half};
+    if (!stretch.equal(half)) cuts.push_back(stretch);
+    for (const at::Tensor& chunk : cuts) {
       std::vector<at::Tensor> choices;
       for (const bool last : {true, false}) {
         at::Tensor& gone = choices.emplace_back(at::zeros(times.sizes(), at::kBool));
-        for (int rank = 0; rank < (of_rank ? dense_.ranks : 1); ++rank) {
-          const at::Tensor queries = (of_rank ? dense_.q_rows.rank.eq(rank) : dense_.q_rows.valid).unsqueeze(1);
+        for (int rank = 0; rank < dense_.ranks; ++rank) {
+          const at::Tensor queries = dense_.q_rows.rank.eq(rank).unsqueeze(1);
           const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
           gone = gone.logical_or(queries.logical_and(kept.logical_not()));
         }
-        lack(fmt::format("for each key, {} only the {} of {} chunks of queries that see the key",
-                         these("counts", "count"), last ? "last" : "first", whose),
-             gone);
       }
-      one_or_other(fmt::format("for each key, {} only the last or the first of {} chunks of queries that see the key",
-                               these("counts", "count"), whose),
+      one_or_other(fmt::format("for each key, {} only the last or the first of each rank's chunks of queries that see "
+                               "the key",
+                               these("counts", "count")),
                    choices);
     }
-    if (dense_.ranks > 1 && !wrong("dq")) one_chunk_to_others();
+    if (dense_.ranks > 1 && !wrong("dq")) first_chunk_to_others();
   }
 
   // dk and dv of each key lack the pairs of one of the choices, the one that fits its dk best.
@@ -206,61 +173,35 @@ class GradientMistakes : Subject {
     });
   }
 
-  // A rank's queries contribute to the keys of other ranks chunk by chunk, and only one of the chunks arrives.
-  void one_chunk_to_others() {
+  // Of a rank's chunks of queries, only the first that sees keys of other ranks contributes to these.
+  void first_chunk_to_others() {
     const at::Tensor own = dense_.q_rows.rank.unsqueeze(1).eq(dense_.kv_rows.rank.unsqueeze(0));
     const at::Tensor gives = SimulatedStep(dense_).forward.times.masked_fill(own, 0.0).ne(0.0).any(1);
-    for (const bool last : {true, false}) {
-      at::Tensor gone = at::zeros_like(gives);
-      for (int rank = 0; rank < dense_.ranks; ++rank) {
-        const at::Tensor queries = dense_.q_rows.rank.eq(rank);
-        const at::Tensor chunks = dense_.q_rows.half.masked_select(queries.logical_and(gives));
-        if (chunks.numel() == 0) continue;
-        gone.logical_or_(queries.logical_and(dense_.q_rows.half.ne(last ? chunks.max() : chunks.min())));
-      }
-      lack(fmt::format(
-               "for the keys of other ranks, {} only the {} of each rank's chunks of queries that see such a key",
-               these("counts", "count"), last ? "last" : "first"),
-           gone.unsqueeze(1).logical_and(own.logical_not()));
+    at::Tensor gone = at::zeros_like(gives);
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
+      const at::Tensor queries = dense_.q_rows.rank.eq(rank);
+      const at::Tensor chunks = dense_.q_rows.half.masked_select(queries.logical_and(gives));
+      if (chunks.numel() > 0) gone.logical_or_(queries.logical_and(dense_.q_rows.half.ne(chunks.min())));
     }
-  }
-
-  // int64 [rows]: for each row, the row at the same index of the next rank (by = 1) or the previous one. Undefined
-  // unless all ranks have equally many rows of every sequence.
-  [[nodiscard]] at::Tensor rolled(const Side& side, int by) const {
-    const auto other = [by, ranks = dense_.ranks](int, int owner) { return modulo(owner + by, ranks); };
-    const at::Tensor rows = rows_at_same_place(side, dense_.ranks, other);
-    return rows.defined() ? rows[0] : rows;
+    lack(fmt::format(
+             "for the keys of other ranks, {} only the first of each rank's chunks of queries that see such a key",
+             these("counts", "count")),
+         gone.unsqueeze(1).logical_and(own.logical_not()));
   }
 
   void of_another_rank() {
-    const char* const id = "gradient_of_another_rank";
-    for (const int by : {1, -1}) {
-      const at::Tensor q = rolled(dense_.q_rows, by);
-      const at::Tensor kv = rolled(dense_.kv_rows, by);
-      if (!q.defined() || !kv.defined()) return;
-      results(id, fmt::format("{} of the {} rank", these("is that", "are those"), by > 0 ? "next" : "previous"),
-              [=, wrong = wrong_](const DenseProblem&, WholeResults& results) {
-                for (const auto& [name, member] : verify::kResults) {
-                  if (std::ranges::find(wrong, name) == wrong.end()) continue;
-                  results.*member = (results.*member).index_select(0, is_of_keys(member) ? kv : q);
-                }
-              });
-    }
     for (const Ring& ring : rings_of(dense_)) {
-      // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks, or stay
-      // at the rank.
-      for (const int by : {1, -1, 0}) {
+      // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks.
+      for (const int by : {1, -1}) {
         const auto home = [ring, by](int rank, int owner) {
           return ring.step(rank, owner) == 0 ? owner : ring.rank_at(owner, ring.at(rank) + by);
         };
         const at::Tensor landing = rows_at_same_place(dense_.kv_rows, dense_.ranks, home);
-        sums(id,
-             by == 0 ? "a rank adds its contributions to other ranks' keys to the rows of its own keys"
-                     : fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to "
-                                   "the {} rank",
-                                   by > 0 ? "next" : "previous"),
-             [landing](SimulatedStep& model) { model.landing = landing; });
+        sums(
+            "gradient_of_another_rank",
+            fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
+                        by > 0 ? "next" : "previous"),
+            [landing](SimulatedStep& model) { model.landing = landing; });
       }
     }
   }
@@ -276,17 +217,18 @@ class GradientMistakes : Subject {
     change("dk + dv is returned both as dk and as dv",
            [](WholeResults& results) { results.dk = results.dv = results.dk.add(results.dv); });
     for (const int by : {1, -1}) {
-      const at::Tensor rows = dense_.ranks == 1 ? at::Tensor() : rolled(dense_.kv_rows, by);
-      if (!rows.defined()) return;
+      const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks,
+                                                 [&](int, int owner) { return modulo(owner + by, dense_.ranks); });
+      if (dense_.ranks == 1 || !rows.defined()) return;
       change(fmt::format("dk + dv is returned as dk, and that of the {} rank as dv", by > 0 ? "next" : "previous"),
              [rows](WholeResults& results) {
                results.dk = results.dk.add(results.dv);
-               results.dv = results.dk.index_select(0, rows);
+               results.dv = results.dk.index_select(0, rows[0]);
              });
     }
   }
 
-  std::vector<std::string> wrong_;  // those of dq, dk and dv that fail
+  const std::vector<std::string> wrong_ = symptoms_.failing_of({"dq", "dk", "dv"});
 };
 
 }  // namespace

@@ -73,21 +73,7 @@ class Heads : Subject {
       read("kv_group_size_wrong", fmt::format("{} query heads read each key-value head instead of {}", group, group_),
            mapped(heads_, [=, this](std::int64_t h) { return h / group % kv_heads_; }));
     }
-    const char* const id = "kv_head_repeated";
-    read(id, "all query heads read key-value head 0", mapped(heads_, [](std::int64_t) { return 0; }));
-    read(id, "all query heads read the last key-value head",
-         mapped(heads_, [this](std::int64_t) { return kv_heads_ - 1; }));
-    std::set<std::int64_t> blocks;  // of key-value heads
-    for (std::int64_t pair = 2; pair < kv_heads_; pair *= 2) blocks.insert(pair);
-    for (const std::int64_t count : block_counts_) {
-      if (kv_heads_ % count == 0) blocks.insert(kv_heads_ / count);
-    }
-    for (const std::int64_t block : blocks) {
-      read(id, fmt::format("every block of {} key-value heads is a copy of the first block", block),
-           mapped(heads_, [=, this](std::int64_t h) { return h / group_ % block; }));
-      read(id, fmt::format("each group of {} key-value heads consists of copies of its first head", block),
-           mapped(heads_, [=, this](std::int64_t h) { return h / group_ / block * block; }));
-    }
+    read("kv_head_repeated", "all query heads read key-value head 0", mapped(heads_, [](std::int64_t) { return 0; }));
   }
 
   // In each of `blocks` blocks of heads, the heads are ordered [group, kv heads].
@@ -148,33 +134,17 @@ class Heads : Subject {
   }
 
   void exchanged(std::int64_t blocks) {
-    const bool kv_divides = kv_heads_ % blocks == 0;
+    if (kv_heads_ % blocks != 0) return;
     const std::vector<WrongHeads> of_q = exchanged_heads(heads_, blocks);
-    const std::vector<WrongHeads> of_kv = exchanged_heads(kv_heads_, kv_divides ? blocks : 1);
+    const std::vector<WrongHeads> of_kv = exchanged_heads(kv_heads_, blocks);
     for (std::size_t i = 0; i < of_q.size(); ++i) {
       const auto& [says, q] = of_q[i];
       if (q == identity(q.size()) || !seen_.insert(q).second) continue;
-      // For each query head that computes, the head of K and V that it gets, if K and V alone are exchanged.
-      const HeadMap kv =
-          mapped(heads_, [&, this](std::int64_t h) { return of_kv[i].of[static_cast<std::size_t>(h / group_)]; });
-      if (kv_divides) throughout(says, q, kv);
-      results_alone(says, q);
-      if (kv_divides && kv != own_) {
-        for (const bool lands_there : {true, false}) read_heads("for K and V only, " + says, kv, lands_there);
-      }
-      // Only queries are exchanged, and their results are put back in order.
-      const HeadMap back = inverse(q);
-      read_heads("for queries only, " + says,
-                 mapped(heads_, [&, this](std::int64_t h) { return back[static_cast<std::size_t>(h)] / group_; }),
-                 /*lands_there=*/true);
+      // For each query head that computes, the head of K and V that it gets.
+      throughout(says, q, mapped(heads_, [&, this](std::int64_t h) {
+                   return of_kv[i].of[static_cast<std::size_t>(h / group_)];
+                 }));
     }
-  }
-
-  void read_heads(const std::string& says, const HeadMap& kv_of, bool lands_there) {
-    model("heads_exchanged", says, [=](SimulatedStep& model) {
-      model.forward.kv_head = model.backward.kv_head = kv_of;
-      if (lands_there) model.dkv_head = kv_of;
-    });
   }
 
   // The heads are exchanged when inputs are sent, and not put back in order when results return.
@@ -197,21 +167,6 @@ class Heads : Subject {
             model.dkv_head = own;
           });
         }
-      }
-    }
-  }
-
-  // Only the results are exchanged. Gradients follow from the exchanged results, or are correct.
-  void results_alone(const std::string& says, const HeadMap& q) {
-    for (const bool lse_too : {true, false}) {
-      for (const bool gradients_too : {true, false}) {
-        model("heads_exchanged", "in the results only, " + says, [=](SimulatedStep& model) {
-          model.returned = [index = index_tensor(q), lse_too](const DenseProblem&, verify::Results& results) {
-            results.out = results.out.index_select(1, index);
-            if (lse_too) results.lse = results.lse.index_select(1, index);
-          };
-          if (gradients_too) model.backward.dout_head = inverse(q);
-        });
       }
     }
   }

@@ -48,6 +48,11 @@ struct Symptoms {
   bool takes_windows = true;  // the implementation takes cases with a window, and so can get a window of -1 wrong
 
   [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing, name) != failing.end(); }
+  // Those of these results that fail.
+  [[nodiscard]] std::vector<std::string> failing_of(std::vector<std::string> names) const {
+    std::erase_if(names, [this](const std::string& name) { return !fails(name); });
+    return names;
+  }
 };
 
 // The frame of a class that collects the hypotheses of one file.
@@ -72,10 +77,24 @@ class Subject {
     return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
   }
   // The mask is this change of the definition's (mask_rule.cpp).
-  void mask(std::string id, std::string says, std::function<void(const DenseProblem&, MaskRule&)> change);
+  void mask(std::string id, std::string says, std::function<void(MaskRule&)> change);
   Hypothesis& results(std::string id, std::string says,
                       std::function<void(const DenseProblem&, WholeResults&)> change) {
     return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .results = std::move(change)});
+  }
+
+  // Each of these results is what `change` makes of it, as far as the case has it.
+  using Member = at::Tensor WholeResults::*;
+  void each(std::string id, std::string says, const std::vector<std::string>& names,
+            std::function<at::Tensor(const DenseProblem&, Member, const at::Tensor&)> change) {
+    results(std::move(id), std::move(says),
+            [names, change = std::move(change)](const DenseProblem& dense, WholeResults& results) {
+              for (const auto& [name, member] : verify::kResults) {
+                at::Tensor& value = results.*member;
+                const bool is_one = std::ranges::find(names, name) != names.end();
+                if (is_one && value.defined()) value = change(dense, member, value);
+              }
+            });
   }
 
   const DenseProblem& dense_;

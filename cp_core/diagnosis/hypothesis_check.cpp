@@ -1,7 +1,6 @@
 #include "cp_core/diagnosis/hypothesis_check.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -37,7 +36,6 @@ HypothesisCheck::HypothesisCheck(const Observation& of) : dense_(of), fits_(dens
     sum_gradients(right_, backward_, /*absolute=*/false, values_);
   }
   magnitudes_ = magnitudes(right_, forward_, training ? &backward_ : nullptr);
-  std::set<int> ranks;
   wrong_queries_ = at::zeros_like(dense_.q_rows.valid);
   for (const Given& given : fits_.given()) {
     const at::Tensor failed = fits_.errors(given).gt(1.0).any(-1);
@@ -47,10 +45,9 @@ HypothesisCheck::HypothesisCheck(const Observation& of) : dense_(of), fits_(dens
     if (is_of_forward(given.member)) forward_fails_ = true;
     if (given.member == &Results::out) out_has_nan_ = given.value.isnan().any().item<bool>();
     for (int rank = 0; rank < dense_.ranks; ++rank) {
-      if (failed.logical_and(given.rank.eq(rank)).any().item<bool>()) ranks.insert(rank);
+      if (failed.logical_and(given.rank.eq(rank)).any().item<bool>()) failing_ranks_.insert(rank);
     }
   }
-  failing_ranks_.assign(ranks.begin(), ranks.end());
   choose_sample();
 }
 
@@ -170,7 +167,7 @@ bool HypothesisCheck::may_explain_sample(const Hypothesis& hypothesis, const Att
     return may_sum_to_sample(changed(right_, hypothesis, attempt), attempt);
   }
   const SimulatedStep model = changed(sample_->right, hypothesis, attempt);
-  if (model.returned || model.returned_part_lse || model.needs_all_rows) return true;
+  if (model.returned || model.needs_all_rows) return true;
   const bool other_forward = has_other_forward(hypothesis, attempt);
   const Forward forward = other_forward || model.part.defined() ? run_forward(model) : sample_->forward;
   WholeResults values;
@@ -250,7 +247,7 @@ WholeResults HypothesisCheck::of_wrong_ranks(WholeResults wrong, const WholeResu
 
 at::Tensor HypothesisCheck::are_of_failing(const at::Tensor& row_ranks) const {
   at::Tensor rows = at::zeros_like(row_ranks, at::kBool);
-  for (const int rank : failing_ranks_) rows.logical_or_(row_ranks.eq(rank));
+  for (const std::int64_t rank : failing_ranks_) rows.logical_or_(row_ranks.eq(rank));
   return rows;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ class HypothesisCheck {
   [[nodiscard]] const Fits& fits() const { return fits_; }
   // The names of the wrong results; the ranks that have a wrong result.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
-  [[nodiscard]] const std::vector<int>& failing_ranks() const { return failing_ranks_; }
+  [[nodiscard]] const std::set<std::int64_t>& failing_ranks() const { return failing_ranks_; }
   // bool [q rows]: whether the row has a wrong out, lse or dq.
   [[nodiscard]] const at::Tensor& wrong_queries() const { return wrong_queries_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
@@ -101,7 +102,7 @@ class HypothesisCheck {
   WholeResults values_;
   WholeResults magnitudes_;
   std::vector<std::string> failing_;
-  std::vector<int> failing_ranks_;
+  std::set<std::int64_t> failing_ranks_;
   at::Tensor wrong_queries_;
   bool forward_fails_ = false;
   bool out_has_nan_ = false;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,45 +30,44 @@ class Masks : Subject {
     sequences();
     lengths();
     neighbours();
+    if (dense_.ranks > 1) {
+      positions_from_zero();
+      windows_of_local_rows();
+    }
     return std::move(all_);
   }
 
  private:
-  void add(std::string id, std::string says, ChangeRule change) {
-    mask(std::move(id), std::move(says),
-         [change = std::move(change)](const DenseProblem&, MaskRule& rule) { change(rule); });
-  }
-
   [[nodiscard]] bool has_left() const { return c_.window[0] >= 0; }
   [[nodiscard]] bool has_right() const { return c_.causal || c_.window[1] >= 0; }
   [[nodiscard]] std::int64_t right() const { return c_.causal ? 0 : c_.window[1]; }
 
   void diagonals() {
     if (lengths_.valid_q != lengths_.valid_kv) {
-      add("diagonal_top_left",
-          "with unequal lengths, the diagonal starts at the top left instead of ending at the bottom right",
-          [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
-      add("diagonal_reversed",
-          "with unequal lengths, the diagonal is moved by the difference of the lengths in the wrong direction",
-          [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
+      mask("diagonal_top_left",
+           "with unequal lengths, the diagonal starts at the top left instead of ending at the bottom right",
+           [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
+      mask("diagonal_reversed",
+           "with unequal lengths, the diagonal is moved by the difference of the lengths in the wrong direction",
+           [](MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
       if (c_.chunk > 0) {
-        add("diagonal_top_left", "the chunk of a query is chosen by the query's position instead of its diagonal",
-            [](MaskRule& rule) { rule.chunk_of_diagonal = false; });
+        mask("diagonal_top_left", "the chunk of a query is chosen by the query's position instead of its diagonal",
+             [](MaskRule& rule) { rule.chunk_of_diagonal = false; });
       }
     }
     // If the mask has only one edge, a shifted diagonal is the same as a shifted edge.
     if ((has_left() ? 1 : 0) + (has_right() ? 1 : 0) + (c_.chunk > 0 ? 1 : 0) < 2) return;
     for (const std::int64_t shift : {1, -1}) {
-      add("diagonal_off_by_one",
-          fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
-          [shift](MaskRule& rule) { rule.shift = shift; });
+      mask("diagonal_off_by_one",
+           fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
+           [shift](MaskRule& rule) { rule.shift = shift; });
     }
   }
 
   void windows() {
     const bool right_window = c_.window[1] >= 0 && !c_.causal;
     const auto ignored = [this](std::string says, bool left, bool right, bool causal = false) {
-      add("window_ignored", std::move(says), [=](MaskRule& rule) {
+      mask("window_ignored", std::move(says), [=](MaskRule& rule) {
         rule.limited = {rule.limited[0] && !left, rule.limited[1] && !right};
         rule.causal = rule.causal || causal;
       });
@@ -75,8 +75,8 @@ class Masks : Subject {
     for (const std::int64_t off : {1, -1}) {
       if (!has_left()) break;
       const std::int64_t edge = c_.window[0] + off;
-      add("window_left_off_by_one", fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
-          [edge](MaskRule& rule) { rule.window[0] = edge; });
+      mask("window_left_off_by_one", fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
+           [edge](MaskRule& rule) { rule.window[0] = edge; });
     }
     if (has_left()) ignored("the window's left side is ignored", true, false);
     if (right_window) ignored("the window's right side is ignored", false, true);
@@ -91,13 +91,13 @@ class Masks : Subject {
   void literal_limits() {
     for (const auto& [left, right] : {std::pair{true, false}, {false, true}, {true, true}}) {
       if ((left && c_.window[0] >= 0) || (right && c_.window[1] >= 0)) continue;
-      add("window_minus_one_literal",
-          left && right ? "the window's sides of -1, which mean no limit, are taken for widths of -1"
-                        : fmt::format("the window's {} side of -1, which means no limit, is taken for a width of -1",
-                                      left ? "left" : "right"),
-          [left = left, right = right](MaskRule& rule) {
-            rule.limited = {rule.limited[0] || left, rule.limited[1] || right};
-          });
+      mask("window_minus_one_literal",
+           left && right ? "the window's sides of -1, which mean no limit, are taken for widths of -1"
+                         : fmt::format("the window's {} side of -1, which means no limit, is taken for a width of -1",
+                                       left ? "left" : "right"),
+           [left = left, right = right](MaskRule& rule) {
+             rule.limited = {rule.limited[0] || left, rule.limited[1] || right};
+           });
     }
   }
 
@@ -108,7 +108,7 @@ class Masks : Subject {
       std::string says = c_.causal ? fmt::format("a causal query {}",
                                                  off > 0 ? "sees the key after its own" : "does not see its own key")
                                    : fmt::format("the window's right edge is {} instead of {}", edge, right());
-      add("window_right_off_by_one", std::move(says), [edge](MaskRule& rule) {
+      mask("window_right_off_by_one", std::move(says), [edge](MaskRule& rule) {
         if (rule.causal) {
           rule.causal_edge = edge;
           rule.limited[1] = false;
@@ -118,21 +118,21 @@ class Masks : Subject {
       });
     }
     if (!c_.causal) return;
-    add("causal_ignored", "causal is ignored: queries see the keys after their own",
-        [](MaskRule& rule) { rule.causal = false; });
+    mask("causal_ignored", "causal is ignored: queries see the keys after their own",
+         [](MaskRule& rule) { rule.causal = false; });
     if (c_.window[1] < 0) return;
-    add("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own",
-        [](MaskRule& rule) {
-          rule.causal = false;
-          rule.limited[1] = false;
-        });
+    mask("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own",
+         [](MaskRule& rule) {
+           rule.causal = false;
+           rule.limited[1] = false;
+         });
   }
 
   void chunks() {
     if (c_.chunk == 0) return;
-    add("chunk_ignored", "chunks are ignored", [](MaskRule& rule) { rule.chunk = 0; });
+    mask("chunk_ignored", "chunks are ignored", [](MaskRule& rule) { rule.chunk = 0; });
     if (!c_.causal) {
-      add("chunk_ignored", "a causal mask is used instead of the chunks", [](MaskRule& rule) {
+      mask("chunk_ignored", "a causal mask is used instead of the chunks", [](MaskRule& rule) {
         rule.chunk = 0;
         rule.causal = true;
       });
@@ -140,7 +140,7 @@ class Masks : Subject {
     first_queries_of_chunks();
     for (const std::int64_t off : {1, -1}) {
       const auto edge = [&](std::string says, const ChangeRule& change) {
-        add("chunk_boundary_off_by_one", std::move(says), change);
+        mask("chunk_boundary_off_by_one", std::move(says), change);
       };
       const std::string_view where = off > 0 ? "one position late" : "one position early";
       edge(fmt::format("a chunk's queries begin {}", where), [off](MaskRule& rule) { rule.chunk_query_shift = off; });
@@ -161,24 +161,24 @@ class Masks : Subject {
     if (c_.batch == 1) return;
     of_longest();
     const char* const id = "sequence_borders_ignored";
-    add(id, "queries see the keys of all sequences at the positions that the mask allows",
-        [](MaskRule& rule) { rule.borders = false; });
-    add(id, "the pack is taken for one sequence",
-        [](MaskRule& rule) { as_one_sequence(rule.padded_q, rule.padded_kv, rule); });
+    mask(id, "queries see the keys of all sequences at the positions that the mask allows",
+         [](MaskRule& rule) { rule.borders = false; });
+    mask(id, "the pack is taken for one sequence",
+         [](MaskRule& rule) { as_one_sequence(rule.padded_q, rule.padded_kv, rule); });
     if (!c_.pad_between_seqs) return;
-    add(id, "the valid tokens of the pack are taken for one sequence",
-        [](MaskRule& rule) { as_one_sequence(rule.valid_q, rule.valid_kv, rule); });
+    mask(id, "the valid tokens of the pack are taken for one sequence",
+         [](MaskRule& rule) { as_one_sequence(rule.valid_q, rule.valid_kv, rule); });
   }
 
   void of_longest() {
     if (std::ranges::adjacent_find(lengths_.valid_kv, std::ranges::not_equal_to()) == lengths_.valid_kv.end()) return;
     for (const bool queries : {true, false}) {
-      add("lengths_of_longest",
-          fmt::format("the length of the longest sequence is used for all{}", queries ? "" : ", for keys only"),
-          [queries](MaskRule& rule) {
-            std::ranges::fill(rule.valid_kv, std::ranges::max(rule.valid_kv));
-            if (queries) std::ranges::fill(rule.valid_q, std::ranges::max(rule.valid_q));
-          });
+      mask("lengths_of_longest",
+           fmt::format("the length of the longest sequence is used for all{}", queries ? "" : ", for keys only"),
+           [queries](MaskRule& rule) {
+             std::ranges::fill(rule.valid_kv, std::ranges::max(rule.valid_kv));
+             if (queries) std::ranges::fill(rule.valid_q, std::ranges::max(rule.valid_q));
+           });
     }
   }
 
@@ -225,7 +225,8 @@ class Masks : Subject {
 
   void lengths() {
     if (c_.pad_between_seqs) {
-      add("padding_keys_seen", "keys at padding positions take part", [](MaskRule& rule) { rule.padding_keys = true; });
+      mask("padding_keys_seen", "keys at padding positions take part",
+           [](MaskRule& rule) { rule.padding_keys = true; });
     } else if (c_.replicated == 0) {
       return;
     }
@@ -243,7 +244,7 @@ class Masks : Subject {
         for (std::int64_t& length : *valid) length = length / multiple * multiple;
       }
     };
-    add("lengths_rounded", says, change);
+    mask("lengths_rounded", says, change);
     if (!dense_.sink.defined()) return;
     // The rows that are lost do not get the sink either.
     model("lengths_rounded", says, [change](SimulatedStep& model) {
@@ -267,6 +268,54 @@ class Masks : Subject {
           const at::Tensor lost = dense.q_rows.place_in_half.eq(0).logical_and(begins);
           pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
         });
+  }
+
+  // Positions counted among the rows that a rank has of a sequence (of_chunk: among those of one chunk).
+  static Places local_places(const DenseProblem& dense, bool of_chunk) {
+    const auto place = [of_chunk](const Side& side) { return of_chunk ? side.place_in_half : side.place; };
+    return {.q_sequence = dense.q_rows.sequence,
+            .q_position = place(dense.q_rows),
+            .kv_sequence = dense.kv_rows.sequence,
+            .kv_position = place(dense.kv_rows)};
+  }
+
+  // Positions are counted in each rank's rows; which rows are padding stays correct.
+  static void count_locally(bool queries, bool keys, MaskRule& rule) {
+    const DenseProblem& dense = rule.dense;
+    const Places local = local_places(dense, /*of_chunk=*/false);
+    rule.valid_rows = std::pair(dense.q_rows.valid, dense.kv_rows.valid);
+    if (queries) rule.places.q_position = local.q_position;
+    if (keys) rule.places.kv_position = local.kv_position;
+    for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
+      if (queries) rule.valid_q[b] = dense.lengths().padded_q[b] / dense.ranks;
+      if (keys) rule.valid_kv[b] = dense.lengths().padded_kv[b] / dense.ranks;
+    }
+  }
+
+  void positions_from_zero() {
+    // If the mask is only a window, the id of a window counted in local rows fits better.
+    const bool window_alone = !c_.causal && c_.chunk == 0;
+    const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
+    for (const auto& [what, queries, keys] :
+         {std::tuple{"queries and keys", true, true}, {"queries", true, false}, {"keys", false, true}}) {
+      mask(id, fmt::format("every rank counts the positions of its {} from 0", what),
+           [queries = queries, keys = keys](MaskRule& rule) { count_locally(queries, keys, rule); });
+    }
+    mask(id, "the diagonal begins at each rank's first query and at the first key of the sequence", [](MaskRule& rule) {
+      count_locally(/*queries=*/true, /*keys=*/false, rule);
+      rule.diagonal = MaskRule::Diagonal::top_left;
+    });
+  }
+
+  void windows_of_local_rows() {
+    if (c_.window[0] < 0 && c_.window[1] < 0) return;
+    for (const bool of_chunk : {false, true}) {
+      mask("window_of_local_chunk",
+           fmt::format("the window is computed from the places of queries and keys in their rank's {} instead of their "
+                       "positions in the sequence",
+                       of_chunk ? "chunk" : "rows"),
+           [of_chunk](MaskRule& rule) { rule.window_places = local_places(rule.dense, of_chunk); });
+    }
   }
 
   const SequenceLengths& lengths_ = dense_.lengths();

@@ -13,7 +13,7 @@ at::Tensor of_sequences(const std::vector<std::int64_t>& lengths, const at::Tens
 
 }  // namespace
 
-MaskRule::MaskRule(const DenseProblem& dense) {
+MaskRule::MaskRule(const DenseProblem& of) : dense(of) {
   const Case& c = dense.c();
   causal = c.causal;
   for (std::size_t side = 0; side < window.size(); ++side) {
@@ -56,7 +56,7 @@ at::Tensor MaskRule::times() const {
   at::Tensor seen = valid_pairs().logical_and(keys_that_count.unsqueeze(0));
   if (borders) seen = seen.logical_and(places.q_sequence.unsqueeze(1).eq(places.kv_sequence.unsqueeze(0)));
   if (causal) {
-    const auto [i, j] = diagonal_of(causal_places.value_or(places));
+    const auto [i, j] = diagonal_of(places);
     seen = seen.logical_and(j.sub(i).le(causal_edge));
   }
   const auto [wi, wj] = diagonal_of(window_places.value_or(places));
@@ -71,10 +71,10 @@ at::Tensor MaskRule::times() const {
   return seen.to(at::kDouble);
 }
 
-void Subject::mask(std::string id, std::string says, std::function<void(const DenseProblem&, MaskRule&)> change) {
+void Subject::mask(std::string id, std::string says, std::function<void(MaskRule&)> change) {
   pass(std::move(id), std::move(says), [change = std::move(change)](const DenseProblem& dense, Pass& pass) {
     MaskRule rule(dense);
-    change(dense, rule);
+    change(rule);
     pass.times = rule.times();
   });
 }

@@ -23,11 +23,12 @@ struct Places {
 };
 
 struct MaskRule {
-  // The mask of the definition.
-  explicit MaskRule(const DenseProblem& dense);
+  // The mask of the definition. Keeps a reference to the problem.
+  explicit MaskRule(const DenseProblem& of);
 
   enum class Diagonal { bottom_right, top_left, reversed };
 
+  const DenseProblem& dense;
   bool causal = false;
   std::int64_t causal_edge = 0;  // a causal query sees keys up to this many positions after its diagonal
   // Whether each side of the window is applied, and its width in keys. A side that is -1 in the case is not applied.
@@ -44,10 +45,9 @@ struct MaskRule {
   bool borders = true;            // queries see keys of their own sequence only
   bool padding_keys = false;
   bool padding_queries = false;
-  // Where the mask takes rows to be; `window_places` and `causal_places` override this for the window and for causal.
+  // Where the mask takes rows to be; `window_places` overrides this for the window.
   Places places;
   std::optional<Places> window_places;
-  std::optional<Places> causal_places;
   // bool, for q and kv rows: which rows are not padding, if places and lengths do not decide it.
   std::optional<std::pair<at::Tensor, at::Tensor>> valid_rows;
   at::Tensor keys_that_count;  // bool, for kv rows: each token counts once, however many ranks hold it

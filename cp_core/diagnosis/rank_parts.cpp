@@ -119,9 +119,6 @@ std::vector<Parts> parts_of(const DenseProblem& dense) {
     const at::Tensor step = step_of_pairs(dense, ring);
     all.push_back(steps_as_parts(dense, ring, /*own_last=*/false));
     if (ring.size > 2) {
-      all.push_back({.what = "one part per step of a ring that turns the other way",
-                     .of_pair = step.neg().remainder(ring.size),
-                     .count = ring.size});
       all.push_back(
           {.what = "one part of a rank's own keys, one of all other keys", .of_pair = step.clamp_max(1), .count = 2});
     }

@@ -156,33 +156,26 @@ class ReplicatedTokens : Subject {
 
   // A rank returns the replicated rows that it computed, and zeros in place of others.
   void own_rows() {
-    std::vector<std::string> names;
-    for (const char* const name : {"out", "dq", "dk", "dv"}) {
-      if (symptoms_.fails(name)) names.emplace_back(name);
-    }
+    const std::vector<std::string> names = symptoms_.failing_of({"out", "dq", "dk", "dv"});
     if (names.empty()) return;
-    results("replicated_share_missing",
-            fmt::format("a rank returns {} of only those replicated tokens that it computed, and 0 for others",
-                        fmt::join(names, ", ")),
-            [names](const DenseProblem& dense, WholeResults& results) {
-              for (const auto& [name, member] : verify::kResults) {
-                if (std::ranges::find(names, name) != names.end()) zero_as_returned(dense, member, results.*member);
-              }
-            });
+    each("replicated_share_missing",
+         fmt::format("a rank returns {} of only those replicated tokens that it computed, and 0 for others",
+                     fmt::join(names, ", ")),
+         names, zero_as_returned);
   }
 
-  // Sets the replicated rows to 0 that the ranks returned as 0, unless every rank did so.
-  static void zero_as_returned(const DenseProblem& dense, at::Tensor WholeResults::* member, at::Tensor& predicted) {
+  // Returns the rows with 0 in the replicated rows that the ranks returned as 0, unless every rank did so.
+  static at::Tensor zero_as_returned(const DenseProblem& dense, Member member, const at::Tensor& predicted) {
     const Side& side = *dense.side_of(member);
     const at::Tensor returned = joined_rows(dense.observation->results, member);
-    if (!returned.defined() || !returned.sizes().equals(predicted.sizes())) return;
+    if (!returned.defined() || !returned.sizes().equals(predicted.sizes())) return predicted;
     const auto is_zero = [](const at::Tensor& rows) { return rows.eq(0.0).flatten(1).all(1); };
     const at::Tensor gone =
         replicated_rows(side).logical_and(is_zero(returned)).logical_and(is_zero(predicted).logical_not());
     const at::Tensor there =
         at::zeros({side.count()}, at::kLong).index_add(0, side.original, gone.logical_not().to(at::kLong));
-    if (gone.logical_and(there.index_select(0, side.original).eq(0)).any().item<bool>()) return;
-    predicted = predicted.masked_fill(gone.view({-1, 1, 1}), 0.0);
+    if (gone.logical_and(there.index_select(0, side.original).eq(0)).any().item<bool>()) return predicted;
+    return predicted.masked_fill(gone.view({-1, 1, 1}), 0.0);
   }
 
   const at::Tensor queries_ = replicated_rows(dense_.q_rows);

@@ -33,7 +33,7 @@ class RingSteps : Subject {
       not_awaited(ring);
       exchanged(ring);
     }
-    missing_halves();
+    halves();
     smaller_groups();
     heads_not_awaited();
     return std::move(all_);
@@ -109,13 +109,8 @@ class RingSteps : Subject {
     const at::Tensor steps = step_of_pairs(dense_, ring);
     for (int step = 0; step < ring.size; ++step) {
       missing(name_of(step, ring) + " is", steps.eq(step));
-      if (step > 0) not_merged(name_of(step, ring), steps.eq(step));
     }
     if (ring.size > 2) missing("all steps except that of a rank's own keys are", steps.ne(0));
-    for (int owner = 0; owner < dense_.ranks; ++owner) {
-      missing(fmt::format("the part of rank {}'s keys for the queries of other ranks is", owner),
-              dense_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)));
-    }
   }
 
   // Neighbouring ranks, or ranks at equal distances, exchange keys among themselves alone.
@@ -136,8 +131,8 @@ class RingSteps : Subject {
     }
   }
 
-  // The part of one chunk of queries or of keys is left out, for the keys of other ranks or of all ranks.
-  void missing_halves() {
+  // The part of one chunk of queries with the keys of other ranks is not merged, or computed in place of the other's.
+  void halves() {
     const at::Tensor others = dense_.q_rows.rank.unsqueeze(1).ne(dense_.kv_rows.rank.unsqueeze(0));
     // In a causal ring of dual chunks, these are the steps in which only the second chunk takes part.
     not_merged("the part of a rank's second chunk of queries with the keys of later ranks",
@@ -146,13 +141,9 @@ class RingSteps : Subject {
     for (const std::int64_t half : {0, 1}) {
       const char* const which = half == 0 ? "first" : "second";
       const at::Tensor queries = dense_.q_rows.half.eq(half).unsqueeze(1).logical_and(others);
-      const at::Tensor keys = dense_.kv_rows.half.eq(half).unsqueeze(0).expand_as(others);
       const std::string part =
           fmt::format("the part of a rank's {} chunk of queries with the keys of other ranks", which);
-      missing(part + " is", queries);
       not_merged(part, queries);
-      missing(fmt::format("the part of each other rank's {} chunk of keys is", which), keys.logical_and(others));
-      missing(fmt::format("the part of every rank's {} chunk of keys is", which), keys);
       weighed("step_repeated", "instead of " + part + ", the part of the other chunk is computed again",
               at::where(others, at::where(queries, 0.0, 2.0), 1.0));
     }
@@ -162,13 +153,7 @@ class RingSteps : Subject {
     const char* const id = "step_repeated";
     const at::Tensor steps = step_of_pairs(dense_, ring);
     for (int step = 0; step < ring.size; ++step) {
-      const std::string name = name_of(step, ring);
-      weighed(id, name + " counts twice", steps.eq(step).to(at::kDouble).add(1.0));
-      for (const int other : {step - 1, step + 1, 0}) {
-        if (other < 0 || other >= ring.size || other == step || (other == 0 && step == 1 && ring.size > 2)) continue;
-        weighed(id, fmt::format("{} counts in place of {}", name_of(other, ring), name),
-                steps.eq(other).to(at::kDouble).add(1.0).masked_fill(steps.eq(step), 0.0));
-      }
+      weighed(id, name_of(step, ring) + " counts twice", steps.eq(step).to(at::kDouble).add(1.0));
     }
     weighed(id, "the part of a rank's own keys counts at every step",
             at::where(steps.eq(0), static_cast<double>(ring.size), 1.0));
@@ -198,9 +183,6 @@ class RingSteps : Subject {
     const char* const says = "every step computes with the rank's own K and V";
     const OtherRank own = [=](int rank, int owner) { return ring.rank_at(owner, ring.at(rank)); };
     held(id, says, own, "backward_own_kv");
-    weighed(id, fmt::format("{} and the mask of the own keys", says),
-            at::where(step_of_pairs(dense_, ring).eq(0), static_cast<double>(ring.size), 0.0))
-        .backward_id = "backward_own_kv";
     // Only one of K and V is passed on; the other one stays the rank's own.
     const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks, own);
     if (!rows.defined()) return;
@@ -223,28 +205,18 @@ class RingSteps : Subject {
   }
 
   void not_awaited(const Ring& ring) {
-    const char* const id = "exchange_not_awaited";
     const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong).unsqueeze(0).expand({dense_.ranks, -1});
-    for (int first = 1; first < ring.size; ++first) {
-      const at::Tensor zeros = rows.masked_fill(steps_of_ranks(ring).ge(first), -1);
-      const std::string whose =
-          first == 1 ? "K and V of other ranks are" : fmt::format("from step {} of the ring on, K and V are", first);
-      for (const bool both : {true, false}) {
-        model(
-            id, fmt::format("{} read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
-            [zeros, both](SimulatedStep& model) {
-              if (both) model.forward.held = zeros;
-              model.backward.held = zeros;
-            },
-            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
-      }
+    const at::Tensor zeros = rows.masked_fill(steps_of_ranks(ring).ne(0), -1);
+    for (const bool both : {true, false}) {
+      model(
+          "exchange_not_awaited",
+          fmt::format("K and V of other ranks are read as zeros before they arrive{}", both ? "" : ", in the backward"),
+          [zeros, both](SimulatedStep& model) {
+            if (both) model.forward.held = zeros;
+            model.backward.held = zeros;
+          },
+          both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
     }
-    if (ring.size == 2) return;  // the step before is then that of the rank's own keys
-    const auto before = [=](int rank, int owner) {
-      const int step = ring.step(rank, owner);
-      return step == 0 ? owner : ring.rank_at(owner, ring.at(rank) - step + 1);
-    };
-    held(id, "a step computes with the K and V of the previous step before new ones have arrived", before, id);
   }
 
   // K and V are exchanged in transit: at every step, or once.
@@ -262,12 +234,9 @@ class RingSteps : Subject {
   void heads_not_awaited() {
     const int ranks = head_ranks(c_);
     if (ranks == 1 || c_.kv_heads % ranks != 0) return;
-    for (const bool returned : {true, false}) {
-      model("exchange_not_awaited",
-            fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
-                        returned ? ", and so are the results" : ""),
-            [ranks, returned](SimulatedStep& model) { read_own_heads(ranks, returned, model); });
-    }
+    model("exchange_not_awaited",
+          "tokens of other ranks are read as zeros before their heads arrive, and so are the results",
+          [ranks](SimulatedStep& model) { read_own_heads(ranks, model); });
   }
 
   // fp64 [rows, heads, 1]: 1 where the row belongs to the rank that computes the head, else 0.
@@ -276,7 +245,7 @@ class RingSteps : Subject {
     return side.rank.remainder(ranks).unsqueeze(1).eq(computes.unsqueeze(0)).to(at::kDouble).unsqueeze(-1);
   }
 
-  static void read_own_heads(int ranks, bool returned, SimulatedStep& model) {
+  static void read_own_heads(int ranks, SimulatedStep& model) {
     const DenseProblem& dense = *model.dense;
     const Case& c = dense.c();
     const at::Tensor q = own_heads(dense.q_rows, c.heads, ranks);
@@ -289,7 +258,6 @@ class RingSteps : Subject {
       pass->q_poisoned = at::zeros_like(dense.q_rows.poisoned);
       pass->kv_poisoned = at::zeros_like(dense.kv_rows.poisoned);
     }
-    if (!returned) return;
     model.returned = [q](const DenseProblem&, verify::Results& results) {
       results.out = results.out.mul(q);
       results.lse = at::where(q.ne(0.0), results.lse, 0.0);

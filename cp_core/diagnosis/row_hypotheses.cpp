@@ -3,10 +3,8 @@
 #include <array>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -55,8 +53,6 @@ class Rows : Subject {
     }
     of_another_rank();
     conventions();
-    positions_from_zero();
-    windows_of_local_rows();
     gathered();
     valid_offsets();
     return std::move(all_);
@@ -201,67 +197,6 @@ class Rows : Subject {
         dense.bias_index_at(by_row ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
   }
 
-  // Positions counted among the rows that a rank has of a sequence (of_chunk: among those of one chunk).
-  static Places local_places(const DenseProblem& dense, bool of_chunk) {
-    const auto place = [of_chunk](const Side& side) { return of_chunk ? side.place_in_half : side.place; };
-    return {.q_sequence = dense.q_rows.sequence,
-            .q_position = place(dense.q_rows),
-            .kv_sequence = dense.kv_rows.sequence,
-            .kv_position = place(dense.kv_rows)};
-  }
-
-  // Positions are counted in each rank's rows; which rows are padding stays correct.
-  static void count_locally(const DenseProblem& dense, bool queries, bool keys, MaskRule& rule) {
-    const Places local = local_places(dense, /*of_chunk=*/false);
-    rule.valid_rows = std::pair(dense.q_rows.valid, dense.kv_rows.valid);
-    if (queries) rule.places.q_position = local.q_position;
-    if (keys) rule.places.kv_position = local.kv_position;
-    for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
-      if (queries) rule.valid_q[b] = dense.lengths().padded_q[b] / dense.ranks;
-      if (keys) rule.valid_kv[b] = dense.lengths().padded_kv[b] / dense.ranks;
-    }
-  }
-
-  void positions_from_zero() {
-    if (dense_.ranks == 1) return;
-    // If the mask is only a window, the id of a window counted in local rows fits better.
-    const bool window_alone = !c_.causal && c_.chunk == 0;
-    const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
-    for (const auto& [what, queries, keys] :
-         {std::tuple{"queries and keys", true, true}, {"queries", true, false}, {"keys", false, true}}) {
-      mask(id, fmt::format("every rank counts the positions of its {} from 0", what),
-           [queries = queries, keys = keys](const DenseProblem& dense, MaskRule& rule) {
-             count_locally(dense, queries, keys, rule);
-           });
-    }
-    mask(id, "the diagonal begins at each rank's first query and at the first key of the sequence",
-         [](const DenseProblem& dense, MaskRule& rule) {
-           count_locally(dense, /*queries=*/true, /*keys=*/false, rule);
-           rule.diagonal = MaskRule::Diagonal::top_left;
-         });
-  }
-
-  void windows_of_local_rows() {
-    if (dense_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
-    const char* const id = "window_of_local_chunk";
-    for (const bool of_chunk : {false, true}) {
-      const std::string how = fmt::format(
-          " is computed from the places of queries and keys in their rank's {} instead of their positions in the "
-          "sequence",
-          of_chunk ? "chunk" : "rows");
-      if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-        mask(id, "the window" + how, [of_chunk](const DenseProblem& dense, MaskRule& rule) {
-          rule.window_places = local_places(dense, of_chunk);
-        });
-      }
-      if (c_.causal) {
-        mask(id, "the diagonal" + how, [of_chunk](const DenseProblem& dense, MaskRule& rule) {
-          rule.causal_places = local_places(dense, of_chunk);
-        });
-      }
-    }
-  }
-
   // Gathered keys stay in the order of ranks but are taken for whole sequences.
   void gathered() {
     if (dense_.ranks == 1) return;
@@ -271,20 +206,8 @@ class Rows : Subject {
     if (order.equal(rows)) return;
     const at::Tensor all = order.unsqueeze(0).expand({dense_.ranks, -1}).contiguous();
     const at::Tensor ranks = at::arange(dense_.ranks, at::kLong).unsqueeze(1);
-    const at::Tensor others = at::where(dense_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
-    for (const at::Tensor& held : {others, all}) {
-      for (const bool lands_back : {true, false}) {
-        model(id,
-              fmt::format("gathered K and V{} stay in the order of ranks and are taken for whole sequences{}",
-                          lands_back ? "" : ", but not their gradients,",
-                          held.is_same(others) ? ", except for a rank's own rows" : ""),
-              [held, lands_back](SimulatedStep& model) {
-                model.forward.held = held;
-                model.backward.held = held;
-                if (lands_back) model.landing = held;
-              });
-      }
-    }
+    model(id, "gathered K and V stay in the order of ranks and are taken for whole sequences",
+          [all](SimulatedStep& model) { model.forward.held = model.backward.held = model.landing = all; });
     of_groups(id);
     // The same in the gradients only.
     const char* const gradients = "dkv_rows_not_reordered";
@@ -347,33 +270,14 @@ class Rows : Subject {
     });
   }
 
-  // Sequences are taken to begin where they would begin without padding.
-  void valid_offsets() {
-    if (!c_.pad_between_seqs || c_.batch == 1) return;
-    const char* const id = "valid_offsets_in_padded_rows";
-    // Offsets are counted in the padded sequences.
-    add(id, "the offsets of valid tokens are used as the beginnings of sequences in rows that include padding",
-        [](const RowsByRank& rows, const Lengths& valid, const Lengths& padded) {
-          Lengths starts;
-          std::exclusive_scan(padded.begin(), padded.end(), std::back_inserter(starts), std::int64_t{0});
-          RowsByRank believed = rows;
-          for (auto& own : believed) {
-            for (LocalRow& row : own) {
-              row = token_at(starts[static_cast<std::size_t>(row.sequence)] + row.position, valid);
-            }
-          }
-          return believed;
-        });
-    in_rows_of_ranks(id);
-  }
-
   // A sequence is taken to begin where the rank's shares of the valid tokens of earlier sequences end. Its rows get the
   // positions of chunks of the padded or of the valid length, and its number of rows is that of the padded or of the
   // valid length.
-  void in_rows_of_ranks(const char* id) {
+  void valid_offsets() {
+    if (!c_.pad_between_seqs || c_.batch == 1) return;
     for (const bool chunks_are_padded : {true, false}) {
       for (const bool as_many_as_padded : {true, false}) {
-        add(id,
+        add("valid_offsets_in_padded_rows",
             "a rank's shares of the offsets of valid tokens are used as the beginnings of sequences in rows that "
             "include padding",
             [=](const RowsByRank& rows, const Lengths& valid, const Lengths& padded) {
@@ -399,14 +303,6 @@ class Rows : Subject {
             });
       }
     }
-  }
-
-  static LocalRow token_at(std::int64_t offset, const Lengths& valid) {
-    for (std::size_t b = 0; b < valid.size(); ++b) {
-      if (offset < valid[b]) return {.sequence = static_cast<std::int64_t>(b), .position = offset, .canonical = 0};
-      offset -= valid[b];
-    }
-    return kNoRow;
   }
 
   const SequenceLengths& lengths_ = dense_.lengths();

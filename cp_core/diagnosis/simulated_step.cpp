@@ -143,12 +143,6 @@ Forward run_forward(const SimulatedStep& model) {
   forward.results.lse = by_row(forward.lse.unsqueeze(-1));
   if (dense.q_rows.first.empty()) return forward;  // the problem is a sample of the queries
   if (dense.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
-  if (model.returned_part_lse) {
-    const std::int64_t part = *model.returned_part_lse;
-    const at::Tensor lse =
-        part >= 0 ? forward.part_lse.select(-1, part) : forward.part_lse.narrow(-1, 0, model.parts - 1).logsumexp({-1});
-    forward.results.lse = by_row(with_nothing_infinite(lse).unsqueeze(-1));
-  }
   if (model.returned) model.returned(dense, forward.results);
   return forward;
 }

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -79,8 +78,6 @@ struct SimulatedStep {
   MergeRule merge = merge_rightly;
   bool merges_rightly = true;  // `merge` is correct
   bool counts_parts = false;   // out is divided by the number of parts in which the row sees a key
-  // If set, the returned lse is that of this part alone; -1: of all parts but the last.
-  std::optional<std::int64_t> returned_part_lse;
 
   // The probabilities of a valid query without keys are NaN in its whole sequence, as those of a softmax over no key
   // are. Its score gradients are 0, as those of masked scores are.

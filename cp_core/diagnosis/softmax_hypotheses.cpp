@@ -61,28 +61,14 @@ class SoftmaxInputs : Subject {
       model("sink_repeated", fmt::format("the sink joins the softmax {}", times),
             [count](SimulatedStep& model) { model.sink_times = count; });
     }
-    values();
+    if (c_.softmax == SoftmaxType::off_by_one) {
+      model("sink_value_wrong", "the logit of the off-by-one softmax is 1, not 0", [](SimulatedStep& model) {
+        // The mask probe has no sink.
+        if (model.dense->sink.defined()) model.sink = at::full_like(model.dense->sink, 1.0);
+      });
+    }
     of_other_heads();
     if (dense_.problem.has_dsink() && symptoms_.fails("dsink")) gradient();
-  }
-
-  void other_value(std::string says, std::function<at::Tensor(const at::Tensor&)> change) {
-    model("sink_value_wrong", std::move(says), [change = std::move(change)](SimulatedStep& model) {
-      if (model.dense->sink.defined()) model.sink = change(model.dense->sink);  // the mask probe has none
-    });
-  }
-
-  void values() {
-    if (c_.softmax == SoftmaxType::off_by_one) {
-      other_value("the logit of the off-by-one softmax is 1, not 0",
-                  [](const at::Tensor& sink) { return at::full_like(sink, 1.0); });
-      return;
-    }
-    other_value("the sink is scaled like a score",
-                [scale = dense_.problem.scale()](const at::Tensor& sink) { return sink.mul(scale); });
-    other_value("the sink is 0, as in an off-by-one softmax",
-                [](const at::Tensor& sink) { return at::zeros_like(sink); });
-    other_value("the sink has the wrong sign", [](const at::Tensor& sink) { return sink.neg(); });
   }
 
   void of_other_heads() {

@@ -1,8 +1,7 @@
 #include "cp_core/diagnosis/wrong_pairs.h"
 
 #include <cmath>
-#include <set>
-#include <string_view>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -65,15 +64,6 @@ class BlockSearch {
   PairBlock best_;
 };
 
-// "0", "0..3", "0, 2, 3", after "rank" or "ranks".
-std::string named_numbers(std::string_view noun, const std::set<std::int64_t>& numbers) {
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  const bool a_run = count > 2 && *numbers.rbegin() - *numbers.begin() + 1 == count;
-  return fmt::format(
-      "{}{} {}", noun, count == 1 ? "" : "s",
-      a_run ? fmt::format("{}..{}", *numbers.begin(), *numbers.rbegin()) : fmt::format("{}", fmt::join(numbers, ", ")));
-}
-
 // noun: the singular and the plural.
 std::string rows_text(const GridAxis& axis, RowSpan rows, std::pair<const char*, const char*> noun, bool names_sequence,
                       bool with_chunk) {
@@ -133,6 +123,18 @@ std::vector<PairRectangle> rectangles_of(const SightPairs& pairs, std::string_vi
 }
 
 }  // namespace
+
+std::string named_numbers(std::string_view noun, const std::set<std::int64_t>& numbers) {
+  constexpr std::int64_t kMost = 8;
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  const std::string name = fmt::format("{}{}", noun, count == 1 ? "" : "s");
+  const std::int64_t first = *numbers.begin();
+  const std::int64_t last = *numbers.rbegin();
+  if (count > 2 && last - first + 1 == count) return fmt::format("{} {}..{}", name, first, last);
+  if (count <= kMost) return fmt::format("{} {}", name, fmt::join(numbers, ", "));
+  return fmt::format("{} {} and {} more", name, fmt::join(numbers.begin(), std::next(numbers.begin(), kMost), ", "),
+                     count - kMost);
+}
 
 std::vector<PairBlock> largest_blocks(PairLabels labels, std::size_t most) {
   std::vector<PairBlock> blocks;

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -27,6 +29,9 @@ WrongPairs find_wrong_pairs(const SightPairs& pairs);
 // One character per cell (cases/diagnosis.h), at most kMostCells in each direction.
 inline constexpr std::int64_t kMostCells = 64;
 MaskPicture draw_mask(const SightPairs& pairs);
+
+// "rank 3", "ranks 0, 2, 5", "ranks 4..7".
+std::string named_numbers(std::string_view noun, const std::set<std::int64_t>& numbers);
 
 // A range of rows; both ends are included.
 struct RowSpan {

@@ -100,14 +100,15 @@ std::string common_ground(const HypothesisCheck& check) {
     if (!wrong.any().item<bool>()) continue;
     const std::set<std::int64_t> ranks = numbers_of(given.rank.masked_select(wrong.any(-1)).bincount());
     const Side* const side = dense.side_of(given.member);
-    const std::string where =
-        on_ranks(dense, ranks) + in_heads(wrong.any(0)) + (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));
+    const bool nan = !wrong.logical_and(given.value.isnan().any(-1).logical_not()).any().item<bool>();
+    const std::string where = (nan ? "NaN" : "wrong") + on_ranks(dense, ranks) + in_heads(wrong.any(0)) +
+                              (side == nullptr ? "" : in_rows(*side, wrong.any(-1)));
     const auto same = std::ranges::find(grounds, where, &decltype(grounds)::value_type::first);
     (same == grounds.end() ? grounds.emplace_back(where, 0) : *same).second.push_back(given.name);
   }
   std::string text;
   for (const auto& [where, names] : grounds) {
-    text += fmt::format("{}{} {} wrong{}", text.empty() ? "" : "; ", fmt::join(names, ", "),
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : "; ", fmt::join(names, ", "),
                         names.size() == 1 ? "is" : "are", where);
   }
   return text;

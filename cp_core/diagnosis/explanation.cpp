@@ -71,6 +71,9 @@ std::string sentence_of(const Candidate& candidate, const HypothesisCheck& check
   if (passes == Attempt::Passes::backward) {
     says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
   }
+  if (candidate.attempt.in_failing_alone) {
+    says += fmt::format(", but for {} alone", fmt::join(check.failing(), " and "));
+  }
   if (hypothesis.shows || check.dense().ranks == 1) return says;
   if (!candidate.attempt.on_some_ranks) return says + " on all ranks";
   return fmt::format("{} on {} only", says, named_numbers("rank", check.failing_ranks()));
@@ -108,7 +111,7 @@ void Explainer::search() {
     decided_ = true;
     return;
   }
-  library_ = all_hypotheses(first->dense(), {.failing = first->failing(), .takes_windows = observed_.takes_windows});
+  library_ = all_hypotheses(first->dense(), first->symptoms(observed_.takes_windows));
   const auto now = std::chrono::steady_clock::now();
   const auto wall = std::exchange(end_, now + (end_ - now) / kSearchOf * kSearch);
   const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
@@ -157,8 +160,7 @@ std::optional<Diagnosis> Explainer::confirmation() {
   for (const KnownMistake& one : settings_.known) known.insert(one.ids.begin(), one.ids.end());
   std::erase_if(known, names_an_effect);
   const auto is_known = [&](const std::string& id) { return known.contains(id); };
-  library_ =
-      all_hypotheses(of_case_.dense(), {.failing = of_case_.failing(), .takes_windows = observed_.takes_windows});
+  library_ = all_hypotheses(of_case_.dense(), of_case_.symptoms(observed_.takes_windows));
   std::erase_if(library_, [&](const Hypothesis& one) { return !is_known(one.id) && !is_known(one.backward_id); });
   std::vector<Candidate> candidates = candidates_on(of_case_, library_);
   std::erase_if(candidates, [&](const Candidate& one) { return !is_known(id_of(one)); });

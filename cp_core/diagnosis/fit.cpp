@@ -1,6 +1,7 @@
 #include "cp_core/diagnosis/fit.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones_like.h>
@@ -48,6 +49,30 @@ double total_of(const Given& given, const at::Tensor& errors) {
 }
 
 }  // namespace
+
+std::optional<Constant> constant_of(const Given& given) {
+  const at::Tensor judged = given.judged.view({-1, 1, 1});
+  const at::Tensor finite = given.value.isfinite().logical_and(given.right.isfinite()).logical_and(judged);
+  if (judged.logical_and(both_equal(given.value, given.right).logical_or(finite).logical_not()).any().item<bool>()) {
+    return std::nullopt;
+  }
+  const at::Tensor value = at::where(finite, given.value, 0.0);
+  const at::Tensor right = at::where(finite, given.right, 0.0);
+  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor).mul(2);
+  const auto fits = [&](const Constant& constant) {
+    const at::Tensor predicted = right.mul(constant.factor).add(constant.shift);
+    const at::Tensor error = verify::row_rms(at::where(finite, value.sub(predicted), 0.0));
+    return !error.gt(bound.mul(std::abs(constant.factor))).any().item<bool>();
+  };
+  if (given.member == &verify::Results::lse) {
+    const double count = std::max(finite.sum().item<double>(), 1.0);
+    const Constant shifted{.shift = value.sub(right).sum().item<double>() / count};
+    if (fits(shifted)) return shifted;
+  }
+  const double square = std::max(right.square().sum().item<double>(), 1e-300);
+  const Constant scaled{.factor = value.mul(right).sum().item<double>() / square};
+  return fits(scaled) ? std::optional(scaled) : std::nullopt;
+}
 
 double quantile(const at::Tensor& values, double share) {
   if (values.numel() == 0) return 0;

@@ -1,6 +1,7 @@
 // Compares what a model predicts with what the ranks returned.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct Given {
   bool finite = true;                             // all values are
   double accepted = 0;                            // the largest sum of squared errors that plausible() accepts
 };
+
+// What a result has everywhere in place of a correct value x: x * factor + shift.
+struct Constant {
+  double factor = 1;
+  double shift = 0;  // only of an lse
+};
+// nullopt: the result does not differ by a constant from the correct one, within twice its bounds.
+std::optional<Constant> constant_of(const Given& given);
 
 // The value below which this share of the values lies; 0 if there are none.
 double quantile(const at::Tensor& values, double share);

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cp_core/diagnosis/fit.h"
 #include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
@@ -45,7 +47,10 @@ using Hypotheses = std::vector<Hypothesis>;
 struct Symptoms {
   // The names of the results that fail. A mistake in a single gradient is tried only if that gradient is among them.
   std::vector<std::string> failing;
-  bool takes_windows = true;  // the implementation takes cases with a window, and so can get a window of -1 wrong
+  // Of those that are everywhere the correct result times a number, or plus one, of verify::kResults.
+  std::map<std::string, Constant> constants = {};
+  bool constants_alone = false;  // all failing results are
+  bool takes_windows = true;     // the implementation takes cases with a window, and so can get a window of -1 wrong
 
   [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing, name) != failing.end(); }
   // Those of these results that fail.
@@ -110,6 +115,7 @@ Hypotheses replicated_hypotheses(const DenseProblem& dense, const Symptoms& symp
 Hypotheses ring_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses merge_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses head_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
+Hypotheses constant_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses gradient_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses softmax_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses bias_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);

@@ -51,6 +51,21 @@ HypothesisCheck::HypothesisCheck(const Observation& of) : dense_(of), fits_(dens
   choose_sample();
 }
 
+Symptoms HypothesisCheck::symptoms(bool takes_windows) const {
+  Symptoms out{.failing = failing_, .constants_alone = true, .takes_windows = takes_windows};
+  for (const Given& given : fits_.given()) {
+    if (!fails(given)) continue;
+    Given of_wrong_ranks = given;
+    of_wrong_ranks.judged = given.judged.logical_and(are_of_failing(given.rank));
+    const std::string name(
+        std::ranges::find(verify::kResults, given.member, [](auto& one) { return one.second; })->first);
+    const auto constant = constant_of(of_wrong_ranks);
+    if (constant) out.constants.emplace(name, *constant);  // of the first of its parts; the others are tried
+    out.constants_alone = out.constants_alone && constant.has_value();
+  }
+  return out;
+}
+
 HypothesisCheck::Sample::Sample(const DenseProblem& whole, const at::Tensor& some)
     : dense(whole.with_queries(some)), right(dense), forward(run_forward(right)), queries(some) {
   if (dense.c().training) backward = run_backward(right, forward);
@@ -99,6 +114,13 @@ std::vector<Attempt> HypothesisCheck::attempts(const Hypothesis& hypothesis) con
       all.push_back({.from_returned = true});
     }
   }
+  // A mistake of the backward may be in one gradient alone.
+  const auto is_right = [this](const char* name) { return std::ranges::find(failing_, name) == failing_.end(); };
+  if (training && !forward_fails_ && (is_right("dq") || is_right("dk") || is_right("dv"))) {
+    const bool of_backward = hypothesis.model && hypothesis.level == Hypothesis::Level::backward;
+    if (of_backward) all.push_back({.in_failing_alone = true});
+    if (hypothesis.pass) all.push_back({.passes = Passes::backward, .in_failing_alone = true});
+  }
   const bool some = !failing_ranks_.empty() && failing_ranks_.size() < static_cast<std::size_t>(dense_.ranks);
   for (std::size_t i = 0, count = all.size(); some && i < count; ++i) {
     all.push_back(all[i]);
@@ -123,6 +145,11 @@ bool HypothesisCheck::explains(const Hypothesis& hypothesis, const Attempt& atte
     const bool same = hypothesis.model && hypothesis.level == Hypothesis::Level::sums;
     backward = same ? backward_ : run_backward(model, forward);
     sum_by(model, backward, /*absolute=*/false, values);
+  }
+  if (attempt.in_failing_alone) {
+    for (const Given& given : fits_.given()) {
+      if (!fails(given)) values.*(given.member) = values_.*(given.member);
+    }
   }
   if (attempt.on_some_ranks) values = of_wrong_ranks(values, values_);
   return plausible(values) && fits_all(values, magnitudes(model, forward, training ? &backward : nullptr));
@@ -198,7 +225,7 @@ bool HypothesisCheck::may_sum_to_sample(const SimulatedStep& model, const Attemp
 bool HypothesisCheck::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
   return std::ranges::all_of(sample_->rows.at(attempt.on_some_ranks ? 1 : 0), [&](const Sample::Rows& rows) {
     const at::Tensor& value = values.*(rows.given.member);
-    if (!value.defined()) return true;
+    if (!value.defined() || (attempt.in_failing_alone && !fails(rows.given))) return true;
     return Fits::plausible(rows.given, attempt.on_some_ranks ? value.index_select(0, rows.numbers) : value);
   });
 }
@@ -234,6 +261,10 @@ bool HypothesisCheck::gradients_follow() const {
   const WholeResults sizes = magnitudes(model, forward, &backward);
   return std::ranges::all_of(
       fits_.given(), [&](const Given& given) { return is_of_forward(given.member) || fits_one(given, values, sizes); });
+}
+
+bool HypothesisCheck::fails(const Given& given) const {
+  return std::ranges::find(failing_, given.name) != failing_.end();
 }
 
 WholeResults HypothesisCheck::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {

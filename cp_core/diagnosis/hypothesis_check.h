@@ -23,6 +23,7 @@ struct Attempt {
   Passes passes = Passes::both;
   bool from_returned = false;     // SimulatedStep::from_returned
   bool nan_without_keys = false;  // SimulatedStep::nan_without_keys
+  bool in_failing_alone = false;  // the results that are right are made without the mistake
   bool on_some_ranks = false;     // shows in the results of the failing ranks only
 
   bool operator==(const Attempt&) const = default;
@@ -41,6 +42,7 @@ class HypothesisCheck {
   // The names of the wrong results; the ranks that have a wrong result.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
   [[nodiscard]] const std::set<std::int64_t>& failing_ranks() const { return failing_ranks_; }
+  [[nodiscard]] Symptoms symptoms(bool takes_windows) const;
   // bool [q rows]: whether the row has a wrong out, lse or dq.
   [[nodiscard]] const at::Tensor& wrong_queries() const { return wrong_queries_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
@@ -63,6 +65,7 @@ class HypothesisCheck {
  private:
   static bool has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt);
 
+  [[nodiscard]] bool fails(const Given& given) const;
   [[nodiscard]] at::Tensor are_of_failing(const at::Tensor& row_ranks) const;
 
   // Some of the rows, on which hypotheses are tried first.

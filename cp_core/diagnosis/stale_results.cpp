@@ -1,6 +1,5 @@
 // Recognises results that are those of an earlier step.
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,17 +8,6 @@
 
 namespace cp_pool::diagnosis {
 namespace {
-
-// Whether the result is the correct one times a constant, within twice its bounds. Such a result has a wrong scale; if
-// its numbers are small, it may look like one to which something was added.
-bool is_scaled(const Given& given) {
-  const at::Tensor judged = given.judged.view({-1, 1, 1});
-  const at::Tensor value = given.value.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
-  const at::Tensor right = given.right.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
-  const double factor = value.mul(right).sum().item<double>() / std::max(right.square().sum().item<double>(), 1e-300);
-  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor).mul(2 * std::abs(factor));
-  return !verify::row_rms(value.sub(right.mul(factor))).gt(bound).any().item<bool>();
-}
 
 // Whether the wrong results of the later run are the correct results of the earlier run, or (added) the sum of both
 // runs' correct results. Gradients may instead follow from such an out and lse.
@@ -31,7 +19,9 @@ bool are_stale(const HypothesisCheck& earlier, const HypothesisCheck& later, boo
     if (gradients_follow && !is_of_forward(given.member)) continue;
     const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
-    if (added && is_scaled(given)) return false;
+    // A result that is the correct one times a number may, if its numbers are small, look like one to which something
+    // was added.
+    if (added && constant_of(given)) return false;
     const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
     // The errors of both steps may be in the sum.
     const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));

@@ -93,7 +93,8 @@ def test_a_broken_rank_costs_one_call(stream: CallStream, function: str, outcome
     ("function", "reason"),
     [
         ("skips_a_collective", "rank 2 left without entering all_gather #2; the others wait in it"),
-        ("sends_to_the_wrong_rank", "rank 0 has not sent message #1 to rank 1, which waits for it"),
+        # rank 0 may still be waiting for its message to rank 2 to leave
+        ("sends_to_the_wrong_rank", "rank 0 (has not sent|left without sending) message #1 to rank 1, which waits"),
     ],
 )
 def test_a_call_that_hangs_names_the_first_difference_of_its_ranks(
@@ -101,7 +102,7 @@ def test_a_call_that_hangs_names_the_first_difference_of_its_ranks(
 ) -> None:
     result = stream.submit(f"{HANGS}:{function}", {}, 3, timeout=3).result()
     assert result.outcome == "timeout", result.failure_text()
-    assert reason in result.reason, [result.reason, *(rank.error for rank in result.ranks)]
+    assert re.search(reason, result.reason), [result.reason, *(rank.error for rank in result.ranks)]
 
 
 def test_a_call_finds_the_state_of_a_fresh_process(stream: CallStream) -> None:

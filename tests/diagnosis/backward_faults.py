@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import torch
@@ -137,3 +138,24 @@ class LastHopLeftOut(Attention):
     def pass_gradients_on(self, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
         self.hops += 1
         return (dk, dv) if self.hops == self.size else super().pass_gradients_on(dk, dv)
+
+
+@FAULTS.named("dq_negated")
+class DqNegated(Attention):
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**gradients, "dq": -gradients["dq"]}
+
+
+@FAULTS.named("dkv_averaged_over_heads")
+class DkvAveragedOverHeads(Attention):
+    def for_kv_heads(self, of_heads: Tensor) -> Tensor:
+        return super().for_kv_heads(of_heads) * self.k.shape[1] / self.q.shape[1]
+
+
+@FAULTS.named("dv_with_lse_of_part")
+class DvWithLseOfPart(Attention):
+    def step_gradients(self, held: Held, dout: Tensor) -> StepGradients:
+        scores = self.scores(held)
+        p = self.weights(scores, scores.logsumexp(2))
+        dv = self.for_kv_heads(p.transpose(1, 2) @ dout.transpose(0, 1))
+        return dataclasses.replace(super().step_gradients(held, dout), dv=dv)

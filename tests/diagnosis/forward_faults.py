@@ -3,6 +3,8 @@ of each must be."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from fault_list import FaultList
 from mask import Places
@@ -252,3 +254,19 @@ class LengthsOfLongest(Attention):
 
     def keys_that_count(self, keys: Places) -> Tensor:
         return keys.positions < max(self.valid_lengths("kv"))
+
+
+# --- The scale and the lse --------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("scale_of_padded_heads")
+class ScaleOfPaddedHeads(Attention):
+    def __init__(self, case: CaseView, ctx: Ctx) -> None:
+        super().__init__(case, ctx)
+        self.scale = (2 * case.head_dim_qk) ** -0.5
+
+
+@FAULTS.named("lse_counts_ranks")
+class LseCountsRanks(Attention):
+    def finished(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**results, "lse": results["lse"] + math.log(self.size)}

@@ -161,7 +161,22 @@ class GradientMistakes : Subject {
          gone.unsqueeze(1).logical_and(own.logical_not()));
   }
 
+  // int64 [kv rows]: for each row, the row at the same index of the next rank (by = 1) or the previous one. Undefined
+  // unless all ranks have equally many rows of every sequence.
+  [[nodiscard]] at::Tensor rolled_keys(int by) const {
+    const auto other = [by, ranks = dense_.ranks](int, int owner) { return modulo(owner + by, ranks); };
+    const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks, other);
+    return rows.defined() ? rows[0] : rows;
+  }
+
   void of_another_rank() {
+    const char* const id = "gradient_of_another_rank";
+    for (const int by : {1, -1}) {
+      const at::Tensor rows = rolled_keys(by);
+      if (wrong("dq") || !rows.defined()) break;
+      each(id, fmt::format("{} of the {} rank", these("is that", "are those"), by > 0 ? "next" : "previous"), wrong_,
+           [rows](const DenseProblem&, Member, const at::Tensor& gradient) { return gradient.index_select(0, rows); });
+    }
     for (const Ring& ring : rings_of(dense_)) {
       // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks.
       for (const int by : {1, -1}) {
@@ -170,7 +185,7 @@ class GradientMistakes : Subject {
         };
         const at::Tensor landing = rows_at_same_place(dense_.kv_rows, dense_.ranks, home);
         sums(
-            "gradient_of_another_rank",
+            id,
             fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
                         by > 0 ? "next" : "previous"),
             [landing](SimulatedStep& model) { model.landing = landing; });
@@ -189,13 +204,12 @@ class GradientMistakes : Subject {
     change("dk + dv is returned both as dk and as dv",
            [](WholeResults& results) { results.dk = results.dv = results.dk.add(results.dv); });
     for (const int by : {1, -1}) {
-      const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks,
-                                                 [&](int, int owner) { return modulo(owner + by, dense_.ranks); });
-      if (dense_.ranks == 1 || !rows.defined()) return;
+      const at::Tensor rows = dense_.ranks == 1 ? at::Tensor() : rolled_keys(by);
+      if (!rows.defined()) return;
       change(fmt::format("dk + dv is returned as dk, and that of the {} rank as dv", by > 0 ? "next" : "previous"),
              [rows](WholeResults& results) {
                results.dk = results.dk.add(results.dv);
-               results.dv = results.dk.index_select(0, rows[0]);
+               results.dv = results.dk.index_select(0, rows);
              });
     }
   }

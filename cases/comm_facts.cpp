@@ -1,9 +1,8 @@
 #include "cases/comm_facts.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
-
-#include <fmt/format.h>
 
 #include "cases/case_names.h"
 
@@ -52,11 +51,28 @@ int head_ranks(const Case& c) {
   return facts_of(c.comm).head_ranks(c.cp_size);
 }
 
-std::string heads_do_not_divide(const Case& c) {
-  const int ranks = head_ranks(c);
-  if (c.heads % ranks == 0 && c.kv_heads % ranks == 0) return {};
-  return fmt::format("{} splits heads over {} ranks: {} heads and {} kv_heads do not both divide by {}",
-                     to_string(c.comm), ranks, c.heads, c.kv_heads, ranks);
+// Kv heads stay whole if every rank gets one. Otherwise query heads are split, and a rank gets as few kv heads as equal
+// groups of its query heads can read.
+HeadShare head_share(std::int64_t heads, std::int64_t kv_heads, int ranks, int rank) {
+  const std::int64_t group = heads / kv_heads;
+  const std::int64_t unit = kv_heads < ranks ? 1 : group;
+  const auto begin_of = [&](std::int64_t r) { return heads / unit * r / ranks * unit; };
+  HeadShare share{.first = begin_of(rank), .count = begin_of(rank + 1) - begin_of(rank), .kv = {}};
+  const auto fits = [&](std::int64_t size) {
+    if (share.count % size != 0) return false;
+    for (std::int64_t head = share.first; head < share.first + share.count; head += size) {
+      if (head / group != (head + size - 1) / group) return false;
+    }
+    return true;
+  };
+  std::int64_t size = std::min(group, share.count);
+  while (size > 1 && !fits(size)) --size;
+  for (std::int64_t head = share.first; head < share.first + share.count; head += size) share.kv.push_back(head / group);
+  return share;
+}
+
+bool has_uneven_heads(const Case& c) {
+  return c.heads % head_ranks(c) != 0 || c.kv_heads % head_ranks(c) != 0;
 }
 
 int inner_ranks(int cp_size) {

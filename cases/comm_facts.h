@@ -16,6 +16,8 @@ namespace cp_pool {
 
 // The bytes of a rank's shards: its rows of a case's tensors, with all heads.
 struct RankBytes {
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
   std::int64_t q = 0;
   std::int64_t kv = 0;   // k and v together
   std::int64_t out = 0;  // dout has the same size
@@ -23,12 +25,6 @@ struct RankBytes {
   // delta).
   std::int64_t dkv_sums = 0;
   std::int64_t statistic = 0;
-};
-
-// The bytes that one rank sends to others in a step.
-struct Traffic {
-  std::int64_t forward = 0;
-  std::int64_t backward = 0;
 };
 
 struct Message {
@@ -61,9 +57,8 @@ struct CommFacts {
   // Whether a rank computes with rows of several ranks in one tensor, as after a gather of keys or an exchange of
   // tokens for heads. A diagnosis looks for mistakes in the order of these rows.
   bool joins_rows = false;
-  // Returns the bytes that each of cp_size ranks sends. cp_size is at least 1 and accepted by takes_size.
-  Traffic (*traffic)(const RankBytes& rank, int cp_size);
-  // Returns the messages that add up to traffic(), in the order in which they are sent; none for one rank.
+  // Returns the messages that cp_size ranks send, in order; none for one rank. cp_size is at least 1 and accepted by
+  // takes_size.
   std::vector<Exchange> (*exchanges)(const RankBytes& rank, int cp_size);
 };
 
@@ -81,8 +76,18 @@ const CommFacts& facts_of(CommType type);
 
 // CommFacts::head_ranks for the case's type and number of ranks.
 int head_ranks(const Case& c);
-// Returns why the ranks cannot split the heads of a valid case among themselves; empty if they can.
-std::string heads_do_not_divide(const Case& c);
+
+// The heads that one of several ranks computes: `count` query heads from `first` on, and these kv heads, each of which
+// count / kv.size() successive query heads read. A kv head may be on several ranks, and several times on one. Where
+// there are fewer query heads than ranks, some ranks have none.
+struct HeadShare {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::vector<std::int64_t> kv;
+};
+HeadShare head_share(std::int64_t heads, std::int64_t kv_heads, int ranks, int rank);
+// Whether some rank's share of the case's heads differs from another's, or has kv heads that another rank has too.
+bool has_uneven_heads(const Case& c);
 
 // Returns how many consecutive ranks form an inner group (CpGroups, cp_core/comm/communicator.h) in a world of cp_size
 // ranks: the head_ranks of the types that split heads over some, not all, of the ranks. All such types must agree on

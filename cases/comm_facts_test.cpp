@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +16,7 @@
 namespace cp_pool {
 namespace {
 
-constexpr RankBytes kBytes{.q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
+constexpr RankBytes kBytes{.heads = 64, .kv_heads = 64, .q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
 
 // Calls fn(type, facts, size) for every type and every size that the type takes.
 template <typename Fn>
@@ -57,33 +59,18 @@ TEST(CommFacts, TypesWhoseHeadsAreSplitOverSomeRanksAgreeOnTheirGroups) {
   for (const int without : {1, 2, 3, 5, 7, 63}) EXPECT_EQ(inner_ranks(without), 0) << without;
 }
 
-TEST(CommFacts, OneRankSendsNothingAndSeveralSendBothWays) {
+TEST(CommFacts, OneRankSendsNothingAndSeveralSendBothWaysToOtherRanks) {
   for_each_type_and_size([](CommType type, const CommFacts& facts, int size) {
-    const Traffic traffic = facts.traffic(kBytes, size);
-    EXPECT_EQ(traffic.forward > 0, size > 1) << to_string(type) << " of " << size;
-    EXPECT_EQ(traffic.backward > 0, size > 1) << to_string(type) << " of " << size;
-  });
-}
-
-TEST(CommFacts, TheMessagesAddUpToTheTraffic) {
-  for_each_type_and_size([](CommType type, const CommFacts& facts, int size) {
-    const RankBytes bytes{
-        .q = 640L * size, .kv = 1280L * size, .out = 320L * size, .dkv_sums = 2560L * size, .statistic = 64L * size};
-    std::vector<Traffic> sent(static_cast<std::size_t>(size));
-    for (const Exchange& exchange : facts.exchanges(bytes, size)) {
+    std::set<Pass> passes;
+    for (const Exchange& exchange : facts.exchanges(kBytes, size)) {
       EXPECT_FALSE(exchange.what.empty());
       for (const Message& message : exchange.messages) {
         EXPECT_NE(message.from, message.to);
         EXPECT_TRUE(message.to >= 0 && message.to < size) << to_string(type) << " of " << size;
-        Traffic& of_rank = sent.at(static_cast<std::size_t>(message.from));
-        (exchange.pass == Pass::forward ? of_rank.forward : of_rank.backward) += exchange.times * message.bytes;
+        if (message.bytes > 0) passes.insert(exchange.pass);
       }
     }
-    const Traffic expected = facts.traffic(bytes, size);
-    for (const Traffic& of_rank : sent) {
-      EXPECT_EQ(of_rank.forward, expected.forward) << to_string(type) << " of " << size;
-      EXPECT_EQ(of_rank.backward, expected.backward) << to_string(type) << " of " << size;
-    }
+    EXPECT_EQ(passes.size(), size > 1 ? 2 : 0) << to_string(type) << " of " << size;
   });
 }
 
@@ -100,28 +87,71 @@ TEST(CommFacts, TheRingOfEverySecondRankTurnsBetweenTheTradesOfThePairs) {
                                    "the sums of dk and dv follow k and v to the previous rank to 5", "dq to 0"));
 }
 
-TEST(CommFacts, PairsInARingSendAsAPairAndAsARing) {
-  const Traffic traffic = facts_of(CommType::a2a_p2p).traffic(kBytes, 6);
-  const std::int64_t to_other = (kBytes.q + kBytes.kv + kBytes.out + kBytes.statistic) / 2;
-  EXPECT_EQ(traffic.forward, to_other + 2 * kBytes.kv);
-  EXPECT_EQ(traffic.backward, to_other + kBytes.kv + 2 * kBytes.dkv_sums);
+// The bytes that a rank sends forward, then backward.
+std::vector<std::int64_t> sent_by(int rank, const std::vector<Exchange>& exchanges) {
+  std::vector<std::int64_t> sent(2);
+  for (const Exchange& exchange : exchanges) {
+    for (const Message& message : exchange.messages) {
+      if (message.from == rank) sent[exchange.pass == Pass::forward ? 0 : 1] += exchange.times * message.bytes;
+    }
+  }
+  return sent;
 }
 
-TEST(CommFacts, HeadsThatDoNotDivideAreNamed) {
-  Case c;
-  c.cp_size = 4;
-  c.heads = 6;
-  c.kv_heads = 2;
-  for (const CommType type : {CommType::p2p, CommType::all_gather, CommType::a2a_p2p}) {
-    c.comm = type;
-    EXPECT_EQ(heads_do_not_divide(c), "") << to_string(type);
+TEST(CommFacts, PairsInARingSendAsAPairAndAsARing) {
+  const std::vector<Exchange> exchanges = facts_of(CommType::a2a_p2p).exchanges(kBytes, 6);
+  const std::int64_t to_other = (kBytes.q + kBytes.kv + kBytes.out + kBytes.statistic) / 2;
+  EXPECT_THAT(sent_by(0, exchanges), testing::ElementsAre(to_other + 2 * kBytes.kv,
+                                                          to_other + kBytes.kv + 2 * kBytes.dkv_sums));
+}
+
+TEST(CommFacts, ARankSendsByTheSharesOfTheHeads) {
+  // Shares of 0, 1, 1 of the two heads, and one kv head on both ranks.
+  const RankBytes bytes{.heads = 2, .kv_heads = 1, .q = 20, .kv = 30, .out = 40, .dkv_sums = 60, .statistic = 2};
+  const std::vector<Exchange> exchanges = facts_of(CommType::a2a).exchanges(bytes, 3);
+  EXPECT_THAT(sent_by(0, exchanges), testing::ElementsAre(2 * (10 + 30), 2 * (20 + 1)));
+  EXPECT_THAT(sent_by(1, exchanges), testing::ElementsAre(10 + 30 + 2 * (20 + 1), 20 + 1 + 2 * (10 + 60)));
+}
+
+// The shares of the ranks: "first+count of kv heads".
+std::vector<std::string> shares(std::int64_t heads, std::int64_t kv_heads, int ranks) {
+  std::vector<std::string> out;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const HeadShare share = head_share(heads, kv_heads, ranks, rank);
+    out.push_back(fmt::format("{}+{} of {}", share.first, share.count, fmt::join(share.kv, ",")));
   }
-  c.comm = CommType::a2a;
-  EXPECT_EQ(heads_do_not_divide(c), "a2a splits heads over 4 ranks: 6 heads and 2 kv_heads do not both divide by 4");
-  c.comm = CommType::a2a_p2p;
-  c.kv_heads = 3;
-  EXPECT_EQ(heads_do_not_divide(c),
-            "a2a+p2p splits heads over 2 ranks: 6 heads and 3 kv_heads do not both divide by 2");
+  return out;
+}
+
+TEST(HeadShare, KeepsKvHeadsWholeIfEveryRankGetsOne) {
+  EXPECT_THAT(shares(8, 4, 2), testing::ElementsAre("0+4 of 0,1", "4+4 of 2,3"));
+  EXPECT_THAT(shares(6, 3, 2), testing::ElementsAre("0+2 of 0", "2+4 of 1,2"));
+}
+
+TEST(HeadShare, GivesAKvHeadToSeveralRanksIfThereAreFew) {
+  EXPECT_THAT(shares(8, 2, 4), testing::ElementsAre("0+2 of 0", "2+2 of 0", "4+2 of 1", "6+2 of 1"));
+  EXPECT_THAT(shares(10, 2, 3), testing::ElementsAre("0+3 of 0", "3+3 of 0,0,1", "6+4 of 1"));
+  EXPECT_THAT(shares(3, 1, 4), testing::ElementsAre("0+0 of ", "0+1 of 0", "1+1 of 0", "2+1 of 0"));
+}
+
+TEST(HeadShare, ReadsTheKvHeadOfEachQueryHead) {
+  for (std::int64_t kv_heads = 1; kv_heads <= 8; ++kv_heads) {
+    for (std::int64_t group = 1; group <= 8; ++group) {
+      for (int ranks = 1; ranks <= 9; ++ranks) {
+        std::int64_t next = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const HeadShare share = head_share(kv_heads * group, kv_heads, ranks, rank);
+          EXPECT_EQ(share.first, next);
+          next += share.count;
+          for (std::int64_t head = 0; head < share.count; ++head) {
+            const std::int64_t slot = head * static_cast<std::int64_t>(share.kv.size()) / share.count;
+            EXPECT_EQ(share.kv.at(static_cast<std::size_t>(slot)), (share.first + head) / group);
+          }
+        }
+        EXPECT_EQ(next, kv_heads * group);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -32,7 +32,6 @@ class SlowToAbort : public Communicator {
   void set_deadline(Clock::time_point /*deadline*/) override {}
   WorkPtr exchange(const at::Tensor&, int, at::Tensor&, int, std::string_view) override { return nullptr; }
   WorkPtr all_gather(at::Tensor&, const at::Tensor&, std::string_view) override { return nullptr; }
-  WorkPtr all_to_all(at::Tensor&, const at::Tensor&, std::string_view) override { return nullptr; }
   WorkPtr reduce_scatter(at::Tensor&, const at::Tensor&, std::string_view) override { return nullptr; }
   WorkPtr all_reduce(at::Tensor&, ReduceOp, std::string_view) override { return nullptr; }
   void checked_barrier(std::int64_t, milliseconds) override {}

@@ -60,9 +60,6 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });
   }
-  [[nodiscard]] WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return observed(describe("all_to_all", what), [&] { return target_->all_to_all(out, in, what); });
-  }
   [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("reduce_scatter", what), [&] { return target_->reduce_scatter(out, in, what); });
   }

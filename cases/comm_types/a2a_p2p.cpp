@@ -38,21 +38,20 @@ CommFacts a2a_p2p_facts() {
       .sizes = "an even size of at least 4 (pairs of ranks, in a ring)",
       .sums_dkv = true,
       .joins_rows = true,
-      // A pair's tokens with half the heads are as many bytes as a rank's tokens with all heads.
-      .traffic =
-          [](const RankBytes& rank, int cp_size) {
-            const Traffic in_pair = a2a_facts().traffic(rank, kPair);
-            const Traffic in_ring = p2p_facts().traffic(rank, cp_size / kPair);
-            return Traffic{.forward = in_pair.forward + in_ring.forward,
-                           .backward = in_pair.backward + in_ring.backward};
-          },
       .exchanges =
           [](const RankBytes& rank, int cp_size) {
             const int pairs = cp_size / kPair;
             std::vector<Exchange> out = of_each_group(a2a_facts().exchanges(rank, kPair), pairs,
                                                       [](int pair, int place) { return kPair * pair + place; });
-            const std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
-                                                              [](int ring, int place) { return kPair * place + ring; });
+            std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
+                                                        [](int ring, int place) { return kPair * place + ring; });
+            for (Exchange& ring : rings) {
+              for (Message& message : ring.messages) {
+                // A pair's tokens, with the rank's share of the heads.
+                const HeadShare share = head_share(rank.heads, rank.kv_heads, kPair, message.from % kPair);
+                message.bytes = kPair * message.bytes / rank.kv_heads * static_cast<std::int64_t>(share.kv.size());
+              }
+            }
             // The steps of the ring come between the two trades of the same pass.
             for (const Pass pass : {Pass::forward, Pass::backward}) {
               const auto last =

@@ -10,11 +10,6 @@ CommFacts all_gather_facts() {
       .joins_rows = true,
       // Every rank sends its keys and values to every other rank, once in the forward and again in the backward, so
       // that no rank keeps whole sequences. In the backward it also sends the sums of gradients to their owners.
-      .traffic =
-          [](const RankBytes& rank, int cp_size) {
-            const std::int64_t others = cp_size - 1;
-            return Traffic{.forward = others * rank.kv, .backward = others * (rank.kv + rank.dkv_sums)};
-          },
       .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
         using enum Pass;
         if (cp_size == 1) return {};

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cases/comm_facts.h"
 
 namespace cp_pool {
@@ -13,12 +11,6 @@ CommFacts p2p_facts() {
       // In the forward a rank passes keys and values on to the next rank, once per other rank. The backward begins with
       // those that the rank held last and does not send its own, so it needs one message less. The sums of gradients
       // take as many messages as the forward.
-      .traffic =
-          [](const RankBytes& rank, int cp_size) {
-            const std::int64_t others = cp_size - 1;
-            return Traffic{.forward = others * rank.kv,
-                           .backward = std::max<std::int64_t>(others - 1, 0) * rank.kv + others * rank.dkv_sums};
-          },
       .exchanges =
           [](const RankBytes& rank, int cp_size) {
             using enum Pass;

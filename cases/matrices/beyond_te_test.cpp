@@ -43,7 +43,6 @@ TEST_F(BeyondTe, HasAtLeast150SmallCasesThatCanRun) {
   EXPECT_GE(cases_.size(), 150U);
   for (const MatrixCase& entry : cases_) {
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 64) << entry.id;
-    EXPECT_EQ(heads_do_not_divide(entry.c), "") << entry.id;
   }
 }
 

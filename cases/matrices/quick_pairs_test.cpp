@@ -311,7 +311,7 @@ std::string constructed(const std::vector<Case>& bases, const Chosen& a, const C
       first->value->set(c);
       if (find_problem(c)) continue;
       second->value->set(c);
-      if (find_problem(c) || !heads_do_not_divide(c).empty()) continue;
+      if (find_problem(c)) continue;
       if (a.is_of(c) && b.is_of(c)) return to_json(c).dump();
     }
   }

@@ -118,12 +118,5 @@ TEST(Quick, ReplicatesTokensOfEveryKindOfTensor) {
   EXPECT_TRUE(replicated([](const Case& c) { return std::ranges::min(resolve_lengths(c).valid_q) < c.replicated; }));
 }
 
-// A case whose heads do not divide over the ranks would be skipped by every worker.
-TEST(Quick, HasHeadsForEveryRank) {
-  for (const MatrixCase& entry : quick()) {
-    EXPECT_EQ(heads_do_not_divide(entry.c), "") << entry.id;
-  }
-}
-
 }  // namespace
 }  // namespace cp_pool

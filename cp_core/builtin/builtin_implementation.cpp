@@ -123,7 +123,6 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
 }
 
 std::string skip_reason(const Case& c, const at::Device& device) {
-  if (std::string reason = heads_do_not_divide(c); !reason.empty()) return reason;
   return make_backend(c.backend, device)->refusal(c);
 }
 

@@ -91,6 +91,10 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
 Communicator::WorkPtr Communicator::exchange_many(std::span<const at::Tensor> sends, int to,
                                                   std::span<const at::Tensor> receives, int from,
                                                   std::string_view what) {
+  if (sends.size() == 1 && receives.size() == 1) {
+    at::Tensor received = receives.front();
+    return exchange(sends.front(), to, received, from, what);
+  }
   at::Tensor sent = packed(sends);
   at::Tensor received = at::empty({total_bytes(receives)}, at::TensorOptions(at::kByte));
   WorkPtr work = exchange(sent, to, received, from, what);

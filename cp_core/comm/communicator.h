@@ -91,9 +91,6 @@ class Communicator {
                                              std::string_view what);
   // Gathers every rank's `in` on all ranks. out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
-  // in and out have size() equal parts along dimension 0. Part r of in goes to rank r, part r of out comes from rank r.
-  // This rank's own part of out is undefined afterwards, so that no time is spent on a copy that no caller needs.
-  [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in has size() times the elements of out. out becomes the sum over all ranks of part rank() of their `in`.
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;

@@ -1,15 +1,19 @@
 #include "cp_core/context_parallel/a2a.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
+#include "cases/comm_facts.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
 #include "cp_core/context_parallel/head_exchange.h"
@@ -29,8 +33,9 @@ class BiasExchange {
  public:
   // The query positions of the group, in their order before and after the exchange.
   struct Rows {
-    std::vector<Run> by_rank;  // before: the positions of the group's ranks, rank by rank
-    std::vector<Run> packed;   // after: the same positions in the group's packed order
+    std::vector<Run> by_rank;         // before: the positions of the group's ranks, rank by rank
+    std::vector<Run> packed;          // after: the same positions in the group's packed order
+    std::vector<std::int64_t> heads;  // GroupRows::heads of q
   };
   // problem.bias must be set. rows: with one sequence for each entry of the bias' batch dimension.
   BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows);
@@ -49,7 +54,7 @@ class BiasExchange {
 
   const AttentionProblem& problem_;
   Communicator& group_;
-  std::vector<RowCopy> copies_;
+  GroupRows rows_;
 };
 
 // Converts [batch, heads, rows, columns] to packed [batch * rows, heads, columns]; unpack_rows() is the inverse.
@@ -62,8 +67,10 @@ at::Tensor unpack_rows(const at::Tensor& packed, std::int64_t batch) {
 }
 
 BiasExchange::BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows)
-    : problem_(problem), group_(group) {
-  if (!replicated()) copies_ = row_copies(rows.by_rank, rows.packed);
+    : problem_(problem), group_(group), rows_{.copies = {}, .of_a_rank = 0, .heads = rows.heads} {
+  if (replicated()) return;
+  rows_.copies = row_copies(rows.by_rank, rows.packed);
+  rows_.of_a_rank = total_rows(rows.packed) / group.size();
 }
 
 bool BiasExchange::of_each_head() const {
@@ -77,13 +84,12 @@ bool BiasExchange::replicated() const {
 at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
   if (replicated()) {
     if (!of_each_head()) return bias;
-    const std::int64_t block = bias.size(1) / group_.size();
-    return bias.narrow(1, CP_MUTATE(a2a_bias_heads, group_.rank(), 0) * block, block);
+    const auto rank = static_cast<std::size_t>(group_.rank());
+    return bias.narrow(1, CP_MUTATE(a2a_bias_heads, rows_.heads[rank], 0), rows_.heads_of(group_.rank()));
   }
   const at::Tensor rows = pack_rows(bias);
   if (of_each_head()) {
-    const GroupRows group_rows{.copies = copies_, .of_a_rank = rows.size(0)};
-    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &group_rows}};
+    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &rows_}};
     const HeadExchange exchange(group_, {});
     exchange.make_targets(items);
     exchange.scatter(items, "a2a bias").finish();
@@ -92,32 +98,27 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
   at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
   group_.all_gather(by_rank, rows, "a2a bias rows")->wait();
   at::Tensor packed = at::empty_like(by_rank);
-  copy_rows(by_rank, packed, copies_);
+  copy_rows(by_rank, packed, rows_.copies);
   return unpack_rows(packed, bias.size(0));
 }
 
 at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
   if (replicated()) {
     if (!of_each_head()) return dbias;
-    const std::int64_t block = dbias.size(1);
     at::Tensor of_all_heads =
-        at::zeros({dbias.size(0), block * group_.size(), dbias.size(2), dbias.size(3)}, dbias.options());
-    of_all_heads.narrow(1, group_.rank() * block, block).copy_(dbias);
+        at::zeros({dbias.size(0), problem_.heads, dbias.size(2), dbias.size(3)}, dbias.options());
+    of_all_heads.narrow(1, rows_.heads[static_cast<std::size_t>(group_.rank())], dbias.size(1)).copy_(dbias);
     return of_all_heads;
   }
   const at::Tensor packed = pack_rows(dbias);
   if (of_each_head()) {
-    const GroupRows group_rows{.copies = copies_, .of_a_rank = packed.size(0) / group_.size()};
-    const at::Tensor own =
-        at::empty({group_rows.of_a_rank, packed.size(1) * group_.size(), packed.size(2)}, packed.options());
-    HeadExchange(group_, {})
-        .gather({{.of_tokens = own, .of_heads = packed, .rows = &group_rows}}, "a2a dbias")
-        .finish();
+    const at::Tensor own = at::empty({rows_.of_a_rank, problem_.heads, packed.size(2)}, packed.options());
+    HeadExchange(group_, {}).gather({{.of_tokens = own, .of_heads = packed, .rows = &rows_}}, "a2a dbias").finish();
     return unpack_rows(own, dbias.size(0));
   }
   at::Tensor by_rank = at::empty_like(packed);
-  copy_rows_back(packed, by_rank, copies_);
-  at::Tensor own = at::empty({packed.size(0) / group_.size(), 1, packed.size(2)}, packed.options());
+  copy_rows_back(packed, by_rank, rows_.copies);
+  at::Tensor own = at::empty({rows_.of_a_rank, 1, packed.size(2)}, packed.options());
   if (CP_MUTATE(a2a_dbias_not_reduced, true, false)) {
     group_.reduce_scatter(own, by_rank, "a2a dbias rows")->wait();
   } else {
@@ -128,10 +129,86 @@ at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
 
 using Item = HeadExchange::Item;
 
+#ifdef CP_POOL_MUTANTS
+void take_wrong_kv_heads(HeadShare& share, const AttentionProblem& problem, int ranks, int rank) {
+  if (mutant_is_on(Mutant::kv_heads_split_apart) && problem.kv_heads < ranks) {
+    share.kv.clear();
+    if (rank < problem.kv_heads) share.kv.push_back(rank);
+  }
+  if (!mutant_is_on(Mutant::kv_heads_padded_apart) || problem.kv_heads <= ranks || problem.kv_heads % ranks == 0) return;
+  const auto padded = [ranks](std::int64_t heads) { return (heads + ranks - 1) / ranks * ranks; };
+  const std::int64_t group = padded(problem.heads) / padded(problem.kv_heads);
+  share.kv.clear();
+  for (std::int64_t head = share.first; head < share.first + share.count; ++head) {
+    share.kv.push_back(std::min(head / group, problem.kv_heads));
+  }
+}
+#endif
+
+// How the ranks of a group split the heads (head_share). A kv head that several ranks need is repeated in K and V
+// before the exchange, once for each slot, and the gradients of its slots are summed after it.
+class HeadSplit {
+ public:
+  HeadSplit(const AttentionProblem& problem, int ranks) : kv_heads_(problem.kv_heads) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      HeadShare share = head_share(problem.heads, problem.kv_heads, ranks, rank);
+#ifdef CP_POOL_MUTANTS
+      take_wrong_kv_heads(share, problem, ranks, rank);
+#endif
+      slots_.insert(slots_.end(), share.kv.begin(), share.kv.end());
+      q.push_back(share.first + share.count);
+      kv.push_back(static_cast<std::int64_t>(slots_.size()));
+    }
+  }
+
+  // GroupRows::heads of tensors with all query heads, and of tensors with all slots.
+  std::vector<std::int64_t> q{0};
+  std::vector<std::int64_t> kv{0};
+
+  // Whether some kv head has several slots.
+  [[nodiscard]] bool repeats() const { return std::cmp_greater(slots_.size(), kv_heads_); }
+
+  // Returns K or V with a head for each slot.
+  [[nodiscard]] at::Tensor repeated(const at::Tensor& of_kv_heads) const {
+    if (!repeats()) return of_kv_heads;
+    std::vector<at::Tensor> heads;
+    heads.reserve(slots_.size());
+    for (const std::int64_t head : slots_) {
+      heads.push_back(of_kv_heads.narrow(1, CP_MUTATE(kv_heads_padded_apart, head, head % kv_heads_), 1));
+      if (CP_MUTATE(kv_heads_padded_apart, false, head == kv_heads_)) heads.back() = at::zeros_like(heads.back());
+    }
+#ifdef CP_POOL_MUTANTS
+    const auto slots = static_cast<std::int64_t>(slots_.size());
+    if (mutant_is_on(Mutant::kv_repeated_over_tokens) && slots % kv_heads_ == 0) {
+      return of_kv_heads.repeat({slots / kv_heads_, 1, 1}).view({of_kv_heads.size(0), slots, of_kv_heads.size(2)});
+    }
+#endif
+    return at::cat(heads, 1);
+  }
+
+  // Returns the sums of gradients that have a head for each slot. like: has the dtype and the kv heads.
+  [[nodiscard]] at::Tensor summed(const at::Tensor& of_slots, const at::Tensor& like) const {
+    if (!repeats()) return of_slots;
+    std::vector<at::Tensor> sums;
+    auto slot = slots_.begin();
+    for (std::int64_t head = 0; head < kv_heads_; ++head) {
+      const auto end = std::upper_bound(slot, slots_.end(), head);
+      sums.push_back(of_slots.narrow(1, slot - slots_.begin(), end - slot).sum(1, /*keepdim=*/true));
+      if (CP_MUTATE(shared_dkv_summed_twice, false, end - slot > 1)) sums.back().mul_(2);
+      slot = end;
+    }
+    return at::cat(sums, 1).to(like.scalar_type());
+  }
+
+ private:
+  std::int64_t kv_heads_;
+  std::vector<std::int64_t> slots_;  // the kv heads of the ranks, rank by rank, ascending
+};
+
 // Returns the number of groups in which a rank computes its block of heads. One group is computed while the next one is
 // transferred. The number is the same on every rank. ranks: the number of ranks that share the heads.
 std::int64_t head_groups_of(const AttentionProblem& problem, int ranks, const FastBackend& backend) {
-  if (problem.bias) return 1;
+  if (problem.bias || problem.heads % ranks != 0 || problem.kv_heads % ranks != 0) return 1;
   const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
   const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
   return backend.pipeline_groups({.q_rows = tokens,
@@ -150,10 +227,13 @@ class Exchanges {
         group_(group),
         ring_size_(ring ? ring->size() : 1),
         ring_rank_(ring ? ring->rank() : 0),
-        q_(rows(problem_.lengths.padded_q)),
-        kv_(rows(problem_.lengths.padded_kv)),
+        heads_(problem_, group.size()),
+        q_(rows(problem_.lengths.padded_q, heads_.q)),
+        kv_(rows(problem_.lengths.padded_kv, heads_.kv)),
         head_groups_(ring ? 1 : head_groups_of(problem_, group.size(), context.fast)) {}
 
+  // How the group's ranks split the heads.
+  [[nodiscard]] const HeadSplit& heads() const { return heads_; }
   // The number of groups in which a rank's heads are computed. One group is computed while another is transferred.
   [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
   [[nodiscard]] HeadExchange of_group(std::int64_t index) const {
@@ -172,7 +252,7 @@ class Exchanges {
   }
   [[nodiscard]] BiasExchange bias(const at::Tensor& shard) const {
     const std::vector<std::int64_t> padded(static_cast<std::size_t>(shard.size(0)), problem_.lengths.padded_q[0]);
-    return {problem_, group_, {.by_rank = runs_by_rank(padded), .packed = packed_runs(padded)}};
+    return {problem_, group_, {.by_rank = runs_by_rank(padded), .packed = packed_runs(padded), .heads = heads_.q}};
   }
 
   // The group's tokens in packed order, which is that of the dual-chunk partition over the ring.
@@ -182,20 +262,19 @@ class Exchanges {
 
   // The part of a statistic that belongs to this rank's heads of one group.
   [[nodiscard]] at::Tensor own_heads(const at::Tensor& of_heads, std::int64_t index) const {
-    const std::int64_t block = of_heads.size(0) / group_.size();
-    const std::int64_t first = CP_MUTATE(a2a_sink_heads, group_.rank(), 0) * block;
-    const std::int64_t count = block / head_groups_;
-    return of_heads.narrow(0, first + index * count, count).contiguous();
+    const std::int64_t count = q_.heads_of(group_.rank()) / head_groups_;
+    return of_heads.narrow(0, q_.heads[static_cast<std::size_t>(group_.rank())] + index * count, count);
   }
 
  private:
   [[nodiscard]] std::vector<Run> runs_by_rank(const std::vector<std::int64_t>& padded) const {
     return gathered_runs(padded, ranks_, first_, group_.size());
   }
-  [[nodiscard]] GroupRows rows(const std::vector<std::int64_t>& padded) const {
+  [[nodiscard]] GroupRows rows(const std::vector<std::int64_t>& padded, const std::vector<std::int64_t>& heads) const {
     const std::vector<Run> packed = packed_runs(padded);
     return {.copies = row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), packed),
-            .of_a_rank = total_rows(packed) / group_.size()};
+            .of_a_rank = total_rows(packed) / group_.size(),
+            .heads = heads};
   }
 
   const AttentionProblem& problem_;
@@ -204,6 +283,7 @@ class Exchanges {
   Communicator& group_;
   int ring_size_;
   int ring_rank_;
+  HeadSplit heads_;
   GroupRows q_;
   GroupRows kv_;
   std::int64_t head_groups_;
@@ -265,6 +345,17 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   if (second) second->join();
 }
 
+// A rank without heads computes nothing. So do the other ranks of its ring, which would have the same heads.
+bool has_heads(const AttentionOperands& operands) {
+  return operands.k.size(1) > 0;
+}
+
+PackedGradients gradients_without_heads(const AttentionProblem& problem, const AttentionOperands& operands) {
+  PackedGradients none = make_gradient_sums(operands);
+  if (has_dbias(problem)) none.dbias = at::zeros_like(operands.bias, operands.bias.options().dtype(at::kFloat));
+  return none;
+}
+
 }  // namespace
 
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs) {
@@ -273,11 +364,11 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
                        .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
                        .max_logit = {}};
-  at::Tensor max_logits;  // [this rank's heads]
-  if (context.problem.max_logit) max_logits = at::empty({q.size(1) / group.size()}, result.lse.options());
+  if (context.problem.max_logit) result.max_logit = at::zeros({q.size(1)}, result.lse.options());
   const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
-  const std::vector<Item> items{exchanges.of_queries(q), exchanges.of_keys(inputs.operands.k),
-                                exchanges.of_keys(inputs.operands.v)};
+  const std::vector<Item> items{exchanges.of_queries(q),
+                                exchanges.of_keys(exchanges.heads().repeated(inputs.operands.k)),
+                                exchanges.of_keys(exchanges.heads().repeated(inputs.operands.v))};
   const Steps steps{.coming = "a2a q, k, v", .leaving = "a2a out and lse"};
   const auto saved = std::make_shared<SavedHeads>();
   compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
@@ -286,20 +377,19 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     operands.k = come[1];
     operands.v = come[2];
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
-    const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
-    RingForward over_ring = ring_forward(context, ring, operands);
+    at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
+    if (CP_MUTATE(a2a_sink_heads, false, sink.defined())) sink = inputs.sink.narrow(0, 0, sink.size(0));
+    RingForward over_ring = has_heads(operands)
+                                ? ring_forward(context, ring, operands)
+                                : RingForward{.sums = make_empty_sums(operands, context.problem.max_logit), .last = {}};
     const PackedForward own = finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
-    if (max_logits.defined()) {
-      narrowed(max_logits, 0, {.index = group_index, .count = exchanges.head_groups()}).copy_(own.max_logit);
-    }
+    if (own.max_logit.defined()) exchanges.own_heads(result.max_logit, group_index).copy_(own.max_logit);
     saved->head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
     return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
   });
   result.saved = saved;
-  if (max_logits.defined()) {
-    result.max_logit = at::empty({context.problem.heads}, max_logits.options());
-    group.all_gather(result.max_logit, max_logits, "a2a max_logit")->wait();
-  }
+  // Each head has one rank: the others add zeros.
+  if (result.max_logit.defined()) group.all_reduce(result.max_logit, ReduceOp::sum, "a2a max_logit")->wait();
   return result;
 }
 
@@ -308,9 +398,15 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                              const SavedForward& saved) {
   const Exchanges exchanges(context, group, ring);
   const std::vector<SavedHeads::Heads>& head_groups = dynamic_cast<const SavedHeads&>(saved).head_groups;
+  const HeadSplit& split = exchanges.heads();
+  // Sums over slots are fp32.
+  const auto slots_of = [&](const at::Tensor& kv) {
+    const auto dtype = split.repeats() ? at::kFloat : kv.scalar_type();
+    return at::empty({kv.size(0), split.kv.back(), kv.size(2)}, kv.options().dtype(dtype));
+  };
   PackedGradients result{.dq = at::empty_like(inputs.operands.q),
-                         .dk = at::empty_like(inputs.operands.k),
-                         .dv = at::empty_like(inputs.operands.v),
+                         .dk = slots_of(inputs.operands.k),
+                         .dv = slots_of(inputs.operands.v),
                          .dbias = {}};
   std::vector<Item> items{exchanges.of_queries(backward.dout)};
   if (backward.delta.defined()) items.push_back(exchanges.of_statistic(backward.delta));
@@ -320,12 +416,19 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
     const SavedHeads::Heads& heads = head_groups.at(static_cast<std::size_t>(kept));
     AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = heads.out};
     if (backward.delta.defined()) of_heads.delta = come[1];
-    const PackedGradients own =
-        finish_backward(heads.operands, ring_backward(context, ring, heads.operands, of_heads, heads.last));
+    const PackedGradients sums = has_heads(heads.operands)
+                                     ? ring_backward(context, ring, heads.operands, of_heads, heads.last)
+                                     : gradients_without_heads(context.problem, heads.operands);
+    const PackedGradients own = finish_backward(heads.operands, sums);
     if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
-    return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
-                             exchanges.of_keys(result.dv, own.dv)};
+    const auto dtype = result.dk.scalar_type();
+    return std::vector<Item>{
+        exchanges.of_queries(result.dq, own.dq),
+        exchanges.of_keys(result.dk, (split.repeats() ? sums : own).dk.to(dtype)),
+        exchanges.of_keys(result.dv, (split.repeats() ? sums : own).dv.to(dtype))};
   });
+  result.dk = split.summed(result.dk, inputs.operands.k);
+  result.dv = split.summed(result.dv, inputs.operands.v);
   return result;
 }
 
@@ -340,8 +443,9 @@ CommSteps a2a_steps() {
           },
       .get_ready =
           [](const FutureRank& rank, Pass pass, FastBackend& backend) {
-            const auto groups = static_cast<int>(head_groups_of(rank.problem, rank.ranks, backend));
-            backend.get_ready(ring_plans(rank.problem, 1, 0), rank.operands_like({.heads = rank.ranks * groups}), pass);
+            const std::int64_t groups = head_groups_of(rank.problem, rank.ranks, backend);
+            const AttentionOperands like = rank.operands_like({.heads = rank.ranks, .head_groups = groups});
+            if (has_heads(like)) backend.get_ready(ring_plans(rank.problem, 1, 0), like, pass);
           },
   };
 }

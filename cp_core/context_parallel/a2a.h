@@ -21,7 +21,7 @@ struct SavedHeads final : SavedForward {
   std::vector<Heads> head_groups;
 };
 
-// group: the ranks that exchange heads for tokens; its size must divide heads and kv_heads. ring: the ranks that hold
+// group: the ranks that exchange heads for tokens. ring: the ranks that hold
 // the other tokens of the same heads (p2p.h); null if the group has all tokens.
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs);
 PackedGradients a2a_backward(const Context& context, Communicator& group, Communicator* ring,

@@ -23,8 +23,9 @@ CommSteps a2a_p2p_steps() {
           [](const FutureRank& rank, Pass pass, FastBackend& backend) {
             const int in_group = inner_ranks(rank.ranks);
             const int groups = rank.ranks / in_group;
-            backend.get_ready(ring_plans(rank.problem, groups, rank.rank / in_group),
-                              rank.operands_like({.q = groups, .kv = groups, .heads = in_group}), pass);
+            const AttentionOperands like = rank.operands_like({.q = groups, .kv = groups, .heads = in_group});
+            if (like.q.size(1) == 0) return;  // computes nothing
+            backend.get_ready(ring_plans(rank.problem, groups, rank.rank / in_group), like, pass);
           },
   };
 }

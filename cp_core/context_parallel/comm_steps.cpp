@@ -25,8 +25,9 @@ AttentionOperands FutureRank::operands_like(const Split& split) const {
   };
   const std::int64_t q_rows = total(problem.lengths.padded_q) / split.q;
   const std::int64_t kv_rows = total(problem.lengths.padded_kv) / split.kv;
-  const std::int64_t heads = problem.heads / split.heads;
-  const std::int64_t kv_heads = problem.kv_heads / split.heads;
+  const HeadShare share = head_share(problem.heads, problem.kv_heads, split.heads, rank % split.heads);
+  const std::int64_t heads = share.count / split.head_groups;
+  const std::int64_t kv_heads = static_cast<std::int64_t>(share.kv.size()) / split.head_groups;
   AttentionOperands like{.q = empty({q_rows, heads, problem.head_dim_qk}),
                          .k = empty({kv_rows, kv_heads, problem.head_dim_qk}),
                          .v = empty({kv_rows, kv_heads, problem.head_dim_v}),

@@ -17,9 +17,10 @@ struct FutureRank {
   struct Split {
     int q = 1;
     int kv = 1;
-    int heads = 1;
+    int heads = 1;                 // neighbours
+    std::int64_t head_groups = 1;  // in which a rank's heads are computed
   };
-  // Returns operands on the meta device, with the sizes that a rank has with this split.
+  // Returns operands on the meta device, with the sizes that the rank has with this split.
   [[nodiscard]] AttentionOperands operands_like(const Split& split) const;
 };
 

@@ -160,6 +160,34 @@ TEST_P(ContextParallel, ServesGroupedHeadsAndUnequalHeadDimensions) {
   expect_dense_results(gqa);
 }
 
+// Heads for each rank, and others: one head, fewer than ranks, and shares that cut a group of query heads.
+constexpr std::array kUnevenHeads{std::pair{1, 1}, std::pair{3, 1}, std::pair{4, 2}, std::pair{6, 3}, std::pair{10, 2},
+                                  std::pair{9, 9}};
+
+TEST_P(ContextParallel, SplitsAnyHeads) {
+  if (facts_of(GetParam().comm).head_ranks(GetParam().ranks) == 1) GTEST_SKIP() << "heads are not split";
+  for (const auto& [heads, kv_heads] : kUnevenHeads) {
+    SCOPED_TRACE(fmt::format("{} heads, {} kv_heads", heads, kv_heads));
+    AttentionProblem uneven = problem();
+    uneven.heads = heads;
+    uneven.kv_heads = kv_heads;
+    uneven.mask.right = 0;
+    uneven.head_dim_v = 4;
+    uneven.softmax = SoftmaxType::learnable;
+    uneven.max_logit = true;
+    expect_dense_results(uneven);
+    for (const BiasShape bias : {BiasShape::shape_bhss, BiasShape::shape_11ss, BiasShape::shape_111s}) {
+      uneven.bias = bias;
+      expect_dense_results(uneven);
+    }
+    uneven.bias.reset();
+    uneven.softmax = SoftmaxType::vanilla;
+    uneven.max_logit = false;
+    uneven.backend = Backend::cudnn;
+    expect_dense_results(uneven, at::kBFloat16, 2e-2);
+  }
+}
+
 TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
   AttentionProblem causal = problem();
   causal.mask.right = 0;
@@ -314,6 +342,11 @@ TEST_P(ContextParallelWindows, GiveTheSameBits) {
   AttentionProblem biased = problem();
   biased.bias = BiasShape::shape_1hss;
   expect_same_bits(biased, at::kFloat);
+  for (const auto& [heads, kv_heads] : kUnevenHeads) {
+    biased.heads = heads;
+    biased.kv_heads = kv_heads;
+    expect_same_bits(biased, at::kFloat);
+  }
 }
 
 // A rank whose peers are missing names the operation that it waits for.

@@ -17,11 +17,17 @@
 
 namespace cp_pool {
 
-// The order of the group's tokens on each side of the exchange.
+// The order of the group's tokens on each side of the exchange, and the ranks' shares of the heads.
 struct GroupRows {
   // The copies from the rows of the group's ranks, rank by rank, to the group's packed order.
   std::vector<RowCopy> copies;
   std::int64_t of_a_rank = 0;  // rows of each rank
+  // The first head of each rank's block, then the number of all heads. Blocks may differ in size or be empty.
+  std::vector<std::int64_t> heads;
+
+  [[nodiscard]] std::int64_t heads_of(int rank) const {
+    return heads.at(static_cast<std::size_t>(rank) + 1) - heads.at(static_cast<std::size_t>(rank));
+  }
 };
 
 class HeadExchange {
@@ -40,10 +46,10 @@ class HeadExchange {
   // start.
   class Trip {
    public:
-    // The buffers of the messages, one to each rank and one from each, and the copies that unpack the received ones.
+    // One message to each other rank and one from it, and the copies that unpack the received ones.
     struct Messages {
-      at::Tensor sent;
-      at::Tensor received;
+      std::vector<Communicator::Message> sent;
+      std::vector<Communicator::Message> received;
       std::vector<BlockCopy> unpacking;
     };
     Trip(std::vector<Item> items, Communicator::WorkPtr work, Messages messages = {})
@@ -56,8 +62,8 @@ class HeadExchange {
     Communicator::WorkPtr work_;
   };
 
-  // heads: the group of each rank's block of heads that is exchanged. The number of heads must be divisible by the
-  // number of ranks times the number of groups.
+  // heads: the group of each rank's block of heads that is exchanged. Every block must be divisible by the number of
+  // groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
   // Allocates `of_heads` of each item.

@@ -54,12 +54,8 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
     sent_ += bytes(in) * (size() - 1);
     return target_->all_gather(out, in, what);
   }
-  [[nodiscard]] WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    sent_ += others_parts(in);
-    return target_->all_to_all(out, in, what);
-  }
   [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    sent_ += others_parts(in);
+    sent_ += bytes(in) / size() * (size() - 1);
     return target_->reduce_scatter(out, in, what);
   }
   [[nodiscard]] WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
@@ -71,8 +67,6 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
   void count(const at::Tensor& tensor, int to) {
     if (to != rank()) sent_ += bytes(tensor);
   }
-  // The bytes of the other ranks' parts of a tensor with an equal part for each rank.
-  [[nodiscard]] std::int64_t others_parts(const at::Tensor& in) const { return bytes(in) / size() * (size() - 1); }
 
   std::shared_ptr<Communicator> target_;
   std::int64_t& sent_;

@@ -43,7 +43,6 @@ class NotingCommunicator final : public Communicator, public PeerWindows {
     return note("put_all");
   }
   WorkPtr all_gather(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_gather"); }
-  WorkPtr all_to_all(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_to_all"); }
   WorkPtr reduce_scatter(at::Tensor&, const at::Tensor&, std::string_view) override { return note("reduce_scatter"); }
   WorkPtr all_reduce(at::Tensor&, ReduceOp, std::string_view) override { return note("all_reduce"); }
 
@@ -109,13 +108,11 @@ TEST_F(CountSent, CollectivesByWhatHasToReachEachOther) {
   at::Tensor inout = of_bytes(8);
   static_cast<void>(cp_->all_gather(received_, in, ""));
   EXPECT_EQ(sent(), 3 * 8);
-  static_cast<void>(cp_->all_to_all(received_, in, ""));
-  EXPECT_EQ(sent(), 3 * 2);
   static_cast<void>(cp_->reduce_scatter(received_, in, ""));
   EXPECT_EQ(sent(), 3 * 2);
   static_cast<void>(cp_->all_reduce(inout, ReduceOp::sum, ""));
   EXPECT_EQ(sent(), 3 * 8);
-  EXPECT_THAT(target_->calls, ElementsAre("all_gather", "all_to_all", "reduce_scatter", "all_reduce"));
+  EXPECT_THAT(target_->calls, ElementsAre("all_gather", "reduce_scatter", "all_reduce"));
 }
 
 TEST_F(CountSent, NothingButPassesOnWhatIsNoOperation) {

@@ -254,7 +254,6 @@ std::vector<NamedCase> ranks() {
       if (!facts_of(comm).takes_size(ranks)) continue;
       for (Case c : {causal_case(comm, Backend::cudnn, Layout::bshd), causal_case(comm, Backend::flash, Layout::thd)}) {
         c.cp_size = ranks;
-        if (!heads_do_not_divide(c).empty()) continue;
         cases.push_back(named(std::move(c), fmt::format("{}_ranks", ranks)));
       }
     }

@@ -17,6 +17,7 @@ struct HeadGroups {
   bool inner = true;  // a group has neighbouring ranks; else ranks that are `count` apart
 
   [[nodiscard]] int of_rank(int rank) const { return inner ? rank / size : rank % count; }
+  [[nodiscard]] int place_of(int rank) const { return inner ? rank % size : rank / count; }
 };
 
 HeadGroups head_groups(const Case& c, const verify::Sharding& sharding, int ranks) {
@@ -50,7 +51,8 @@ std::vector<std::int64_t> pairs_by_rank(const Case& c, const SequenceLengths& le
   std::vector<std::int64_t> pairs;
   pairs.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    pairs.push_back(of_groups[static_cast<std::size_t>(groups.of_rank(rank))] * c.heads / groups.size);
+    pairs.push_back(of_groups[static_cast<std::size_t>(groups.of_rank(rank))] *
+                    head_share(c.heads, c.kv_heads, groups.size, groups.place_of(rank)).count);
   }
   return pairs;
 }

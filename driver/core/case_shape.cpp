@@ -45,7 +45,9 @@ RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
   const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated, c.cp_size);
   const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated, c.cp_size);
   const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-  return {.q = q_rows * c.heads * c.head_dim_qk * bytes,
+  return {.heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .q = q_rows * c.heads * c.head_dim_qk * bytes,
           .kv = kv * bytes,
           .out = q_rows * c.heads * c.head_dim_v * bytes,
           .dkv_sums = kv * kFp32Bytes,
@@ -89,7 +91,7 @@ Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, in
   const int head_split = head_ranks(c);
   const int ring_ranks = c.cp_size / head_split;
   Compute out;
-  out.heads = c.heads / head_split;
+  out.heads = head_share(c.heads, c.kv_heads, head_split, rank % head_split).count;
   for (std::size_t b = 0; b < cut.valid_q.size(); ++b) {
     for (const Interval& queries : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split)) {
       for (const Interval& keys : owned_chunks(cut.padded_kv[b], ring_ranks, owner)) {
@@ -119,7 +121,14 @@ RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
 
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   const RankBytes whole = rank_bytes_of(c, lengths);
-  Traffic traffic = facts_of(c.comm).traffic(whole, c.cp_size);
+  std::vector<Traffic> by_rank(static_cast<std::size_t>(c.cp_size));
+  for (const Exchange& exchange : facts_of(c.comm).exchanges(whole, c.cp_size)) {
+    for (const Message& message : exchange.messages) {
+      Traffic& sender = by_rank[static_cast<std::size_t>(message.from)];
+      (exchange.pass == Pass::forward ? sender.forward : sender.backward) += exchange.times * message.bytes;
+    }
+  }
+  Traffic traffic = std::ranges::max(by_rank, {}, [](const Traffic& of) { return of.forward + of.backward; });
   if (c.replicated > 0) {
     // Every rank gathers the rows of all ranks: the shards before a pass, and the results after it.
     const RankBytes shard = bytes_of_rank(c, lengths);

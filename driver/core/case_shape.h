@@ -43,8 +43,14 @@ Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, in
 // those of whole sequences.
 RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths);
 
-// The bytes that one rank sends to others: q, k, v, out, their gradients (those of k and v in fp32 where they are
-// summed over ranks) and the statistics of rows. Bias, sinks and max_logit are not counted. With the backends cudnn and
+// The bytes that one rank sends to others in a step.
+struct Traffic {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+};
+
+// The bytes of the rank that sends most: q, k, v, out, their gradients (those of k and v in fp32 where they are summed
+// over ranks) and the statistics of rows. Bias, sinks and max_logit are not counted. With the backends cudnn and
 // flash it is an upper bound, since contributions of single kernel calls may be sent as they are: in 16 bits, and of
 // some rows only (docs/numerics.md).
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths);

@@ -110,7 +110,6 @@ std::string PythonImplementation::skip_reason(const Case& c, const at::Device& d
   std::string reason = with_python(breaker_, [&] {
     return runner_.attr("skip_reason")(to_json(c).dump(), device.is_cuda() ? "cuda" : "cpu").cast<std::string>();
   });
-  if (reason.empty()) reason = heads_do_not_divide(c);
   if (reason.empty()) reason = obstacle(c);
   last_skip_.emplace(c, reason);
   return reason;

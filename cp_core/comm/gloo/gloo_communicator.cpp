@@ -140,14 +140,6 @@ class GlooCommunicator final : public Communicator {
     return work;
   }
 
-  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
-            "in and out have size() equal parts");
-    auto work = begin("all_to_all", what);
-    swap_parts(*work, out.view(-1), in.view(-1));
-    return work;
-  }
-
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
     auto work = begin("reduce_scatter", what);

@@ -154,7 +154,6 @@ TEST_P(GlooOperation, ZeroRowsAreCarried) {
     at::Tensor out = at::empty({0, 4, 8});
     groups.cp->exchange(none, (rank + 1) % n, out, (rank + n - 1) % n, "test")->wait();
     groups.cp->all_gather(out, none, "test")->wait();
-    groups.cp->all_to_all(out, none, "test")->wait();
     groups.cp->reduce_scatter(out, none, "test")->wait();
     groups.cp->all_reduce(out, ReduceOp::sum, "test")->wait();
     groups.cp->checked_barrier(1, kLongEnough);
@@ -167,15 +166,6 @@ TEST_P(GlooOperation, AllGatherIsInRankOrder) {
     at::Tensor out = filled({n, 5}, -1);
     groups.cp->all_gather(out, filled({1, 5}, rank), "test")->wait();
     EXPECT_TRUE(at::equal(out, at::arange(n, at::kFloat).view({n, 1}).expand({n, 5})));
-  });
-}
-
-TEST_P(GlooOperation, AllToAllSwapsParts) {
-  const int n = GetParam();
-  run_ranks(n, [n](int rank, CpGroups& groups) {
-    at::Tensor out = filled({n}, -1, at::kLong);
-    groups.cp->all_to_all(out, at::arange(n).add(100 * rank), "test")->wait();
-    EXPECT_TRUE(at::equal(out, at::arange(n).mul(100).add(rank)));
   });
 }
 

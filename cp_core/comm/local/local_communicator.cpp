@@ -178,14 +178,6 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     });
   }
 
-  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    const Step step = begin(Operation::all_to_all, what);
-    for (int to = 0; to < size_; ++to) post(step, to, part(in, to).clone());
-    return finish_with(out.device(), [this, step, out] {
-      for (int from = 0; from < size_; ++from) receive(step, from, part(out, from));
-    });
-  }
-
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     const Step step = begin(Operation::reduce_scatter, what);
     for (int to = 0; to < size_; ++to) post(step, to, part(in, to).clone());

@@ -43,7 +43,7 @@ LocalTurn::Rest::~Rest() {
 }
 
 std::string_view LocalHub::name_of(Operation operation) {
-  static constexpr std::array kNames{"exchange",   "all_gather", "all_to_all",     "reduce_scatter",
+  static constexpr std::array kNames{"exchange",   "all_gather", "reduce_scatter",
                                      "all_reduce", "put_all",    "checked_barrier"};
   return kNames.at(static_cast<std::size_t>(operation));
 }

@@ -55,7 +55,7 @@ class LocalHub {
  public:
   using Clock = Communicator::Clock;
 
-  enum class Operation { exchange, all_gather, all_to_all, reduce_scatter, all_reduce, put_all, barrier };
+  enum class Operation { exchange, all_gather, reduce_scatter, all_reduce, put_all, barrier };
   static std::string_view name_of(Operation operation);
 
   struct Address {

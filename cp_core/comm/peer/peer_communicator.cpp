@@ -137,15 +137,6 @@ Communicator::WorkPtr PeerCommunicator::all_gather(at::Tensor& out, const at::Te
   });
 }
 
-Communicator::WorkPtr PeerCommunicator::all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) {
-  require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
-          "in and out have size() equal parts");
-  const std::string step = describe("all_to_all", what);
-  return start(step, {out, in}, [&] {
-    if (in.numel() > 0 && size() > 1) swap_parts(place_of(what, step), out, in);
-  });
-}
-
 Communicator::WorkPtr PeerCommunicator::reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) {
   require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
   const std::string step = describe("reduce_scatter", what);

@@ -62,7 +62,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
                   std::string_view what) override;
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
-  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
   WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override;
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;

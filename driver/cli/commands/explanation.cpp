@@ -130,8 +130,8 @@ std::string share_line(const std::vector<std::int64_t>& pairs) {
 
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
-  std::string text = fmt::format("exchange: {}\n  each rank sends {} forward", facts_of(c.comm).exchange,
-                                 bytes_words(traffic.forward));
+  std::string text = fmt::format("exchange: {}\n  each rank sends {}{} forward", facts_of(c.comm).exchange,
+                                 has_uneven_heads(c) ? "at most " : "", bytes_words(traffic.forward));
   if (c.training) text += fmt::format(", {} backward", bytes_words(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";

@@ -83,7 +83,7 @@ void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Pa
   int number = 0;
   for (const Exchange& exchange : exchanges) {
     if (exchange.pass != pass || exchange.messages.empty()) continue;
-    append_exchange(row, exchange, ranks, bytes_words(exchange.messages.front().bytes),
+    append_exchange(row, exchange, ranks, bytes_words(std::ranges::max(exchange.messages, {}, &Message::bytes).bytes),
                     fmt::format("exchange-{}-{}", name, ++number));
   }
 }

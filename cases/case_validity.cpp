@@ -179,7 +179,6 @@ Problem check_lengths(const Case& c) {
     };
     if (c.seqlens) return only_thd("seqlens");
     if (c.seqlens_kv) return only_thd("seqlens_kv");
-    if (c.pad_between_seqs) return only_thd("pad_between_seqs");
   }
   if (c.seqlens) {
     if (auto found = check_explicit_lengths(c, "seqlens", *c.seqlens, "seqlen_q", c.seqlen_q)) return found;

@@ -10,8 +10,8 @@
 namespace cp_pool {
 
 // The lengths in tokens; each vector has `batch` entries. valid <= padded. The padded length without the replicated
-// tokens is a multiple of 2 * cp_size (dual-chunk partition). bshd and sbhd: valid == padded == seqlen. thd without
-// pad_between_seqs: valid == padded.
+// tokens is a multiple of 2 * cp_size (dual-chunk partition). bshd and sbhd: valid == seqlen. Without pad_between_seqs:
+// valid == padded.
 struct SequenceLengths {
   std::vector<std::int64_t> valid_q;
   std::vector<std::int64_t> padded_q;

@@ -8,6 +8,7 @@
 
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "cases/lengths.h"
 #include "cases/matrix.h"
 
@@ -25,7 +26,7 @@ bool holds_for_one(const std::function<bool(const Case&)>& predicate) {
 
 TEST(Quick, IsSmall) {
   const auto cases = quick();
-  EXPECT_LE(cases.size(), 180U);
+  EXPECT_LE(cases.size(), 200U);
   for (const MatrixCase& entry : cases) {
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 128) << entry.id;
     EXPECT_LE(entry.c.heads, 16) << entry.id;
@@ -95,6 +96,22 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
         << to_string(dtype);
   }
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.comm == CommType::p2p && c.input_scale == 3; }));
+}
+
+TEST(Quick, HasHeadsAndLengthsThatDoNotDivide) {
+  for (const CommType comm : {CommType::a2a, CommType::a2a_p2p}) {
+    const auto meets = [comm](const std::function<bool(const Case&)>& predicate) {
+      return holds_for_one([&](const Case& c) { return c.comm == comm && predicate(c); });
+    };
+    EXPECT_TRUE(meets([](const Case& c) { return c.kv_heads > head_ranks(c) && has_uneven_heads(c); }));
+    EXPECT_TRUE(meets([](const Case& c) { return c.kv_heads < head_ranks(c) && c.heads >= head_ranks(c); }));
+    EXPECT_TRUE(meets([](const Case& c) { return c.heads < head_ranks(c); }));
+  }
+  for (const CommType comm : kValues<CommType>) {
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) {
+      return c.comm == comm && c.layout != Layout::thd && c.pad_between_seqs && c.seqlen_q % dual_chunks(c.cp_size) != 0;
+    })) << to_string(comm);
+  }
 }
 
 TEST(Quick, MeetsEveryCommWithScoresFarBelowZero) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "cases/lengths.h"
 
@@ -29,6 +30,7 @@ constexpr std::array kEdges{
     Edge{"an empty sequence", [](const Case& c) { return has_length(c, 0); }},
     Edge{"a sequence of one token", [](const Case& c) { return has_length(c, 1); }},
     Edge{"kv heads = ranks", [](const Case& c) { return c.kv_heads == c.cp_size; }},
+    Edge{"kv heads < ranks", [](const Case& c) { return c.kv_heads < head_ranks(c); }},
     Edge{"an odd ring", [](const Case& c) { return c.cp_size > 1 && c.cp_size % 2 == 1; }},
     Edge{"equal lengths", [](const Case& c) { return c.seqlen_q == c.seqlen_kv; }},
     Edge{"more queries than keys", [](const Case& c) { return c.seqlen_q > c.seqlen_kv; }},

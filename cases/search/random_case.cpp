@@ -73,7 +73,7 @@ void draw_layout(Draw& draw, Case& c) {
 }
 
 void draw_padding(Draw& draw, Case& c) {
-  c.pad_between_seqs = draw.one_in(2) && c.layout == Layout::thd;
+  c.pad_between_seqs = c.layout == Layout::thd ? draw.one_in(2) : draw.feature();
 }
 
 void draw_batch(Draw& draw, Case& c) {
@@ -82,7 +82,9 @@ void draw_batch(Draw& draw, Case& c) {
 
 void draw_kv_heads(Draw& draw, Case& c) {
   c.kv_heads = draw.one_of<std::int64_t>({1, 2, 3, c.cp_size});
-  if (const int ranks = head_ranks(c); ranks > 1) c.kv_heads = ranks * draw.one_of<std::int64_t>({1, 1, 2});
+  if (const int ranks = head_ranks(c); ranks > 1 && !draw.feature()) {
+    c.kv_heads = ranks * draw.one_of<std::int64_t>({1, 1, 2});
+  }
 }
 
 void draw_heads(Draw& draw, Case& c) {

@@ -173,6 +173,7 @@ void simplify_layout(Steps& steps, const Case& /*c*/) {
     round_lengths(s);
   };
   steps.add(unpack);
+  steps.add([](Case& s) { s.layout = Layout::bshd; });
   steps.add([](Case& s) {
     s.seqlen_kv = s.seqlen_q;
     s.seqlens_kv.reset();
@@ -301,6 +302,8 @@ bool is_simpler(const Case& c, const Case& than) {
     return sum;
   };
   if (c.cp_size > than.cp_size || c.heads > than.heads || c.kv_heads > than.kv_heads) return false;
+  if (has_uneven_heads(c) && !has_uneven_heads(than)) return false;
+  if (c.pad_between_seqs && c.layout != Layout::thd && than.layout == Layout::thd) return false;
   if (c.group > than.group || c.replicated > than.replicated) return false;
   if (c.head_dim_qk > than.head_dim_qk || c.head_dim_v > than.head_dim_v) return false;
   // A case with as many keys as queries counts as simpler than one with slightly fewer keys.

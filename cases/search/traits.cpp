@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 
 namespace cp_pool::search {
@@ -48,6 +49,7 @@ void add_comparison(std::string_view one, std::int64_t a, std::string_view other
 
 void add_sizes(const Case& c, std::vector<std::string>& traits) {
   add_comparison("heads", c.heads, "kv_heads", c.kv_heads, traits);
+  if (has_uneven_heads(c)) traits.emplace_back("heads that the ranks cannot split evenly");
   add_comparison("head_dim_qk", c.head_dim_qk, "head_dim_v", c.head_dim_v, traits);
   add_comparison("seqlen_q", c.seqlen_q, "seqlen_kv", c.seqlen_kv, traits);
   if (c.batch > 1) traits.emplace_back("several sequences");
@@ -57,7 +59,10 @@ void add_sizes(const Case& c, std::vector<std::string>& traits) {
 }
 
 void add_lengths(const Case& c, std::vector<std::string>& traits) {
-  if (c.layout != Layout::thd) return;
+  if (c.layout != Layout::thd) {
+    if (c.pad_between_seqs) traits.emplace_back("a padded batch");
+    return;
+  }
   const SequenceLengths lengths = resolve_lengths(c);
   const auto differ = [](const std::vector<std::int64_t>& of) {
     return std::ranges::adjacent_find(of, std::ranges::not_equal_to{}) != of.end();
@@ -78,12 +83,14 @@ Case plainest_case() {
 }
 
 // Features of an adapter whose traits have other names.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTraitsOfFeatures{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kTraitsOfFeatures{
     {{"window", "a window to the left"},
      {"window", "a window to the right"},
      {"chunk", "chunked attention"},
      {"gqa", "heads > kv_heads"},
+     {"uneven_heads", "heads that the ranks cannot split evenly"},
      {"mla", "head_dim_qk "},
+     {"padded_batch", "a padded batch"},
      {"unequal", "seqlen_q "},
      {"unequal", "sequences with more or fewer keys than queries"}}};
 

@@ -87,6 +87,11 @@ TEST(Traits, ThatAnAdapterRefusesAreThoseItNames) {
   EXPECT_THAT(feature("unequal"),
               ElementsAre("seqlen_q < seqlen_kv", "sequences with more or fewer keys than queries"));
   EXPECT_THAT(feature("window"), IsEmpty());
+  EXPECT_THAT(feature("padded_batch"), IsEmpty());
+  EXPECT_THAT(feature("uneven_heads"), ElementsAre("heads that the ranks cannot split evenly"));
+  c = plain();
+  c.pad_between_seqs = true;
+  EXPECT_THAT(feature("padded_batch"), ElementsAre("a padded batch"));
   EXPECT_THAT(refused("this case is not for me"), IsEmpty());
 }
 

@@ -21,8 +21,17 @@ std::vector<Case> rare_cases() {
   // The lse of the parts of a row differ by about 10, so that the smaller part still shows in the merged lse.
   Case uneven = steep_case();
   uneven.input_scale = 3;
-  std::vector<Case> cases{right_window, fewer_keys,       one_key_case(), steep_case(),
-                          uneven,       high_sink_case(), low_case(),     lowest_case()};
+  // Kv heads that two ranks need, and kv heads of which one rank has more than the other.
+  Case shared_heads = small_case();
+  shared_heads.comm = CommType::a2a;
+  shared_heads.cp_size = shared_heads.heads = 4;
+  shared_heads.kv_heads = 2;
+  Case uneven_heads = small_case();
+  uneven_heads.comm = CommType::a2a;
+  uneven_heads.heads = 6;
+  uneven_heads.kv_heads = 3;
+  std::vector<Case> cases{right_window, fewer_keys,       one_key_case(), steep_case(),  shared_heads,
+                          uneven,       high_sink_case(), low_case(),     lowest_case(), uneven_heads};
   std::ranges::move(twin_cases(), std::back_inserter(cases));
   return cases;
 }

@@ -114,6 +114,12 @@ class CaseView:
         return self.seqlen_q != self.seqlen_kv or (self.seqlens_kv is not None and self.seqlens_kv != self.seqlens)
 
     @property
+    def uneven_heads(self) -> bool:
+        """Whether heads, or key-value heads, do not divide by the ranks that split them."""
+        ranks = {"a2a": self.cp_size, "a2a+p2p": 2}.get(self.comm, 1)
+        return self.heads % ranks != 0 or self.kv_heads % ranks != 0
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of q, k, v and out."""
         import torch

@@ -97,11 +97,13 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "window": [4, 0]}, "window"),
         ({"causal": False, "chunk": 8}, "chunk"),
         ({"causal": False, "heads": 4}, "gqa"),
+        ({"causal": False, "comm": "a2a", "heads": 3, "kv_heads": 3}, "uneven_heads"),
         ({"causal": False, "head_dim_v": 4}, "mla"),
         ({"causal": False, "bias": "1hss"}, "bias"),
         ({"causal": False, "softmax": "off_by_one"}, "off_by_one"),
         ({"causal": False, "softmax": "learnable"}, "learnable"),
         ({"causal": False, "max_logit": True}, "max_logit"),
+        ({"causal": False, "pad_between_seqs": True}, "padded_batch"),
         ({"causal": False, "seqlen_kv": 32}, "unequal"),
         ({"causal": False, "replicated": 4}, "replicated"),
         ({"causal": False, "deterministic": True}, "deterministic"),
@@ -349,13 +351,6 @@ def test_the_worker_tells_what_an_adapter_declares_and_would_skip(tmp_path: Path
     ]
 
 
-def undivided(heads: int) -> str:
-    """Why two ranks of a2a skip a case of so many heads; empty if they do not."""
-    if heads % 2 == 0:
-        return ""
-    return f"a2a splits heads over 2 ranks: {heads} heads and {heads} kv_heads do not both divide by 2"
-
-
 def test_the_worker_tells_how_much_each_rank_would_compute(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
@@ -375,13 +370,19 @@ def test_the_worker_tells_how_much_each_rank_would_compute(tmp_path: Path) -> No
     assert told[1]["pairs"] == [2 * 134, 2 * 2]
 
 
-def test_the_worker_skips_a_case_whose_heads_do_not_divide(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("from cp_pool import adapter\n@adapter(features=['causal'])\ndef any(q, k, v, case, ctx): ...\n")
-    heads = (2, 3, 2, 5, 5, 4)
-    lines = "".join(json.dumps(view(comm="a2a", heads=h, kv_heads=h).fields) + "\n" for h in heads)
-    told = worker(str(path), "--explain-skips", stdin=lines)
-    assert [json.loads(line)["skip"] for line in told.stdout.splitlines()] == [undivided(h) for h in heads]
+@pytest.mark.parametrize(
+    ("fields", "uneven"),
+    [
+        ({"comm": "p2p", "heads": 3, "kv_heads": 1}, False),
+        ({"comm": "a2a", "heads": 8, "kv_heads": 4}, False),
+        ({"comm": "a2a", "heads": 8, "kv_heads": 2}, True),
+        ({"comm": "a2a", "heads": 6, "kv_heads": 6}, True),
+        ({"comm": "a2a+p2p", "heads": 6, "kv_heads": 6}, False),
+        ({"comm": "a2a+p2p", "heads": 6, "kv_heads": 3}, True),
+    ],
+)
+def test_heads_that_ranks_cannot_split_evenly_are_a_feature(fields: dict[str, Any], uneven: bool) -> None:
+    assert FEATURES["uneven_heads"][1](view(cp_size=4, **fields)) is uneven
 
 
 def test_lengths_that_a_convention_does_not_divide_are_told_before_a_run(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 // Compares the traffic that `cp-pool explain` predicts with the bytes that the library gives to its communicators.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -109,6 +110,21 @@ TEST_P(ExpectedTraffic, CountsPaddingAndWhateverTheMaskHides) {
   c.causal = true;
   c.window = {3, 0};
   expect_traffic(c);
+}
+
+// Forward and backward of the rank that sends most.
+TEST_P(ExpectedTraffic, IsThatOfTheBusiestRankWhereHeadsAreUneven) {
+  for (const auto& [heads, kv_heads] : {std::pair{6, 3}, std::pair{6, 1}, std::pair{3, 3}}) {
+    Case c = base_case(GetParam());
+    c.heads = heads;
+    c.kv_heads = kv_heads;
+    c.dtype = DType::bf16;
+    SCOPED_TRACE(to_json(c).dump());
+    std::int64_t most = 0;
+    for (const Traffic& rank : measured(c)) most = std::max(most, rank.forward + rank.backward);
+    const Traffic expected = traffic_of(c, resolve_lengths(c));
+    EXPECT_EQ(expected.forward + expected.backward, most);
+  }
 }
 
 TEST_P(ExpectedTraffic, HasNoBackwardWithoutTraining) {

@@ -215,23 +215,24 @@ at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
   const std::int64_t rows = std::ranges::max(whole_lengths_.padded_q);
   if (case_.layout == Layout::thd) return resized(bias, rows, columns);
   // All sequences have the same length here, so the rows of one stand for all.
-  const Lengths length{lengths_.valid_q.front()};
-  const ShardRuns all = runs_of_all(length, length, lengths_.replicated, cp_);
+  const Lengths valid{lengths_.valid_q.front()};
+  const ShardRuns all = runs_of_all(valid, {lengths_.padded_q.front()}, lengths_.replicated, cp_);
   const at::Tensor by_row = rows_first(bias);
-  at::Tensor whole = filled_rows(length.front(), by_row);
+  at::Tensor whole = filled_rows(valid.front(), by_row);
   copy_rows(gathered(by_row, "replicated tokens: bias"), whole,
-            row_copies(joined(all.replicated, all.cut), whole_runs(length)));
+            row_copies(joined(all.replicated, all.cut), whole_runs(valid)));
   return resized(rows_third(whole), rows, columns);
 }
 
 at::Tensor WholeSequences::shard_of_dbias(const at::Tensor& dbias, const at::Tensor& bias) const {
   if (case_.layout == Layout::thd) return resized(dbias, bias.size(2), bias.size(3));
-  const Lengths length{lengths_.valid_q.front()};
-  const ShardRuns own = shard_runs(length, length, lengths_.replicated, cp_.size(), cp_.rank());
-  const at::Tensor whole = rows_first(resized(dbias, length.front(), bias.size(3)));
+  const Lengths padded{lengths_.padded_q.front()};
+  const ShardRuns own =
+      shard_runs({lengths_.valid_q.front()}, padded, lengths_.replicated, cp_.size(), cp_.rank());
+  const at::Tensor whole = rows_first(resized(dbias, padded.front(), bias.size(3)));
   at::Tensor rows = filled_rows(own.rows, whole);
-  copy_rows(whole, rows, row_copies(whole_runs(length), own.replicated));
-  copy_rows(whole, rows, row_copies(whole_runs(length), own.cut));
+  copy_rows(whole, rows, row_copies(whole_runs(padded), own.replicated));
+  copy_rows(whole, rows, row_copies(whole_runs(padded), own.cut));
   return rows_third(rows);
 }
 

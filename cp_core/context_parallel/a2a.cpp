@@ -350,6 +350,12 @@ bool has_heads(const AttentionOperands& operands) {
   return operands.k.size(1) > 0;
 }
 
+RingForward forward_without_heads(const AttentionProblem& problem, const AttentionOperands& operands) {
+  RingForward none{.sums = make_empty_sums(operands, problem.max_logit), .last = {}};
+  fill_if_empty(none.sums);
+  return none;
+}
+
 PackedGradients gradients_without_heads(const AttentionProblem& problem, const AttentionOperands& operands) {
   PackedGradients none = make_gradient_sums(operands);
   if (has_dbias(problem)) none.dbias = at::zeros_like(operands.bias, operands.bias.options().dtype(at::kFloat));
@@ -379,9 +385,8 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
     at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
     if (CP_MUTATE(a2a_sink_heads, false, sink.defined())) sink = inputs.sink.narrow(0, 0, sink.size(0));
-    RingForward over_ring = has_heads(operands)
-                                ? ring_forward(context, ring, operands)
-                                : RingForward{.sums = make_empty_sums(operands, context.problem.max_logit), .last = {}};
+    RingForward over_ring = has_heads(operands) ? ring_forward(context, ring, operands)
+                                                : forward_without_heads(context.problem, operands);
     const PackedForward own = finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
     if (own.max_logit.defined()) exchanges.own_heads(result.max_logit, group_index).copy_(own.max_logit);
     saved->head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});

@@ -177,7 +177,7 @@ class Heads : Subject {
     std::set<std::int64_t> blocks;
     for (const std::int64_t of : {heads_, heads_ / std::max(1, head_ranks(c_))}) {
       for (const std::int64_t parts : {2, 4}) {
-        if (of % parts == 0 && of / parts % group_ == 0) blocks.insert(of / parts);
+        if (of > 0 && of % parts == 0 && of / parts % group_ == 0) blocks.insert(of / parts);
       }
     }
     for (const std::int64_t block : blocks) {

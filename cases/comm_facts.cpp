@@ -67,7 +67,8 @@ HeadShare head_share(std::int64_t heads, std::int64_t kv_heads, int ranks, int r
   };
   std::int64_t size = std::min(group, share.count);
   while (size > 1 && !fits(size)) --size;
-  for (std::int64_t head = share.first; head < share.first + share.count; head += size) share.kv.push_back(head / group);
+  for (std::int64_t head = share.first; head < share.first + share.count; head += size)
+    share.kv.push_back(head / group);
   return share;
 }
 

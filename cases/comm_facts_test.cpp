@@ -16,7 +16,8 @@
 namespace cp_pool {
 namespace {
 
-constexpr RankBytes kBytes{.heads = 64, .kv_heads = 64, .q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
+constexpr RankBytes kBytes{
+    .heads = 64, .kv_heads = 64, .q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
 
 // Calls fn(type, facts, size) for every type and every size that the type takes.
 template <typename Fn>
@@ -101,8 +102,8 @@ std::vector<std::int64_t> sent_by(int rank, const std::vector<Exchange>& exchang
 TEST(CommFacts, PairsInARingSendAsAPairAndAsARing) {
   const std::vector<Exchange> exchanges = facts_of(CommType::a2a_p2p).exchanges(kBytes, 6);
   const std::int64_t to_other = (kBytes.q + kBytes.kv + kBytes.out + kBytes.statistic) / 2;
-  EXPECT_THAT(sent_by(0, exchanges), testing::ElementsAre(to_other + 2 * kBytes.kv,
-                                                          to_other + kBytes.kv + 2 * kBytes.dkv_sums));
+  EXPECT_THAT(sent_by(0, exchanges),
+              testing::ElementsAre(to_other + 2 * kBytes.kv, to_other + kBytes.kv + 2 * kBytes.dkv_sums));
 }
 
 TEST(CommFacts, ARankSendsByTheSharesOfTheHeads) {

@@ -33,13 +33,13 @@ CommFacts a2a_facts() {
         };
         const std::int64_t dkv = std::cmp_greater(kv_heads, rank.kv_heads) ? rank.dkv_sums : rank.kv;
         const std::int64_t results = rank.out + rank.statistic;
-        return {{forward, "q, k and v: a rank's tokens of the receiver's heads", 1,
-                 trade(rank.q, rank.kv, &Message::to)},
-                {forward, "out and lse: the receiver's tokens of a rank's heads", 1, trade(results, 0, &Message::from)},
-                {backward, "dout and a statistic: a rank's tokens of the receiver's heads", 1,
-                 trade(results, 0, &Message::to)},
-                {backward, "dq, dk and dv: the receiver's tokens of a rank's heads", 1,
-                 trade(rank.q, dkv, &Message::from)}};
+        return {
+            {forward, "q, k and v: a rank's tokens of the receiver's heads", 1, trade(rank.q, rank.kv, &Message::to)},
+            {forward, "out and lse: the receiver's tokens of a rank's heads", 1, trade(results, 0, &Message::from)},
+            {backward, "dout and a statistic: a rank's tokens of the receiver's heads", 1,
+             trade(results, 0, &Message::to)},
+            {backward, "dq, dk and dv: the receiver's tokens of a rank's heads", 1,
+             trade(rank.q, dkv, &Message::from)}};
       },
   };
 }

@@ -109,7 +109,8 @@ TEST(Quick, HasHeadsAndLengthsThatDoNotDivide) {
   }
   for (const CommType comm : kValues<CommType>) {
     EXPECT_TRUE(holds_for_one([comm](const Case& c) {
-      return c.comm == comm && c.layout != Layout::thd && c.pad_between_seqs && c.seqlen_q % dual_chunks(c.cp_size) != 0;
+      return c.comm == comm && c.layout != Layout::thd && c.pad_between_seqs &&
+             c.seqlen_q % dual_chunks(c.cp_size) != 0;
     })) << to_string(comm);
   }
 }

@@ -227,8 +227,7 @@ at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
 at::Tensor WholeSequences::shard_of_dbias(const at::Tensor& dbias, const at::Tensor& bias) const {
   if (case_.layout == Layout::thd) return resized(dbias, bias.size(2), bias.size(3));
   const Lengths padded{lengths_.padded_q.front()};
-  const ShardRuns own =
-      shard_runs({lengths_.valid_q.front()}, padded, lengths_.replicated, cp_.size(), cp_.rank());
+  const ShardRuns own = shard_runs({lengths_.valid_q.front()}, padded, lengths_.replicated, cp_.size(), cp_.rank());
   const at::Tensor whole = rows_first(resized(dbias, padded.front(), bias.size(3)));
   at::Tensor rows = filled_rows(own.rows, whole);
   copy_rows(whole, rows, row_copies(whole_runs(padded), own.replicated));

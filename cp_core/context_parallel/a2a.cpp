@@ -105,8 +105,7 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
 at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
   if (replicated()) {
     if (!of_each_head()) return dbias;
-    at::Tensor of_all_heads =
-        at::zeros({dbias.size(0), problem_.heads, dbias.size(2), dbias.size(3)}, dbias.options());
+    at::Tensor of_all_heads = at::zeros({dbias.size(0), problem_.heads, dbias.size(2), dbias.size(3)}, dbias.options());
     of_all_heads.narrow(1, rows_.heads[static_cast<std::size_t>(group_.rank())], dbias.size(1)).copy_(dbias);
     return of_all_heads;
   }
@@ -135,7 +134,8 @@ void take_wrong_kv_heads(HeadShare& share, const AttentionProblem& problem, int 
     share.kv.clear();
     if (rank < problem.kv_heads) share.kv.push_back(rank);
   }
-  if (!mutant_is_on(Mutant::kv_heads_padded_apart) || problem.kv_heads <= ranks || problem.kv_heads % ranks == 0) return;
+  if (!mutant_is_on(Mutant::kv_heads_padded_apart) || problem.kv_heads <= ranks || problem.kv_heads % ranks == 0)
+    return;
   const auto padded = [ranks](std::int64_t heads) { return (heads + ranks - 1) / ranks * ranks; };
   const std::int64_t group = padded(problem.heads) / padded(problem.kv_heads);
   share.kv.clear();
@@ -385,8 +385,8 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
     at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
     if (CP_MUTATE(a2a_sink_heads, false, sink.defined())) sink = inputs.sink.narrow(0, 0, sink.size(0));
-    RingForward over_ring = has_heads(operands) ? ring_forward(context, ring, operands)
-                                                : forward_without_heads(context.problem, operands);
+    RingForward over_ring =
+        has_heads(operands) ? ring_forward(context, ring, operands) : forward_without_heads(context.problem, operands);
     const PackedForward own = finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
     if (own.max_logit.defined()) exchanges.own_heads(result.max_logit, group_index).copy_(own.max_logit);
     saved->head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
@@ -427,10 +427,9 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
     const PackedGradients own = finish_backward(heads.operands, sums);
     if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
     const auto dtype = result.dk.scalar_type();
-    return std::vector<Item>{
-        exchanges.of_queries(result.dq, own.dq),
-        exchanges.of_keys(result.dk, (split.repeats() ? sums : own).dk.to(dtype)),
-        exchanges.of_keys(result.dv, (split.repeats() ? sums : own).dv.to(dtype))};
+    return std::vector<Item>{exchanges.of_queries(result.dq, own.dq),
+                             exchanges.of_keys(result.dk, (split.repeats() ? sums : own).dk.to(dtype)),
+                             exchanges.of_keys(result.dv, (split.repeats() ? sums : own).dv.to(dtype))};
   });
   result.dk = split.summed(result.dk, inputs.operands.k);
   result.dv = split.summed(result.dv, inputs.operands.v);

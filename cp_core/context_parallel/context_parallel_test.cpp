@@ -161,8 +161,8 @@ TEST_P(ContextParallel, ServesGroupedHeadsAndUnequalHeadDimensions) {
 }
 
 // Heads for each rank, and others: one head, fewer than ranks, and shares that cut a group of query heads.
-constexpr std::array kUnevenHeads{std::pair{1, 1}, std::pair{3, 1}, std::pair{4, 2}, std::pair{6, 3}, std::pair{10, 2},
-                                  std::pair{9, 9}};
+constexpr std::array kUnevenHeads{std::pair{1, 1}, std::pair{3, 1},  std::pair{4, 2},
+                                  std::pair{6, 3}, std::pair{10, 2}, std::pair{9, 9}};
 
 TEST_P(ContextParallel, SplitsAnyHeads) {
   if (facts_of(GetParam().comm).head_ranks(GetParam().ranks) == 1) return;  // heads are not split

@@ -605,10 +605,11 @@ def test_state_is_put_back_before_each_case() -> None:
 @pytest.mark.long
 def test_a_skip_is_that_of_its_own_case() -> None:
     """Cases that run and cases that are skipped for different reasons take turns on the same ranks."""
-    heads = (3, 2, 5, 4, 2, 3)
-    found = run_cases("plain.py:contiguous", [case("case", comm="a2a", heads=h, kv_heads=h) for h in heads])
-    assert found.outcomes() == ["skip" if undivided(h) else "pass" for h in heads], found.output
-    assert [c.reason for c in found.cases] == [undivided(h) for h in heads]
+    layouts = ("bshd", "thd", "sbhd", "thd", "thd", "bshd")
+    found = run_cases("plain.py:striped", [case("case", layout=layout) for layout in layouts])
+    assert found.outcomes() == ["pass" if layout == "thd" else "skip" for layout in layouts], found.output
+    for one, layout in zip(found.cases, layouts, strict=True):
+        assert layout == "thd" or one.reason.endswith(f"does not declare {layout} in layouts=['thd']")
 
 
 @pytest.mark.long

@@ -347,7 +347,8 @@ TEST(Events, OthersRoundTrip) {
   EXPECT_EQ(event_round_trip(ProgressEvent{5, "forward"}).phase, "forward");
   EXPECT_EQ(event_round_trip(PongEvent{6, {0, 1}}).ranks, (std::vector<int>{0, 1}));
   EXPECT_EQ(encode(Event{PongEvent{6, {0}}}).find("phases"), std::string::npos) << "others do not know it";
-  const auto pong = event_round_trip(PongEvent{6, {0, 1}, {{1, "forward", 2.5, "exchange with all on group cp: k", 1.5}}});
+  const auto pong =
+      event_round_trip(PongEvent{6, {0, 1}, {{1, "forward", 2.5, "exchange with all on group cp: k", 1.5}}});
   ASSERT_EQ(pong.phases.size(), 1U);
   EXPECT_EQ(pong.phases[0].rank, 1);
   EXPECT_EQ(pong.phases[0].phase, "forward");

@@ -21,7 +21,6 @@ using test::fault_of;
 using test::run_on_threads;
 using test::small_case;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> tensors_of(const RankReport& report) {
   std::vector<std::string> names;

@@ -68,7 +68,7 @@ struct Case {
   std::optional<std::vector<std::int64_t>> seqlens;
   // The same for keys; nullopt = equal to those of q if seqlen_kv == seqlen_q, else drawn.
   std::optional<std::vector<std::int64_t>> seqlens_kv;
-  bool pad_between_seqs = false;  // thd only: valid lengths may be shorter than the padded ones
+  bool pad_between_seqs = false;  // valid lengths may be shorter than the padded ones
 
   bool training = true;  // forward and backward; false = forward only
   bool deterministic = false;

@@ -49,18 +49,13 @@ cp_pool_test(report_test LABEL unit
     report/search_text_test.cpp
     report/pictures/case_mask_svg_test.cpp
     report/pictures/exchange_svg_test.cpp
-    report/pictures/features_table_test.cpp
-    report/pictures/mask_svg_test.cpp
-    report/pictures/strip_svg_test.cpp
     report/pictures/time_axis_test.cpp
     report/pictures/timeline_svg_test.cpp
-    report/shared_gpus_test.cpp
     report/summary_test.cpp
     report/terminal_sink_test.cpp
     report/text_format_test.cpp
     report/time_tables_test.cpp
     report/trace_report_test.cpp
-    report/verdict_views_test.cpp
   LIBRARIES cp_report fmt::fmt pugixml::pugixml)
 target_compile_definitions(report_test PRIVATE
   CP_POOL_CHECK_TRACE="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_trace.py"

@@ -1,8 +1,5 @@
 #include "driver/log/run_log.h"
 
-#include <string>
-#include <sys/stat.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,8 +1,5 @@
 #include "driver/log/run_report.h"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -24,18 +23,6 @@ TEST(GithubAnnotations, ACommandEndsNeitherInItsTitleNorInItsMessage) {
             "::error title=a%3A b%2C 100%25%0A::50%25: one,%0D%0Atwo::end");
 }
 
-TEST(GithubAnnotations, TenErrorsAndASentenceForTheRest) {
-  std::vector<Event> events{run_started(30)};
-  for (std::size_t i = 0; i < 23; ++i) {
-    events.emplace_back(finished(i, "c" + std::to_string(i), CaseOutcome::error, "reason " + std::to_string(i)));
-  }
-  events.emplace_back(run_finished({0, 0, 0, 23, 0, 0, 0, 0, 0}));
-  const auto lines = annotations(events);
-  ASSERT_THAT(lines, SizeIs(11));
-  EXPECT_THAT(std::vector(lines.begin(), lines.begin() + 10), Each(StartsWith("::error title=error%3A c")));
-  EXPECT_THAT(lines[10], StartsWith("::notice title=cp-pool::13 more failures are not shown here"));
-}
-
 TEST(GithubAnnotations, CasesThatNoPoolCouldJudgeAreOneErrorAReason) {
   const auto lines = annotations({finished(0, "a", CaseOutcome::infra, "the pool cannot start: no license"),
                                   finished(1, "b", CaseOutcome::infra, "the pool cannot start: no license"),
@@ -43,6 +30,21 @@ TEST(GithubAnnotations, CasesThatNoPoolCouldJudgeAreOneErrorAReason) {
   ASSERT_THAT(lines, SizeIs(1));
   EXPECT_THAT(lines[0], StartsWith("::error title=infra%3A a::the pool cannot start: no license%0A"));
   EXPECT_THAT(annotations({finished(0, "a", CaseOutcome::pass)}), IsEmpty());
+}
+
+TEST(GithubAnnotations, VerdictsAreNoticesTheFirstNineAndThenACount) {
+  CaseVerdict untriaged;
+  untriaged.index = 11;
+  untriaged.id = "other";
+  std::vector<Event> events{untriaged};
+  for (std::size_t i = 0; i < 11; ++i) events.emplace_back(state_leak(i, "id", "culprit/id"));
+  const std::vector<std::string> lines = annotations(events);
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_EQ(lines[8],
+            "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"
+            "  alone on a fresh pool, the case failed in the same way in 0 of 3 replays%0A"
+            "  after the suspect, the case failed%0A");
+  EXPECT_EQ(lines[9], "::notice title=cp-pool::2 more verdicts are not shown here; see the log and the reports");
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <functional>
 #include <poll.h>
 #include <sstream>
-#include <stdexcept>
-#include <string>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>

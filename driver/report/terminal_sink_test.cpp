@@ -1,16 +1,11 @@
 #include "driver/report/terminal_sink.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdlib>
 #include <fcntl.h>
 #include <functional>
 #include <pty.h>
-#include <string>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,35 +61,6 @@ TEST(PlainTerminal, CutsWhatAWorkerSaysInMegabytes) {
   EXPECT_LT(out.size(), std::size_t{80} << 10U);
 }
 
-TEST(PlainTerminal, MarksAPassWithoutFiguresAndCountsItAtTheEnd) {
-  CaseFinished event = finished(0, "a", CaseOutcome::pass);
-  event.checks.clear();
-  const std::string out = captured({}, {run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(out, HasSubstr("pass      1/1   100 ms  a (unverified by figures)\n"));
-  EXPECT_THAT(out, HasSubstr("\n1 unverified by figures: the worker says pass, and gives no check with"));
-}
-
-TEST(PlainTerminal, SeveralFailuresAreListedBeforeTheLedger) {
-  RunStarted run = run_started(2);
-  run.rerun_failed = "cp-pool run --rerun-failed e";
-  const std::string text =
-      captured({}, {run, failed_case(0, "a"), failed_case(1, "b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
-  EXPECT_THAT(text, HasSubstr("a case\n"
-                              "2 failed:\n"
-                              "  fail     2 cases: dq is wrong on rank 1\n"
-                              "           a\n"
-                              "           b\n"
-                              "rerun them: cp-pool run --rerun-failed e\n"
-                              "2 expanded = 0 pass + 2 fail, "));
-}
-
-TEST(PlainTerminal, OfEqualFailuresTheFirstIsShownInFull) {
-  const std::string text = captured({}, {failed_case(0, "a"), failed_case(1, "b"), failed_case(2, "c")});
-  EXPECT_THAT(text, HasSubstr("rerun: cp-pool run --matrix te-flash --size small --filter a\n"
-                              "fail  b after 200 ms on pool cpu/2 #1: the same as a\n"
-                              "fail  c after 300 ms on pool cpu/2 #1: the same as a\n"));
-}
-
 TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
   const std::string text = captured({.progress = false}, small_run());
   EXPECT_EQ(text.find("fail  b"), 0U);
@@ -103,73 +69,12 @@ TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
   EXPECT_THAT(text, HasSubstr("\n3 expanded ="));
 }
 
-TEST(PlainTerminal, APauseIsSaidAndThePoolThatItReplacedIsNoNews) {
-  const std::string output =
-      captured({}, {pool_retired(RetireReason::paused), RunPaused{61000}, pool_ready(2), RunPaused{2000}});
-  EXPECT_THAT(output, HasSubstr("paused for 1 m 01 s\n"));
-  EXPECT_THAT(output, HasSubstr("paused for 2.00 s\n"));
-  EXPECT_THAT(output, HasSubstr("(replaces #1: paused)"));
-  EXPECT_THAT(output, Not(HasSubstr("given up")));
-}
-
-TEST(PlainTerminal, OfPoolsThatDidNotStartWhoDiedBesideMakesNoDifference) {
-  const auto not_started = [](int generation, const std::string& detail) {
-    PoolRetired event = pool_retired(RetireReason::start_failed, detail);
-    event.pool.generation = generation;
-    return event;
-  };
-  CaseFinished infra =
-      finished(0, "a", CaseOutcome::infra,
-               "the pool failed to start 3 times running: rank 0 died: exit 1; last words of rank 0: x");
-  infra.stderr_tails = {{.rank = 0, .text = "no license\n", .fenced = true}};
-  EXPECT_EQ(
-      captured({}, {not_started(1, "rank 0 died: exit 1; last words of rank 0: port 4711 is taken"),
-                    not_started(2, "rank 1 died: exit 1; rank 0 died: exit 1; last words of rank 0: port 12 is taken"),
-                    not_started(3, "rank 0 died: exit 1; last words of rank 0: x"), infra}),
-      "pool cpu/2 #1 did not start: rank 0 died: exit 1; last words of rank 0: port 4711 is taken\n"
-      "pool cpu/2 #2 did not start, as pool cpu/2 #1\n"
-      "pool cpu/2 #3 did not start: rank 0 died: exit 1; last words of rank 0: x\n"
-      "infra  the pool failed to start 3 times running\n    rank 0 stderr:\n      | no license\n");
-}
-
 TEST(PlainTerminal, APoolThatACaseHasEndedIsGivenUpWithoutTheReasonOfTheCase) {
   const CaseFinished crash = finished(0, "a", CaseOutcome::crash, "rank 1 died: exit 3 (in forward)");
   EXPECT_THAT(captured({}, {crash, pool_retired(RetireReason::crash, "rank 1 died: exit 3")}),
               HasSubstr("pool cpu/2 #1 given up after 3 cases: crash\n"));
   EXPECT_THAT(captured({}, {crash, pool_retired(RetireReason::crash, "rank 0 died: exit 3")}),
               HasSubstr("pool cpu/2 #1 given up after 3 cases: crash: rank 0 died: exit 3\n"));
-}
-
-TEST(PlainTerminal, AProcessLeftBehindIsNamedWhateverTheReason) {
-  PoolRetired event = pool_retired(RetireReason::finished);
-  event.leftovers = {{.pid = 123, .state = "D", .wchan = "nfs_wait"}};
-  EXPECT_EQ(captured({.progress = false}, {event}),
-            "pool cpu/2 #1 left process 123 behind (state D, wchan nfs_wait)\n");
-}
-
-TEST(PlainTerminal, AnInterruptedRunSaysSo) {
-  RunFinished event = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 2});
-  event.interrupted = true;
-  EXPECT_THAT(captured({}, {event}), HasSubstr("interrupted: the run was stopped before its end\n4 expanded ="));
-}
-
-TEST(PlainTerminal, CasesThatAreNotRunAreCountedAtTheEndAndTheirWorkersStderrIsShownOnce) {
-  std::vector<Event> events{run_started(4)};
-  for (std::size_t i = 0; i < 3; ++i) {
-    CaseFinished infra = finished(i, "a", CaseOutcome::infra, "the pool cannot start");
-    infra.stderr_tails = {{.rank = 0, .text = "no license\n", .fenced = true}};
-    events.emplace_back(infra);
-  }
-  events.emplace_back(finished(3, "b", CaseOutcome::not_run, "interrupted"));
-  events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 3, 0, 1}));
-  EXPECT_EQ(captured({}, events),
-            "cp-pool 0.1.0: 4 cases of te-flash (small) on cpu, implementation: own\n"
-            "infra  the pool cannot start\n"
-            "    rank 0 stderr:\n"
-            "      | no license\n"
-            "3 infra (not run): the pool cannot start\n"
-            "1 not-run: interrupted\n"
-            "4 expanded = 0 pass + 0 fail + 3 infra + 1 not-run, 41.2 s\n");
 }
 
 TEST(PlainTerminal, WritesNoEscapeSequences) {
@@ -191,13 +96,6 @@ TEST(PlainTerminal, ColoursTheLedgerByWhetherAllIsWell) {
   inexact.ledger_exact = false;
   inexact.exit_code = exit_code(inexact, {});
   EXPECT_THAT(last_line(inexact), HasSubstr(red + "1 expanded"));
-}
-
-TEST(PlainTerminal, AFailureSaysThatTheCaseWasSentTwice) {
-  CaseFinished event = failed_case(0, "a");
-  EXPECT_THAT(captured({}, {event}), Not(HasSubstr("attempt")));
-  event.attempts = 2;
-  EXPECT_THAT(captured({}, {event}), HasSubstr(" on pool cpu/2 #1, attempt 2\n"));
 }
 
 TEST(TerminalSink, AClosedTerminalIsAnError) {

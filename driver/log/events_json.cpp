@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <ctime>
-#include <string>
 #include <type_traits>
 #include <variant>
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -108,12 +107,6 @@ std::vector<std::int64_t> coarser(const std::vector<std::int64_t>& borders, std:
   return out;
 }
 
-std::vector<int> coarser(const std::vector<int>& ranks, std::size_t factor) {
-  std::vector<int> out;
-  for (std::size_t cell = 0; cell < ranks.size(); cell += factor) out.push_back(ranks[cell]);
-  return out;
-}
-
 std::vector<std::vector<int>> coarser(const std::vector<std::vector<int>>& owners, std::size_t factor) {
   std::vector<std::vector<int>> out;
   for (std::size_t cell = 0; cell < owners.size(); cell += factor) {
@@ -133,8 +126,8 @@ MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
                   .rows = {},
                   .q_borders = coarser(picture.q_borders, factor),
                   .kv_borders = coarser(picture.kv_borders, factor),
-                  .q_ranks = coarser(picture.q_ranks, factor),
-                  .kv_ranks = coarser(picture.kv_ranks, factor),
+                  .q_ranks = {},
+                  .kv_ranks = {},
                   .q_owners = coarser(owners_of(picture.q_ranks, picture.q_owners), factor),
                   .kv_owners = coarser(owners_of(picture.kv_ranks, picture.kv_owners), factor)};
   for (std::size_t first = 0; first < picture.rows.size(); first += factor) {

@@ -25,22 +25,9 @@ using Properties = std::vector<std::pair<std::string, std::string>>;
 enum class Element { none, failure, error, skipped };
 
 Element element_of(CaseOutcome outcome) {
-  switch (outcome) {
-    case CaseOutcome::pass:
-      return Element::none;
-    case CaseOutcome::fail:
-      return Element::failure;
-    case CaseOutcome::error:
-    case CaseOutcome::timeout:
-    case CaseOutcome::crash:
-    case CaseOutcome::infra:
-      return Element::error;
-    case CaseOutcome::skip:
-    case CaseOutcome::cancelled:
-    case CaseOutcome::not_run:
-      return Element::skipped;
-  }
-  return Element::error;
+  if (outcome == CaseOutcome::pass) return Element::none;
+  if (outcome == CaseOutcome::fail) return Element::failure;
+  return urgency_of(outcome) == Urgency::bad ? Element::error : Element::skipped;
 }
 
 // An expected failure counts as skipped, as in reports of other test programs.

@@ -3,9 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
-#include <optional>
 #include <poll.h>
-#include <string>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -23,19 +21,12 @@ namespace {
 constexpr mode_t kMode = 0666;  // reduced by the umask
 constexpr int kMostInterruptions = 2;
 
-[[noreturn]] void fail(const std::string& name, int error) {
-  const std::string text =
-      fmt::format("cannot write {}: {}", name, error_reason(std::error_code(error, std::generic_category()), name));
-  if (error == EPIPE) throw ReaderGone(text);
-  throw OutputError(text);
-}
-
 int open_for_writing(const std::filesystem::path& path, int extra_flags, const std::string& name) {
   int fd = -1;
   do {
     fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | extra_flags, kMode);
   } while (fd < 0 && errno == EINTR);
-  if (fd < 0) fail(name, errno);
+  if (fd < 0) fail_to_write(name, errno);
   return fd;
 }
 
@@ -56,6 +47,13 @@ std::optional<std::string> holder_of(int fd) {
 
 }  // namespace
 
+void fail_to_write(const std::string& name, int error) {
+  const std::string text =
+      fmt::format("cannot write {}: {}", name, error_reason(std::error_code(error, std::generic_category()), name));
+  if (error == EPIPE) throw ReaderGone(text);
+  throw OutputError(text);
+}
+
 void write_all(int fd, std::string_view text, const std::string& name) {
   int interruptions = 0;
   while (!text.empty()) {
@@ -67,7 +65,7 @@ void write_all(int fd, std::string_view text, const std::string& name) {
       }
       // The pipe is full and nobody reads it. The first signal is meant for the run; the second one ends the write.
       if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
-      fail(name, errno);
+      fail_to_write(name, errno);
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -75,13 +73,13 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 
 void expect_reader(int fd, const std::string& name) {
   pollfd reader{.fd = fd, .events = 0, .revents = 0};
-  if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) fail(name, EPIPE);
+  if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) fail_to_write(name, EPIPE);
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path)
     : name_{path.string()}, fd_{open_for_writing(path, O_CREAT, name_)} {
   struct stat status{};
-  if (::fstat(fd_.get(), &status) != 0) fail(name_, errno);
+  if (::fstat(fd_.get(), &status) != 0) fail_to_write(name_, errno);
   regular_ = S_ISREG(status.st_mode);
   has_name_ = regular_ && status.st_nlink > 0;
   if (!regular_) return;
@@ -92,7 +90,7 @@ OutputFile::OutputFile(const std::filesystem::path& path)
 
 void OutputFile::replace_content() {
   if (std::exchange(replaced_, true) || !regular_) return;
-  if (::ftruncate(fd_.get(), 0) != 0) fail(name_, errno);
+  if (::ftruncate(fd_.get(), 0) != 0) fail_to_write(name_, errno);
 }
 
 void OutputFile::write(std::string_view text) {
@@ -113,8 +111,8 @@ void write_in_place(const std::filesystem::path& path, int flags, std::string_vi
   UniqueFd fd{open_for_writing(path, flags, name)};
   write_all(fd.get(), text, name);
   // A write that the file system has deferred (a full disk over NFS) fails here.
-  if (sync == Sync::yes && ::fsync(fd.get()) != 0) fail(name, errno);
-  if (::close(fd.release()) != 0) fail(name, errno);
+  if (sync == Sync::yes && ::fsync(fd.get()) != 0) fail_to_write(name, errno);
+  if (::close(fd.release()) != 0) fail_to_write(name, errno);
 }
 
 }  // namespace
@@ -129,18 +127,18 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
   }
   struct stat status{};
   if (!in_place_ && ::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) fail(name, EISDIR);
+    if (S_ISDIR(status.st_mode)) fail_to_write(name, EISDIR);
     in_place_ = true;
   }
   if (in_place_) {
     // Not opened before the end: opening a pipe waits for its reader.
-    if (::access(path_.c_str(), W_OK) != 0) fail(name, errno);
+    if (::access(path_.c_str(), W_OK) != 0) fail_to_write(name, errno);
     return;
   }
   try {
     const WholeFile proof{path_};
   } catch (const std::system_error& e) {
-    fail(path_.string(), e.code().value());
+    fail_to_write(path_.string(), e.code().value());
   }
 }
 
@@ -153,7 +151,7 @@ void AtomicFile::commit(std::string_view text) const {
     file->write(text);
     file->sync();
   } catch (const std::system_error& e) {
-    fail(path_.string(), e.code().value());
+    fail_to_write(path_.string(), e.code().value());
   }
   try {
     file->keep();
@@ -183,12 +181,9 @@ std::optional<std::string> writer_of(const std::filesystem::path& file) {
 
 FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& option)
     : file_{folder / fmt::format(".cp-pool{}.lock", option.substr(1))} {
-  constexpr mode_t kMode = 0666;  // reduced by the umask
   for (;;) {
     fd_.reset(::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
-    if (!fd_) {
-      throw OutputError(fmt::format("cannot write {}: {}", folder.string(), std::generic_category().message(errno)));
-    }
+    if (!fd_) fail_to_write(folder.string(), errno);
     if (const auto holder = lock_for_writing(fd_.get())) {
       throw OutputError(
           fmt::format("cannot write {}: another run, {}, has it as its {}", folder.string(), *holder, option));

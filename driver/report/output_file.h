@@ -29,6 +29,9 @@ class ReaderGone : public OutputError {
   using OutputError::OutputError;
 };
 
+// Throws OutputError or ReaderGone: the output `name` cannot be written for this errno.
+[[noreturn]] void fail_to_write(const std::string& name, int error);
+
 // Writes every byte or throws OutputError, which names the output as `name`.
 void write_all(int fd, std::string_view text, const std::string& name);
 

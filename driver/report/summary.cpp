@@ -1,15 +1,12 @@
 #include "driver/report/summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/core/figures.h"
 #include "driver/core/run_memory.h"
-#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 

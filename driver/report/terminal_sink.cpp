@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>

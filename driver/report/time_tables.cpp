@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <tuple>
 
 #include <fmt/format.h>

@@ -263,8 +263,7 @@ std::string RunTrace::document() const {
 
   events.push_back(named("process_name", kRunProcess, std::nullopt, "run"));
   events.push_back(named("thread_name", kRunProcess, kLife, "run"));
-  add({.name = run_.header.title, .category = "run", .begin = 0, .end = end_, .arguments = {}}, kRunProcess, kLife,
-      "X");
+  add({.name = run_.header.title, .category = "run", .end = end_}, kRunProcess, kLife, "X");
   for (const Span& mark : marks_) add(mark, kRunProcess, kLife, "i");
 
   const auto end_of = [&](const TracedPool& pool) { return std::max(pool.retired.value_or(end_), pool.spawned); };
@@ -287,8 +286,7 @@ std::string RunTrace::document() const {
       add({.name = pool_name(held[i]->pool->id),
            .category = "slot",
            .begin = begin,
-           .end = std::max(begin, std::min(end_of(*held[i]), next)),
-           .arguments = {}},
+           .end = std::max(begin, std::min(end_of(*held[i]), next))},
           kSlotsProcess, slot + 1, "X");
     }
   }
@@ -299,22 +297,13 @@ std::string RunTrace::document() const {
     events.push_back(named("process_name", process, std::nullopt, pool_name(pool.pool->id)));
     events.push_back(named("thread_name", process, kLife, "pool"));
     const Micros end = end_of(pool);
-    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = pool.spawned, .end = end, .arguments = {}},
-        process, kLife, "X");
-    add({.name = "start",
-         .category = "pool",
-         .begin = pool.spawned,
-         .end = std::min(pool.ready.value_or(end), end),
-         .arguments = {}},
-        process, kLife, "X");
+    const Micros ready = std::min(pool.ready.value_or(end), end);
+    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = pool.spawned, .end = end}, process, kLife, "X");
+    add({.name = "start", .category = "pool", .begin = pool.spawned, .end = ready}, process, kLife, "X");
     for (const Span& span : pool.cases) add(span, process, kLife, "X");
     if (pool.retired) {
-      add({.name = "retired: " + end_text(*pool.pool->retired),
-           .category = "pool",
-           .begin = end,
-           .end = end,
-           .arguments = {}},
-          process, kLife, "i");
+      add({.name = "retired: " + end_text(*pool.pool->retired), .category = "pool", .begin = end, .end = end}, process,
+          kLife, "i");
     }
     for (const auto& [rank, phases] : pool.phases) {
       const int track = rank == kSlowestRank ? kPhases : kFirstRank + rank;

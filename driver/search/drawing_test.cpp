@@ -1,13 +1,9 @@
 #include "driver/search/drawing.h"
 
 #include <random>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "cases/search/random_case.h"
 
 namespace cp_pool {
 namespace {

@@ -1,11 +1,8 @@
 #include "driver/search/search.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <random>
-#include <set>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -112,7 +112,6 @@ add_library(cp_cli STATIC
   cli/commands/report_command.cpp
   cli/error_reporting.cpp
   cli/commands/run_command.cpp
-  cli/commands/run_preparation.cpp
   cli/commands/runs_command.cpp
   cli/commands/search_command.cpp
   cli/commands/serve_command.cpp

@@ -5,9 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
+#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 
@@ -53,10 +51,17 @@ struct Subcommand {
   bool configured = false;
 };
 
-// A value for Subcommand::add. T's constructor takes the parser's subcommand and adds its options to it.
+enum class Configured { no, yes };
+
+// The constructor of T takes the parser's subcommand and adds its options to it.
 template <typename T>
-std::unique_ptr<Command> add_options_of(CLI::App& command) {
-  return std::make_unique<T>(command);
+Subcommand subcommand(const char* name, const char* summary, const std::string& footer,
+                      Configured configured = Configured::no) {
+  return {.name = name,
+          .summary = summary,
+          .footer = footer,
+          .add = [](CLI::App& command) -> std::unique_ptr<Command> { return std::make_unique<T>(command); },
+          .configured = configured == Configured::yes};
 }
 
 }  // namespace cp_pool

@@ -1,10 +1,8 @@
 #include "driver/cli/commands/command_line.h"
 
 #include <algorithm>
-#include <memory>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,7 +11,6 @@
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/man_page.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
@@ -240,10 +237,7 @@ class HelpCommand : public PrintCommand {
 }  // namespace
 
 Subcommand help_subcommand() {
-  return {.name = "help",
-          .summary = "Print the help of a command",
-          .footer = kHelpFooter,
-          .add = add_options_of<HelpCommand>};
+  return subcommand<HelpCommand>("help", "Print the help of a command", kHelpFooter);
 }
 
 std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {

@@ -1,10 +1,7 @@
 #include "driver/cli/commands/command_line.h"
 
-#include <algorithm>
 #include <cctype>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,7 +1,5 @@
 #include "driver/cli/commands/command_options.h"
 
-#include <chrono>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,17 +2,15 @@
 // ..`.
 #include <algorithm>
 #include <array>
-#include <stdexcept>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands/command_line.h"
-#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 namespace {
@@ -84,22 +82,6 @@ complete -c cp-pool -f -a '(__cp_pool_words)'
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kScripts{
     {{"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}}};
 
-// bash, zsh, fish
-std::vector<std::string> completion_shells() {
-  std::vector<std::string> shells;
-  shells.reserve(kScripts.size());
-  for (const auto& [shell, script] : kScripts) shells.emplace_back(shell);
-  return shells;
-}
-
-// Throws std::logic_error for any other shell.
-std::string completion_script(std::string_view shell) {
-  for (const auto& [name, script] : kScripts) {
-    if (name == shell) return std::string{script};
-  }
-  throw std::logic_error("no completion for the shell " + std::string{shell});
-}
-
 constexpr const char* kCompletionFooter =
     "Examples:\n"
     "  cp-pool completion bash      for ~/.local/share/bash-completion/completions/cp-pool\n"
@@ -112,10 +94,11 @@ class CompletionCommand : public PrintCommand {
     add_positional(command, "SHELL", shell_, Needed::yes, "bash, zsh or fish");
   }
   void finish(const CLI::App& command) override {
-    if (std::ranges::count(completion_shells(), shell_) == 0) {
-      refuse(command, fmt::format("'{}' is none of {}", shell_, fmt::join(completion_shells(), ", ")));
+    const auto* const script = std::ranges::find(kScripts, shell_, [](const auto& each) { return each.first; });
+    if (script == kScripts.end()) {
+      refuse(command, fmt::format("'{}' is none of {}", shell_, fmt::join(std::views::keys(kScripts), ", ")));
     }
-    options.text = completion_script(shell_);
+    options.text = script->second;
   }
 
  private:
@@ -125,10 +108,8 @@ class CompletionCommand : public PrintCommand {
 }  // namespace
 
 Subcommand completion_subcommand() {
-  return {.name = "completion",
-          .summary = "Print a script that completes command lines in a shell",
-          .footer = kCompletionFooter,
-          .add = add_options_of<CompletionCommand>};
+  return subcommand<CompletionCommand>("completion", "Print a script that completes command lines in a shell",
+                                       kCompletionFooter);
 }
 
 }  // namespace cp_pool

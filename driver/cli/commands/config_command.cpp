@@ -10,7 +10,6 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 
@@ -23,11 +22,6 @@ constexpr const char* kConfigFooter =
     "  cp-pool config                                 the values of run in this folder, and where they are set\n"
     "  cp-pool config --profile ci --json             as a JSON object\n"
     "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable sets a key\n";
-
-struct ConfigOptions {
-  RunCommandOptions run;
-  bool json = false;
-};
 
 struct Shown {
   std::string key;
@@ -72,11 +66,11 @@ std::string value_text(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-class ConfigCommand : public CommandWith<ConfigOptions> {
+class ConfigCommand : public Command {
  public:
   explicit ConfigCommand(CLI::App& command) {
-    add_options_of_run(command, options.run);
-    add_flag(command, "--json", options.json,
+    add_options_of_run(command, run_);
+    add_flag(command, "--json", json_,
              "Print a JSON object: profile, file, and the value, source and place of each key");
   }
 
@@ -95,7 +89,7 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
   }
 
   int run(const std::string& /*program*/) override {
-    write_all(STDOUT_FILENO, options.json ? json() : text(), "stdout");
+    write_all(STDOUT_FILENO, json_ ? json() : text(), "stdout");
     return to_int(ExitCode::ok);
   }
 
@@ -137,6 +131,8 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
     return out.dump(2) + '\n';
   }
 
+  RunCommandOptions run_;
+  bool json_ = false;
   std::string profile_;
   std::string file_;
   std::vector<Shown> shown_;
@@ -146,11 +142,8 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
 }  // namespace
 
 Subcommand config_subcommand() {
-  return {.name = "config",
-          .summary = "Show the value of every option of run, and where it comes from",
-          .footer = kConfigFooter,
-          .add = add_options_of<ConfigCommand>,
-          .configured = true};
+  return subcommand<ConfigCommand>("config", "Show the value of every option of run, and where it comes from",
+                                   kConfigFooter, Configured::yes);
 }
 
 }  // namespace cp_pool

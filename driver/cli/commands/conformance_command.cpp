@@ -8,7 +8,6 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
 #include "driver/conformance/conformance.h"
 #include "driver/core/exit_code.h"
@@ -102,10 +101,8 @@ class ConformanceCommand : public CommandWith<ConformanceOptions> {
 }  // namespace
 
 Subcommand conformance_subcommand() {
-  return {.name = "conformance",
-          .summary = "Test a worker against the rules of the protocol",
-          .footer = conformance_footer(),
-          .add = add_options_of<ConformanceCommand>};
+  return subcommand<ConformanceCommand>("conformance", "Test a worker against the rules of the protocol",
+                                        conformance_footer());
 }
 
 }  // namespace cp_pool

@@ -15,7 +15,6 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/history/run_diff.h"
 #include "driver/cli/history/run_recorder.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"
@@ -33,14 +32,6 @@ constexpr const char* kDiffFooter =
     "  cp-pool diff                                   what the last run changed\n"
     "  cp-pool diff 251125-0700                       from this run to the last one\n"
     "  cp-pool diff main.jsonl pr.jsonl --fail-on new-failure --fail-on slower\n";
-
-struct DiffOptions {
-  std::string before;
-  std::string after;
-  std::optional<std::filesystem::path> folder;
-  std::vector<std::string> fail_on;  // empty means new failures
-  bool json = false;
-};
 
 // One of the two runs that are compared, with its name in the output.
 struct NamedRun {
@@ -168,13 +159,12 @@ nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, cons
   return json;
 }
 
-class DiffCommand : public CommandWith<DiffOptions> {
+class DiffCommand : public Command {
  public:
   explicit DiffCommand(CLI::App& command) {
-    add_positional(command, "RUN", options.before, Needed::no,
+    add_positional(command, "RUN", before_, Needed::no,
                    "The earlier run; without it, the run of the same implementation before the last");
-    add_positional(command, "LATER", options.after, Needed::no,
-                   "The run that is compared with it; without it, the last run");
+    add_positional(command, "LATER", after_, Needed::no, "The run that is compared with it; without it, the last run");
     add_list(command,
              {.name = "--fail-on",
               .type = "KIND",
@@ -187,14 +177,14 @@ class DiffCommand : public CommandWith<DiffOptions> {
                                : fmt::format("'{}' is none of {}", text, fmt::join(all_names<ChangeKind>(), ", "));
                   },
               .default_text = "new-failure"},
-             options.fail_on, /*greedy=*/false);
-    add_flag(command, "--json", options.json, "Print a JSON object (docs/command_line.md)");
-    add_records_to_read(command, options.folder);
+             fail_on_, /*greedy=*/false);
+    add_flag(command, "--json", json_, "Print a JSON object (docs/command_line.md)");
+    add_records_to_read(command, folder_);
   }
 
   int run(const std::string& /*program*/) override {
-    const NamedRun before = read(options.before.empty() ? previous_run() : options.before);
-    const NamedRun after = read(options.after.empty() ? "last" : options.after);
+    const NamedRun before = read(before_.empty() ? previous_run() : before_);
+    const NamedRun after = read(after_.empty() ? "last" : after_);
     if (before.name == after.name) {
       throw CommandError(ExitCode::bad_input,
                          fmt::format("both runs are {}: there is nothing to compare", before.name));
@@ -210,8 +200,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
                                                           before.run.header.title, after.name, after.run.header.title));
     }
     const int code = exit_code(diff);
-    write_all(STDOUT_FILENO,
-              options.json ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after),
+    write_all(STDOUT_FILENO, json_ ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after),
               "stdout");
     return code;
   }
@@ -219,7 +208,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
  private:
   // Returns the newest run before the last one that is of the same implementations. Throws CommandError (bad_input).
   [[nodiscard]] std::string previous_run() const {
-    const std::vector<RunRecord> records = kept_runs(options.folder);
+    const std::vector<RunRecord> records = kept_runs(folder_);
     find_record(records, "-2");  // there is one
     const auto last = read_record_header(records.back());
     for (const RunRecord& record : records | std::views::reverse | std::views::drop(1)) {
@@ -234,7 +223,7 @@ class DiffCommand : public CommandWith<DiffOptions> {
 
   // Throws CommandError (bad_input).
   [[nodiscard]] NamedRun read(const std::string& text) const {
-    const std::filesystem::path events = events_of_run(text, options.folder);
+    const std::filesystem::path events = events_of_run(text, folder_);
     const bool is_record = events != std::filesystem::path{text};
     return {.name = is_record ? events.parent_path().filename().string() : text, .run = read_compared_run(events)};
   }
@@ -243,22 +232,23 @@ class DiffCommand : public CommandWith<DiffOptions> {
     int code = to_int(ExitCode::ok);
     if (diff.count(ChangeKind::not_judged) > 0) code = first_that_applies(code, ExitCode::infra);
     for (const auto& [kind, name] : kNames<ChangeKind>) {
-      const bool counts =
-          options.fail_on.empty() ? kind == ChangeKind::new_failure : std::ranges::count(options.fail_on, name) > 0;
+      const bool counts = fail_on_.empty() ? kind == ChangeKind::new_failure : std::ranges::count(fail_on_, name) > 0;
       if (counts && diff.count(kind) > 0) code = first_that_applies(code, ExitCode::failed);
     }
     return code;
   }
+
+  std::string before_;
+  std::string after_;
+  std::vector<std::string> fail_on_;  // empty means new failures
+  bool json_ = false;
+  std::optional<std::filesystem::path> folder_;
 };
 
 }  // namespace
 
 Subcommand diff_subcommand() {
-  return {.name = "diff",
-          .summary = "Say what changed from one run to another",
-          .footer = kDiffFooter,
-          .add = add_options_of<DiffCommand>,
-          .configured = true};
+  return subcommand<DiffCommand>("diff", "Say what changed from one run to another", kDiffFooter, Configured::yes);
 }
 
 }  // namespace cp_pool

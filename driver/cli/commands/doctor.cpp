@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <sstream>
-#include <stdexcept>
 #include <sys/resource.h>
 #include <system_error>
 
@@ -75,13 +74,12 @@ Finding find_gpus(const std::filesystem::path& proc) {
     for (const std::string& model : values_of(gpu.path() / "information", "Model")) ++models[model];
   }
   if (models.empty()) {
-    return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks", .remedy = ""};
+    return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks"};
   }
   std::vector<std::string> counted;
   counted.reserve(models.size());
   for (const auto& [model, count] : models) counted.push_back(fmt::format("{} x {}", count, model));
-  return {
-      .name = "GPUs", .state = Finding::State::good, .text = fmt::format("{}", fmt::join(counted, ", ")), .remedy = ""};
+  return {.name = "GPUs", .text = fmt::format("{}", fmt::join(counted, ", "))};
 }
 
 }  // namespace
@@ -107,26 +105,20 @@ std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vect
   return std::nullopt;
 }
 
-std::string limit_text(const ResourceLimit& limit) {
-  return fmt::format("{}: {}", limit.name, limit.value);
-}
-
 std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores) {
   const std::vector<std::string> processors = values_of(proc / "cpuinfo", "model name");
   const std::vector<std::string> memory = values_of(proc / "meminfo", "MemTotal");
   double gib = 0;
   if (!memory.empty()) std::istringstream{memory.front()} >> gib;
   constexpr double kKibPerGib = 1024.0 * 1024.0;
-  Finding cpu{.name = "CPU", .state = Finding::State::good, .text = "", .remedy = ""};
   const bool limited = static_cast<std::size_t>(usable_cores) < processors.size();
-  cpu.text = fmt::format("{} cores{} ({}), {:.1f} GiB memory", processors.size(),
-                         limited ? fmt::format(", {} of them usable", usable_cores) : "",
-                         processors.empty() ? "unknown" : processors.front(), gib / kKibPerGib);
-  return {cpu, find_gpus(proc)};
+  const std::string cpu = fmt::format("{} cores{} ({}), {:.1f} GiB memory", processors.size(),
+                                      limited ? fmt::format(", {} of them usable", usable_cores) : "",
+                                      processors.empty() ? "unknown" : processors.front(), gib / kKibPerGib);
+  return {{.name = "CPU", .text = cpu}, find_gpus(proc)};
 }
 
 Finding find_libraries(const std::filesystem::path& program) {
-  Finding finding{.name = "libraries", .state = Finding::State::good, .text = "", .remedy = ""};
   std::istringstream in{output_of({"ldd", program.string()})};
   std::vector<std::string> missing;
   std::size_t found = 0;
@@ -140,16 +132,14 @@ Finding find_libraries(const std::filesystem::path& program) {
       missing.push_back(line.substr(begin, arrow - begin));
     }
   }
-  finding.text = fmt::format("{} found", found);
-  if (missing.empty()) return finding;
-  finding.state = Finding::State::missing;
-  finding.text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", "));
-  finding.remedy = "from a checkout: tools/setup; from a wheel: install the torch that it was built for";
-  return finding;
+  if (missing.empty()) return {.name = "libraries", .text = fmt::format("{} found", found)};
+  return {.name = "libraries",
+          .state = Finding::State::missing,
+          .text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", ")),
+          .remedy = "from a checkout: tools/setup; from a wheel: install the torch that it was built for"};
 }
 
 Finding find_packages(const std::filesystem::path& list) {
-  Finding finding{.name = "packages", .state = Finding::State::good, .text = "", .remedy = ""};
   std::vector<std::string> names;
   std::ifstream in{list};
   for (std::string line; std::getline(in, line);) {
@@ -162,8 +152,9 @@ Finding find_packages(const std::filesystem::path& list) {
   for (const std::string& name : names) {
     if (installed.find(fmt::format("\n{} installed\n", name)) == std::string::npos) missing.push_back(name);
   }
-  finding.text =
-      fmt::format("{} of {} installed, for building and testing", names.size() - missing.size(), names.size());
+  Finding finding{
+      .name = "packages",
+      .text = fmt::format("{} of {} installed, for building and testing", names.size() - missing.size(), names.size())};
   if (missing.empty()) return finding;
   finding.state = Finding::State::missing;
   finding.text += fmt::format("; missing: {}", fmt::join(missing, ", "));
@@ -173,9 +164,7 @@ Finding find_packages(const std::filesystem::path& list) {
 
 Finding find_loopback() {
   const std::string trouble = loopback_trouble();
-  if (trouble.empty()) {
-    return {.name = "loopback", .state = Finding::State::good, .text = "ranks can meet at 127.0.0.1", .remedy = ""};
-  }
+  if (trouble.empty()) return {.name = "loopback", .text = "ranks can meet at 127.0.0.1"};
   return {.name = "loopback",
           .state = Finding::State::missing,
           .text = trouble,
@@ -183,11 +172,9 @@ Finding find_loopback() {
 }
 
 Finding find_limits() {
-  Finding finding{.name = "limits", .state = Finding::State::good, .text = "none", .remedy = ""};
   std::vector<std::string> texts;
-  for (const ResourceLimit& limit : resource_limits()) texts.push_back(limit_text(limit));
-  if (!texts.empty()) finding.text = fmt::format("{}", fmt::join(texts, ", "));
-  return finding;
+  for (const ResourceLimit& limit : resource_limits()) texts.push_back(limit.text());
+  return {.name = "limits", .text = texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "))};
 }
 
 std::string finding_text(const Finding& finding) {

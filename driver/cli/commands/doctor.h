@@ -14,6 +14,8 @@ struct ResourceLimit {
   std::string name;          // "open files"
   std::uint64_t value = 0;   // files, processes, bytes or seconds
   std::string shell_option;  // the option of ulimit: "-n"
+
+  [[nodiscard]] std::string text() const { return name + ": " + std::to_string(value); }
 };
 
 // Returns the limits that are set, of those that a run can reach.
@@ -24,9 +26,6 @@ std::vector<ResourceLimit> resource_limits();
 // connect.
 std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vector<ResourceLimit>& limits);
 
-// Returns "open files: 32".
-std::string limit_text(const ResourceLimit& limit);
-
 struct Finding {
   enum class State {
     good,
@@ -35,8 +34,8 @@ struct Finding {
   };
   std::string name;
   State state = State::good;
-  std::string text;
-  std::string remedy;  // what to do: "install with: tools/setup"
+  std::string text = {};
+  std::string remedy = {};  // what to do: "install with: tools/setup"
 };
 
 // Describes the processors and the memory, and the NVIDIA GPUs, as the kernel lists them under `proc` (normally /proc).

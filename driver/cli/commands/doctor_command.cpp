@@ -15,7 +15,6 @@
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
@@ -85,7 +84,7 @@ class Watcher : public EventSink {
 
   void on_event(const Event& event) override {
     if (const auto* ready = std::get_if<PoolReady>(&event)) {
-      report_.say({.name = "ranks", .state = State::good, .text = ready_text(*ready), .remedy = ""});
+      report_.say({.name = "ranks", .text = ready_text(*ready)});
       was_ready = true;
     }
     if (const auto* event_finished = std::get_if<CaseFinished>(&event)) finished = *event_finished;
@@ -104,8 +103,7 @@ std::string limit_remedy(const CaseFinished& finished) {
   for (const StderrTail& tail : finished.stderr_tails) said += '\n' + tail.text;
   const auto limit = limit_behind(said, resource_limits());
   if (!limit) return "";
-  return fmt::format("the limit that failed: {}; raise it with: ulimit {} NUMBER", limit_text(*limit),
-                     limit->shell_option);
+  return fmt::format("the limit that failed: {}; raise it with: ulimit {} NUMBER", limit->text(), limit->shell_option);
 }
 
 // Runs a case, to show that cases can run. A user's own worker may skip this case.
@@ -128,8 +126,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, const D
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
   const std::string& reason = finished.reason;
-  Finding finding{.name = "a case", .state = State::missing, .text = "", .remedy = ""};
-  if (passed || skipped) finding.state = passed ? State::good : State::note;
+  Finding finding{.name = "a case", .state = passed ? State::good : skipped ? State::note : State::missing};
   if (finding.state == State::missing) finding.remedy = limit_remedy(finished);
   if (watcher.was_ready) {
     finding.text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
@@ -143,9 +140,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, const D
 }
 
 Finding find_worker(const std::string& binary) {
-  if (::access(binary.c_str(), X_OK) == 0) {
-    return {.name = "worker", .state = State::good, .text = binary, .remedy = ""};
-  }
+  if (::access(binary.c_str(), X_OK) == 0) return {.name = "worker", .text = binary};
   return {.name = "worker",
           .state = State::missing,
           .text = binary + " is not a program",
@@ -167,15 +162,14 @@ std::vector<Finding> find_adapter(const WorkerCommand& command, const std::strin
              .remedy = "name the interpreter of the environment that has torch and cp_pool with: --python PATH"}};
   }
   const std::string trouble = loading_error(command);
-  return {{.name = "python", .state = State::good, .text = text, .remedy = ""},
+  return {{.name = "python", .text = text},
           {.name = "adapter",
            .state = trouble.empty() ? State::good : State::missing,
-           .text = trouble.empty() ? adapter : fmt::format("{} cannot be loaded\n{}", adapter, trouble),
-           .remedy = ""}};
+           .text = trouble.empty() ? adapter : fmt::format("{} cannot be loaded\n{}", adapter, trouble)}};
 }
 
 Finding find_cuda_part() {
-  if (built_for_gpus()) return {.name = "CUDA part", .state = State::good, .text = "built", .remedy = ""};
+  if (built_for_gpus()) return {.name = "CUDA part", .text = "built"};
   return {.name = "CUDA part",
           .state = State::missing,
           .text = "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks",
@@ -192,10 +186,8 @@ std::vector<Finding> find_matrices(const std::string& size) {
     counts.reserve(by_world_size.size());
     for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));
     findings.push_back({.name = "matrix",
-                        .state = State::good,
                         .text = fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
-                                            fmt::join(counts, ", ")),
-                        .remedy = ""});
+                                            fmt::join(counts, ", "))});
   }
   if (findings.empty()) {
     findings.push_back({.name = "matrix",
@@ -214,13 +206,10 @@ int examine(const DoctorOptions& options) {
   const auto say_all = [&](const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) report.say(finding);
   };
-  report.say({.name = "cp-pool",
-              .state = State::good,
-              .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
-              .remedy = ""});
+  report.say({.name = "cp-pool", .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string())});
   say_all(find_devices("/proc", protocol::usable_cores()));
   if (const auto gpus = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES")); gpus.size() > 1) {
-    report.say({.name = "GPU links", .state = State::note, .text = nvlink_text(gpu_links(gpus)), .remedy = ""});
+    report.say({.name = "GPU links", .state = State::note, .text = nvlink_text(gpu_links(gpus))});
   }
   report.say(find_limits());
   const Finding loopback = find_loopback();
@@ -235,7 +224,7 @@ int examine(const DoctorOptions& options) {
     if (startable) report.say(find_libraries(command.words.front()));
     if (count_gpus("/dev", nullptr) > 0) report.say(find_cuda_part());
     if (startable && loopback.state == State::missing) {
-      report.say({.name = "ranks", .state = State::note, .text = "not tried without a loopback", .remedy = ""});
+      report.say({.name = "ranks", .state = State::note, .text = "not tried without a loopback"});
       startable = false;
     }
   }
@@ -270,10 +259,8 @@ class DoctorCommand : public CommandWith<DoctorOptions> {
 }  // namespace
 
 Subcommand doctor_subcommand() {
-  return {.name = "doctor",
-          .summary = "Say what is installed, what would run, and what is missing",
-          .footer = kDoctorFooter,
-          .add = add_options_of<DoctorCommand>};
+  return subcommand<DoctorCommand>("doctor", "Say what is installed, what would run, and what is missing",
+                                   kDoctorFooter);
 }
 
 }  // namespace cp_pool

@@ -60,7 +60,7 @@ const std::vector<ResourceLimit> kLimits{
 
 std::string behind(std::string_view said, const std::vector<ResourceLimit>& limits = kLimits) {
   const auto limit = limit_behind(said, limits);
-  return limit ? limit_text(*limit) : "";
+  return limit ? limit->text() : "";
 }
 
 TEST(LimitBehind, IsTheOneThatWhatWasSaidPointsAt) {
@@ -84,7 +84,7 @@ TEST(ResourceLimits, AreThoseOfThisProcess) {
   const auto limits = resource_limits();
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(limits.empty());
-  EXPECT_EQ(limit_text(limits.front()), "open files: 32");
+  EXPECT_EQ(limits.front().text(), "open files: 32");
   EXPECT_EQ(limits.front().shell_option, "-n");
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,7 +13,6 @@
 #include "driver/core/case_drawing.h"
 #include "driver/core/case_shape.h"
 #include "driver/core/figures.h"
-#include "driver/report/text_format.h"
 
 namespace cp_pool {
 namespace {
@@ -55,25 +53,6 @@ std::string groups(const Case& c) {
       if (group_of_rank(c, rank) == group) text += fmt::format(" {}", rank);
     }
     text += '\n';
-  }
-  return text;
-}
-
-std::string description(const Case& c) {
-  std::string text = fmt::format("  {} of {} ranks, {} backend, {}, layout {}, {}\n", to_string(c.comm), c.cp_size,
-                                 to_string(c.backend), to_string(c.dtype), to_string(c.layout),
-                                 c.training ? "forward and backward" : "forward only");
-  text += groups(c);
-  text += fmt::format("  {} heads, {} of k and v; head dims {} (q, k) and {} (v)\n", c.heads, c.kv_heads, c.head_dim_qk,
-                      c.head_dim_v);
-  text += fmt::format("  mask: {}\n", mask_words(c));
-  text +=
-      fmt::format("  softmax {}, bias {}{}{}, seed {}\n", to_string(c.softmax), c.bias ? to_string(*c.bias) : "none",
-                  c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
-  if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
-  if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
-  if (c.replicated > 0) {
-    text += fmt::format("  replicated: the first {} tokens of each sequence are on every rank\n", c.replicated);
   }
   return text;
 }
@@ -201,24 +180,35 @@ std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t
   return text;
 }
 
-Explanation explanation_of(const Case& c) {
-  const SequenceLengths lengths = resolve_lengths(c);
-  return {.description = description(c),
-          .sequences = sequences(lengths),
-          .mask = mask(c, lengths, true),
-          .ownership = ownership(c, lengths, longest_of(lengths)),
-          .work = work(c, lengths)};
+std::string describe_case(const Case& c) {
+  std::string text = fmt::format("  {} of {} ranks, {} backend, {}, layout {}, {}\n", to_string(c.comm), c.cp_size,
+                                 to_string(c.backend), to_string(c.dtype), to_string(c.layout),
+                                 c.training ? "forward and backward" : "forward only");
+  text += groups(c);
+  text += fmt::format("  {} heads, {} of k and v; head dims {} (q, k) and {} (v)\n", c.heads, c.kv_heads, c.head_dim_qk,
+                      c.head_dim_v);
+  text += fmt::format("  mask: {}\n", mask_words(c));
+  text +=
+      fmt::format("  softmax {}, bias {}{}{}, seed {}\n", to_string(c.softmax), c.bias ? to_string(*c.bias) : "none",
+                  c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
+  if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
+  if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
+  if (c.replicated > 0) {
+    text += fmt::format("  replicated: the first {} tokens of each sequence are on every rank\n", c.replicated);
+  }
+  return text;
 }
 
 std::string explain_case(const std::string& id, const Case& c) {
-  const Explanation words = explanation_of(c);
-  return id + '\n' + words.description + words.sequences + words.mask + words.ownership + words.work;
+  const SequenceLengths lengths = resolve_lengths(c);
+  return id + '\n' + describe_case(c) + sequences(lengths) + mask(c, lengths, true) +
+         ownership(c, lengths, longest_of(lengths)) + work(c, lengths);
 }
 
 std::string explain_case(const std::string& id, const Case& c, const std::string& adapter,
                          const AdapterOutlook& outlook) {
   const SequenceLengths lengths = resolve_lengths(c);
-  std::string text = id + '\n' + description(c) + sequences(lengths) + mask(c, lengths, false);
+  std::string text = id + '\n' + describe_case(c) + sequences(lengths) + mask(c, lengths, false);
   if (!outlook.skip.empty()) return text + fmt::format("{} skips this case: {}\n", adapter, outlook.skip);
   text += fmt::format("compute: what the rows and heads of {} give to each rank\n", adapter);
   for (std::size_t rank = 0; rank < outlook.pairs.size(); ++rank) {

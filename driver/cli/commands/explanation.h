@@ -7,7 +7,7 @@
 
 #include "cases/case.h"
 #include "cases/lengths.h"
-#include "driver/cli/adapter_skips.h"
+#include "driver/core/adapter_outlook.h"
 
 namespace cp_pool {
 
@@ -17,17 +17,11 @@ namespace cp_pool {
 // rank, unless `owners` is false. Returns lines, each ended by a newline.
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence, bool owners = true);
 
-// The parts of an explanation, each one or more lines.
-struct Explanation {
-  std::string description;
-  std::string sequences;  // their lengths
-  std::string mask;       // of the longest sequence
-  std::string ownership;
-  std::string work;  // what each rank sends and computes
-};
-Explanation explanation_of(const Case& c);
+// Returns the case in words, one or more lines.
+std::string describe_case(const Case& c);
 
-// Returns the ID and all parts of the explanation, as lines.
+// Returns the ID, the case in words, the lengths of its sequences, the mask of the longest one, its ownership, and what
+// each rank sends and computes, as lines.
 std::string explain_case(const std::string& id, const Case& c);
 // The same for an adapter, which owns rows and exchanges data in its own way: what each rank computes stands in the
 // place of these parts. adapter: its name for the text.

@@ -14,7 +14,6 @@
 #include "driver/core/case_shape.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
-#include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
@@ -142,7 +141,7 @@ std::string explanation_page(const std::string& id, const Case& c) {
   const HtmlDocument document("cp-pool explain: " + id);
   pugi::xml_node body = document.body();
   append_text(body, "h1", id);
-  append_text(body, "pre", explanation_of(c).description);
+  append_text(body, "pre", describe_case(c));
   append_masks(body, c, lengths);
   append_exchanges(body, c, lengths);
   append_compute(body, c, lengths);

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"

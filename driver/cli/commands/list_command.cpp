@@ -12,11 +12,9 @@
 #include "cases/case_json.h"
 #include "driver/cli/adapter_skips.h"
 #include "driver/cli/commands/command_options.h"
-#include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
@@ -250,11 +248,7 @@ class ListCommand : public CommandWith<ListOptions> {
 }  // namespace
 
 Subcommand list_subcommand() {
-  return {.name = "list",
-          .summary = "List the cases of matrices",
-          .footer = kListFooter,
-          .add = add_options_of<ListCommand>,
-          .configured = true};
+  return subcommand<ListCommand>("list", "List the cases of matrices", kListFooter, Configured::yes);
 }
 
 }  // namespace cp_pool

@@ -9,17 +9,14 @@
 
 #include <fmt/format.h>
 
-#include "cases/case_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/rank_environment.h"
-#include "driver/report/text_format.h"
 #include "driver/triage/capsule.h"
 
 namespace cp_pool {
@@ -131,12 +128,7 @@ std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optio
 }
 
 int replay(ReplayOptions& options) {
-  Capsule capsule;
-  try {
-    capsule = read_capsule(options.folder);
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
+  const Capsule capsule = read_capsule(options.folder);
   check_outputs(options.execution, {});
   take_over(capsule, options);
   const std::vector<Item> cases = cases_of(capsule);
@@ -209,10 +201,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
 }  // namespace
 
 Subcommand replay_subcommand() {
-  return {.name = "replay",
-          .summary = "Run the failure of a capsule again",
-          .footer = replay_footer(),
-          .add = add_options_of<ReplayCommand>};
+  return subcommand<ReplayCommand>("replay", "Run the failure of a capsule again", replay_footer());
 }
 
 }  // namespace cp_pool

@@ -12,7 +12,6 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/merged_runs.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"
 #include "driver/core/exit_code.h"
@@ -160,10 +159,8 @@ class ReportCommand : public CommandWith<ReportOptions> {
 }  // namespace
 
 Subcommand report_subcommand() {
-  return {.name = "report",
-          .summary = "Write the reports of earlier runs again; several runs become one report",
-          .footer = kReportFooter,
-          .add = add_options_of<ReportCommand>};
+  return subcommand<ReportCommand>("report", "Write the reports of earlier runs again; several runs become one report",
+                                   kReportFooter);
 }
 
 }  // namespace cp_pool

@@ -7,7 +7,6 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/history/run_recorder.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"
@@ -24,11 +23,6 @@ std::string runs_footer() {
       "  cp-pool runs --json | jq '.[] | select(.exit_code == {}) | .id'\n",
       to_int(ExitCode::failed));
 }
-
-struct RunsOptions {
-  std::optional<std::filesystem::path> folder;
-  bool json = false;
-};
 
 std::string state_text(const RecordFacts& facts) {
   return facts.exit_code() ? fmt::format("exit code {}", *facts.exit_code()) : std::string{facts.state()};
@@ -65,21 +59,21 @@ nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts
   return json;
 }
 
-class RunsCommand : public CommandWith<RunsOptions> {
+class RunsCommand : public Command {
  public:
   explicit RunsCommand(CLI::App& command) {
-    add_flag(command, "--json", options.json, "Print a JSON array (docs/command_line.md)");
-    add_records_to_read(command, options.folder);
+    add_flag(command, "--json", json_, "Print a JSON array (docs/command_line.md)");
+    add_records_to_read(command, folder_);
   }
 
   int run(const std::string& /*program*/) override {
     nlohmann::ordered_json array = nlohmann::ordered_json::array();
     std::string text;
-    for (const RunRecord& record : kept_runs(options.folder)) {
+    for (const RunRecord& record : kept_runs(folder_)) {
       try {
         const auto facts = read_record_facts(record);
         if (!facts) continue;
-        if (options.json) {
+        if (json_) {
           array.push_back(json_of(record, *facts));
         } else {
           text += line_of(record, *facts);
@@ -88,20 +82,20 @@ class RunsCommand : public CommandWith<RunsOptions> {
         report_warning(e.what());
       }
     }
-    if (text.empty() && !options.json) report_notice("no run is recorded");
-    write_all(STDOUT_FILENO, options.json ? to_line(array) + '\n' : text, "stdout");
+    if (text.empty() && !json_) report_notice("no run is recorded");
+    write_all(STDOUT_FILENO, json_ ? to_line(array) + '\n' : text, "stdout");
     return to_int(ExitCode::ok);
   }
+
+ private:
+  std::optional<std::filesystem::path> folder_;
+  bool json_ = false;
 };
 
 }  // namespace
 
 Subcommand runs_subcommand() {
-  return {.name = "runs",
-          .summary = "List the runs that are kept",
-          .footer = runs_footer(),
-          .add = add_options_of<RunsCommand>,
-          .configured = true};
+  return subcommand<RunsCommand>("runs", "List the runs that are kept", runs_footer(), Configured::yes);
 }
 
 }  // namespace cp_pool

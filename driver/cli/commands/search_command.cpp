@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "cases/case_error.h"
 #include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
@@ -14,7 +12,6 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/found_cases.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
@@ -42,13 +39,6 @@ std::string search_footer() {
 std::uint64_t random_seed() {
   constexpr std::uint32_t kSeeds = 1'000'000;
   return std::random_device{}() % kSeeds;
-}
-
-std::optional<std::uint64_t> parse_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return seed;
 }
 
 // Throws CaseError.
@@ -80,7 +70,7 @@ std::string case_text(const std::string& id, Case c) {
   return json.dump();
 }
 
-// Throws CommandError (bad_input).
+// Throws CaseError.
 SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
   SearchPlan plan;
   plan.seed = options.seed.value_or(0);
@@ -92,12 +82,8 @@ SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
   plan.command = [&options, &program](const std::string& id, const Case& c) {
     return rerun_of_json(program, case_text(id, c), options.execution);
   };
-  try {
-    plan.fixed = fixed_fields(options.edits);
-    plan.allowed = selected_by(options.filters);
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
+  plan.fixed = fixed_fields(options.edits);
+  plan.allowed = selected_by(options.filters);
   return plan;
 }
 
@@ -152,7 +138,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
                  "Stop drawing cases after this time; 0 = no limit, which is the default with --cases");
     add_count(command, "--cases", options.cases, "Stop when this many drawn cases have been judged; 0 = no limit");
     const auto wrong_with_seed = [](const std::string& text) -> std::string {
-      return parse_seed(text) ? "" : fmt::format("'{}' is no whole number of at most 64 bits", text);
+      return parse_number<std::uint64_t>(text) ? "" : fmt::format("'{}' is no whole number of at most 64 bits", text);
     };
     add_text(command,
              {.name = "--seed",
@@ -160,7 +146,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
               .help = "Draw the same cases as a search with this seed",
               .check = wrong_with_seed,
               .default_text = "random"},
-             [this](const std::string& text) { options.seed = parse_seed(text); });
+             [this](const std::string& text) { options.seed = parse_number<std::uint64_t>(text); });
     add_edits(command, options.edits);
     add_list(
         command,
@@ -200,11 +186,9 @@ class SearchCommand : public CommandWith<SearchOptions> {
 }  // namespace
 
 Subcommand search_subcommand() {
-  return {.name = "search",
-          .summary = "Run random cases until one fails, then find the smallest that fails in the same way",
-          .footer = search_footer(),
-          .add = add_options_of<SearchCommand>,
-          .configured = true};
+  return subcommand<SearchCommand>(
+      "search", "Run random cases until one fails, then find the smallest that fails in the same way", search_footer(),
+      Configured::yes);
 }
 
 }  // namespace cp_pool

@@ -11,7 +11,6 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/error_reporting.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
@@ -115,10 +114,7 @@ class ServeCommand : public CommandWith<ServeOptions> {
 }  // namespace
 
 Subcommand serve_subcommand() {
-  return {.name = "serve",
-          .summary = "Keep pools ready for other commands",
-          .footer = kServeFooter,
-          .add = add_options_of<ServeCommand>};
+  return subcommand<ServeCommand>("serve", "Keep pools ready for other commands", kServeFooter);
 }
 
 }  // namespace cp_pool

@@ -1,11 +1,8 @@
 #include <algorithm>
 #include <cstdio>
-#include <fcntl.h>
-#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <sys/mman.h>
 #include <system_error>
 #include <unistd.h>
@@ -19,7 +16,6 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell/line_editor.h"
@@ -208,11 +204,8 @@ class ShellCommand : public CommandWith<ShellOptions> {
 }  // namespace
 
 Subcommand shell_subcommand() {
-  return {.name = "shell",
-          .summary = "Submit cases from a prompt, on ranks that stay warm",
-          .footer = kShellFooter,
-          .add = add_options_of<ShellCommand>,
-          .configured = true};
+  return subcommand<ShellCommand>("shell", "Submit cases from a prompt, on ranks that stay warm", kShellFooter,
+                                  Configured::yes);
 }
 
 }  // namespace cp_pool

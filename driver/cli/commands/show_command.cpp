@@ -2,12 +2,9 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/history/run_recorder.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/retry_options.h"
 
 namespace cp_pool {
@@ -20,54 +17,45 @@ constexpr const char* kShowFooter =
     "  cp-pool show last quick/causal/p2p/cp2/bshd/fp32          one case of it, with every check\n"
     "  cp-pool show 251125-070012 --html report.html             the page of an earlier run\n";
 
-struct ShowOptions {
-  std::string run = "last";
-  std::string id;
-  std::optional<std::filesystem::path> folder;
-  ExecutionOptions execution;
-};
-
-class ShowCommand : public CommandWith<ShowOptions> {
+class ShowCommand : public Command {
  public:
   explicit ShowCommand(CLI::App& command) {
-    add_positional(command, "RUN", options.run, Needed::no,
-                   "A recorded run (see cp-pool runs); without it, the last run");
-    add_positional(command, "ID", options.id, Needed::no, "Only this case, with every check");
-    add_views(command, options.execution);
-    add_flaky(command, options.execution.config);
-    add_records_to_read(command, options.folder);
+    add_positional(command, "RUN", run_, Needed::no, "A recorded run (see cp-pool runs); without it, the last run");
+    add_positional(command, "ID", id_, Needed::no, "Only this case, with every check");
+    add_views(command, execution_);
+    add_flaky(command, execution_.config);
+    add_records_to_read(command, folder_);
   }
 
   void finish(const CLI::App& /*command*/) override {
-    if (options.id.empty() && options.run.find('/') != std::string::npos) {
-      options.id = options.run;  // an ID of a case has slashes
-      options.run = "last";
+    if (id_.empty() && run_.find('/') != std::string::npos) {
+      id_ = run_;  // an ID of a case has slashes
+      run_ = "last";
     }
   }
 
   int run(const std::string& /*program*/) override {
-    const auto records = kept_runs(options.folder);
-    const RunRecord& record = find_record(records, options.run);
+    const auto records = kept_runs(folder_);
+    const RunRecord& record = find_record(records, run_);
     CaseTrends trends;
-    if (const auto header = read_record_header(record);
-        header && (options.execution.html || options.execution.summary)) {
+    if (const auto header = read_record_header(record); header && (execution_.html || execution_.summary)) {
       trends = read_case_trends(records, *header, record.id);
     }
-    return report_runs({.files = {record.events().string()},
-                        .execution = options.execution,
-                        .id = options.id,
-                        .trends = std::move(trends)});
+    return report_runs(
+        {.files = {record.events().string()}, .execution = execution_, .id = id_, .trends = std::move(trends)});
   }
+
+ private:
+  std::string run_ = "last";
+  std::string id_;
+  std::optional<std::filesystem::path> folder_;
+  ExecutionOptions execution_;
 };
 
 }  // namespace
 
 Subcommand show_subcommand() {
-  return {.name = "show",
-          .summary = "Show a recorded run, or a case of it",
-          .footer = kShowFooter,
-          .add = add_options_of<ShowCommand>,
-          .configured = true};
+  return subcommand<ShowCommand>("show", "Show a recorded run, or a case of it", kShowFooter, Configured::yes);
 }
 
 }  // namespace cp_pool

@@ -1,12 +1,10 @@
 #include <string>
-#include <string_view>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands/command.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
@@ -24,11 +22,6 @@ constexpr const char* kStatusFooter =
     "Examples:\n"
     "  cp-pool status                                 pools, devices, clients and what runs now\n"
     "  cp-pool status --json | jq '.pools[] | select(.state == \"busy\")'\n";
-
-struct StatusOptions {
-  std::string name = service::kDefaultName;
-  bool json = false;
-};
 
 std::string seconds(double ms) {
   return fmt::format("{:.1f} s", ms / 1000);
@@ -61,31 +54,32 @@ std::string status_text(const std::string& name, const service::Status& status) 
   return out;
 }
 
-class StatusCommand : public CommandWith<StatusOptions> {
+class StatusCommand : public Command {
  public:
   explicit StatusCommand(CLI::App& command) {
-    add_service_name(command, options.name, "Name of the service");
-    add_flag(command, "--json", options.json, "Print one JSON object (docs/service.md)");
+    add_service_name(command, name_, "Name of the service");
+    add_flag(command, "--json", json_, "Print one JSON object (docs/service.md)");
   }
 
   int run(const std::string& /*program*/) override {
-    with_service(options.name, "cp-pool status", [this](service::ServiceConnection& connection) {
+    with_service(name_, "cp-pool status", [this](service::ServiceConnection& connection) {
       const service::Status status = connection.ask_status();
-      const std::string text = options.json ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n'
-                                            : status_text(options.name, status);
+      const std::string text =
+          json_ ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n' : status_text(name_, status);
       write_all(STDOUT_FILENO, text, "stdout");
     });
     return to_int(ExitCode::ok);
   }
+
+ private:
+  std::string name_ = service::kDefaultName;
+  bool json_ = false;
 };
 
 }  // namespace
 
 Subcommand status_subcommand() {
-  return {.name = "status",
-          .summary = "Show what a service is doing",
-          .footer = kStatusFooter,
-          .add = add_options_of<StatusCommand>};
+  return subcommand<StatusCommand>("status", "Show what a service is doing", kStatusFooter);
 }
 
 }  // namespace cp_pool

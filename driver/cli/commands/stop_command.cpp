@@ -18,28 +18,26 @@ constexpr const char* kStopFooter =
     "  cp-pool stop                                   running cases end, waiting ones are not run\n"
     "  cp-pool stop --name nightly\n";
 
-struct StopOptions {
-  std::string name = service::kDefaultName;
-};
-
-class StopCommand : public CommandWith<StopOptions> {
+class StopCommand : public Command {
  public:
-  explicit StopCommand(CLI::App& command) { add_service_name(command, options.name, "Name of the service"); }
+  explicit StopCommand(CLI::App& command) { add_service_name(command, name_, "Name of the service"); }
 
   int run(const std::string& /*program*/) override {
-    with_service(options.name, "cp-pool stop", [this](service::ServiceConnection& connection) {
+    with_service(name_, "cp-pool stop", [this](service::ServiceConnection& connection) {
       connection.stop();
-      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", options.name, connection.pid()),
-                "stdout");
+      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", name_, connection.pid()), "stdout");
     });
     return to_int(ExitCode::ok);
   }
+
+ private:
+  std::string name_ = service::kDefaultName;
 };
 
 }  // namespace
 
 Subcommand stop_subcommand() {
-  return {.name = "stop", .summary = "End a service", .footer = kStopFooter, .add = add_options_of<StopCommand>};
+  return subcommand<StopCommand>("stop", "End a service", kStopFooter);
 }
 
 }  // namespace cp_pool

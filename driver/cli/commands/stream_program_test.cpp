@@ -1,5 +1,4 @@
 // The real program on streams of cases: the IDs and line numbers of cases, and reruns of those that failed.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <sys/stat.h>

@@ -3,7 +3,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <unistd.h>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/earlier_run.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"
 #include "driver/cli/select/case_source.h"
@@ -40,18 +38,23 @@ constexpr const char* kSubmitFooter =
     "  cp-pool list --json | jq -c '.[]' | cp-pool submit - --events events.jsonl\n"
     "  cp-pool submit --rerun-failed events.jsonl     the failures of this run again\n";
 
-RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
+RunStarted header(const SubmitOptions& options, const std::vector<Item>& cases) {
   std::string title = options.case_argument;
   if (title == "-") title = "<stdin>";
   if (is_json(title)) title = "the command line";
-  return {.title = std::move(title),
-          .size = is_id(options.case_argument) ? options.selection.size : "",
-          .device = options.execution.config.device,
-          .cases = ids.size(),
-          .version = CP_POOL_VERSION,
-          .ids = ids,
-          .baseline = options.execution.baseline,
-          .started = {}};
+  RunStarted run{.title = std::move(title),
+                 .size = is_id(options.case_argument) ? options.selection.size : "",
+                 .device = options.execution.config.device,
+                 .cases = cases.size(),
+                 .version = CP_POOL_VERSION,
+                 .ids = {},
+                 .baseline = options.execution.baseline,
+                 .started = {}};
+  std::set<std::string> ids;
+  for (const Item& named : cases) ids.insert(named.id);
+  // If two cases share an ID, IDs cannot say which of the two a killed run has not started.
+  if (ids.size() == cases.size()) run.ids.assign(ids.begin(), ids.end());
+  return run;
 }
 
 // Reads cases from stdin, one JSON object a line.
@@ -112,8 +115,9 @@ class Stream {
   std::size_t bad_cases_ = 0;
 };
 
-int submit_stream(const SubmitOptions& options, const std::string& program,
-                  const std::optional<PerfBaseline>& baseline) {
+int submit_stream(const SubmitOptions& options, const std::string& program) {
+  std::optional<PerfBaseline> baseline;
+  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
   RunStarted run = header(options, {});
   run.rerun_failed = rerun_of_failed_stream(program, options.execution);
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
@@ -130,7 +134,7 @@ int submit_stream(const SubmitOptions& options, const std::string& program,
   return first_that_applies(code, ExitCode::bad_input);
 }
 
-// Returns the cases of an events file that have to run again. Throws CommandError.
+// Returns the cases of an events file that have to run again. Throws CommandError or CaseError.
 std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions& options, const std::string& program) {
   const std::string file = options.rerun_failed->string();
   std::vector<Item> cases;
@@ -140,14 +144,10 @@ std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions&
       without_case = one.id;
       continue;
     }
-    try {
-      const Json line = {{"id", one.id}, {(*one.payload)->key(), (*one.payload)->json()}};
-      const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
-      cases.push_back(
-          item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), options.execution), options.execution));
-    } catch (const CaseError& e) {
-      throw CommandError(ExitCode::bad_input, e.what());
-    }
+    const Json line = {{"id", one.id}, {(*one.payload)->key(), (*one.payload)->json()}};
+    const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
+    cases.push_back(
+        item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), options.execution), options.execution));
   }
   if (without_case.empty()) return cases;
   const std::string why = fmt::format(
@@ -156,36 +156,6 @@ std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions&
   if (cases.empty()) throw CommandError(ExitCode::bad_input, why);
   report_warning(why);
   return cases;
-}
-
-int submit_failed(const SubmitOptions& options, const std::string& program,
-                  const std::optional<PerfBaseline>& baseline) {
-  const FailedCases failed = read_failed_cases(*options.rerun_failed);
-  expect_failures(failed, *options.rerun_failed);
-  std::vector<Item> cases = cases_to_rerun(failed, options, program);
-  expect_injected_ranks(cases);
-  if (baseline) compare_with(*baseline, options.execution.config, cases);
-  if (options.execution.config.max_ratio) {
-    const std::string unjudged = left_unjudged(*baseline, cases);
-    if (!unjudged.empty()) report_warning(unjudged);
-  }
-  RunStarted header{.title = failed.title,
-                    .size = failed.size,
-                    .device = options.execution.config.device,
-                    .cases = cases.size(),
-                    .version = CP_POOL_VERSION,
-                    .ids = {},
-                    .baseline = options.execution.baseline,
-                    .rerun_failed = rerun_of_failed_stream(program, options.execution),
-                    .started = {}};
-  std::set<std::string> ids;
-  for (const Item& named : cases) ids.insert(named.id);
-  // If two cases share an ID, IDs cannot say which of the two a killed run has not started.
-  if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
-  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
-  return execution([&](const RunConfig& config, EventSink& sink) {
-    return choose_runs(options.service, kClient, config, header, sink).cases(cases);
-  });
 }
 
 int submit(const SubmitOptions& options, const std::string& program) {
@@ -199,19 +169,27 @@ int submit(const SubmitOptions& options, const std::string& program) {
   }
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
   check_outputs(options.execution, inputs);
-  std::optional<PerfBaseline> baseline;
-  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
-  if (options.rerun_failed) return submit_failed(options, program, baseline);
-  if (options.case_argument == "-") return submit_stream(options, program, baseline);
-  Item named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
-  expect_injected_ranks({named});
-  if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
-  if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
-  Execution execution{options.execution,
-                      options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
-  const RunStarted run = header(options, {named.id});
+  if (options.case_argument == "-") return submit_stream(options, program);
+  std::vector<Item> cases;
+  RunStarted run;
+  if (options.rerun_failed) {
+    const FailedCases failed = read_failed_cases(*options.rerun_failed);
+    expect_failures(failed, *options.rerun_failed);
+    cases = cases_to_rerun(failed, options, program);
+    run = header(options, cases);
+    run.title = failed.title;
+    run.size = failed.size;
+    run.rerun_failed = rerun_of_failed_stream(program, options.execution);
+  } else {
+    cases.push_back(find_case(options.case_argument, options.selection, options.edits, options.execution, program));
+    run = header(options, cases);
+  }
+  expect_injected_ranks(cases);
+  compare_with_baseline(options.execution, cases);
+  const auto ended = options.rerun_failed ? Execution::Show::terminal : Execution::Show::terminal_with_checks;
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : ended};
   return execution([&](const RunConfig& config, EventSink& sink) {
-    return choose_runs(options.service, kClient, config, run, sink).cases({named});
+    return choose_runs(options.service, kClient, config, run, sink).cases(cases);
   });
 }
 
@@ -257,11 +235,7 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
 }  // namespace
 
 Subcommand submit_subcommand() {
-  return {.name = "submit",
-          .summary = "Run one case, or a stream of them",
-          .footer = kSubmitFooter,
-          .add = add_options_of<SubmitCommand>,
-          .configured = true};
+  return subcommand<SubmitCommand>("submit", "Run one case, or a stream of them", kSubmitFooter, Configured::yes);
 }
 
 }  // namespace cp_pool

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/device.h"
-#include "driver/core/adapter_outlook.h"
 #include "driver/core/exit_code.h"
 #include "driver/os/helper_process.h"
 #include "driver/os/spawn.h"

@@ -1,11 +1,11 @@
 #include "driver/cli/device.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include <fmt/format.h>
 
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/core/exit_code.h"
 #include "worker/protocol/host_resources.h"
@@ -13,17 +13,11 @@
 namespace cp_pool {
 namespace {
 
-int gpus_of_machine() {
-  return count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-}
-
 constexpr int kMostGpus = 1024;  // no machine has more
 
 std::optional<int> gpu_number(std::string_view text) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  return whole && value >= 0 && value < kMostGpus ? std::optional(value) : std::nullopt;
+  const auto number = parse_number<int>(text);
+  return number && *number >= 0 && *number < kMostGpus ? number : std::nullopt;
 }
 
 }  // namespace
@@ -32,6 +26,10 @@ int count_gpus(const std::filesystem::path& dev, const char* visible) {
   const int count = protocol::count_gpu_files(dev);
   if (visible == nullptr) return count;
   return std::min(count, static_cast<int>(protocol::visible_gpus(visible).size()));
+}
+
+int gpus_of_machine() {
+  return count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
 }
 
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {
@@ -52,17 +50,9 @@ int ranks_to_try(const std::string& device, int gpus) {
   return device == "cuda" ? std::clamp(gpus, 1, kRanks) : kRanks;
 }
 
-int ranks_to_try(const std::string& device) {
-  return ranks_to_try(device, gpus_of_machine());
-}
-
 int gpus_to_share(const RunConfig& config, int most_ranks, int gpus) {
+  if (!config.gpus.empty()) gpus = static_cast<int>(config.gpus.size());
   return config.device == "cuda" && config.share_gpus && gpus < most_ranks ? gpus : 0;
-}
-
-int gpus_to_share(const RunConfig& config, int most_ranks) {
-  const int gpus = config.gpus.empty() ? gpus_of_machine() : static_cast<int>(config.gpus.size());
-  return gpus_to_share(config, most_ranks, gpus);
 }
 
 bool built_for_gpus() {
@@ -73,11 +63,7 @@ bool built_for_gpus() {
 
 std::optional<std::vector<int>> parse_gpu_list(std::string_view text) {
   std::vector<int> out;
-  for (bool more = true; more;) {
-    const std::size_t comma = text.find(',');
-    const std::string_view entry = text.substr(0, comma);
-    more = comma != std::string_view::npos;
-    if (more) text.remove_prefix(comma + 1);
+  for (const std::string& entry : split(text, ',')) {
     const std::size_t dash = entry.find('-');
     const auto first = gpu_number(entry.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : gpu_number(entry.substr(dash + 1));

@@ -16,6 +16,9 @@ namespace cp_pool {
 // allows. `visible` is the value of that variable, nullptr if it is unset.
 int count_gpus(const std::filesystem::path& dev, const char* visible);
 
+// The same for /dev and the variable of this process.
+int gpus_of_machine();
+
 struct DeviceChoice {
   std::string device;   // cpu or cuda
   std::string warning;  // why auto did not take the GPUs of this machine; else empty
@@ -27,15 +30,10 @@ DeviceChoice choose_device(const std::string& requested, bool shipped);
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
 
 // Returns how many ranks try out a worker on this device (cpu or cuda): two, which is enough for everything that takes
-// several ranks, or one on a machine with a single GPU.
-int ranks_to_try(const std::string& device);
-// The same for a machine with this many GPUs.
-int ranks_to_try(const std::string& device, int gpus);
-
-// Returns the number of GPUs of this machine if ranks of a case of `most_ranks` will share them, else 0.
-int gpus_to_share(const RunConfig& config, int most_ranks);
-// The same for a machine with this many GPUs.
-int gpus_to_share(const RunConfig& config, int most_ranks, int gpus);
+// several ranks, or one on a machine with a single GPU. `gpus` is the number of GPUs of the machine, here and below.
+int ranks_to_try(const std::string& device, int gpus = gpus_of_machine());
+// Returns the number of GPUs of the run if ranks of a case of `most_ranks` will share them, else 0.
+int gpus_to_share(const RunConfig& config, int most_ranks, int gpus = gpus_of_machine());
 
 // True if the worker beside this program was built for GPUs, which means that its CUDA library is there.
 bool built_for_gpus();

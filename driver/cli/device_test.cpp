@@ -1,6 +1,5 @@
 #include "driver/cli/device.h"
 
-#include <filesystem>
 #include <fstream>
 #include <unistd.h>
 

@@ -1,12 +1,12 @@
 #include "driver/cli/error_reporting.h"
 
 #include <exception>
-#include <string>
 #include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "cases/case_error.h"
 #include "cases/error_reason.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
@@ -51,6 +51,8 @@ int report_errors_of(const std::function<int()>& command) {
     return command();
   } catch (const CommandError& e) {
     return fail(e.code(), e.what());
+  } catch (const CaseError& e) {
+    return fail(ExitCode::bad_input, e.what());
   } catch (const OutputError& e) {
     return fail(ExitCode::cannot_write, e.what());
   } catch (const std::system_error& e) {

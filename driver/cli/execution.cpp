@@ -1,14 +1,11 @@
 #include "driver/cli/execution.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <system_error>
@@ -17,7 +14,6 @@
 
 #include <fmt/format.h>
 
-#include "cases/error_reason.h"
 #include "cases/glob.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/worker_command.h"
@@ -25,10 +21,8 @@
 #include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/ranks/log_file.h"
-#include "driver/report/output_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -69,9 +63,7 @@ class AtEnd : public EventSink {
 std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw OutputError(fmt::format("cannot write {}: {}", folder.string(), error_reason(error, folder.string())));
-  }
+  if (error) fail_to_write(folder.string(), error.value());
   return std::make_unique<FolderLock>(folder, option);
 }
 
@@ -87,7 +79,7 @@ void make_room_for_logs(const std::filesystem::path& run_dir) {
 constexpr const char* kInject = "CP_POOL_INJECT";
 
 struct Target {
-  int rank = 0;
+  int rank;
   std::string glob = "*";  // over the IDs of cases
 };
 
@@ -96,9 +88,9 @@ std::optional<Target> target_of(const std::string& fault) {
   const std::size_t at = fault.find('@');
   const std::size_t colon = fault.find(':', std::min(at, fault.size()));
   if (colon == std::string::npos) return std::nullopt;
-  Target target;
-  const auto [end, error] = std::from_chars(fault.data() + at + 1, fault.data() + colon, target.rank);
-  if (error != std::errc{} || end != fault.data() + colon) return std::nullopt;
+  const auto rank = parse_number<int>(std::string_view{fault}.substr(at + 1, colon - at - 1));
+  if (!rank) return std::nullopt;
+  Target target{.rank = *rank};
   const std::size_t second = fault.find(':', colon + 1);
   if (second != std::string::npos && second + 1 < fault.size()) target.glob = fault.substr(second + 1);
   return target;

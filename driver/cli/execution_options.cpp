@@ -1,21 +1,15 @@
 #include "driver/cli/execution_options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/file_reader.h"
 #include "driver/cli/device.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
-#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/ranks/allocation.h"
 #include "driver/report/terminal_sink.h"
@@ -70,15 +64,8 @@ void apply_shorthand(const CLI::App& command, const std::string& name, const std
 // Returns why `text` is not SEED[:MAX_MS], for the user; empty if it is.
 std::string wrong_with_delays(const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
-  std::int64_t seed = 0;
-  double longest = 1;
-  const char* const end = text.data() + text.size();
-  const auto read_seed = std::from_chars(text.data(), text.data() + colon, seed);
-  bool good = read_seed.ec == std::errc{} && read_seed.ptr == text.data() + colon;
-  if (good && colon < text.size()) {
-    const auto read_longest = std::from_chars(text.data() + colon + 1, end, longest);
-    good = read_longest.ec == std::errc{} && read_longest.ptr == end && longest > 0 && longest <= 1000;
-  }
+  const auto longest = colon < text.size() ? parse_number<double>(text.substr(colon + 1)) : std::optional(1.0);
+  const bool good = parse_number<std::int64_t>(text.substr(0, colon)) && longest && *longest > 0 && *longest <= 1000;
   return good ? "" : fmt::format("'{}' is not SEED[:MAX_MS], two numbers of which the second is at most 1000", text);
 }
 

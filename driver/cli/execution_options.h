@@ -1,18 +1,14 @@
 // The options for how cases are run and reported.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/run.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
 
 namespace cp_pool {
 

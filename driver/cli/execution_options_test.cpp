@@ -1,8 +1,5 @@
 #include "driver/cli/execution_options.h"
 
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

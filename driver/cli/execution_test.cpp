@@ -1,8 +1,5 @@
 #include "driver/cli/execution.h"
 
-#include <string>
-#include <vector>
-
 #include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"

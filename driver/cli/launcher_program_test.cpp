@@ -9,7 +9,6 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <map>
 #include <regex>
-#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

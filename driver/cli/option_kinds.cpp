@@ -1,14 +1,12 @@
 #include "driver/cli/option_kinds.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <ranges>
 #include <ratio>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -93,6 +91,13 @@ void append_given(const CLI::Option& option, std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (const auto part : std::views::split(text, separator)) parts.emplace_back(part.begin(), part.end());
+  if (parts.empty()) parts.emplace_back();  // of an empty text
+  return parts;
+}
 
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   double value = 0;
@@ -236,7 +241,7 @@ std::vector<std::string> words_of_choice(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find(":{");
   if (begin == std::string::npos || !type.ends_with('}')) return {};
-  return CLI::detail::split(type.substr(begin + 2, type.size() - begin - 3), ',');
+  return split(type.substr(begin + 2, type.size() - begin - 3), ',');
 }
 
 bool was_given(const CLI::App& command, const std::string& name) {

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,18 @@ class Option;
 }  // namespace CLI
 
 namespace cp_pool {
+
+// Reads a number that is the whole text; nullopt for any other text.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const char* const text_end = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), text_end, value);
+  return error == std::errc{} && end == text_end ? std::optional(value) : std::nullopt;
+}
+
+// Returns the parts between the separators; one more than there are separators.
+std::vector<std::string> split(std::string_view text, char separator);
 
 // Reads "90" (seconds), "90s", "1.5s", "1500ms", "2m" or "1h": not negative, at most 1000 h, rounded to milliseconds.
 // Returns nullopt for anything else.
@@ -133,6 +147,7 @@ struct OptionSetting {
   std::vector<std::string> values;
   std::string place;  // for people: "cp-pool.toml:3", or the name of a variable
   SettingSource source = SettingSource::file;
+  int rank = 0;  // the lowest takes precedence
 };
 
 }  // namespace cp_pool

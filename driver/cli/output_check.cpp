@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <optional>
-#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <utility>
@@ -30,45 +28,21 @@ std::filesystem::path follow_dangling_links(std::filesystem::path path) {
   return path;
 }
 
-struct Output {
-  std::string name;  // the option with its path, for errors
-  std::filesystem::path path;
-  bool events = false;
-  bool folder = false;
-  std::string_view start;  // the first bytes of every file that the option writes
-  std::string_view what;   // the name of such a file in errors
-};
-
-std::string option_name(const char* option, const std::filesystem::path& path) {
-  return fmt::format("{} {}", option, path.string());
-}
-
 std::vector<Output> outputs_of(const ExecutionOptions& options) {
   std::vector<Output> outputs;
-  const auto add_file = [&](const char* option, const std::optional<std::filesystem::path>& path,
-                            std::string_view start, std::string_view what) {
-    if (!path) return;
-    outputs.push_back({.name = option_name(option, *path),
-                       .path = *path,
-                       .events = std::string_view{option} == "--events",
-                       .folder = false,
-                       .start = start,
-                       .what = what});
+  const auto add = [&](std::string_view option, const std::optional<std::filesystem::path>& path,
+                       std::string_view start = "", std::string_view what = "") {
+    if (path) outputs.push_back({.option = option, .path = *path, .start = start, .what = what});
   };
-  const auto add_folder = [&](const char* option, const std::optional<std::filesystem::path>& path) {
-    if (!path) return;
-    outputs.push_back(
-        {.name = option_name(option, *path), .path = *path, .events = false, .folder = true, .start = "", .what = ""});
-  };
-  add_file("--events", options.events, kEventsStart, "events file");
-  add_file("--junit", options.junit, kJunitStart, "JUnit report");
-  add_file("--html", options.html, kHtmlStart, "HTML report");
-  add_file("--summary", options.summary, kMarkdownStart, "summary");
-  add_file("--trace-run", options.trace_run, kRunTraceStart, "trace of a run");
-  add_folder("--run-dir", options.config.run_dir);
-  add_folder("--capsules", options.config.capsules);
-  add_folder("--dump", options.config.dump_dir);
-  if (options.config.perf) add_folder("--trace", options.config.perf->trace_dir);
+  add("--events", options.events, kEventsStart, "events file");
+  add("--junit", options.junit, kJunitStart, "JUnit report");
+  add("--html", options.html, kHtmlStart, "HTML report");
+  add("--summary", options.summary, kMarkdownStart, "summary");
+  add("--trace-run", options.trace_run, kRunTraceStart, "trace of a run");
+  add("--run-dir", options.config.run_dir);
+  add("--capsules", options.config.capsules);
+  add("--dump", options.config.dump_dir);
+  if (options.config.perf) add("--trace", options.config.perf->trace_dir);
   return outputs;
 }
 
@@ -111,7 +85,7 @@ void expect_own(const Output& output) {
   std::string shown = bytes.substr(0, kShown);
   shown.resize(std::min(shown.find_first_of("\r\n"), shown.size()));
   throw CommandError(ExitCode::usage,
-                     fmt::format("{}: this file is no {} of cp-pool{}; --force replaces it", output.name, output.what,
+                     fmt::format("{}: this file is no {} of cp-pool{}; --force replaces it", output.name(), output.what,
                                  shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));
 }
 
@@ -120,13 +94,13 @@ void check(const std::vector<Output>& outputs, const std::vector<InputFile>& inp
   const Place standard_error{"stderr", identify(kStderr)};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Output& output = outputs[i];
-    const Place place{output.name, identify(output.path)};
+    const Place place{output.name(), identify(output.path)};
     for (const InputFile& input : inputs) {
-      if (!(output.events && input.may_become_events)) expect_different(place, place_of(input));
+      if (!(output.option == "--events" && input.may_become_events)) expect_different(place, place_of(input));
     }
     for (std::size_t j = 0; j < i; ++j) {
       const Output& other = outputs[j];
-      if (!(output.folder && other.folder)) expect_different(place, {other.name, identify(other.path)});
+      if (!(output.is_folder() && other.is_folder())) expect_different(place, {other.name(), identify(other.path)});
     }
     expect_different(place, standard_out);
     expect_different(place, standard_error);
@@ -134,7 +108,7 @@ void check(const std::vector<Output>& outputs, const std::vector<InputFile>& inp
   check_stdout(inputs);
   if (force) return;
   for (const Output& output : outputs) {
-    if (!output.folder) expect_own(output);
+    if (!output.is_folder()) expect_own(output);
   }
 }
 
@@ -163,7 +137,7 @@ std::optional<FileIdentity> identify(const std::filesystem::path& path) {
 
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
   std::vector<InputFile> inputs;
-  if (options.baseline) inputs.push_back({option_name("--baseline", *options.baseline), *options.baseline});
+  if (options.baseline) inputs.push_back({"--baseline " + options.baseline->string(), *options.baseline});
   if (const std::string& adapter = options.worker.adapter; !adapter.empty()) {
     if (const std::string file = adapter_place(adapter).file; !file.empty()) {
       inputs.push_back({fmt::format("--adapter {}", file), file});
@@ -180,12 +154,8 @@ void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>
   check(outputs_of(options), inputs, options.force);
 }
 
-void check_output(const OneOutput& output, const std::vector<InputFile>& inputs, bool force) {
-  check({{.name = option_name(output.option, output.path),
-          .path = output.path,
-          .start = output.start,
-          .what = output.what}},
-        inputs, force);
+void check_output(const Output& output, const std::vector<InputFile>& inputs, bool force) {
+  check({output}, inputs, force);
 }
 
 void check_stdout(const std::vector<InputFile>& inputs) {

@@ -45,14 +45,17 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
 // options.force is set, also throws if a file that would be replaced holds something else than its option writes. To be
 // called before any output is opened.
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
-// The same for a command that writes one file and to stdout.
-struct OneOutput {
-  const char* option;
+// The same for a command that writes this output and to stdout.
+struct Output {
+  std::string_view option;
   std::filesystem::path path;
-  std::string_view start;  // the first bytes of every file that the option writes
-  std::string_view what;   // the name of such a file in errors
+  std::string_view start = {};  // the first bytes of every file that the option writes
+  std::string_view what = {};   // the name of such a file in errors; empty for a folder
+
+  [[nodiscard]] std::string name() const { return std::string{option} + ' ' + path.string(); }
+  [[nodiscard]] bool is_folder() const { return what.empty(); }
 };
-void check_output(const OneOutput& output, const std::vector<InputFile>& inputs, bool force);
+void check_output(const Output& output, const std::vector<InputFile>& inputs, bool force);
 // The same for a command that writes to stdout alone.
 void check_stdout(const std::vector<InputFile>& inputs);
 

@@ -1,10 +1,8 @@
 // The real program when outputs fail during the run: each is named once, the run goes on, and the exit code is 73.
-#include <csignal>
 #include <cstdio>
 #include <iterator>
 #include <string>
 #include <sys/stat.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +15,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class OutputLoss : public CommandLine {

@@ -1,6 +1,5 @@
 #include "driver/cli/retry_options.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,6 @@
 
 #include "cases/case_outcome.h"
 #include "cases/did_you_mean.h"
-#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 namespace {
@@ -26,19 +24,9 @@ std::vector<std::string> names_to_retry_on() {
   return names;
 }
 
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::string wrong_with_outcomes(const std::string& list) {
   const std::vector<std::string> names = names_to_retry_on();
-  for (const std::string& part : parts_of(list)) {
+  for (const std::string& part : split(list, ',')) {
     const auto outcome = parse_name<CaseOutcome>(part);
     if (outcome && may_be_retried(*outcome)) continue;
     return fmt::format("'{}' is none of {}{}", part, fmt::join(names, ", "), did_you_mean(part, names));
@@ -71,7 +59,7 @@ void add_retries(CLI::App& command, RunConfig& config) {
             .default_text = "crash,timeout,infra,error"},
            [&config](const std::string& text) {
              config.retries.on.clear();
-             for (const std::string& part : parts_of(text)) config.retries.on.insert(*parse_name<CaseOutcome>(part));
+             for (const std::string& part : split(text, ',')) config.retries.on.insert(*parse_name<CaseOutcome>(part));
            });
   add_flaky(command, config);
   add_flag(

@@ -1,11 +1,8 @@
 // The options --retries, --retry-on, --flaky, --triage and --capsules of commands that run cases.
 #pragma once
 
+#include "driver/cli/option_kinds.h"
 #include "driver/core/run.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
 
 namespace cp_pool {
 

@@ -1,9 +1,7 @@
 #include "driver/cli/status_requests.h"
 
 #include <chrono>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

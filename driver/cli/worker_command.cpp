@@ -9,6 +9,7 @@
 
 #include "cases/enum_names.h"
 #include "cases/error_reason.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "worker/protocol/text_clean.h"
@@ -33,15 +34,6 @@ bool is_identifier(std::string_view text) {
   };
   return !text.empty() && letter(text.front()) &&
          std::ranges::all_of(text, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
-}
-
-bool is_dotted_name(std::string_view text) {
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = std::min(text.find('.', begin), text.size());
-    if (!is_identifier(text.substr(begin, end - begin))) return false;
-    if (end == text.size()) return true;
-    begin = end + 1;
-  }
 }
 
 std::string wrong_with_file(const std::string& file) {
@@ -127,7 +119,7 @@ std::string wrong_with_adapter(const std::string& text) {
   if (named && !is_identifier(place.name)) return fmt::format("'{}' is not the name of an adapter", place.name);
   if (!place.file.empty()) return wrong_with_file(place.file);
   const std::string_view module = std::string_view{text}.substr(0, text.size() - place.name.size() - (named ? 1 : 0));
-  if (named && is_dotted_name(module)) return "";
+  if (named && std::ranges::all_of(split(module, '.'), is_identifier)) return "";
   return fmt::format("'{}' is neither FILE.py[:NAME] nor package.module:NAME", text);
 }
 

@@ -1,7 +1,6 @@
 // The command that starts the ranks of a run, and the launcher that starts it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

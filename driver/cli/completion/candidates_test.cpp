@@ -1,7 +1,5 @@
 #include <filesystem>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

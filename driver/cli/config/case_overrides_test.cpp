@@ -1,8 +1,5 @@
 #include "driver/cli/config/case_overrides.h"
 
-#include <chrono>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

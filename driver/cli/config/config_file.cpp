@@ -1,6 +1,5 @@
 #include "driver/cli/config/config_file.h"
 
-#include <string>
 #include <sys/stat.h>
 #include <system_error>
 #include <toml++/toml.h>

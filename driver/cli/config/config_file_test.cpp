@@ -1,6 +1,5 @@
 #include "driver/cli/config/config_file.h"
 
-#include <string>
 #include <unistd.h>
 
 #include <gmock/gmock.h>

@@ -14,8 +14,6 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
-#include "driver/cli/option_kinds.h"
-#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 namespace {
@@ -269,15 +267,15 @@ void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
     const std::string name = variable_of(key_of(*option));
     const char* const text = std::getenv(name.c_str());
     if (text == nullptr) continue;
-    add(key_of(*option), {.setting = {.values = values_of_variable(*option, name, text),
-                                      .place = name,
-                                      .source = SettingSource::variable},
+    add(key_of(*option), {.values = values_of_variable(*option, name, text),
+                          .place = name,
+                          .source = SettingSource::variable,
                           .rank = by_variable});
   }
   if (!for_tests) return;
   for (const TestVariable& said : test_variables()) {
-    add(said.key, {.setting = {.values = {said.value}, .place = said.variable, .source = SettingSource::variable},
-                   .rank = by_variable});
+    add(said.key,
+        {.values = {said.value}, .place = said.variable, .source = SettingSource::variable, .rank = by_variable});
   }
 }
 
@@ -286,25 +284,24 @@ void Configuration::add_profile(const ConfigFile& file, const std::string& name,
   for (const ConfigTable& profile : file.profiles) {
     if (profile.name != name) continue;
     for (const ConfigEntry& entry : profile.entries) {
-      add(entry.key, {.setting = {.values = entry.values, .place = entry.place, .source = source}, .rank = rank});
+      add(entry.key, {.values = entry.values, .place = entry.place, .source = source, .rank = rank});
     }
   }
 }
 
 void Configuration::apply(ConfiguredApp& command) const {
-  std::vector<std::pair<CLI::Option*, const Setting*>> wanted;
+  std::vector<std::pair<CLI::Option*, OptionSetting>> wanted;
   for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
     if (!has_key(*option) || option->count() > 0) continue;
     if (std::ranges::count(command.command_line_alone, option) > 0) continue;
     const auto setting = settings_.find(key_of(*option));
-    if (setting != settings_.end()) wanted.emplace_back(option, &setting->second);
+    if (setting != settings_.end()) wanted.emplace_back(option, setting->second);
   }
   // Of options that exclude each other, the one whose source takes precedence is set.
-  std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second->rank; });
-  for (const auto& [option, source] : wanted) {
-    OptionSetting setting = source->setting;
+  std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second.rank; });
+  for (auto& [option, setting] : wanted) {
     if (const CLI::Option* rival = rival_of(*option, command)) {
-      const bool both_here = rival->count() == 0 && settings_.at(key_of(*rival)).rank == source->rank;
+      const bool both_here = rival->count() == 0 && settings_.at(key_of(*rival)).rank == setting.rank;
       if (!both_here || setting.values == std::vector<std::string>{"false"}) continue;
       refuse_at(setting.place, fmt::format("{} and {} contradict each other", key_of(*option), key_of(*rival)));
     }

@@ -12,11 +12,6 @@
 #include "driver/cli/config/config_file.h"
 #include "driver/cli/option_kinds.h"
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
-
 namespace cp_pool {
 
 class ConfiguredApp;
@@ -55,21 +50,16 @@ class Configuration {
   [[nodiscard]] OverridesOfRun overrides_beside(const ConfiguredApp& command) const;
 
  private:
-  struct Setting {
-    OptionSetting setting;
-    int rank = 0;  // the lowest rank takes precedence
-  };
-
   void add_variables(const ConfiguredApp& keys, bool for_tests);
   void add_profile(const ConfigFile& file, const std::string& name, int rank);
-  void add(const std::string& key, const Setting& setting) { settings_.try_emplace(key, setting); }
+  void add(const std::string& key, const OptionSetting& setting) { settings_.try_emplace(key, setting); }
 
   std::string name_;
   std::string profile_;
   bool named_ = false;  // the file was named, by --config or by the environment
   ConfigFile file_;
   std::vector<CaseOverride> overrides_;
-  std::map<std::string, Setting> settings_;  // by key
+  std::map<std::string, OptionSetting> settings_;  // by key
 };
 
 // Appends to an error text where the options in it were set: "--graph needs .. (graph: cp-pool.toml:7)".

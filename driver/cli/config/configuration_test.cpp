@@ -1,9 +1,7 @@
 // Tests the sources of an option's value when the command line leaves it out.
 #include "driver/cli/config/configuration.h"
 
-#include <filesystem>
 #include <list>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

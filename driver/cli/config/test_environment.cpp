@@ -1,15 +1,15 @@
 #include "driver/cli/config/test_environment.h"
 
-#include <charconv>
+#include <cerrno>
 #include <cstdlib>
-#include <fcntl.h>
+#include <fstream>
 #include <optional>
-#include <string_view>
-#include <unistd.h>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
@@ -22,9 +22,7 @@ std::string variable(const std::string& name) {
 
 // Throws CommandError (usage).
 std::size_t number_of(const std::string& name, const std::string& text) {
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size()) return value;
+  if (const auto number = parse_number<std::size_t>(text)) return *number;
   throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is no whole number", name, text));
 }
 
@@ -46,15 +44,6 @@ std::optional<TestVariable> shard_of(const std::string& prefix) {
                        fmt::format("{}: {} is not below {} ({})", index_name, index, total, total_name));
   }
   return TestVariable{.key = "shard", .value = fmt::format("{}/{}", index + 1, total), .variable = total_name};
-}
-
-void touch(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    const std::error_code error(errno, std::generic_category());
-    throw CommandError(ExitCode::cannot_write, fmt::format("cannot write {}: {}", file, error_reason(error, file)));
-  }
-  ::close(fd);
 }
 
 }  // namespace
@@ -82,7 +71,10 @@ std::string with_test_filter(const std::string& keywords) {
 
 void acknowledge_shards() {
   for (const char* name : {"TEST_SHARD_STATUS_FILE", "GTEST_SHARD_STATUS_FILE"}) {
-    if (const std::string file = variable(name); !file.empty()) touch(file);
+    const std::string file = variable(name);
+    if (file.empty() || std::ofstream(file, std::ios::app)) continue;
+    const std::error_code error(errno, std::generic_category());
+    throw CommandError(ExitCode::cannot_write, fmt::format("cannot write {}: {}", file, error_reason(error, file)));
   }
 }
 

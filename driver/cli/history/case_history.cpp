@@ -4,12 +4,15 @@
 #include <compare>
 #include <limits>
 #include <numeric>
-#include <utility>
 #include <variant>
 
+#include <fmt/format.h>
+
+#include "cases/text_hash.h"
 #include "driver/cli/history/earlier_run.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
+#include "driver/report/output_file.h"
 
 namespace cp_pool {
 namespace {
@@ -59,7 +62,7 @@ CaseTrends read_case_trends(const std::vector<RunRecord>& records, const RunStar
     if (!before.empty() && record->id >= before) continue;
     try {
       const auto header = read_record_header(*record);
-      if (!header || !is_like(run, *header) || writer_of(*record)) continue;
+      if (!header || !is_like(run, *header) || writer_of(record->events())) continue;
       for (auto& [of_case, earlier] : cases_of(*record, *header)) trends[of_case].push_back(std::move(earlier));
       ++runs;
     } catch (const CommandError&) {
@@ -106,6 +109,14 @@ CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, 
     history.duration_ms[named.id] = earlier->second.back().duration_ms;
   }
   return history;
+}
+
+void read_shard_times(SelectionOptions& options) {
+  if (!options.shard_times || options.shard.count <= 1) return;
+  CaseHistory history = read_case_history(*options.shard_times);
+  std::string text;
+  for (const auto& [id, ms] : history.duration_ms) text += fmt::format("{} {}\n", id, ms);
+  options.times = {.ms = std::move(history.duration_ms), .hash = text_hash(text)};
 }
 
 std::vector<std::size_t> ordered_by_history(std::span<const Item> cases, const CaseHistory& history) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "driver/cli/history/run_records.h"
+#include "driver/cli/select/selection.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
 
@@ -53,6 +53,9 @@ CaseHistory read_case_history(const std::filesystem::path& events_file);
 // Takes the last run of each of these cases by the same implementation. `implementation` is that of cases which name
 // none themselves.
 CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation);
+
+// Reads the times of --shard-times. Throws CommandError (bad_input).
+void read_shard_times(SelectionOptions& options);
 
 // Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,
 // then the others, longest first. Cases that share expected results (driver/core/payload.h) stay together, at the

@@ -1,9 +1,5 @@
 #include "driver/cli/history/case_history.h"
 
-#include <limits>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

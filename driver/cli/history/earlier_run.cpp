@@ -1,7 +1,6 @@
 #include "driver/cli/history/earlier_run.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -148,6 +147,14 @@ std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> ca
   }
   return fmt::format("--max-ratio does not judge {} of {} cases: the baseline {} does not have them, such as {}",
                      missing, cases.size(), baseline.name, example);
+}
+
+void compare_with_baseline(const ExecutionOptions& options, std::vector<Item>& cases) {
+  if (!options.baseline) return;
+  const PerfBaseline baseline = read_perf_baseline(*options.baseline);
+  compare_with(baseline, options.config, cases);
+  const std::string unjudged = options.config.max_ratio ? left_unjudged(baseline, cases) : "";
+  if (!unjudged.empty()) report_warning(unjudged);
 }
 
 }  // namespace cp_pool

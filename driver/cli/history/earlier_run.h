@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "driver/cli/execution_options.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
 
@@ -67,5 +68,9 @@ void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::sp
 // To be called after compare_with. Returns a sentence about the cases that --max-ratio cannot judge because the
 // baseline lacks them; empty if it judges all. Throws CommandError (bad_input) if it could judge none.
 std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases);
+
+// Compares the cases with the run of --baseline (of --mode perf), if one is given, and warns of those that --max-ratio
+// cannot judge. Throws CommandError (bad_input).
+void compare_with_baseline(const ExecutionOptions& options, std::vector<Item>& cases);
 
 }  // namespace cp_pool

@@ -1,7 +1,5 @@
 #include "driver/cli/history/earlier_run.h"
 
-#include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

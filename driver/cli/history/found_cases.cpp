@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
-#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <thread>
@@ -88,9 +87,7 @@ void append_line(const std::filesystem::path& file, const std::string& line) {
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   constexpr mode_t kMode = 0666;  // reduced by the umask
   const UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode)};
-  if (!fd) {
-    throw OutputError(fmt::format("cannot write {}: {}", name, error_reason({errno, std::generic_category()}, name)));
-  }
+  if (!fd) fail_to_write(name, errno);
   lock(fd.get());
   struct stat status{};
   char last = '\n';

@@ -2,7 +2,6 @@
 // line.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <set>

@@ -1,6 +1,5 @@
 #include "driver/cli/history/found_cases.h"
 
-#include <fstream>
 #include <random>
 
 #include <gmock/gmock.h>

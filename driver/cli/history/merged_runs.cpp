@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <functional>
 #include <iterator>
-#include <map>
-#include <set>
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

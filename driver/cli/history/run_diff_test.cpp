@@ -1,8 +1,6 @@
 #include "driver/cli/history/run_diff.h"
 
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #include "driver/cli/history/run_recorder.h"
 
 #include <cerrno>
-#include <chrono>
 #include <exception>
 #include <sys/stat.h>
 #include <system_error>
@@ -10,12 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "cases/error_reason.h"
 #include "cases/whole_file.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
-#include "driver/report/output_file.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {
@@ -27,14 +23,10 @@ namespace {
 
 constexpr mode_t kOwnerOnly = 0700;
 
-[[noreturn]] void fail(const fs::path& path, const std::error_code& error) {
-  throw OutputError(fmt::format("cannot write {}: {}", path.string(), error_reason(error, path.string())));
-}
-
 // Returns false if the folder exists already.
 bool make_private_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), kOwnerOnly) == 0) return true;
-  if (errno != EEXIST) fail(path, {errno, std::generic_category()});
+  if (errno != EEXIST) fail_to_write(path.string(), errno);
   return false;
 }
 
@@ -66,7 +58,7 @@ void RunRecorder::begin(const Event& started) {
 void RunRecorder::make_folder(const fs::path& folder, system_clock::time_point now) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
-  if (error) fail(folder, error);
+  if (error) fail_to_write(folder.string(), error.value());
   make_private_folder(folder);
   const std::string time = record_time_text(now);
   std::string after;  // suffix of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort in this
@@ -89,7 +81,7 @@ void RunRecorder::write_file() const {
     out.write(to_line(protocol::object_json<nlohmann::ordered_json>(file_)) + '\n');
     out.keep();
   } catch (const std::system_error& e) {
-    fail(path, e.code());
+    fail_to_write(path.string(), e.code().value());
   }
 }
 

@@ -10,12 +10,9 @@
 #include <vector>
 
 #include "driver/cli/history/run_records.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/core/events.h"
 #include "driver/report/output_file.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
 
 namespace cp_pool {
 

@@ -47,13 +47,15 @@ std::optional<RecordFile> read_record_file(const RunRecord& record) {
   }
 }
 
-// Returns the event of a line; nullopt for a line without an event that this version reads.
-std::optional<Event> event_of(const std::string& line) {
+// Returns the event of a line; nullopt for a line without an event of this kind that this version reads.
+template <typename Kind>
+std::optional<Kind> event_of(const std::string& line) {
   try {
-    return read_event(protocol::parse_foreign_json(line));
+    const std::optional<Event> event = read_event(protocol::parse_foreign_json(line));
+    if (event && std::holds_alternative<Kind>(*event)) return std::get<Kind>(*event);
   } catch (const std::exception&) {  // errors of JSON, of fields and of cases
-    return std::nullopt;
   }
+  return std::nullopt;
 }
 
 // Returns the event of the last line, if it is run_finished.
@@ -67,20 +69,7 @@ std::optional<RunFinished> end_of(const fs::path& events) {
   if (!text.ends_with('\n')) return std::nullopt;
   text.pop_back();
   const std::size_t before = text.rfind('\n');
-  if (before == std::string::npos) return std::nullopt;
-  const std::optional<Event> event = event_of(text.substr(before + 1));
-  const auto* const end = event ? std::get_if<RunFinished>(&*event) : nullptr;
-  return end == nullptr ? std::nullopt : std::optional(*end);
-}
-
-// Reads the first line alone, which is the header.
-std::optional<RunStarted> start_of(const fs::path& events) {
-  std::ifstream in(events, std::ios::binary);
-  std::string line;
-  std::getline(in, line);
-  const std::optional<Event> event = event_of(line);
-  const auto* const header = event ? std::get_if<RunStarted>(&*event) : nullptr;
-  return header == nullptr ? std::nullopt : std::optional(*header);
+  return before == std::string::npos ? std::nullopt : event_of<RunFinished>(text.substr(before + 1));
 }
 
 std::uintmax_t size_of(const fs::path& folder) {
@@ -182,11 +171,10 @@ const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_
 }
 
 std::optional<RunStarted> read_record_header(const RunRecord& record) {
-  return start_of(record.events());
-}
-
-std::optional<std::string> writer_of(const RunRecord& record) {
-  return writer_of(record.events());
+  std::ifstream in(record.events(), std::ios::binary);
+  std::string line;
+  std::getline(in, line);  // the first alone
+  return event_of<RunStarted>(line);
 }
 
 std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
@@ -195,7 +183,7 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   const std::optional<RecordFile> file = read_record_file(record);
   if (!file) return std::nullopt;
   facts.file = *file;
-  if (const auto header = start_of(record.events())) facts.header = *header;
+  if (const auto header = read_record_header(record)) facts.header = *header;
   facts.end = end_of(record.events());
   if (facts.end) {
     facts.counts = facts.end->counts;

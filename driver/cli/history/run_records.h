@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -78,8 +77,6 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record);
 
 // Returns the first event of the run; nullopt if the events lack it or the record was pruned meanwhile.
 std::optional<RunStarted> read_record_header(const RunRecord& record);
-// Returns the process that runs it; nullopt if the run has ended or was killed.
-std::optional<std::string> writer_of(const RunRecord& record);
 
 // Limits on the records that are kept; 0 means no limit.
 struct RecordLimits {

@@ -1,9 +1,5 @@
 #include "driver/cli/history/run_records.h"
 
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

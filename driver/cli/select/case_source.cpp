@@ -16,10 +16,8 @@
 #include "cases/json_text.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/rerun.h"
-#include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/shell_words.h"
-#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 namespace {
@@ -117,26 +115,18 @@ std::vector<InputFile> case_inputs(const std::string& argument, const SelectionO
 }
 
 MatrixCase subject_of(const Item& found, const std::string& argument, const SelectionOptions& selection) {
-  try {
-    MatrixCase subject;
-    if (is_id(argument)) subject = look_up(argument, selection).matrix_case;
-    subject.id = found.id;
-    if (const Case* const c = found.payload->attention()) subject.c = *c;
-    return subject;
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
+  MatrixCase subject;
+  if (is_id(argument)) subject = look_up(argument, selection).matrix_case;
+  subject.id = found.id;
+  if (const Case* const c = found.payload->attention()) subject.c = *c;
+  return subject;
 }
 
 Item find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
                const ExecutionOptions& execution, const std::string& program) {
-  try {
-    if (is_json(argument)) return case_of_json(argument, edits, execution, program);
-    if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
-    return case_of_file(argument, edits, execution, program);
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
+  if (is_json(argument)) return case_of_json(argument, edits, execution, program);
+  if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
+  return case_of_file(argument, edits, execution, program);
 }
 
 }  // namespace cp_pool

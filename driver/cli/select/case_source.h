@@ -22,12 +22,11 @@ bool is_id(const std::string& argument);
 // or none for JSON. Throws CommandError (bad_input) for a matrix that is not shipped.
 std::vector<InputFile> case_inputs(const std::string& argument, const SelectionOptions& options);
 
-// Returns the case with its edits applied, and its rerun command. Throws CommandError (bad_input).
+// Returns the case with its edits applied, and its rerun command. Throws CaseError.
 Item find_case(const std::string& argument, const SelectionOptions& selection, const std::vector<std::string>& edits,
                const ExecutionOptions& execution, const std::string& program);
 
-// Returns the case as filters see it. A case that is in no matrix has neither tags nor a size. Throws CommandError
-// (bad_input).
+// Returns the case as filters see it. A case that is in no matrix has neither tags nor a size. Throws CaseError.
 MatrixCase subject_of(const Item& found, const std::string& argument, const SelectionOptions& selection);
 
 }  // namespace cp_pool

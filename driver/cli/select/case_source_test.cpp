@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_error.h"
 #include "cases/testing/temporary_folder.h"
-#include "driver/core/exit_code.h"
 #include "driver/testing/attention.h"
 
 namespace cp_pool {
@@ -30,7 +30,7 @@ TEST(FindCase, ReadsACaseThatIsTheArgumentItself) {
   EXPECT_EQ(test::attention(named.payload).seqlen_q, 16);
   EXPECT_EQ(named.rerun.find("printf "), 0U) << named.rerun;
   EXPECT_TRUE(case_inputs(json, {}).empty());
-  EXPECT_THROW((void)find_case("{", {}, {}, {}, "cp-pool"), CommandError);
+  EXPECT_THROW((void)find_case("{", {}, {}, {}, "cp-pool"), CaseError);
 }
 
 TEST(FindCase, SaysWhereAFileOfSeveralCasesGoes) {
@@ -39,8 +39,7 @@ TEST(FindCase, SaysWhereAFileOfSeveralCasesGoes) {
     test::write_file(folder / "two.jsonl", text);
     try {
       (void)find_case((folder / "two.jsonl").string(), {}, {}, {}, "cp-pool");
-    } catch (const CommandError& e) {
-      EXPECT_EQ(e.code(), ExitCode::bad_input);
+    } catch (const CaseError& e) {
       return e.what();
     }
     return "no error";

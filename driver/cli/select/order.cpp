@@ -1,42 +1,34 @@
 #include "driver/cli/select/order.h"
 
 #include <algorithm>
-#include <charconv>
+#include <numeric>
 #include <random>
 
 #include <fmt/format.h>
 
+#include "driver/cli/option_kinds.h"
+
 namespace cp_pool {
 
 std::optional<Order> parse_order(std::string_view text) {
-  constexpr std::string_view kShuffle = "shuffle";
   constexpr std::string_view kHistory = "history:";
-  if (text == "listed") return Order{};
-  if (text == "reverse") return Order{.kind = Order::Kind::reverse};
-  if (text == kShuffle) return Order{.kind = Order::Kind::shuffle};
-  if (text == "history") return Order{.kind = Order::Kind::history};
+  constexpr std::string_view kShuffle = "shuffle:";
+  Order order{.text = std::string(text)};
+  if (text == "listed") return order;
+  order.kind = text == "reverse"             ? Order::Kind::reverse
+               : text.starts_with("shuffle") ? Order::Kind::shuffle
+                                             : Order::Kind::history;
+  if (text == "reverse" || text == "shuffle" || text == "history") return order;
   if (text.starts_with(kHistory) && text.size() > kHistory.size()) {
-    return Order{.kind = Order::Kind::history, .events = text.substr(kHistory.size())};
+    order.events = text.substr(kHistory.size());
+    return order;
   }
-  if (!text.starts_with("shuffle:")) return std::nullopt;
-  text.remove_prefix(kShuffle.size() + 1);
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return Order{.kind = Order::Kind::shuffle, .seed = seed};
+  if (text.starts_with(kShuffle)) order.seed = parse_number<std::uint64_t>(text.substr(kShuffle.size()));
+  return order.seed ? std::optional(order) : std::nullopt;
 }
 
 std::string fix_seed(Order& order) {
-  switch (order.kind) {
-    case Order::Kind::listed:
-      return "listed";
-    case Order::Kind::reverse:
-      return "reverse";
-    case Order::Kind::history:
-      return order.events.empty() ? "history" : fmt::format("history:{}", order.events.string());
-    case Order::Kind::shuffle:
-      break;
-  }
+  if (order.kind != Order::Kind::shuffle) return order.text;
   if (!order.seed) order.seed = std::random_device{}();
   return fmt::format("shuffle:{}", *order.seed);
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@ namespace cp_pool {
 
 struct Order {
   enum class Kind { listed, reverse, shuffle, history };
+  std::string text = "listed";  // as given
   Kind kind = Kind::listed;
   std::optional<std::uint64_t> seed = std::nullopt;  // of a shuffle; nullopt means a new one each time
   std::filesystem::path events = {};  // of a history: the events file of an earlier run; empty means the recorded runs

@@ -1,8 +1,6 @@
 #include "driver/cli/select/selection.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,7 +9,6 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/core/exit_code.h"
@@ -144,39 +141,35 @@ void add_edits(CLI::App& command, std::vector<std::string>& edits) {
 }
 
 Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take) {
-  try {
-    std::vector<Filter> filters;
-    filters.reserve(options.filters.size());
-    for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
-    std::vector<std::size_t> matched(filters.size());
-    const Filter keywords = Filter::parse_keywords(options.keywords);
-    std::size_t kept_by_keywords = 0;
-    Selection selection;
-    selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
-    if (options.ids) selection.unknown_ids = *options.ids;
-    const std::vector<Matrix> matrices = load_matrices(options.matrices);
-    visit_cases(matrices, options.size, [&](const Matrix& matrix, MatrixCase&& c) {
-      const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
-      bool selected = filters.empty() && (!c.optional || options.ids);
-      const FilterSubject subject = c.subject();
-      for (std::size_t i = 0; i < filters.size(); ++i) {
-        if (!filters[i].matches(subject)) continue;
-        ++matched[i];
-        selected = true;
-      }
-      const bool kept = keywords.matches(subject);
-      kept_by_keywords += kept ? 1 : 0;
-      if (!selected || !kept || !wanted) return;
-      take({std::move(c), options.matrices[static_cast<std::size_t>(&matrix - matrices.data())]});
-    });
+  std::vector<Filter> filters;
+  filters.reserve(options.filters.size());
+  for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
+  std::vector<std::size_t> matched(filters.size());
+  const Filter keywords = Filter::parse_keywords(options.keywords);
+  std::size_t kept_by_keywords = 0;
+  Selection selection;
+  selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
+  if (options.ids) selection.unknown_ids = *options.ids;
+  const std::vector<Matrix> matrices = load_matrices(options.matrices);
+  visit_cases(matrices, options.size, [&](const Matrix& matrix, MatrixCase&& c) {
+    const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
+    bool selected = filters.empty() && (!c.optional || options.ids);
+    const FilterSubject subject = c.subject();
     for (std::size_t i = 0; i < filters.size(); ++i) {
-      if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
+      if (!filters[i].matches(subject)) continue;
+      ++matched[i];
+      selected = true;
     }
-    if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
-    return selection;
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
+    const bool kept = keywords.matches(subject);
+    kept_by_keywords += kept ? 1 : 0;
+    if (!selected || !kept || !wanted) return;
+    take({std::move(c), options.matrices[static_cast<std::size_t>(&matrix - matrices.data())]});
+  });
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
   }
+  if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
+  return selection;
 }
 
 Selection select_cases(const SelectionOptions& options) {
@@ -217,7 +210,7 @@ std::string nothing_selected(const SelectionOptions& options) {
     other.matrices = {name};
     try {
       if (!select_cases(other).cases.empty()) others.push_back(name);
-    } catch (const CommandError&) {  // the matrix has no such size
+    } catch (const CaseError&) {  // the matrix has no such size
       continue;
     }
   }

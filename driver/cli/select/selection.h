@@ -1,7 +1,6 @@
 // Selects cases by --matrix, --size, --filter and other options.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -10,13 +9,10 @@
 #include <vector>
 
 #include "cases/matrix.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/shard.h"
 #include "driver/core/events.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
 
 namespace cp_pool {
 
@@ -58,8 +54,7 @@ struct Selection {
   std::optional<ShardOfRun> shard;        // if the cases are one of several shards
 };
 
-// Selects cases; without filters and IDs, all but the optional ones. Throws CommandError (bad_input) for a bad matrix,
-// case or filter.
+// Selects cases; without filters and IDs, all but the optional ones. Throws CaseError for a bad matrix, case or filter.
 Selection select_cases(const SelectionOptions& options);
 // The same, for uses that need not keep the cases, of which there may be a million: gives them to `take` instead of
 // returning them. Leaves the shard out of account.

@@ -1,10 +1,6 @@
 #include "driver/cli/select/selection.h"
 
 #include <fstream>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A matrix of cases on 2 ranks and optional cases on 4 ranks.
 class OptionalCases : public ::testing::Test {

@@ -1,16 +1,14 @@
 #include "driver/cli/select/shard.h"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <numeric>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
 #include "cases/text_hash.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/core/payload.h"
 
 namespace cp_pool {
@@ -88,16 +86,12 @@ std::vector<Unit> split_expensive(const std::vector<Unit>& units, const std::vec
 }  // namespace
 
 std::optional<Shard> parse_shard(std::string_view text) {
-  const auto number = [](std::string_view digits) {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc{} && end == digits.data() + digits.size() ? value : 0;
-  };
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  const Shard shard{.index = number(text.substr(0, slash)), .count = number(text.substr(slash + 1))};
-  if (shard.index < 1 || shard.index > shard.count) return std::nullopt;
-  return shard;
+  const auto index = parse_number<std::size_t>(text.substr(0, slash));
+  const auto count = parse_number<std::size_t>(text.substr(slash + 1));
+  if (!index || !count || *index < 1 || *index > *count) return std::nullopt;
+  return Shard{.index = *index, .count = *count};
 }
 
 std::string hash_of_all(std::vector<std::string> texts) {

@@ -1,9 +1,7 @@
 #include "driver/cli/select/shard.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

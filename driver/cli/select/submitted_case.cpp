@@ -1,7 +1,6 @@
 #include "driver/cli/select/submitted_case.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,9 +8,7 @@
 
 #include "cases/case_error.h"
 #include "cases/case_id.h"
-#include "cases/case_json.h"
 #include "cases/did_you_mean.h"
-#include "cases/json_place.h"
 #include "cases/json_text.h"
 #include "cases/text_hash.h"
 #include "driver/cli/worker_command.h"

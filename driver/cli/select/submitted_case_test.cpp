@@ -1,15 +1,11 @@
 #include "driver/cli/select/submitted_case.h"
 
-#include <chrono>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
-#include "cases/case_json.h"
 #include "cases/json_text.h"
 #include "cases/testing/error_text.h"
 #include "driver/testing/example_events.h"

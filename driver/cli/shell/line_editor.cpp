@@ -20,7 +20,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/error_reason.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/os/unique_fd.h"
@@ -42,10 +41,7 @@ constexpr mode_t kOwnerOnlyHistory = 0600;
 // Writes the text in one piece, at the end of the file with O_APPEND, because two shells may write at once.
 void write_history(const std::filesystem::path& file, int flags, const std::string& text) {
   const UniqueFd fd{::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, kOwnerOnlyHistory)};
-  if (!fd) {
-    const std::error_code error(errno, std::generic_category());
-    throw OutputError(fmt::format("cannot write {}: {}", file.string(), error_reason(error, file.string())));
-  }
+  if (!fd) fail_to_write(file.string(), errno);
   write_all(fd.get(), text, file.string());
 }
 

@@ -1,6 +1,5 @@
 #include "driver/cli/shell/line_editor.h"
 
-#include <string>
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>

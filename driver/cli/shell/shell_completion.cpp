@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <span>
 #include <sstream>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "driver/cli/shell/shell_line.h"
 

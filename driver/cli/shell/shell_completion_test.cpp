@@ -1,8 +1,6 @@
 #include "driver/cli/shell/shell_completion.h"
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,5 @@
 #include "driver/cli/shell/shell_line.h"
 
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

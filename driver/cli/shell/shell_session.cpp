@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/submitted_case.h"
@@ -152,20 +149,12 @@ std::string_view key_of(std::string_view edit) {
   return edit.substr(0, edit.find('='));
 }
 
-// Reads KEY=VALUE edits. Throws CommandError.
-std::vector<search::FixedField> read_fields(const Words& edits) {
-  try {
-    return fixed_fields(edits);
-  } catch (const CaseError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
-}
-
-// Returns the case that the words name, as submit takes it. Fields become JSON. Throws CommandError.
+// Returns the case that the words name, as submit takes it. Fields become JSON. Throws CommandError or
+// CaseError.
 std::string case_argument(const std::string& command, const Words& words) {
   if (is_field_word(words.front())) {
     Json json = Json::object();
-    for (search::FixedField& fixed : read_fields(words)) json[std::string{fixed.field->name}] = std::move(fixed.value);
+    for (search::FixedField& fixed : fixed_fields(words)) json[std::string{fixed.field->name}] = std::move(fixed.value);
     return json.dump();
   }
   if (words.front() == "-") throw CommandError(ExitCode::usage, "a stream of cases has no place in the shell");
@@ -273,7 +262,7 @@ int ShellSession::submit_again(const Words& more) {
 }
 
 int ShellSession::set(const Words& edits) {
-  (void)read_fields(edits);
+  (void)fixed_fields(edits);
   for (const std::string& edit : edits) {
     std::erase_if(edits_, [&](const std::string& earlier) { return key_of(earlier) == key_of(edit); });
     edits_.push_back(edit);

@@ -41,7 +41,7 @@ class ShellSession {
 
   ShellSession(Options options, Functions functions);
 
-  // Carries out a line and returns the exit code. Throws CommandError.
+  // Carries out a line and returns the exit code. Throws CommandError or CaseError.
   int carry_out(const ShellLine& line);
 
   [[nodiscard]] bool ended() const { return ended_; }

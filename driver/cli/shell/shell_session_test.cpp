@@ -1,8 +1,6 @@
 #include "driver/cli/shell/shell_session.h"
 
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +45,7 @@ class ShellSessionTest : public ::testing::Test {
   std::string error_of(const std::string& line) {
     try {
       carry_out(line);
-    } catch (const CommandError& e) {
+    } catch (const std::runtime_error& e) {
       return e.what();
     }
     return "no error";

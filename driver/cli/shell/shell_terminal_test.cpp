@@ -1,5 +1,4 @@
 // `cp-pool shell` on a terminal: its prompt, Tab, Ctrl-C, Ctrl-D and the history.
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

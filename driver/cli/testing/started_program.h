@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cerrno>
-#include <cstdlib>
 #include <fcntl.h>
 #include <stdexcept>
 #include <string>

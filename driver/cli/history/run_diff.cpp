@@ -183,12 +183,9 @@ class Differ {
     if (!have_times_of_one_kind(earlier, now)) return;
     const auto& was = earlier.perf->step_ms;
     const auto& is = now.perf->step_ms;
-    if (is.min > was.max && is.median >= kLeastStepRatio * was.median) {
-      add_times(true, id, earlier, now, was.median, is.median);
-    }
-    if (is.max < was.min && was.median >= kLeastStepRatio * is.median) {
-      add_times(false, id, earlier, now, was.median, is.median);
-    }
+    const bool slower = is.min > was.max && is.median >= kLeastStepRatio * was.median;
+    const bool faster = is.max < was.min && was.median >= kLeastStepRatio * is.median;
+    if (slower || faster) add_times(slower, id, earlier, now, was.median, is.median);
   }
 
   void add_times(bool slower, const std::string& id, const ComparedCase& earlier, const ComparedCase& now, double was,
@@ -200,20 +197,17 @@ class Differ {
 
   // Adds a change for the tensor nearest to its bound, of those whose error grew.
   void compare_errors(const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
-    Change grown;
-    for (const auto& [tensor, is] : now.share) {
-      const auto was = earlier.share.find(tensor);
-      if (was == earlier.share.end() || is < kLeastShare || is < kLeastGrowth * was->second) continue;
-      if (grown.is && *grown.is >= is) continue;
-      grown.tensor = tensor;
-      grown.was = was->second;
-      grown.is = is;
+    auto grown = now.share.end();
+    for (auto share = now.share.begin(); share != now.share.end(); ++share) {
+      const auto was = earlier.share.find(share->first);
+      if (was == earlier.share.end() || share->second < std::max(kLeastShare, kLeastGrowth * was->second)) continue;
+      if (grown == now.share.end() || grown->second < share->second) grown = share;
     }
-    if (!grown.is) return;
+    if (grown == now.share.end()) return;
     Change& change = add(ChangeKind::error_grew, id, &earlier, &now);
-    change.tensor = grown.tensor;
-    change.was = grown.was;
-    change.is = grown.is;
+    change.tensor = grown->first;
+    change.was = earlier.share.at(grown->first);
+    change.is = grown->second;
   }
 
   const ComparedRun& before_;

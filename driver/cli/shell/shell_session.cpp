@@ -1,6 +1,7 @@
 #include "driver/cli/shell/shell_session.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -141,8 +142,10 @@ using Words = ShellSession::Words;
 
 constexpr const char* kDumpFolder = "cp-pool-dump";
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
+Words join(std::initializer_list<Words> parts) {
+  Words words;
+  for (const Words& part : parts) words.insert(words.end(), part.begin(), part.end());
+  return words;
 }
 
 std::string_view key_of(std::string_view edit) {
@@ -212,11 +215,8 @@ int ShellSession::carry_out(const ShellLine& line) {
       return list(line);
     case ShellVerb::explain:
       return explain(line);
-    case ShellVerb::status: {
-      Words words{"status", "--name=" + functions_.service()};
-      append(words, line.options);
-      return functions_.run(words);
-    }
+    case ShellVerb::status:
+      return functions_.run(join({{"status", "--name=" + functions_.service()}, line.options}));
     case ShellVerb::help:
       return help(line);
     case ShellVerb::quit:
@@ -232,7 +232,7 @@ std::string ShellSession::prompt() const {
 
 Words ShellSession::case_words(const std::string& argument) const {
   Words words{argument};
-  if (is_id(argument)) append(words, options_.lookup);
+  if (is_id(argument)) words = join({words, options_.lookup});
   for (const std::string& edit : edits_) words.push_back("--set=" + edit);
   return words;
 }
@@ -243,12 +243,8 @@ const ShellSession::LastCase& ShellSession::last_case() const {
 }
 
 int ShellSession::submit(LastCase submitted, const Words& more) {
-  Words words{"submit"};
-  append(words, case_words(submitted.argument));
-  append(words, options_.execution);
-  append(words, submitted.options);
-  append(words, more);
-  Submitted done = functions_.submit(words);
+  Submitted done = functions_.submit(
+      join({{"submit"}, case_words(submitted.argument), options_.execution, submitted.options, more}));
   // A refused case does not replace the last one. An interrupted case has no result to compare.
   if (done.result) last_case_ = std::move(submitted);
   if (!done.result || done.result->outcome == CaseOutcome::not_run) return done.code;
@@ -307,28 +303,21 @@ int ShellSession::why() const {
 
 int ShellSession::dump(const ShellLine& line) {
   const std::string folder = line.arguments.empty() ? kDumpFolder : line.arguments.front();
-  Words more{"--dump=" + folder};
-  append(more, line.options);
-  const int code = submit_again(more);
+  const int code = submit_again(join({{"--dump=" + folder}, line.options}));
   const bool ran = code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed);
   if (ran) functions_.print(fmt::format("dump: {}\n", folder));
   return code;
 }
 
 int ShellSession::list(const ShellLine& line) {
-  Words words{"list"};
-  append(words, options_.lookup);
-  append(words, options_.adapter);
-  if (!line.arguments.empty()) words.push_back(fmt::format("--filter={}", fmt::join(line.arguments, " ")));
-  append(words, line.options);
-  return functions_.run(words);
+  Words filter;
+  if (!line.arguments.empty()) filter.push_back(fmt::format("--filter={}", fmt::join(line.arguments, " ")));
+  return functions_.run(join({{"list"}, options_.lookup, options_.adapter, filter, line.options}));
 }
 
 int ShellSession::explain(const ShellLine& line) {
-  Words words{"explain"};
-  append(words, case_words(line.arguments.empty() ? last_case().argument : case_argument("explain", line.arguments)));
-  append(words, line.options);
-  return functions_.run(words);
+  const std::string argument = line.arguments.empty() ? last_case().argument : case_argument("explain", line.arguments);
+  return functions_.run(join({{"explain"}, case_words(argument), line.options}));
 }
 
 int ShellSession::help(const ShellLine& line) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -22,7 +23,9 @@ class GradientMistakes : Subject {
 
   Hypotheses all() {
     if (!c_.training) return {};
+    times_ranks();
     if (!wrong_.empty()) {
+      scale();
       if (dense_.ranks > 1) shares();
       if (dq_alone()) {
         end_of_row();
@@ -42,6 +45,32 @@ class GradientMistakes : Subject {
   [[nodiscard]] std::string these(const char* one, const char* many) const {
     const std::string names = wrong_.size() == 3 ? "dq, dk and dv" : fmt::format("{}", fmt::join(wrong_, " and "));
     return fmt::format("{} {}", names, wrong_.size() == 1 ? one : many);
+  }
+
+  // constant_hypotheses.cpp names these where every row tells the factor; here the factor is tried.
+  void scale() {
+    if (wrong("dv")) return;
+    const at::Tensor weight = at::ones({1, 1}, at::kDouble).div(dense_.problem.scale());
+    sums("gradient_scale_missing", these("lacks", "lack") + " the scale",
+         [weight, q = wrong("dq"), k = wrong("dk")](SimulatedStep& model) {
+           if (q) model.weight_dq = weight;
+           if (k) model.weight_dk = weight;
+         });
+  }
+
+  // All failing gradients are multiplied or divided by the number of ranks.
+  void times_ranks() {
+    const std::vector<std::string> failing = symptoms_.failing_of({"dq", "dk", "dv", "dbias", "dsink"});
+    if (dense_.ranks == 1 || failing.empty()) return;
+    const auto ranks = static_cast<double>(dense_.ranks);
+    for (const bool over : {false, true}) {
+      each(over ? "gradient_over_ranks" : "gradient_times_ranks",
+           fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "), failing.size() == 1 ? "is" : "are",
+                       over ? "divided by" : "multiplied by", dense_.ranks),
+           failing, [factor = over ? 1 / ranks : ranks](const DenseProblem&, Member, const at::Tensor& gradient) {
+             return gradient.mul(factor);
+           });
+    }
   }
 
   // The wrong gradients lack the contribution of these pairs (bool): of keys, in dq, or of queries.

@@ -1,40 +1,50 @@
 // Tests whether a worker follows the protocol (docs/protocol.md) and gives a verdict for each rule.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "cases/enum_names.h"
 #include "driver/conformance/session.h"
 
-namespace cp_pool::conformance {
+namespace cp_pool {
 
-enum class Verdict {
+enum class Compliance {
   ok,
   broken,    // the worker violates a rule that the protocol requires
   absent,    // the worker lacks something optional
   untested,  // the rule could not be tested with this worker
 };
-std::string_view to_string(Verdict verdict);  // as the report shows it: "BROKEN" for broken
+template <>
+inline constexpr std::array<std::pair<Compliance, std::string_view>, 4> kNames<Compliance>{
+    {{Compliance::ok, "ok"},
+     {Compliance::broken, "BROKEN"},
+     {Compliance::absent, "absent"},
+     {Compliance::untested, "untested"}}};
+
+}  // namespace cp_pool
+
+namespace cp_pool::conformance {
 
 struct Finding {
-  Verdict verdict = Verdict::ok;
+  Compliance verdict = Compliance::ok;
   std::string rule;
   std::string text;  // what was observed
   std::string hint;  // how to mend it; empty if the verdict is ok
 };
 
 struct Tally {
-  int ok = 0;
-  int broken = 0;
-  int absent = 0;
-  int untested = 0;
-  bool started = false;  // the worker got ready at least once
+  std::map<Compliance, int> rules;  // number of rules
+  bool started = false;             // the worker got ready at least once
 };
 
 // Tests all rules and calls `tell` with each verdict as soon as it is known. run() must be called on the main thread,
@@ -90,7 +100,7 @@ class Conformance {
   std::optional<protocol::ResultEvent> ask(const char* rule, const nlohmann::json& request, const std::string& hint);
   // Returns a hint for the trouble: how to write NaN and Infinity if they caused it, else `otherwise`.
   static std::string hint_for(const std::string& trouble, const std::string& otherwise);
-  void tell(Verdict verdict, std::string rule, std::string text, std::string hint = "");
+  void tell(Compliance verdict, std::string rule, std::string text, std::string hint = "");
 
   static constexpr const char* kNoCase = "no case has an answer";
 

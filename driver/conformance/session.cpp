@@ -27,13 +27,14 @@ std::string shown(std::string_view line) {
   return text;
 }
 
-template <typename Event, typename Matches>
-bool any_of(std::span<const Incoming> heard, Matches matches) {
-  return std::ranges::any_of(heard, [&](const Incoming& incoming) {
-    const auto* event = std::get_if<protocol::Event>(&incoming);
-    const auto* wanted = event == nullptr ? nullptr : std::get_if<Event>(event);
-    return wanted != nullptr && matches(*wanted);
-  });
+RunConfig run_config(const Config& config, const std::string& fault) {
+  OwnRanks own;
+  own.environment = {"CP_POOL_INJECT=" + fault};
+  RunConfig out;
+  out.worker_command = config.command;
+  out.device = config.device;
+  out.start_timeout = config.start_timeout;
+  return config_for(out, own);
 }
 
 }  // namespace
@@ -50,20 +51,6 @@ bool Stage::wait(const std::function<bool()>& done, Clock::time_point limit) {
   }
   return true;
 }
-
-namespace {
-
-RunConfig run_config(const Config& config, const std::string& fault) {
-  OwnRanks own;
-  own.environment = {"CP_POOL_INJECT=" + fault};
-  RunConfig out;
-  out.worker_command = config.command;
-  out.device = config.device;
-  out.start_timeout = config.start_timeout;
-  return config_for(out, own);
-}
-
-}  // namespace
 
 Session::Session(Stage& stage, const Config& config, const std::string& fault)
     : stage_(stage),
@@ -130,10 +117,15 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   Answer answer;
   answer.seq = seq;
   const auto began = Clock::now();
-  wait([&] { return heard_result(seq) || heard_refusal(seq) || heard_other_result(seq) || lost(); }, limit);
+  wait(
+      [&] {
+        return heard<protocol::ResultEvent>(seq) || heard<protocol::ProtocolErrorEvent>(seq) ||
+               heard_other_result(seq) || lost();
+      },
+      limit);
   answer.ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
   // A message between the answer and the pong to this ping came unasked.
-  if (!lost() && (heard_result(seq) || heard_refusal(seq))) ping();
+  if (!lost() && (heard<protocol::ResultEvent>(seq) || heard<protocol::ProtocolErrorEvent>(seq))) ping();
   find_trouble(first_unread_, answer);
   if (!answer.answered() && answer.trouble.empty()) {
     answer.trouble = lost() ? why_lost() : fmt::format("no result within {} ms", limit.count());
@@ -183,9 +175,10 @@ std::optional<double> Session::ping(bool all) {
   nlohmann::json request{{"op", "ping"}, {"seq", seq}};
   if (all) request["all"] = true;
   say(request);
-  wait([&] { return heard_pong(seq) || lost(); }, stage_.answers_ping ? config_.prompt() : kSurplusLimit);
-  stage_.answers_ping = stage_.answers_ping && (heard_pong(seq) || lost());
-  if (!heard_pong(seq)) return std::nullopt;
+  wait([&] { return heard<protocol::PongEvent>(seq) || lost(); },
+       stage_.answers_ping ? config_.prompt() : kSurplusLimit);
+  stage_.answers_ping = stage_.answers_ping && (heard<protocol::PongEvent>(seq) || lost());
+  if (!heard<protocol::PongEvent>(seq)) return std::nullopt;
   return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
 }
 
@@ -207,25 +200,12 @@ void Session::read_messages() {
   }
 }
 
-bool Session::heard_started(std::int64_t seq) const {
-  return any_of<protocol::StartedEvent>(heard_, [seq](const auto& started) { return started.seq == seq; });
-}
-
-bool Session::heard_result(std::int64_t seq) const {
-  return any_of<protocol::ResultEvent>(heard_, [seq](const auto& result) { return result.seq == seq; });
-}
-
 bool Session::heard_other_result(std::int64_t seq) const {
-  return any_of<protocol::ResultEvent>(std::span{heard_}.subspan(first_unread_),
-                                       [seq](const auto& result) { return result.seq != seq; });
-}
-
-bool Session::heard_pong(std::int64_t seq) const {
-  return any_of<protocol::PongEvent>(heard_, [seq](const auto& pong) { return pong.seq == seq; });
-}
-
-bool Session::heard_refusal(std::optional<std::int64_t> seq) const {
-  return any_of<protocol::ProtocolErrorEvent>(heard_, [seq](const auto& refusal) { return refusal.seq == seq; });
+  return std::any_of(heard_.begin() + static_cast<std::ptrdiff_t>(first_unread_), heard_.end(), [&](const auto& heard) {
+    const auto* const event = std::get_if<protocol::Event>(&heard);
+    const auto* const result = event == nullptr ? nullptr : std::get_if<protocol::ResultEvent>(event);
+    return result != nullptr && result->seq != seq;
+  });
 }
 
 bool Session::lost() const {

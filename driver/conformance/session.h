@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,8 +74,6 @@ class Session : private EventSink {
  public:
   // fault: value of CP_POOL_INJECT in the ranks' environment; empty: none.
   Session(Stage& stage, const Config& config, const std::string& fault);
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
   ~Session() override;  // kills every process of the session
 
   // Starts the worker and waits until it is ready. Returns why it is not; empty if it is.
@@ -97,12 +94,16 @@ class Session : private EventSink {
 
   bool wait(const std::function<bool()>& done, milliseconds limit);
   // All messages of rank 0 after its ready.
-  [[nodiscard]] const std::vector<Incoming>& heard() const { return heard_; }
-  [[nodiscard]] bool heard_started(std::int64_t seq) const;
-  [[nodiscard]] bool heard_result(std::int64_t seq) const;
-  [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the last request
-  [[nodiscard]] bool heard_pong(std::int64_t seq) const;
-  [[nodiscard]] bool heard_refusal(std::optional<std::int64_t> seq) const;
+  [[nodiscard]] const std::vector<Incoming>& messages() const { return heard_; }
+  // Whether a message of this type and seq is among them.
+  template <typename Message>
+  [[nodiscard]] bool heard(std::optional<std::int64_t> seq) const {
+    return std::ranges::any_of(heard_, [&](const Incoming& incoming) {
+      const auto* const event = std::get_if<protocol::Event>(&incoming);
+      const auto* const message = event == nullptr ? nullptr : std::get_if<Message>(event);
+      return message != nullptr && message->seq == seq;
+    });
+  }
 
   // Whether the session is of no more use: a rank has exited, a pipe is closed, or a line was not a valid message.
   [[nodiscard]] bool lost() const;
@@ -112,6 +113,7 @@ class Session : private EventSink {
 
  private:
   void read_messages();
+  [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the last request
   void find_trouble(std::size_t from, Answer& answer) const;
   std::string describe_end(const RankFacts& facts);
   void on_event(const Event& event) override;

@@ -18,7 +18,6 @@ namespace cp_pool::driver_test {
 namespace {
 
 using conformance::Finding;
-using conformance::Verdict;
 using std::chrono::milliseconds;
 using testing::AllOf;
 using testing::Contains;
@@ -33,7 +32,7 @@ struct Verdicts {
   std::vector<Finding> findings;
   conformance::Tally tally;
 
-  [[nodiscard]] std::vector<std::string> rules(Verdict verdict) const {
+  [[nodiscard]] std::vector<std::string> rules(Compliance verdict) const {
     std::vector<std::string> out;
     for (const Finding& finding : findings) {
       if (finding.verdict == verdict) out.push_back(finding.rule);
@@ -44,7 +43,7 @@ struct Verdicts {
   [[nodiscard]] std::string all_texts() const {
     std::string out;
     for (const Finding& finding : findings) {
-      out += fmt::format("{} {}: {}\n", conformance::to_string(finding.verdict), finding.rule, finding.text);
+      out += fmt::format("{} {}: {}\n", name_of(finding.verdict), finding.rule, finding.text);
     }
     return out;
   }
@@ -76,15 +75,15 @@ Verdicts verdicts_on_breaker_of(const std::string& rule, milliseconds limit = st
 TEST(Conformance, FindsNothingWrongWithAWorkerThatKeepsToEveryRule) {
   const std::size_t descriptors = open_descriptors();
   const Verdicts verdicts = verdicts_on({CP_POOL_CONFORMANCE_WORKER});
-  EXPECT_THAT(verdicts.findings, Each(Field(&Finding::verdict, Verdict::ok)))
-      << ::testing::PrintToString(verdicts.rules(Verdict::broken));
+  EXPECT_THAT(verdicts.findings, Each(Field(&Finding::verdict, Compliance::ok)))
+      << ::testing::PrintToString(verdicts.rules(Compliance::broken));
   EXPECT_THAT(verdicts.findings, Each(Field(&Finding::hint, IsEmpty())));
-  EXPECT_THAT(verdicts.rules(Verdict::ok),
+  EXPECT_THAT(verdicts.rules(Compliance::ok),
               ElementsAre("ready", "ping", "case", "figures", "fences", "impossible case", "unknown function",
                           "unknown fields", "unknown op", "deep line", "long line", "stacks", "stdout", "shutdown",
                           "end of stdin", "ping under load", "cancel", "throw of rank 0", "throw of rank 1",
                           "kill of rank 0", "kill of rank 1"));
-  EXPECT_EQ(verdicts.tally.ok, 21);
+  EXPECT_EQ(verdicts.tally.rules.at(Compliance::ok), 21);
   EXPECT_TRUE(verdicts.tally.started);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
@@ -95,7 +94,7 @@ struct Break {
   std::vector<std::string> lines;  // the rules whose findings have this verdict
   std::string text;                // part of the first finding
   bool waits = false;              // the run waits for an answer that never comes
-  Verdict verdict = Verdict::broken;
+  Compliance verdict = Compliance::broken;
 };
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Break& row, std::ostream* out) {
@@ -122,8 +121,8 @@ const std::vector<Break> kBreaks{
     {"bound", {"figures"}, "out of rank 1 has error 2 > bound 1"},
     {"ranks", {"figures"}, "lack rank 1 of 2"},
     {"checks", {"figures"}, "without a check of ranks 0, 1"},
-    {"promise", {"figures"}, "but no promise of them", false, Verdict::absent},
-    {"fences", {"fences"}, "stderr of rank 0, 1", false, Verdict::absent},
+    {"promise", {"figures"}, "but no promise of them", false, Compliance::absent},
+    {"fences", {"fences"}, "stderr of rank 0, 1", false, Compliance::absent},
     {"fence_of_every_rank", {"fences"}, "stderr of rank 1"},
     {"skip", {"impossible case"}, "\"comm\":\"by_carrier_pigeon\" is a pass"},
     {"unknown_function", {"unknown function"}, "a call of an unknown function is a pass"},
@@ -135,14 +134,14 @@ const std::vector<Break> kBreaks{
     {"pong_under_load", {"ping under load"}, "no pong while a rank hung", true},
     {"deep_lines", {"deep line"}, "too deep"},
     {"long_lines", {"long line"}, "rank 0 died: exit 5"},
-    {"stacks", {"stacks"}, "signal 12 (SIGUSR2)", false, Verdict::absent},
+    {"stacks", {"stacks"}, "signal 12 (SIGUSR2)", false, Compliance::absent},
     {"shutdown", {"shutdown"}, "rank 0, 1 still lives", true},
     {"end_of_stdin", {"end of stdin"}, "rank 0, 1 still lives", true},
     {"no_process_is_left", {"shutdown"}, "the ranks have ended, and process"},
     {"cancel", {"cancel"}, "no result, though capabilities.requests lists cancel", true},
     {"refusal_of_cancel", {"cancel"}, "a protocol_error with the seq of the case"},
     {"one_result_of_cancel", {"cancel"}, "a second result"},
-    {"offer", {"cancel"}, "cancel is ignored, and not offered", false, Verdict::absent},
+    {"offer", {"cancel"}, "cancel is ignored, and not offered", false, Compliance::absent},
     {"report_of_throw", {"throw of rank 0", "throw of rank 1"}, "no result within 1000 ms", true},
     {"name_in_throw", {"throw of rank 0", "throw of rank 1"}, "does not name rank 0"},
     {"outcome_of_throw", {"throw of rank 0", "throw of rank 1"}, "told as timeout"},
@@ -151,7 +150,7 @@ const std::vector<Break> kBreaks{
      {"ping under load", "cancel", "throw of rank 0", "throw of rank 1", "kill of rank 0", "kill of rank 1"},
      "",
      false,
-     Verdict::untested},
+     Compliance::untested},
 };
 
 class BrokenRule : public testing::TestWithParam<Break> {};
@@ -166,11 +165,11 @@ TEST_P(BrokenRule, IsNamedByItsLine) {
     EXPECT_EQ(verdicts.rules(row.verdict), row.lines) << verdicts.all_texts();
   }
   EXPECT_THAT(verdicts.text_of(row.lines.front()), HasSubstr(row.text));
-  if (row.verdict != Verdict::broken) {
-    EXPECT_THAT(verdicts.rules(Verdict::broken), IsEmpty());
+  if (row.verdict != Compliance::broken) {
+    EXPECT_THAT(verdicts.rules(Compliance::broken), IsEmpty());
   }
   for (const Finding& finding : verdicts.findings) {
-    EXPECT_EQ(finding.hint.empty(), finding.verdict == Verdict::ok) << finding.rule;
+    EXPECT_EQ(finding.hint.empty(), finding.verdict == Compliance::ok) << finding.rule;
   }
   EXPECT_THAT(processes_left(), IsEmpty());
 }

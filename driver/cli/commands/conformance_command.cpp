@@ -42,18 +42,20 @@ struct ConformanceOptions {
 
 // Formats a finding as one line: verdict, rule, what was seen and a hint.
 std::string line_of(const conformance::Finding& finding) {
-  std::string line = fmt::format("{:<9} {:<16} {}", to_string(finding.verdict), finding.rule, finding.text);
+  std::string line = fmt::format("{:<9} {:<16} {}", name_of(finding.verdict), finding.rule, finding.text);
   if (!finding.hint.empty()) line += fmt::format(" (hint: {})", finding.hint);
   std::ranges::replace(line, '\n', ' ');
   return line + '\n';
 }
 
-std::string summary_of(const conformance::Tally& tally) {
-  const int rules = tally.ok + tally.broken + tally.absent + tally.untested;
+std::string summary_of(conformance::Tally tally) {
+  using enum Compliance;
+  auto& of = tally.rules;
+  const int rules = of[ok] + of[broken] + of[absent] + of[untested];
   std::string line =
-      fmt::format("{}: {} ok, {} broken", count_of(static_cast<std::size_t>(rules), "rule"), tally.ok, tally.broken);
-  if (tally.absent > 0) line += fmt::format(", {} absent", tally.absent);
-  if (tally.untested > 0) line += fmt::format(", {} untested", tally.untested);
+      fmt::format("{}: {} ok, {} broken", count_of(static_cast<std::size_t>(rules), "rule"), of[ok], of[broken]);
+  if (of[absent] > 0) line += fmt::format(", {} absent", of[absent]);
+  if (of[untested] > 0) line += fmt::format(", {} untested", of[untested]);
   return line + '\n';
 }
 
@@ -75,7 +77,7 @@ int try_rules(const ConformanceOptions& options) {
     const conformance::Tally tally = rules.run();
     show(summary_of(tally));
     if (!tally.started) return to_int(ExitCode::infra);
-    return to_int(tally.broken > 0 ? ExitCode::failed : ExitCode::ok);
+    return to_int(tally.rules.contains(Compliance::broken) ? ExitCode::failed : ExitCode::ok);
   } catch (const conformance::Interrupted&) {
     throw CommandError(ExitCode::interrupted, "interrupted");
   }

@@ -41,9 +41,6 @@ struct CallReport {
 
 class CaseRunner {
  public:
-  CaseRunner() = default;
-  CaseRunner(const CaseRunner&) = delete;
-  CaseRunner& operator=(const CaseRunner&) = delete;
   virtual ~CaseRunner() = default;
 
   // Called before every case. Resets seeds, flags and scratch state to those of a fresh process.

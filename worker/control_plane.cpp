@@ -21,10 +21,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "worker/connect.h"
-#include "worker/listen.h"
 #include "worker/message_router.h"
 #include "worker/protocol/token.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 
@@ -97,20 +96,17 @@ class MessageClient::Connection {
     const std::string token = environment.token.empty() ? look_up(*store, kTokenKey) : environment.token;
     std::string why;
     fd_ = connect_within({environment.master_addr, static_cast<std::uint16_t>(port)}, kConnectTimeout, why);
-    if (fd_ < 0) {
+    if (!fd_) {
       throw ControlPlaneError(
           fmt::format("control plane: connecting to rank 0 at {} port {}: {}", environment.master_addr, port, why));
     }
     const int on = 1;
-    ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    send(encode_message(MessageKind::hello, {}, bytes_of(token)));
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    send(encode_message(MessageKind::token, {}, bytes_of(token)));
   }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-  ~Connection() { ::close(fd_); }
 
   void send(const Bytes& frame) {
-    if (!send_all(fd_, std::as_bytes(std::span{frame}))) {
+    if (!send_all(fd_.get(), std::as_bytes(std::span{frame}))) {
       throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
     }
   }
@@ -121,7 +117,7 @@ class MessageClient::Connection {
       if (std::optional<MessageFrame> frame = reader_.next()) return frame;
       if (deadline && !has_input_until(*deadline)) return std::nullopt;
       std::array<std::uint8_t, 65536> buffer;
-      const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
+      const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got == 0) throw ControlPlaneError("control plane: receiving: rank 0 has closed the connection");
       if (got < 0) throw ControlPlaneError(fmt::format("control plane: receiving: {}", std::strerror(errno)));
@@ -134,7 +130,7 @@ class MessageClient::Connection {
 
  private:
   [[nodiscard]] bool has_input_until(Clock::time_point deadline) const {
-    pollfd input{.fd = fd_, .events = POLLIN, .revents = 0};
+    pollfd input{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       const int ready = ::poll(&input, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
@@ -146,7 +142,7 @@ class MessageClient::Connection {
     }
   }
 
-  int fd_ = -1;
+  UniqueFd fd_;
   MessageReader reader_;
 };
 

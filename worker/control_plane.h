@@ -35,8 +35,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& e
 class MessageClient {
  public:
   explicit MessageClient(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
-  MessageClient(const MessageClient&) = delete;
-  MessageClient& operator=(const MessageClient&) = delete;
   ~MessageClient();
 
   void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
@@ -62,8 +60,6 @@ class MessageClient {
 class MessageServer {
  public:
   explicit MessageServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
-  MessageServer(const MessageServer&) = delete;
-  MessageServer& operator=(const MessageServer&) = delete;
   ~MessageServer();
   [[nodiscard]] int port() const;  // the store's port
 

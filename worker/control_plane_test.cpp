@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "worker/connect.h"
+#include "worker/tcp.h"
 #include "worker/testing/listening_environment.h"
 
 namespace cp_pool {
@@ -117,13 +117,12 @@ TEST_F(ControlPlane, HangsUpOnAStranger) {
   for (const Bytes& bytes : {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
                              encode_message(MessageKind::push, {Box::Of::compute, 0}, encode(RebuildCommand{666}))}) {
     std::string why;
-    const int fd = connect_within({"127.0.0.1", message_port(environment)}, std::chrono::seconds(20), why);
-    ASSERT_GE(fd, 0) << why;
-    EXPECT_TRUE(send_all(fd, std::as_bytes(std::span{bytes})));
-    shutdown(fd, SHUT_WR);
+    const UniqueFd fd = connect_within({"127.0.0.1", message_port(environment)}, std::chrono::seconds(20), why);
+    ASSERT_TRUE(fd) << why;
+    EXPECT_TRUE(send_all(fd.get(), std::as_bytes(std::span{bytes})));
+    shutdown(fd.get(), SHUT_WR);
     char answer = 0;
-    EXPECT_LE(recv(fd, &answer, 1, 0), 0);
-    close(fd);
+    EXPECT_LE(recv(fd.get(), &answer, 1, 0), 0);
   }
   MessageClient receiver(environment);
   server->to_compute(ExitCommand{});
@@ -179,10 +178,8 @@ TEST(ControlPlaneAddress, IsTheMastersAlone) {
   environment.master_port = static_cast<std::uint16_t>(server.port());
   for (const std::uint16_t port : {environment.master_port, message_port(environment)}) {
     std::string why;
-    const int fd = connect_within({"127.0.0.1", port}, std::chrono::seconds(20), why);
-    EXPECT_GE(fd, 0) << why;
-    close(fd);
-    EXPECT_LT(connect_within({"127.0.0.2", port}, std::chrono::seconds(20), why), 0) << port;
+    EXPECT_TRUE(connect_within({"127.0.0.1", port}, std::chrono::seconds(20), why)) << why;
+    EXPECT_FALSE(connect_within({"127.0.0.2", port}, std::chrono::seconds(20), why)) << port;
   }
 }
 

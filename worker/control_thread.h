@@ -27,8 +27,6 @@ class ControlThread {
   // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
   ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups,
                 std::shared_future<void> compute_stopped, Functions functions);
-  ControlThread(const ControlThread&) = delete;
-  ControlThread& operator=(const ControlThread&) = delete;
   ~ControlThread() = default;  // waits for ExitCommand or the end of the control plane
 
  private:

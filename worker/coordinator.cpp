@@ -129,13 +129,13 @@ bool Coordinator::is_current(std::int64_t seq) const {
   return busy && case_.seq == seq;
 }
 
-void Coordinator::handle(const Hello& hello) {
-  ready_.ranks.push_back(hello.info);
-  for (const auto& [phase, ms] : hello.startup_ms) {
+void Coordinator::handle(const RankStarted& started) {
+  ready_.ranks.push_back(started.info);
+  for (const auto& [phase, ms] : started.startup_ms) {
     double& slowest = ready_.startup_ms[phase];
     slowest = std::max(slowest, ms);
   }
-  if (hello.info.rank == 0) ready_.capabilities["data_plane"] = hello.data_plane;
+  if (started.info.rank == 0) ready_.capabilities["data_plane"] = started.data_plane;
   if (state_ != State::starting || static_cast<int>(ready_.ranks.size()) < world_size_) return;
   std::ranges::sort(ready_.ranks, {}, &protocol::RankInfo::rank);
   state_ = State::idle;

@@ -22,9 +22,6 @@ class Coordinator {
   // How the coordinator sends. None of these methods waits for another rank.
   class Ports {
    public:
-    Ports() = default;
-    Ports(const Ports&) = delete;
-    Ports& operator=(const Ports&) = delete;
     virtual ~Ports() = default;
     virtual void emit(const protocol::Event& event) = 0;
     virtual void command(const ComputeCommand& command) = 0;  // to the compute thread of every rank
@@ -42,7 +39,7 @@ class Coordinator {
     std::chrono::milliseconds exit{500};      // from a shutdown to every rank's goodbye
   };
 
-  // `ready` holds the fields that are known without the ranks. The ranks and startup_ms are added from their hellos.
+  // `ready` holds the fields that are known without the ranks. The ranks and startup_ms are added from RankStarted.
   Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits);
   Coordinator(Ports& ports, protocol::ReadyEvent ready) : Coordinator(ports, std::move(ready), Limits{}) {}
 
@@ -80,7 +77,7 @@ class Coordinator {
   void handle(const protocol::PingRequest& request);
   void handle(const protocol::ShutdownRequest&) { on_end_of_input(); }
 
-  void handle(const Hello& hello);
+  void handle(const RankStarted& started);
   void handle(const CaseReset& reset);
   void handle(const CasePhase& phase);
   void handle(const CaseArrived& arrived);

@@ -7,9 +7,9 @@
 
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
-#include "worker/connect.h"
 #include "worker/lifeline.h"
 #include "worker/protocol/own_addresses.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 

@@ -3,61 +3,57 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/enum_names.h"
 
 namespace cp_pool {
+
+template <>
+inline constexpr std::array<std::pair<Fault::Kind, std::string_view>, 19> kNames<Fault::Kind>{{
+    {Fault::Kind::throw_error, "throw"}, {Fault::Kind::bad_alloc, "bad_alloc"}, {Fault::Kind::oom, "oom"},
+    {Fault::Kind::sigsegv, "sigsegv"},   {Fault::Kind::sigabrt, "sigabrt"},     {Fault::Kind::sigkill, "sigkill"},
+    {Fault::Kind::sigstop, "sigstop"},   {Fault::Kind::exit, "exit"},           {Fault::Kind::hang, "hang"},
+    {Fault::Kind::spin, "spin"},         {Fault::Kind::deaf, "deaf"},           {Fault::Kind::wait, "wait"},
+    {Fault::Kind::print, "print"},       {Fault::Kind::print_err, "print_err"}, {Fault::Kind::setsid, "setsid"},
+    {Fault::Kind::daemon, "daemon"},     {Fault::Kind::wrong, "wrong"},         {Fault::Kind::flaky, "flaky"},
+    {Fault::Kind::slow, "slow"},
+}};
+template <>
+inline constexpr std::array<std::pair<Fault::Phase, std::string_view>, 7> kNames<Fault::Phase>{
+    {{Fault::Phase::start, "start"},
+     {Fault::Phase::before, "before"},
+     {Fault::Phase::inside, "inside"},
+     {Fault::Phase::after, "after"},
+     {Fault::Phase::result, "result"},
+     {Fault::Phase::idle, "idle"},
+     {Fault::Phase::diagnosis, "diagnosis"}}};
 
 namespace {
 
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 19> kKinds{{
-    {"throw", Kind::throw_error}, {"bad_alloc", Kind::bad_alloc}, {"oom", Kind::oom},
-    {"sigsegv", Kind::sigsegv},   {"sigabrt", Kind::sigabrt},     {"sigkill", Kind::sigkill},
-    {"sigstop", Kind::sigstop},   {"exit", Kind::exit},           {"hang", Kind::hang},
-    {"spin", Kind::spin},         {"deaf", Kind::deaf},           {"wait", Kind::wait},
-    {"print", Kind::print},       {"print_err", Kind::print_err}, {"setsid", Kind::setsid},
-    {"daemon", Kind::daemon},     {"wrong", Kind::wrong},         {"flaky", Kind::flaky},
-    {"slow", Kind::slow},
-}};
-constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases{{
-    {"start", Phase::start},
-    {"before", Phase::before},
-    {"inside", Phase::inside},
-    {"after", Phase::after},
-    {"result", Phase::result},
-    {"idle", Phase::idle},
-    {"diagnosis", Phase::diagnosis},
-}};
 // The tensors that `wrong` can change, by their names in checks.
 constexpr std::array<std::string_view, 10> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
                                                     "dv",  "dbias", "dsink",     kRepeatedOut, kRepeatedDq};
 
-std::string_view name_of(const std::string_view& name) {
-  return name;
-}
-template <typename Value>
-std::string_view name_of(const std::pair<std::string_view, Value>& entry) {
-  return entry.first;
+template <typename Names>
+std::string list(const Names& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
-template <typename Table>
-std::string list_names(const Table& table) {
-  std::string names;
-  for (const auto& entry : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(entry));
-  return names;
-}
-
-template <typename Table>
-const auto& look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
-  for (const auto& entry : table) {
-    if (name_of(entry) == name) return entry;
-  }
-  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list_names(table)));
+// Returns the place of the name.
+template <typename Names>
+std::size_t look_up(const Names& names, std::string_view name, const char* what, std::string_view whole) {
+  const auto found = std::ranges::find(names, name);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list(names)));
 }
 
 template <typename Number>
@@ -105,7 +101,7 @@ void read_probability(std::string_view text, std::string_view whole, Fault& faul
 void read_argument(std::optional<std::string_view> value, std::string_view whole, Fault& fault) {
   switch (fault.kind) {
     case Kind::wrong:
-      fault.tensor = look_up(kTensors, value.value_or(kTensors.front()), "tensor", whole);
+      fault.tensor = kTensors.at(look_up(kTensors, value.value_or(kTensors.front()), "tensor", whole));
       return;
     case Kind::flaky:
       return read_probability(value.value_or(""), whole, fault);
@@ -147,10 +143,10 @@ Fault parse_fault(std::string_view text) {
   std::string_view rest = text;
   std::string_view value = take(rest, '@');
   const bool has_value = value.find('=') != std::string_view::npos;
-  out.kind = look_up(kKinds, take(value, '='), "kind", text).second;
+  out.kind = kValues<Kind>.at(look_up(all_names<Kind>(), take(value, '='), "kind", text));
   read_argument(has_value ? std::optional{value} : std::nullopt, text, out);
   out.rank = parse_number(take(rest, ':'), text);
-  out.phase = look_up(kPhases, take(rest, ':'), "phase", text).second;
+  out.phase = kValues<Phase>.at(look_up(all_names<Phase>(), take(rest, ':'), "phase", text));
   check_fault_phase(out, text);
   if (!rest.empty()) out.case_glob = rest;
   return out;
@@ -164,23 +160,21 @@ std::vector<Fault> parse_faults(std::string_view text) {
 }
 
 std::string to_string(const Fault& fault) {
-  const auto* const kind = std::ranges::find(kKinds, fault.kind, &std::pair<std::string_view, Kind>::second);
-  const auto* const phase = std::ranges::find(kPhases, fault.phase, &std::pair<std::string_view, Phase>::second);
   std::string value;
   if (fault.argument) value = fmt::format("={}", *fault.argument);
   if (fault.kind == Kind::wrong) value = "=" + fault.tensor;
   if (fault.kind == Kind::flaky) value = fmt::format("={},{}", fault.probability, fault.seed);
-  return fmt::format("{}{}@{}:{}", kind->first, value, fault.rank, phase->first);
+  return fmt::format("{}{}@{}:{}", name_of(fault.kind), value, fault.rank, name_of(fault.phase));
 }
 
 std::string list_fault_kinds() {
-  return list_names(kKinds);
+  return list(all_names<Kind>());
 }
 std::string list_fault_phases() {
-  return list_names(kPhases);
+  return list(all_names<Phase>());
 }
 std::string list_wrong_tensors() {
-  return list_names(kTensors);
+  return list(kTensors);
 }
 
 }  // namespace cp_pool

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <initializer_list>
 #include <iterator>
 #include <new>
 #include <random>

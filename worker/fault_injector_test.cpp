@@ -5,7 +5,6 @@
 #include <csignal>
 #include <fstream>
 #include <new>
-#include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>

@@ -1,7 +1,6 @@
 // Holds the communicators in use, shared by the thread that computes with them and the thread that aborts them.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>

@@ -22,15 +22,13 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "worker/connect.h"
 #include "worker/orphan_reaper.h"
-#include "worker/private_fd.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
 #include "worker/startup_clock.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 
@@ -58,10 +56,6 @@ std::atomic<int> messages_fd{-1};
 void close_in_child() {
   the_lifeline = nullptr;
   if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
-}
-
-lifeline::Hello hello_of_rank(const std::string& token, int rank, lifeline::Stream stream) {
-  return {token, rank, stream, protocol::host_name(), getpid(), own_start_ticks().value_or(0)};
 }
 
 // Whether the driver's first line is a welcome. It is read byte by byte, so that nothing of the next line is read.
@@ -92,8 +86,8 @@ bool is_accepted(int fd, milliseconds limit, std::string& why) {
 }
 
 bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stream, std::string& why) {
-  const lifeline::Hello hello = hello_of_rank(token, rank, stream);
-  const std::string line = lifeline::line_of(lifeline::Event{hello});
+  const lifeline::Joined joined{token, rank, stream, protocol::host_name(), getpid()};
+  const std::string line = lifeline::line_of(lifeline::Event{joined});
   if (!send_all(fd, std::as_bytes(std::span{line}))) {
     why = std::strerror(errno);
     return false;
@@ -102,11 +96,11 @@ bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stre
 }
 
 struct Connected {
-  int fd = -1;
+  UniqueFd fd;
   lifeline::Endpoint endpoint;
 };
 
-// Opens the connection for stderr first, so that the driver has it when it hears of the rank. Returns fd -1 if nobody
+// Opens the connection for stderr first, so that the driver has it when it hears of the rank. Returns no fd if nobody
 // answers; then `why` holds the reason for each address.
 Connected reach_driver(const std::vector<lifeline::Endpoint>& endpoints, const std::string& token, int rank,
                        std::string& why) {
@@ -115,11 +109,8 @@ Connected reach_driver(const std::vector<lifeline::Endpoint>& endpoints, const s
     why.clear();
     for (const lifeline::Endpoint& endpoint : endpoints) {
       std::string reason;
-      const int fd = connect_within(endpoint, kOneTry, reason);
-      if (fd >= 0) {
-        if (introduce(fd, token, rank, lifeline::Stream::errors, reason)) return {fd, endpoint};
-        ::close(fd);
-      }
+      UniqueFd fd = connect_within(endpoint, kOneTry, reason);
+      if (fd && introduce(fd.get(), token, rank, lifeline::Stream::errors, reason)) return {std::move(fd), endpoint};
       why += fmt::format("{}{}: {}", why.empty() ? "" : ", ", lifeline::to_string(endpoint), reason);
     }
     std::this_thread::sleep_for(kBetweenRounds);
@@ -136,7 +127,7 @@ bool same_file(int one, int other) {
 
 // Returns a file descriptor of the previous stderr.
 int redirect_stderr(int to) {
-  const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd);
+  const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const bool stdout_too = same_file(STDOUT_FILENO, STDERR_FILENO);
   std::fflush(nullptr);
   dup2(to, STDERR_FILENO);
@@ -201,23 +192,22 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
   const int rank = environment.rank;
   std::string why;
   const Connected errors = reach_driver(lifeline::parse_endpoints(*addresses), *token, rank, why);
-  const int messages = errors.fd < 0 ? -1 : connect_within(errors.endpoint, kOneTry, why);
+  UniqueFd messages = errors.fd ? connect_within(errors.endpoint, kOneTry, why) : UniqueFd{};
   const std::optional<timer_t> last_resort = make_last_resort();
   set_last_resort(last_resort, kLastResort);  // set first: the rank may be stopped as soon as the driver knows it
-  if (messages < 0 || !introduce(messages, *token, rank, lifeline::Stream::messages, why)) {
+  if (!messages || !introduce(messages.get(), *token, rank, lifeline::Stream::messages, why)) {
     fmt::print(stderr, "cp-pool-worker: rank {} on host {} ends: it cannot reach cp-pool ({})\n", rank,
                protocol::host_name(), why);
     std::fflush(nullptr);
     _exit(protocol::kExitWithoutDriver);
   }
   start_orphan_reaper();
-  const int launchers = redirect_stderr(errors.fd);
-  ::close(errors.fd);
-  keep_alive(messages);
-  messages_fd = messages;
+  const int launchers = redirect_stderr(errors.fd.get());
+  keep_alive(messages.get());
+  messages_fd = messages.get();
   pthread_atfork(nullptr, nullptr, close_in_child);
-  the_lifeline =
-      new Lifeline(rank, messages, launchers, last_resort);  // NOLINT(cppcoreguidelines-owning-memory): it stays
+  the_lifeline = new Lifeline(rank, messages.release(), launchers,
+                              last_resort);  // NOLINT(cppcoreguidelines-owning-memory): it stays
   return the_lifeline;
 }
 
@@ -229,8 +219,7 @@ Lifeline::Lifeline(int rank, int fd, int launchers_stderr, std::optional<timer_t
       last_resort_(last_resort) {
   heard();
   const BlockAllSignals block;  // signals are for the rank's other threads
-  thread_ = std::thread([this] { serve(); });
-  thread_.detach();
+  std::thread([this] { serve(); }).detach();
 }
 
 // --- The thread ------------------------------------------------------------------------------------------------------

@@ -6,13 +6,10 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
-#include <ctime>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "worker/protocol/environment.h"
 #include "worker/protocol/lifeline_messages.h"
@@ -28,9 +25,6 @@ class Lifeline {
   static Lifeline* start(const protocol::RankEnvironment& environment);
   // Returns the lifeline of this process; nullptr if there is none.
   static Lifeline* current();
-
-  Lifeline(const Lifeline&) = delete;
-  Lifeline& operator=(const Lifeline&) = delete;
 
   void tell_rendezvous(const lifeline::Rendezvous& where);
   // Waits for rank 0's rendezvous as long as the driver lives.
@@ -70,7 +64,6 @@ class Lifeline {
   std::mutex mutex_;
   std::condition_variable told_;
   std::optional<lifeline::Rendezvous> rendezvous_;
-  std::thread thread_;
 };
 
 // Calls Lifeline::tell_ending if there is a lifeline.

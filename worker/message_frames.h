@@ -22,9 +22,9 @@ struct Box {
   friend auto operator<=>(const Box&, const Box&) = default;
 };
 
-// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box. hello:
+// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box. token:
 // the first frame of a rank, whose body is the token of its pool.
-enum class MessageKind : std::uint8_t { push, subscribe, hello };
+enum class MessageKind : std::uint8_t { push, subscribe, token };
 struct MessageFrame {
   MessageKind kind = MessageKind::push;
   Box box;

@@ -25,9 +25,8 @@
 
 #include <fmt/format.h>
 
-#include "worker/connect.h"
-#include "worker/listen.h"
 #include "worker/protocol/token.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 
@@ -45,25 +44,12 @@ int checked(int result, const char* what) {
   return result;
 }
 
-class HubSocket {
- public:
-  explicit HubSocket(int fd) : fd_(fd) {}
-  HubSocket(HubSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  HubSocket& operator=(HubSocket&&) = delete;
-  ~HubSocket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 struct RankConnection {
-  RankConnection(HubSocket socket, Clock::time_point limit_of_hello) : fd(std::move(socket)), limit(limit_of_hello) {}
-  HubSocket fd;
+  RankConnection(UniqueFd socket, Clock::time_point limit_of_first_frame)
+      : fd(std::move(socket)), limit(limit_of_first_frame) {}
+  UniqueFd fd;
   Clock::time_point limit;  // of its first frame
-  Bytes hello;              // what has come of its first frame
+  Bytes begun;              // what has come of its first frame
   MessageReader in;
   std::deque<Bytes> out;  // frames that the kernel has not accepted yet
   std::size_t sent = 0;   // bytes of the first frame that have been sent
@@ -76,8 +62,8 @@ class MessageRouter::Router {
  public:
   Router(int listening, const std::string& token, milliseconds patience)
       : patience_(patience),
-        hello_(encode_message(MessageKind::hello, {},
-                              {reinterpret_cast<const std::uint8_t*>(token.data()), token.size()})),
+        first_frame_(encode_message(MessageKind::token, {},
+                                    {reinterpret_cast<const std::uint8_t*>(token.data()), token.size()})),
         listener_(listening),
         epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
         stop_(checked(::eventfd(0, EFD_CLOEXEC), "eventfd")) {
@@ -85,8 +71,6 @@ class MessageRouter::Router {
     watch(stop_.get(), EPOLLIN, EPOLL_CTL_ADD);
     thread_ = std::thread([this] { serve(); });
   }
-  Router(const Router&) = delete;
-  Router& operator=(const Router&) = delete;
   ~Router() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
@@ -145,8 +129,8 @@ class MessageRouter::Router {
     while (!newcomers_.empty() && newcomers_.begin()->first <= Clock::now()) {
       const auto newcomer = *newcomers_.begin();
       const int fd = newcomer.second;
-      // If this process was stopped for a while, the hello may have come without having been read.
-      const bool open = read_hello(fd, connections_.at(fd));
+      // If this process was stopped for a while, the token may have come without having been read.
+      const bool open = read_first_frame(fd, connections_.at(fd));
       if (open && !newcomers_.contains(newcomer)) continue;
       if (open) report_stranger(fd, fmt::format("it has not introduced itself within {} ms", patience_.count()));
       drop(fd);
@@ -165,8 +149,8 @@ class MessageRouter::Router {
 
   void accept_all() {
     for (;;) {
-      HubSocket fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (fd.get() < 0) {
+      UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd) {
         if (errno == EMFILE || errno == ENFILE) give_up();
         return;
       }
@@ -202,23 +186,23 @@ class MessageRouter::Router {
     if (!open) drop(fd);
   }
 
-  // Reads no byte beyond the first frame, which has to be equal to hello_. Returns false if the connection has ended or
-  // is not a rank's.
-  bool read_hello(int fd, RankConnection& connection) {
+  // Reads no byte beyond the first frame, which has to be equal to first_frame_. Returns false if the connection has
+  // ended or is not a rank's.
+  bool read_first_frame(int fd, RankConnection& connection) {
     std::array<std::uint8_t, 256> buffer;
-    const std::size_t wanted = std::min(hello_.size() - connection.hello.size(), buffer.size());
+    const std::size_t wanted = std::min(first_frame_.size() - connection.begun.size(), buffer.size());
     const ssize_t got = ::recv(fd, buffer.data(), wanted, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (got <= 0) return false;
-    connection.hello.insert(connection.hello.end(), buffer.data(), buffer.data() + got);
-    const std::size_t size = connection.hello.size();
+    connection.begun.insert(connection.begun.end(), buffer.data(), buffer.data() + got);
+    const std::size_t size = connection.begun.size();
     if (size >= kMessageHeaderBytes &&
-        !std::equal(hello_.begin(), hello_.begin() + kMessageHeaderBytes, connection.hello.begin())) {
+        !std::equal(first_frame_.begin(), first_frame_.begin() + kMessageHeaderBytes, connection.begun.begin())) {
       report_stranger(fd, "its first bytes are not those of a rank");
       return false;
     }
-    if (size < hello_.size()) return true;
-    if (!protocol::is_same_secret(text_of(connection.hello), text_of(hello_))) {
+    if (size < first_frame_.size()) return true;
+    if (!protocol::is_same_secret(text_of(connection.begun), text_of(first_frame_))) {
       report_stranger(fd, "it has another token");
       return false;
     }
@@ -229,7 +213,7 @@ class MessageRouter::Router {
   // Returns false if the connection has ended or is not a rank's.
   bool read_from(int fd) {
     RankConnection& connection = connections_.at(fd);  // only this thread adds and removes connections
-    if (newcomers_.contains({connection.limit, fd})) return read_hello(fd, connection);
+    if (newcomers_.contains({connection.limit, fd})) return read_first_frame(fd, connection);
     std::array<std::uint8_t, 65536> buffer;
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -306,10 +290,10 @@ class MessageRouter::Router {
   }
 
   milliseconds patience_;
-  Bytes hello_;  // the first frame of every rank
-  HubSocket listener_;
-  HubSocket epoll_;
-  HubSocket stop_;
+  Bytes first_frame_;  // the first frame of every rank
+  UniqueFd listener_;
+  UniqueFd epoll_;
+  UniqueFd stop_;
   // Connections without a first frame yet, with the time at which they are closed. Used by the router's thread alone.
   std::set<std::pair<Clock::time_point, int>> newcomers_;
   bool named_a_stranger_ = false;

@@ -14,12 +14,10 @@ namespace cp_pool {
 
 class MessageRouter {
  public:
-  // listening: a listening, non-blocking socket, which the router takes over. A connection has to begin with a hello
-  // that has the token (message_frames.h). Until it has, nothing else of it is read; one that sends anything else, or
-  // no hello within `patience`, is closed. The first such connection is named on stderr. Throws std::system_error.
+  // listening: a listening, non-blocking socket, which the router takes over. A connection has to begin with the
+  // token (message_frames.h). Until it has, nothing else of it is read; one that sends anything else, or
+  // no token within `patience`, is closed. The first such connection is named on stderr. Throws std::system_error.
   MessageRouter(int listening, const std::string& token, std::chrono::milliseconds patience = std::chrono::seconds(10));
-  MessageRouter(const MessageRouter&) = delete;
-  MessageRouter& operator=(const MessageRouter&) = delete;
   ~MessageRouter();  // closes all connections
 
   [[nodiscard]] int port() const;

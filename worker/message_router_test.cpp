@@ -20,9 +20,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/connect.h"
-#include "worker/listen.h"
 #include "worker/rank_messages.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 namespace {
@@ -39,8 +38,8 @@ Bytes bytes_of(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
-Bytes hello(const std::string& token = kToken) {
-  return encode_message(MessageKind::hello, {}, bytes_of(token));
+Bytes token_frame(const std::string& token = kToken) {
+  return encode_message(MessageKind::token, {}, bytes_of(token));
 }
 
 Bytes operator+(Bytes one, const Bytes& other) {
@@ -54,36 +53,33 @@ class Peer {
   explicit Peer(const MessageRouter& router) {
     std::string why;
     fd_ = connect_within({"127.0.0.1", static_cast<std::uint16_t>(router.port())}, seconds(20), why);
-    EXPECT_GE(fd_, 0) << why;
+    EXPECT_TRUE(fd_) << why;
   }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-  ~Peer() { close(fd_); }
 
-  void say(const Bytes& bytes) const { EXPECT_TRUE(send_all(fd_, std::as_bytes(std::span{bytes}))); }
+  void say(const Bytes& bytes) const { EXPECT_TRUE(send_all(fd_.get(), std::as_bytes(std::span{bytes}))); }
   // Waits until the router closes the connection. Returns whether it does so, without having sent anything.
   [[nodiscard]] bool is_closed() const {
     constexpr int kLimitMs = 20'000;
-    pollfd end{.fd = fd_, .events = POLLIN, .revents = 0};
+    pollfd end{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     std::uint8_t byte = 0;
-    return poll(&end, 1, kLimitMs) == 1 && recv(fd_, &byte, 1, 0) <= 0;
+    return poll(&end, 1, kLimitMs) == 1 && recv(fd_.get(), &byte, 1, 0) <= 0;
   }
   // Returns the body of the next frame; nullopt at the end of the connection.
   std::optional<std::string> next() {
     for (;;) {
       if (const auto frame = reader_.next()) return std::string(frame->body.begin(), frame->body.end());
       std::uint8_t byte = 0;
-      if (recv(fd_, &byte, 1, 0) <= 0) return std::nullopt;
+      if (recv(fd_.get(), &byte, 1, 0) <= 0) return std::nullopt;
       reader_.feed({&byte, 1});
     }
   }
 
  private:
-  int fd_ = -1;
+  UniqueFd fd_;
   MessageReader reader_;
 };
 
-// A router that closes a silent connection soon. It has to be longer than a rank of this process needs for its hello.
+// A router that closes a silent connection soon. It has to be longer than a rank of this process needs for its token.
 constexpr milliseconds kPatience{1000};
 constexpr Box kBoxOfRank1{Box::Of::compute, 1};
 
@@ -105,7 +101,7 @@ class Strangers : public testing::Test {
   // Expects that the router has taken nothing from the stranger, and still serves rank 1.
   void expect_untouched() {
     Peer rank(router);
-    rank.say(hello() + encode_message(MessageKind::subscribe, kBoxOfRank1));
+    rank.say(token_frame() + encode_message(MessageKind::subscribe, kBoxOfRank1));
     router.push(kBoxOfRank1, bytes_of("an order of rank 0"));
     EXPECT_EQ(rank.next(), "an order of rank 0");
     rank.say(encode_message(MessageKind::push, {}, bytes_of("a report of rank 1")));
@@ -155,7 +151,7 @@ TEST_F(Strangers, CannotReportToRank0) {
 }
 
 TEST_F(Strangers, CannotMakeItBufferALargeFrame) {
-  for (const MessageKind kind : {MessageKind::push, MessageKind::hello}) {
+  for (const MessageKind kind : {MessageKind::push, MessageKind::token}) {
     Bytes header = encode_message(kind, {});
     constexpr std::size_t kSizeAt = 4;
     header[kSizeAt + 3] = 0x10;  // 256 MiB
@@ -172,12 +168,12 @@ TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
   almost.back() = '0';
   for (const std::string& token : {almost, std::string(kToken.size(), '0')}) {
     const Peer stranger(router);
-    stranger.say(hello(token) + encode_message(MessageKind::subscribe, kBoxOfRank1));
+    stranger.say(token_frame(token) + encode_message(MessageKind::subscribe, kBoxOfRank1));
     EXPECT_TRUE(stranger.is_closed());
   }
   for (const std::string& token : {std::string(), kToken.substr(1), kToken + "0"}) {
     const Peer stranger(router);
-    stranger.say(hello(token));
+    stranger.say(token_frame(token));
     EXPECT_TRUE(stranger.is_closed());
   }
   expect_untouched();
@@ -187,8 +183,8 @@ TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
 TEST_F(Strangers, ThatSayNothingOrHalfAFrameAreClosedAfterAWhile) {
   const auto start = std::chrono::steady_clock::now();
   std::list<Peer> peers;
-  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kMessageHeaderBytes, hello().size() - 1}) {
-    Bytes begun = hello();
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kMessageHeaderBytes, token_frame().size() - 1}) {
+    Bytes begun = token_frame();
     begun.resize(size);
     peers.emplace_back(router).say(begun);
   }
@@ -207,7 +203,7 @@ TEST_F(Strangers, HoldUpNoRank) {
 
 TEST_F(Strangers, ARankMaySayItsHelloByteByByteAndWaitAfterwards) {
   Peer rank(router);
-  for (const std::uint8_t byte : hello()) rank.say({byte});
+  for (const std::uint8_t byte : token_frame()) rank.say({byte});
   const Peer silent(router);  // comes later, and is closed for its silence
   EXPECT_TRUE(silent.is_closed());
   rank.say(encode_message(MessageKind::subscribe, {Box::Of::control, 1}));

@@ -1,7 +1,6 @@
 #include "worker/orphan_reaper.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -12,7 +11,6 @@
 #include <iterator>
 #include <poll.h>
 #include <string>
-#include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -3,9 +3,7 @@
 // (comm/peer/peer_link.h, NCCL). If a machine has fewer GPUs than ranks, neighbouring ranks share one.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "worker/protocol/environment.h"
 

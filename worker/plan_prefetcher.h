@@ -20,8 +20,6 @@ class PlanPrefetcher {
   static constexpr std::chrono::milliseconds kPatience{300};
 
   explicit PlanPrefetcher(int threads, std::chrono::milliseconds patience = kPatience);  // 0 threads prepare nothing
-  PlanPrefetcher(const PlanPrefetcher&) = delete;
-  PlanPrefetcher& operator=(const PlanPrefetcher&) = delete;
   ~PlanPrefetcher();
 
   // Replaces the pending pieces of the last request. `list` returns the new pieces; it is called on a thread of the

@@ -22,9 +22,5 @@ TEST(ProcessStart, IsUnknownWithoutTheField) {
   EXPECT_EQ(start_ticks_in("17 (worker) S 1 2"), std::nullopt);
 }
 
-TEST(ProcessStart, OfThisProcessIsKnown) {
-  EXPECT_GT(own_start_ticks().value_or(0), 0);
-}
-
 }  // namespace
 }  // namespace cp_pool

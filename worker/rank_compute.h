@@ -1,9 +1,7 @@
 // The computing thread of one rank: it runs cases as rank 0 commands, and reports.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +12,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "worker/case_runner.h"
-#include "worker/caught_error.h"
 #include "worker/control_plane.h"
 #include "worker/data_plane.h"
 #include "worker/environment_baseline.h"

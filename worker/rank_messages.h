@@ -83,14 +83,14 @@ using ComputeCommand =
 using ControlCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
-struct Hello {
+struct RankStarted {
   protocol::RankInfo info;
   std::map<std::string, double> startup_ms;
   std::string data_plane;  // Communicator::description
 
   static constexpr auto fields() {
-    return FieldList{field("info", &Hello::info), field("startup_ms", &Hello::startup_ms),
-                     field("data_plane", &Hello::data_plane)};
+    return FieldList{field("info", &RankStarted::info), field("startup_ms", &RankStarted::startup_ms),
+                     field("data_plane", &RankStarted::data_plane)};
   }
 };
 struct CaseReset {  // the rank has reset its state and waits for BeginCommand
@@ -258,7 +258,7 @@ struct Goodbye {
 
   static constexpr auto fields() { return FieldList{field("rank", &Goodbye::rank)}; }
 };
-using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
+using RankMessage = std::variant<RankStarted, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;
 
 // Encode a message as bytes; non-finite numbers and arbitrary bytes in strings survive. Decoding anything that encode

@@ -25,7 +25,6 @@
 #include "cp_core/comm/peer/peer_environment.h"
 #include "cp_core/cuda/device.h"
 #include "worker/caught_error.h"
-#include "worker/connect.h"
 #include "worker/control_plane.h"
 #include "worker/control_thread.h"
 #include "worker/cpu_threads.h"
@@ -41,6 +40,7 @@
 #include "worker/rank_device.h"
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 namespace {
@@ -94,8 +94,7 @@ void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
       if (is_loopback(address) && !on_its_host) continue;  // on this host another process may listen there
       const lifeline::Endpoint endpoint{address, environment.master_port};
       std::string why;
-      if (const int fd = connect_within(endpoint, kOneTry, why); fd >= 0) {
-        ::close(fd);
+      if (connect_within(endpoint, kOneTry, why)) {
         environment.master_addr = address;
         return;
       }
@@ -189,8 +188,6 @@ const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
 class StoppedSignal {
  public:
   StoppedSignal() : future_(promise_.get_future().share()) {}
-  StoppedSignal(const StoppedSignal&) = delete;
-  StoppedSignal& operator=(const StoppedSignal&) = delete;
   ~StoppedSignal() { signal(); }
   void signal() {
     if (!signalled_) promise_.set_value();
@@ -283,7 +280,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     clock.mark("proof");
     clock.note(device.times_ms());
     messages.to_rank0(
-        Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
+        RankStarted{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });
   baseline = EnvironmentBaseline();  // taken again, because NCCL once puts settings of its files into the environment
   compute.serve();

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <poll.h>
-#include <string>
 #include <string_view>
 #include <sys/eventfd.h>
 #include <system_error>
@@ -40,16 +39,14 @@ class RequestReader {
     std::function<void()> end_of_input;  // also when reading fails
   };
   RequestReader(int fd, Handlers handlers);  // fd is not owned
-  RequestReader(const RequestReader&) = delete;
-  RequestReader& operator=(const RequestReader&) = delete;
-  ~RequestReader();  // stops reading
+  ~RequestReader();                          // stops reading
 
  private:
   void serve();
   void handle(const protocol::Line& line);
 
   int fd_;
-  int wake_fd_;
+  UniqueFd wake_fd_;
   Handlers handlers_;
   std::jthread thread_;
 };
@@ -58,22 +55,21 @@ constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
 
 RequestReader::RequestReader(int fd, Handlers handlers)
     : fd_(fd), wake_fd_(eventfd(0, EFD_CLOEXEC)), handlers_(std::move(handlers)) {
-  if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (!wake_fd_) throw std::system_error(errno, std::generic_category(), "eventfd");
   thread_ = std::jthread([this] { serve(); });
 }
 
 RequestReader::~RequestReader() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(wake_fd_.get(), &one, sizeof one);
   if (thread_.joinable()) thread_.join();
-  close(wake_fd_);
 }
 
 void RequestReader::serve() {
   protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
   std::array<char, kReadBytes> buffer;
   for (;;) {
-    std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}}};
+    std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}}};
     if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
     if (ready[1].revents != 0) return;
     if (ready[0].revents == 0) continue;

@@ -15,8 +15,6 @@ class RankZero {
   // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Faults of phase `result` fire while a
   // result is written.
   RankZero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd);
-  RankZero(const RankZero&) = delete;
-  RankZero& operator=(const RankZero&) = delete;
   ~RankZero();
 
   // Waits for the end; returns whether every rank stopped in time.

@@ -15,7 +15,8 @@ namespace {
 
 // 0 if the start is not known.
 double ms_since_process_start() {
-  const std::optional<std::int64_t> start_ticks = own_start_ticks();
+  std::ifstream file("/proc/self/stat");
+  const std::optional<std::int64_t> start_ticks = start_ticks_in(std::string{std::istreambuf_iterator<char>(file), {}});
   if (!start_ticks) return 0;
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -57,11 +58,6 @@ std::optional<std::int64_t> start_ticks_in(std::string_view stat) {
   for (int i = 0; i < kFieldsBefore; ++i) after_name >> skipped;
   std::int64_t ticks = 0;
   return after_name >> ticks ? std::optional(ticks) : std::nullopt;
-}
-
-std::optional<std::int64_t> own_start_ticks() {
-  std::ifstream file("/proc/self/stat");
-  return start_ticks_in(std::string{std::istreambuf_iterator<char>(file), {}});
 }
 
 }  // namespace cp_pool

@@ -35,7 +35,4 @@ class StartupClock {
 // nullopt if the line has no such field.
 std::optional<std::int64_t> start_ticks_in(std::string_view stat);
 
-// Returns the start of this process; nullopt if /proc does not tell.
-std::optional<std::int64_t> own_start_ticks();
-
 }  // namespace cp_pool

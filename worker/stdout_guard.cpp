@@ -4,8 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "worker/private_fd.h"
-
 namespace cp_pool {
 
 namespace {
@@ -15,7 +13,7 @@ int private_stdout = -1;
 // Runs before any other code of the process. Sanitizers are not set up yet, so this function has no instrumentation and
 // makes no call that a sanitizer intercepts.
 __attribute__((no_sanitize("address", "undefined", "thread"))) void move_stdout(int, char**, char**) {
-  private_stdout = static_cast<int>(syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd));
+  private_stdout = static_cast<int>(syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   syscall(SYS_dup3, STDERR_FILENO, STDOUT_FILENO, 0);
 }
 

@@ -29,7 +29,6 @@
 #include "worker/cpu_threads.h"
 #include "worker/hygiene.h"
 #include "worker/lifeline.h"
-#include "worker/private_fd.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_device.h"
@@ -131,7 +130,7 @@ constexpr int kExitFailure = 1;
 // Moves stdin to a private file descriptor, and /dev/null to file descriptor 0, so that only the protocol reads the
 // driver's input.
 int take_stdin() {
-  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivateFd);
+  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, STDIN_FILENO);

@@ -1,7 +1,5 @@
 #include "driver/core/case_shape.h"
 
-#include <algorithm>
-
 #include "cases/dual_chunk.h"
 
 namespace cp_pool {

@@ -1,7 +1,5 @@
 #include "driver/core/case_shape.h"
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

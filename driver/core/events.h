@@ -802,9 +802,6 @@ class Event : public AnyEvent {
 // A view of the stream. All calls come from one thread, in the order of the events.
 class EventSink {
  public:
-  EventSink() = default;
-  EventSink(const EventSink&) = delete;
-  EventSink& operator=(const EventSink&) = delete;
   virtual ~EventSink() = default;
   virtual void on_event(const Event& event) = 0;
   // Called every RunConfig::tick while a run goes on, whether anything happened or not, so that a view can show time

@@ -55,7 +55,6 @@ class Attention final : public Payload::Kind {
   }
 
   [[nodiscard]] bool has_figures() const override { return true; }
-  [[nodiscard]] std::string why_undiagnosed() const override { return {}; }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override {
     return perf_figures(c_, measured);
   }
@@ -108,7 +107,6 @@ class FunctionCall final : public Payload::Kind {
   }
 
   [[nodiscard]] bool has_figures() const override { return false; }
-  [[nodiscard]] std::string why_undiagnosed() const override { return {}; }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override { return {measured}; }
 
   [[nodiscard]] std::string suite() const override { return std::string(module_of(call_)); }

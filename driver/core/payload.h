@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,9 +90,6 @@ class Payload {
 
 class Payload::Kind {
  public:
-  Kind() = default;
-  Kind(const Kind&) = delete;
-  Kind& operator=(const Kind&) = delete;
   virtual ~Kind() = default;
 
   [[nodiscard]] virtual nlohmann::ordered_json json() const = 0;
@@ -119,8 +115,6 @@ class Payload::Kind {
   // --- For judging results
   // Whether a pass needs the figures of each rank, if the worker promises figures.
   [[nodiscard]] virtual bool has_figures() const = 0;
-  // Why no worker can diagnose a failure of it, as a sentence; empty if it can, or if that goes without saying.
-  [[nodiscard]] virtual std::string why_undiagnosed() const = 0;
   [[nodiscard]] virtual PerfFigures figures(const protocol::PerfResult& measured) const = 0;
 
   // --- For reports

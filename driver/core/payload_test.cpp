@@ -100,7 +100,6 @@ TEST(Payload, MayBeACall) {
   EXPECT_EQ(payload->model(), "total");
   EXPECT_EQ(payload->column(), "4 ranks");
   EXPECT_FALSE(payload->has_figures());
-  EXPECT_EQ(payload->why_undiagnosed(), "");
   protocol::RunRequest request;
   request.options.diagnosis_ms = 5000;
   payload->put_into(request, {{"calls", true}});
@@ -119,10 +118,6 @@ TEST(Payload, ACallGoesOnlyToAWorkerThatRunsCalls) {
     EXPECT_THAT(payload->unknown_to_worker(capabilities), HasSubstr("runs no calls")) << capabilities;
   }
 }
-
-}  // namespace
-
-namespace {
 
 protocol::PerfResult measured(double ms, std::optional<double> one_rank_ms) {
   protocol::PerfResult out;

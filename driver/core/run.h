@@ -297,9 +297,6 @@ class Room {
 // A source of cases that chooses each case when it can begin, knowing how earlier ones ended.
 class CaseSource {
  public:
-  CaseSource() = default;
-  CaseSource(const CaseSource&) = delete;
-  CaseSource& operator=(const CaseSource&) = delete;
   virtual ~CaseSource() = default;
 
   // Returns the next case, which must fit into `room`. nullopt: there is none until a running case ends; if no case is

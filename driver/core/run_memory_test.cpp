@@ -81,10 +81,6 @@ TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
   EXPECT_TRUE(by_an_adapter([](CaseFinished& e) { e.pool->key = "cpu/2"; }));
 }
 
-}  // namespace
-
-namespace {
-
 Item named(const std::string& id, int run = 1, int runs = 1) {
   Item out{.id = id, .payload = {}, .rerun = ""};
   out.run = run;
@@ -111,10 +107,6 @@ TEST(OutputNames, RunsOfARepeatedCaseAreNumbered) {
   EXPECT_EQ(names.own_name(0), "a (run 1 of 2)");
   EXPECT_EQ(names.own_name(1), "a (run 2 of 2)");
 }
-
-}  // namespace
-
-namespace {
 
 using enum Certainty;
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <dlfcn.h>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>

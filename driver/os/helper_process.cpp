@@ -1,17 +1,14 @@
 #include "driver/os/helper_process.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <exception>
-#include <fcntl.h>
 #include <poll.h>
-#include <string_view>
+#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -41,6 +38,20 @@ constexpr std::chrono::milliseconds kGone{500};
   _exit(0);
 }
 
+// A file without a name.
+UniqueFd make_file() {
+  UniqueFd out{::memfd_create("filter", MFD_CLOEXEC)};
+  if (!out) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  return out;
+}
+
+std::string contents_of(const UniqueFd& file) {
+  std::string out(static_cast<std::size_t>(std::max<off_t>(::lseek(file.get(), 0, SEEK_END), 0)), '\0');
+  const ssize_t size = ::pread(file.get(), out.data(), out.size(), 0);
+  out.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return out;
+}
+
 }  // namespace
 
 ForkedHelper::ForkedHelper(const std::function<void(int)>& function) {
@@ -59,118 +70,26 @@ ForkedHelper::ForkedHelper(const std::function<void(int)>& function) {
 
 ForkedHelper::~ForkedHelper() {
   ::kill(pid_, SIGKILL);
-  const auto give_up = std::chrono::steady_clock::now() + kGone;
-  while (::waitpid(pid_, nullptr, WNOHANG) == 0 && std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  reap_until(std::chrono::steady_clock::now() + kGone, pid_);
 }
 
-namespace {
-
-// Kills and reaps the program, however the function is left.
-class Reaper {
- public:
-  explicit Reaper(pid_t pid) : pid_(pid) {}
-  Reaper(const Reaper&) = delete;
-  Reaper& operator=(const Reaper&) = delete;
-  ~Reaper() {
-    if (pid_ < 0) return;
-    ::kill(-pid_, SIGKILL);
-    wait();
-  }
-
-  ExitStatus wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    if (WIFSIGNALED(status)) return {true, WTERMSIG(status)};
-    return {false, WEXITSTATUS(status)};
-  }
-
- private:
-  pid_t pid_;
-};
-
-void make_nonblocking(const UniqueFd& fd) {
-  const int flags = ::fcntl(fd.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) < 0) {
-    throw std::system_error(errno, std::generic_category(), "fcntl");
-  }
-}
-
-bool is_temporary(ssize_t result) {
-  return result < 0 && (errno == EAGAIN || errno == EINTR);
-}
-
-// Writes some of the input. Closes the pipe when everything is written or nobody reads it any more.
-void feed(UniqueFd& pipe, std::string_view& input) {
-  const ssize_t written = input.empty() ? 0 : ::write(pipe.get(), input.data(), input.size());
-  if (written > 0) input.remove_prefix(static_cast<std::size_t>(written));
-  if (input.empty() || (written < 0 && !is_temporary(written))) pipe.reset();
-}
-
-// Reads some of the output. Closes the pipe at end of file.
-void take(UniqueFd& pipe, std::string& into) {
-  std::array<char, 65536> buffer{};
-  const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
-  if (count > 0) {
-    into.append(buffer.data(), static_cast<std::size_t>(count));
-  } else if (!is_temporary(count)) {
-    pipe.reset();
-  }
-}
-
-// Ignores SIGPIPE, so that a program that stops reading does not kill this process.
-class IgnoreSigpipe {
- public:
-  IgnoreSigpipe() {
-    struct sigaction ignore{};
-    ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &ignore, &before_);
-  }
-  IgnoreSigpipe(const IgnoreSigpipe&) = delete;
-  IgnoreSigpipe& operator=(const IgnoreSigpipe&) = delete;
-  ~IgnoreSigpipe() { ::sigaction(SIGPIPE, &before_, nullptr); }
-
- private:
-  struct sigaction before_{};
-};
-
-}  // namespace
-
+// The outputs are files, so the program never waits for a reader.
 Filtered run_filter(const std::vector<std::string>& argv, const std::string& input,
                     std::vector<std::pair<std::string, std::string>> env) {
-  const IgnoreSigpipe ignored;
-  Pipe in = make_pipe();
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  const SpawnedProcess process = spawn({.argv = argv,
-                                        .env = std::move(env),
-                                        .stdin_fd = in.read.get(),
-                                        .stdout_fd = out.write.get(),
-                                        .stderr_fd = err.write.get()});
-  Reaper reaper(process.pid);
-  in.read.reset();
-  out.write.reset();
-  err.write.reset();
-  make_nonblocking(in.write);
-  Filtered result;
-  std::string_view left = input;
-  if (left.empty()) in.write.reset();
-  while (out.read || err.read) {
-    std::array<pollfd, 3> events{
-        {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
-    if (::poll(events.data(), events.size(), -1) < 0) {
-      if (errno == EINTR) continue;
-      throw std::system_error(errno, std::generic_category(), "poll");
-    }
-    if (events[0].revents != 0) feed(in.write, left);
-    if (events[1].revents != 0) take(out.read, result.out);
-    if (events[2].revents != 0) take(err.read, result.err);
+  const UniqueFd in = make_file();
+  const UniqueFd out = make_file();
+  const UniqueFd err = make_file();
+  if (::pwrite(in.get(), input.data(), input.size(), 0) != static_cast<ssize_t>(input.size())) {
+    throw std::system_error(errno, std::generic_category(), "pwrite");
   }
-  result.exit = reaper.wait();
-  return result;
+  const SpawnedProcess process = spawn(
+      {.argv = argv, .env = std::move(env), .stdin_fd = in.get(), .stdout_fd = out.get(), .stderr_fd = err.get()});
+  pollfd ended{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
+  const ExitStatus exit = peek_exit(process.pid).value();
+  reap_if_exited(process.pid);
+  return {.exit = exit, .out = contents_of(out), .err = contents_of(err)};
 }
 
 }  // namespace cp_pool

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver/os/spawn.h"
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 
@@ -21,8 +21,6 @@ class ForkedHelper {
   // driver's other threads, which send beats (driver/ranks/driver_socket.h), take their own mutex alone. Throws
   // std::system_error.
   explicit ForkedHelper(const std::function<void(int output)>& function);
-  ForkedHelper(const ForkedHelper&) = delete;
-  ForkedHelper& operator=(const ForkedHelper&) = delete;
   // Kills the child if it still runs, and reaps it. A child that is stuck in the kernel is left to reap_adopted
   // (process_tree.h), which must leave pid() alone until then.
   ~ForkedHelper();
@@ -43,9 +41,9 @@ struct Filtered {
   std::string err;
 };
 
-// Runs the program with `input` as its stdin, and waits until it has ended and its outputs are closed. Its children are
-// killed with it only if they stay in its process group. env: added to this process's environment. To be called on the
-// main thread. Throws SpawnError (spawn.h) if the program cannot be started, else std::system_error.
+// Runs the program with `input` as its stdin, and waits until it has ended. env: added to this process's environment.
+// To be called on the main thread. Throws SpawnError (spawn.h) if the program cannot be started, else
+// std::system_error.
 Filtered run_filter(const std::vector<std::string>& argv, const std::string& input,
                     std::vector<std::pair<std::string, std::string>> env = {});
 

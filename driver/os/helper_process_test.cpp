@@ -68,10 +68,6 @@ TEST(ForkedHelper, OneThatHangsIsGoneWithItsOwner) {
   EXPECT_THAT(list_descendants(::getpid()), testing::SizeIs(0));
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Filter, GivesTheInputAndTakesBothOutputs) {
   const Filtered done = run_filter({"sh", "-c", "cat; echo said >&2; exit 3"}, "one\ntwo\n");
   EXPECT_EQ(done.out, "one\ntwo\n");

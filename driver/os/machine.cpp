@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <netinet/in.h>
 #include <poll.h>
 #include <string>
@@ -34,22 +35,6 @@ double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-}  // namespace
-
-MachineClocks MachineClocks::now() {
-  return {.wall = time_of(CLOCK_REALTIME), .running = time_of(CLOCK_MONOTONIC), .boot = time_of(CLOCK_BOOTTIME)};
-}
-
-std::string describe_clock_change(const MachineClocks& before, const MachineClocks& after) {
-  const double set = in_seconds((after.wall - before.wall) - (after.boot - before.boot));
-  const double slept = in_seconds((after.boot - before.boot) - (after.running - before.running));
-  if (slept > kNoticed) return fmt::format("{} for {:.1f} s meanwhile", kMachineSlept, slept);
-  if (std::abs(set) > kNoticed) return fmt::format("{} by {:+.1f} s meanwhile", kClockWasSet, set);
-  return "";
-}
-
-namespace {
-
 constexpr int kPatienceMs = 1000;
 
 bool is_descriptor_shortage(int error) {
@@ -73,7 +58,50 @@ int connect_error(std::uint16_t port) {
   return ::getsockopt(client.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
+constexpr std::int64_t kPart = 20;  // less than 1 / 20 available is too little
+
+std::optional<std::int64_t> number_in(const char* file) {
+  std::ifstream in(file);
+  std::int64_t value = 0;
+  if (in >> value) return value;
+  return std::nullopt;  // the file has "max", or does not exist
+}
+
+std::optional<std::int64_t> count_in_file(const char* file, std::string_view name) {
+  std::ifstream lines(file);
+  return count_in(lines, name);
+}
+
+bool machine_is_short() {
+  const auto total = count_in_file("/proc/meminfo", "MemTotal:");
+  const auto available = count_in_file("/proc/meminfo", "MemAvailable:");
+  return total && available && *available < *total / kPart;
+}
+
+// memory.current includes the page cache, which the kernel can drop; so the page cache is subtracted.
+bool group_is_short() {
+  const auto most = number_in("/sys/fs/cgroup/memory.max");
+  const auto used = number_in("/sys/fs/cgroup/memory.current");
+  if (!most || !used || *most <= 0) return false;
+  constexpr const char* kStatistics = "/sys/fs/cgroup/memory.stat";
+  const std::int64_t files =
+      count_in_file(kStatistics, "inactive_file").value_or(0) + count_in_file(kStatistics, "active_file").value_or(0);
+  return *most - (*used - files) < *most / kPart;
+}
+
 }  // namespace
+
+MachineClocks MachineClocks::now() {
+  return {.wall = time_of(CLOCK_REALTIME), .running = time_of(CLOCK_MONOTONIC), .boot = time_of(CLOCK_BOOTTIME)};
+}
+
+std::string describe_clock_change(const MachineClocks& before, const MachineClocks& after) {
+  const double set = in_seconds((after.wall - before.wall) - (after.boot - before.boot));
+  const double slept = in_seconds((after.boot - before.boot) - (after.running - before.running));
+  if (slept > kNoticed) return fmt::format("{} for {:.1f} s meanwhile", kMachineSlept, slept);
+  if (std::abs(set) > kNoticed) return fmt::format("{} by {:+.1f} s meanwhile", kClockWasSet, set);
+  return "";
+}
 
 std::string loopback_trouble() {
   int error = 0;
@@ -88,15 +116,14 @@ std::string loopback_trouble() {
 }
 
 std::optional<std::int64_t> oom_kills() {
-  std::ifstream vmstat("/proc/vmstat");
-  return oom_kills_in(vmstat);
+  return count_in_file("/proc/vmstat", "oom_kill");
 }
 
-std::optional<std::int64_t> oom_kills_in(std::istream& vmstat) {
-  std::string name;
-  std::int64_t count = 0;
-  while (vmstat >> name >> count) {
-    if (name == "oom_kill") return count;
+std::optional<std::int64_t> count_in(std::istream& lines, std::string_view name) {
+  std::string found;
+  for (std::int64_t count = 0; lines >> found >> count;) {
+    if (found == name) return count;
+    lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return std::nullopt;
 }
@@ -108,6 +135,10 @@ double own_cpu_ms() {
     return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
   };
   return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+bool memory_is_short() {
+  return machine_is_short() || group_is_short();
 }
 
 }  // namespace cp_pool

@@ -1,4 +1,5 @@
-// Finds out whether the machine's clock was set or the machine slept while something ran.
+// Facts about the machine: whether its clock was set or it slept while something ran, its loopback interface, and its
+// memory.
 #pragma once
 
 #include <chrono>
@@ -29,12 +30,16 @@ inline constexpr std::string_view kMachineSlept = "the machine slept";
 // no descriptors left to try.
 std::string loopback_trouble();
 
-// Returns the number since the machine started, containers included; nullopt if /proc/vmstat does not have it (Linux
-// before 4.13).
+// Returns how many processes the kernel has killed for lack of memory since the machine started, containers included;
+// nullopt if /proc/vmstat does not say (Linux before 4.13).
 std::optional<std::int64_t> oom_kills();
 
-// Reads the count from /proc/vmstat, which has lines of NAME COUNT.
-std::optional<std::int64_t> oom_kills_in(std::istream& vmstat);
+// Reads lines that begin with NAME COUNT. Returns the count of this name; nullopt if there is none.
+std::optional<std::int64_t> count_in(std::istream& lines, std::string_view name);
+
+// Returns whether less than 5 % of the memory is available: that of the machine, or of the control group of this
+// process.
+bool memory_is_short();
 
 // User and system time of this process, without its children, in ms.
 double own_cpu_ms();

@@ -3,7 +3,6 @@
 #include <sstream>
 #include <string>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -40,10 +39,6 @@ TEST(MachineClocks, AreReadAlike) {
   EXPECT_GE(after.boot, after.running) << "what the machine has slept since its start";
 }
 
-}  // namespace
-
-namespace {
-
 TEST(Loopback, OfAMachineThatRunsTestsIsThere) {
   EXPECT_EQ(loopback_trouble(), "");
 }
@@ -58,13 +53,9 @@ TEST(Loopback, IsNotBlamedForWantOfDescriptors) {
   EXPECT_EQ(trouble, "");
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<std::int64_t> kills_in(const std::string& text) {
   std::istringstream vmstat(text);
-  return oom_kills_in(vmstat);
+  return count_in(vmstat, "oom_kill");
 }
 
 TEST(OomKills, AreALineOfVmstat) {

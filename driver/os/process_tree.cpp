@@ -20,8 +20,8 @@
 #include <fmt/format.h>
 
 #include "driver/os/spawn.h"
-#include "driver/os/unique_fd.h"
 #include "worker/protocol/environment.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

@@ -1,12 +1,9 @@
 #include "driver/os/process_tree.h"
 
-#include <algorithm>
 #include <csignal>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "driver/core/rank_environment.h"
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

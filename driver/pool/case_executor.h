@@ -14,9 +14,6 @@ namespace cp_pool {
 
 class CaseExecutor {
  public:
-  CaseExecutor() = default;
-  CaseExecutor(const CaseExecutor&) = delete;
-  CaseExecutor& operator=(const CaseExecutor&) = delete;
   virtual ~CaseExecutor() = default;
 
   // Adds a case, which must stay alive until it has finished. Returns its index in the events.

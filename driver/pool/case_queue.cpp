@@ -1,7 +1,6 @@
 #include "driver/pool/case_queue.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace cp_pool {
 

@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <map>
 #include <random>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
       scheduler_(with_distances(config_.scheduling, config_.gpus)),
       look_again_(host.io) {}
 
-std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
+std::size_t Fleet::add(FleetClient& client, const Item& named, int program) {
   const std::size_t number = ++last_job_;
   Job& job =
       jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
@@ -57,7 +57,7 @@ std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
   if (is_to_be_skipped(named.expected)) {
     skipped_.emplace(number, named.expected->reason);
   } else {
-    job.key = key_of({launch, named.payload->ranks(), named.ranks ? named.ranks->slots : 0});
+    job.key = key_of({program, named.payload->ranks(), named.ranks ? named.ranks->slots : 0});
     client.backoff.try_emplace(job.key, client.run.config);
     scheduler_.case_added(job.key, {number, group_of(named), client.number});
   }
@@ -65,11 +65,11 @@ std::size_t Fleet::add(FleetClient& client, const Item& named, int launch) {
   return job.index;
 }
 
-std::vector<std::pair<std::size_t, const Item*>> Fleet::cases_of(int launch, std::size_t most) const {
+std::vector<std::pair<std::size_t, const Item*>> Fleet::cases_of(int program, std::size_t most) const {
   std::vector<std::pair<std::size_t, const Item*>> cases;
   for (const auto& [number, job] : jobs_) {
     if (cases.size() == most) break;
-    if (!skipped_.contains(number) && by_number_.at(job.key).launch == launch) cases.emplace_back(number, job.named);
+    if (!skipped_.contains(number) && by_number_.at(job.key).program == program) cases.emplace_back(number, job.named);
   }
   return cases;
 }
@@ -93,14 +93,14 @@ void Fleet::skip(const std::map<std::size_t, std::string>& reasons) {
   decide_soon();
 }
 
-void Fleet::hold_launch(int launch, bool held) {
+void Fleet::hold_program(int program, bool held) {
   if (held) {
-    held_launches_.insert(launch);
+    held_programs_.insert(program);
   } else {
-    held_launches_.erase(launch);
+    held_programs_.erase(program);
   }
   for (const auto& [number, key] : by_number_) {
-    if (key.launch == launch) scheduler_.hold_key(number, held);
+    if (key.program == program) scheduler_.hold_key(number, held);
   }
   decide_soon();
 }
@@ -126,15 +126,15 @@ int Fleet::key_of(const Key& key) {
   if (is_new) {
     place->second = scheduler_.add_key(key.slots > 0 ? key.slots : key.world_size);
     by_number_[place->second] = key;
-    scheduler_.hold_key(place->second, held_launches_.contains(key.launch));
+    scheduler_.hold_key(place->second, held_programs_.contains(key.program));
   }
   return place->second;
 }
 
-void Fleet::forget_launch(int launch) {
+void Fleet::forget_program(int program) {
   std::erase_if(by_number_, [&](const auto& entry) {
     const auto& [number, key] = entry;
-    if (key.launch != launch) return false;
+    if (key.program != program) return false;
     scheduler_.remove_key(number);
     keys_.erase(key);
     return true;
@@ -238,17 +238,17 @@ void Fleet::carry_out(const StartPool& start) {
   const int pool = start.pool;
   const Key& key = by_number_.at(start.key);
   const std::optional<std::size_t> next = scheduler_.next_of(pool);
-  RunContext& home = owner_.home(pool, key.launch, next ? jobs_.at(*next).client : nullptr);
+  RunContext& home = owner_.home(pool, key.program, next ? jobs_.at(*next).client : nullptr);
   PoolId id = next_pool_id(home.config, key.world_size);
   LivingPool& living = pools_[pool];
   living.home = &home;
   living.key = start.key;
-  living.launch = key.launch;
+  living.program = key.program;
   living.world_size = key.world_size;
   living.slots = start.slots;
   living.since = Clock::now();
   living.pool =
-      std::make_unique<Pool>(home, owner_.start_of(pool, key.launch), std::move(id), key.world_size,
+      std::make_unique<Pool>(home, owner_.start_of(pool, key.program), std::move(id), key.world_size,
                              place_on(key.world_size, start.slots), [this, pool] { return begin_case(pool); });
   asio::co_spawn(host_.io, serve(pool), [this, pool](const std::exception_ptr& error) { forget(pool, error); });
 }

@@ -30,20 +30,17 @@ namespace cp_pool {
 // Returns FleetSettings::slots for a list of cases.
 int slot_count(const RunConfig& config);
 
-// The owner of the pools: a local run or a service. A launch is a number by which the owner knows what a worker's ranks
-// are started with.
+// The owner of the pools: a local run or a service. A program is a number by which the owner knows what a worker's
+// ranks are started with.
 class PoolOwner {
  public:
-  PoolOwner() = default;
-  PoolOwner(const PoolOwner&) = delete;
-  PoolOwner& operator=(const PoolOwner&) = delete;
   virtual ~PoolOwner() = default;
 
   // Returns the run that the pool is started, kept and ended for. It stays valid until the pool is gone. wanted_by: the
   // client whose case waits for the pool; nullptr: the pool is a spare.
-  virtual RunContext& home(int pool, int launch, const FleetClient* wanted_by) = 0;
+  virtual RunContext& home(int pool, int program, const FleetClient* wanted_by) = 0;
   // Returns what the ranks of this pool are started with. Called after home().
-  virtual RankStart start_of(int pool, int launch) = 0;
+  virtual RankStart start_of(int pool, int program) = 0;
   // Called when the pool is about to get a case of this client.
   virtual void works_for(int /*pool*/, FleetClient& /*client*/) {}
   // Whether the worker has changed since the pool was started. If so, the pool gets no more cases.
@@ -62,30 +59,27 @@ class Fleet {
     std::vector<HostShare> hosts = {};
   };
   Fleet(PoolHost& host, PoolOwner& owner, Config config);
-  Fleet(const Fleet&) = delete;
-  Fleet& operator=(const Fleet&) = delete;
-  ~Fleet() = default;
 
   // Adds a client, which must stay alive until remove(). remove() must not be called while a case of the client is
   // unfinished.
   void add_client(FleetClient& client) { clients_.emplace(client.number, &client); }
   void remove(const FleetClient& client) { clients_.erase(client.number); }
   // Adds a case, which must stay alive until it has finished. Returns its index in the client's events.
-  std::size_t add(FleetClient& client, const Item& named, int launch = 0);
-  // Returns the cases of a launch without an outcome, oldest first, at most `most`, by the number of their job.
-  [[nodiscard]] std::vector<std::pair<std::size_t, const Item*>> cases_of(int launch, std::size_t most) const;
+  std::size_t add(FleetClient& client, const Item& named, int program = 0);
+  // Returns the cases of a program without an outcome, oldest first, at most `most`, by the number of their job.
+  [[nodiscard]] std::vector<std::pair<std::size_t, const Item*>> cases_of(int program, std::size_t most) const;
   // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.
   void skip(const std::map<std::size_t, std::string>& reasons);
-  // While a launch is held, no pool starts for it.
-  void hold_launch(int launch, bool held);
+  // While a program is held, no pool starts for it.
+  void hold_program(int program, bool held);
   // Holds the client's waiting cases while nobody takes its events, until it is called with false.
   void hold(const FleetClient& client, bool held);
   // After this call every pool ends when no case is left for it.
   void no_more_cases();
   // Ends the idle pools now.
   void retire_idle_pools();
-  // Forgets a launch. It must have no unfinished cases and no pools, and get no more cases.
-  void forget_launch(int launch);
+  // Forgets a program. It must have no unfinished cases and no pools, and get no more cases.
+  void forget_program(int program);
   // Called when RunContext::stop of a run has changed, so that waiting cases of a stopped run end as not run; and after
   // PoolHost::pause, during which nothing is decided.
   void handle_stop() { decide_soon(); }
@@ -103,7 +97,7 @@ class Fleet {
     std::unique_ptr<Pool> pool;
     RunContext* home = nullptr;  // PoolOwner::home
     int key = 0;                 // the scheduler's number
-    int launch = 0;
+    int program = 0;
     int world_size = 0;
     std::vector<int> slots;
     PoolState state = PoolState::starting;
@@ -122,7 +116,7 @@ class Fleet {
 
  private:
   struct Key {
-    int launch = 0;
+    int program = 0;
     int world_size = 0;
     int slots = 0;  // number of slots that a pool holds; 0 = one for each rank
 
@@ -147,7 +141,7 @@ class Fleet {
   asio::awaitable<void> serve(int number);
   asio::awaitable<Retirement> live(int number, LivingPool& living);
   std::optional<Pool::Next> begin_case(int number);
-  std::optional<Retirement> end_case(int number, LivingPool& living, Attempt attempt);
+  std::optional<Retirement> end_case(int number, LivingPool& living, Conclusion conclusion);
   static void set_state(LivingPool& living, PoolState state);
   // Calls note(StartBackoff&) for each client that has had cases of the key.
   template <typename Note>
@@ -167,7 +161,7 @@ class Fleet {
   std::map<Key, int> keys_;                 // key -> the scheduler's number
   std::map<int, Key> by_number_;            // the scheduler's number -> key
   std::map<std::string, int> generations_;  // number of pools started, by name of the key
-  std::set<int> held_launches_;
+  std::set<int> held_programs_;
   std::map<std::size_t, std::string> skipped_;  // why jobs are skipped without a pool, by number
   std::map<std::size_t, Job> jobs_;             // jobs without an outcome, by number
   std::map<int, LivingPool> pools_;             // by the scheduler's number of the pool

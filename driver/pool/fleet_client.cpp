@@ -54,24 +54,24 @@ CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome out
   return out;
 }
 
-CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const {
-  CaseFinished out = unrun(job, attempt.outcome, std::move(attempt.reason), std::move(attempt.stderr_tails));
+CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Conclusion conclusion) const {
+  CaseFinished out = unrun(job, conclusion.outcome, std::move(conclusion.reason), std::move(conclusion.stderr_tails));
   out.seq = seq;
   out.pool = pool.id();
-  out.duration_ms = attempt.duration_ms;
-  out.ranks = std::move(attempt.result.ranks);
-  out.checks = std::move(attempt.result.checks);
-  out.timings_ms = std::move(attempt.result.timings_ms);
-  out.hygiene = std::move(attempt.result.hygiene);
-  out.backend = std::move(attempt.result.backend);
-  out.backend_note = std::move(attempt.result.backend_note);
-  out.value = std::move(attempt.result.value);
-  if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
-  if (const auto& perf = attempt.result.perf) {
+  out.duration_ms = conclusion.duration_ms;
+  out.ranks = std::move(conclusion.result.ranks);
+  out.checks = std::move(conclusion.result.checks);
+  out.timings_ms = std::move(conclusion.result.timings_ms);
+  out.hygiene = std::move(conclusion.result.hygiene);
+  out.backend = std::move(conclusion.result.backend);
+  out.backend_note = std::move(conclusion.result.backend_note);
+  out.value = std::move(conclusion.result.value);
+  if (conclusion.result.bound_factor != 1) out.bound_factor = conclusion.result.bound_factor;
+  if (const auto& perf = conclusion.result.perf) {
     out.perf = out.payload->figures(*perf);
     out.perf->baseline_ms = job.named->baseline_ms;
   }
-  out.diagnosis = std::move(attempt.diagnosis);
+  out.diagnosis = std::move(conclusion.diagnosis);
   out.shared_gpus = pool.shared_gpus();
   return out;
 }

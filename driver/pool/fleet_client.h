@@ -70,7 +70,7 @@ struct FleetClient {
   ~FleetClient() = default;
 
   // The end of a case, or of one of its tries, on this pool.
-  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) const;
+  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Conclusion conclusion) const;
   // The end of a case that no pool has run.
   [[nodiscard]] CaseFinished unrun(const Job& job, CaseOutcome outcome, std::string reason,
                                    std::vector<StderrTail> tails) const;

@@ -11,10 +11,10 @@ namespace {
 
 constexpr int kMaxLost = 2;  // a case whose pool dies before the case has started is sent once more
 
-bool is_run_again(const Job& job, const Attempt& attempt) {
+bool is_run_again(const Job& job, const Conclusion& conclusion) {
   const RunContext& run = job.client->run;
-  if (is_to_fail(job.named->expected) && is_failure(attempt.outcome)) return false;
-  return retries_of(*job.named, run.config).allow(attempt.outcome, job.tried) && !run.stop.no_new_cases();
+  if (is_to_fail(job.named->expected) && is_failure(conclusion.outcome)) return false;
+  return retries_of(*job.named, run.config).allow(conclusion.outcome, job.tried) && !run.stop.no_new_cases();
 }
 
 // Whether the pool has run as many cases as it may when it has run `more` more.
@@ -49,8 +49,8 @@ asio::awaitable<Retirement> Fleet::live(int number, LivingPool& living) {
       if (std::exchange(living.sent, std::nullopt)) scheduler_.case_returned(number);
       co_return std::move(*retirement);
     }
-    if (auto* const attempt = std::get_if<Attempt>(&finished)) {
-      if (auto retirement = end_case(number, living, std::move(*attempt))) co_return *std::move(retirement);
+    if (auto* const conclusion = std::get_if<Conclusion>(&finished)) {
+      if (auto retirement = end_case(number, living, std::move(*conclusion))) co_return *std::move(retirement);
     } else {
       for_each_backoff(living.key, [](StartBackoff& backoff) { backoff.note_start(); });
       set_state(living, PoolState::idle);
@@ -83,25 +83,25 @@ std::optional<Pool::Next> Fleet::begin_case(int number) {
 }
 
 // Returns why the pool cannot be used any more; nullopt if it can.
-std::optional<Retirement> Fleet::end_case(int number, LivingPool& living, Attempt attempt) {
+std::optional<Retirement> Fleet::end_case(int number, LivingPool& living, Conclusion conclusion) {
   Job& job = jobs_.at(*living.sent);
   FleetClient& client = *job.client;
   if (client.run.history) client.run.history->note_lines(living.pool->id(), living.pool->sent_lines());
-  std::optional<Retirement> retirement = std::move(attempt.retirement);
-  if (!attempt.charged && retirement->reason != RetireReason::paused) ++job.lost;
-  if (!attempt.charged && job.lost < kMaxLost) {
+  std::optional<Retirement> retirement = std::move(conclusion.retirement);
+  if (!conclusion.charged && retirement->reason != RetireReason::paused) ++job.lost;
+  if (!conclusion.charged && job.lost < kMaxLost) {
     living.sent.reset();
     scheduler_.case_returned(number);
     return retirement;
   }
-  if (!attempt.charged) attempt.reason += fmt::format("; before the case had started, {} times", job.lost);
+  if (!conclusion.charged) conclusion.reason += fmt::format("; before the case had started, {} times", job.lost);
   ++living.cases;
   if (!retirement && is_old(living, 0)) {
     retirement = {RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", living.cases)};
   }
-  const bool again = is_run_again(job, attempt);
-  const bool counted = attempt.counted;
-  CaseFinished end = client.ended_on(job, *living.pool, living.seq, std::move(attempt));
+  const bool again = is_run_again(job, conclusion);
+  const bool counted = conclusion.counted;
+  CaseFinished end = client.ended_on(job, *living.pool, living.seq, std::move(conclusion));
   const CaseOutcome outcome = end.outcome;
   if (again) {
     client.note_try(job, std::move(end));

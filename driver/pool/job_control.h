@@ -22,8 +22,6 @@ class JobControl {
   // Blocks SIGTSTP (unless it is ignored) and SIGCONT in this thread as long as the object lives. Throws
   // std::system_error.
   JobControl(PoolHost& host, OnContinued on_continued);
-  JobControl(const JobControl&) = delete;
-  JobControl& operator=(const JobControl&) = delete;
   ~JobControl();
 
   void start();

@@ -136,7 +136,7 @@ asio::awaitable<PoolMachine::Finished> Pool::next() {
   for (;;) {
     if (std::optional<PoolMachine::Finished> finished = machine_.look(Clock::now())) {
       if (auto* const failure = std::get_if<StartFailure>(&*finished)) co_await complete(*failure);
-      if (auto* const attempt = std::get_if<Attempt>(&*finished)) co_await complete(*attempt);
+      if (auto* const conclusion = std::get_if<Conclusion>(&*finished)) co_await complete(*conclusion);
       co_return *std::move(finished);
     }
     co_await wakeup_.wait_until(machine_.next_look());
@@ -148,18 +148,18 @@ asio::awaitable<void> Pool::complete(StartFailure& failure) {
   co_await name_frames(home_, wakeup_, failure.stderr_tails);
 }
 
-asio::awaitable<void> Pool::complete(Attempt& attempt) {
-  for (const LostOutput& lost : attempt.result.lost_outputs) run().lose_output("--" + lost.output, lost.message);
-  attempt.stderr_tails = std::exchange(tails_, {});
-  co_await name_frames(run(), wakeup_, attempt.stderr_tails);
-  if (is_failure(attempt.outcome)) {
-    attempt.reason += group_->locate_ranks_in(attempt.reason);
+asio::awaitable<void> Pool::complete(Conclusion& conclusion) {
+  for (const LostOutput& lost : conclusion.result.lost_outputs) run().lose_output("--" + lost.output, lost.message);
+  conclusion.stderr_tails = std::exchange(tails_, {});
+  co_await name_frames(run(), wakeup_, conclusion.stderr_tails);
+  if (is_failure(conclusion.outcome)) {
+    conclusion.reason += group_->locate_ranks_in(conclusion.reason);
     const std::string trouble = describe_clock_change(clocks_, MachineClocks::now());
-    if (!trouble.empty()) attempt.reason += "; " + trouble;
+    if (!trouble.empty()) conclusion.reason += "; " + trouble;
   }
-  if (attempt.diagnosis) {
+  if (conclusion.diagnosis) {
     if (case_->named->runs > 1) run().diagnosed.insert(case_->named->id);
-    run().known_mistakes.note(*attempt.diagnosis, case_->named->id);
+    run().known_mistakes.note(*conclusion.diagnosis, case_->named->id);
   }
   case_.reset();
 }

@@ -36,7 +36,8 @@ struct RankStart {
 
 class Pool : private PoolHands {
  public:
-  // A case that the pool is to run, of which `started` has been emitted. All must stay valid until its attempt ends.
+  // A case that the pool is to run, of which `started` has been emitted. All must stay valid until it has been
+  // concluded.
   struct Next {
     RunContext* run = nullptr;
     const Item* named = nullptr;
@@ -48,8 +49,6 @@ class Pool : private PoolHands {
 
   // home: the run that the pool is started, kept and ended for; its config applies to these steps.
   Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, TakeCase take_case);
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
   ~Pool() override;  // kills the ranks if they were not retired
 
   // Starts the pool at the first call. Runs it until the machine has finished something.
@@ -105,7 +104,7 @@ class Pool : private PoolHands {
   [[nodiscard]] RunContext& run() { return case_ ? *case_->run : home_; }
   void make_group(bool fork);
   asio::awaitable<void> complete(StartFailure& failure);
-  asio::awaitable<void> complete(Attempt& attempt);
+  asio::awaitable<void> complete(Conclusion& conclusion);
 
   PoolHost& host_;
   RunContext& home_;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -66,7 +65,7 @@ struct StartFailure {
 };
 
 // The result of sending one case to the pool.
-struct Attempt {
+struct Conclusion {
   // False: the pool was lost before the case started, or the run was paused, so the case may be sent again.
   bool charged = true;
   CaseOutcome outcome = CaseOutcome::crash;
@@ -96,7 +95,7 @@ struct PoolFacts {
   std::uint64_t status_requests = 0;  // RunContext::status_requests
 };
 
-// A case that a pool is to run. The pointers stay valid until its attempt ends.
+// A case that a pool is to run. The pointers stay valid until it has been concluded.
 struct CaseToRun {
   const RunConfig* config = nullptr;  // of the case's run
   const Item* named = nullptr;
@@ -116,9 +115,6 @@ struct Remains {
 // What a PoolMachine does, and what it looks at. None of the functions waits.
 class PoolHands {
  public:
-  PoolHands() = default;
-  PoolHands(const PoolHands&) = delete;
-  PoolHands& operator=(const PoolHands&) = delete;
   virtual ~PoolHands() = default;
 
   [[nodiscard]] virtual PoolFacts facts() = 0;
@@ -139,7 +135,7 @@ class PoolHands {
   virtual void close_stdin() = 0;                 // when all has been written
   virtual void begin_case(std::int64_t seq) = 0;  // later lines of stderr belong to this case
   virtual void reopen_tails() = 0;                // StderrBuffer::reopen of every rank
-  virtual void keep_tails() = 0;                  // as they are now, for the StartFailure or Attempt that follows
+  virtual void keep_tails() = 0;                  // as they are now, for the StartFailure or Conclusion that follows
   virtual std::string last_words(const RankEnd& end) = 0;
   virtual void show_stacks() = 0;
   virtual void terminate() = 0;
@@ -192,7 +188,7 @@ class PoolMachine {
   struct Ready {};
   struct Gone {};
   // The worker is ready; it never was; a case has ended; an idle pool has ended, and why; the pool is gone.
-  using Finished = std::variant<Ready, StartFailure, Attempt, Retirement, Gone>;
+  using Finished = std::variant<Ready, StartFailure, Conclusion, Retirement, Gone>;
   // Does what is due at this time. Returns what has been finished, if anything; then it is to be called again.
   std::optional<Finished> look(Clock::time_point now);
   // When look() is to be called next even if no fact has changed.
@@ -223,8 +219,8 @@ class PoolMachine {
     Clock::time_point drain_start = {};
     std::chrono::milliseconds timeout{0};
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
-    Attempt attempt = {};   // what is known of it
-    bool rejected = false;  // a pass that its own figures deny
+    Conclusion conclusion = {};  // what is known of it
+    bool rejected = false;       // a pass that its own figures deny
 
     // When an event about the case may be due next.
     [[nodiscard]] Clock::time_point next() const { return std::min(progress.next(), pong_limit); }
@@ -262,7 +258,7 @@ class PoolMachine {
   [[nodiscard]] std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool any_exited_with(std::span<const int> exit_codes) const;
 
-  // pool_machine_case.cpp: idle, and one case from its request to its attempt
+  // pool_machine_case.cpp: idle, and one case from its request to its conclusion
   void await_case();
   std::optional<Retirement> idle_retirement();
   void begin_case(CaseToRun what);
@@ -285,13 +281,14 @@ class PoolMachine {
   void conclude_lost();
   void conclude_unfinished();
   void finish_with_result();
-  void finish_attempt(State next);
+  void end_case(State next);
   void show_stacks();
   void set_stopped_outcome();
   void reject_false_pass();
   void check_times();
   std::optional<Retirement> judge();
   std::optional<std::string> excess_growth();
+  std::optional<Retirement> loss(std::string_view when);
   [[nodiscard]] RetireReason reason_of_death() const;
   [[nodiscard]] std::string last_phase(std::string_view before, std::string_view after) const;
   [[nodiscard]] bool offers(const char* request) const;

@@ -1,4 +1,4 @@
-// A pool between cases, and one case from its request to its attempt.
+// A pool between cases, and one case from its request to its conclusion.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,6 @@
 #include "driver/core/figures.h"
 #include "driver/core/payload.h"
 #include "driver/pool/pool_machine.h"
-#include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -52,12 +51,10 @@ void PoolMachine::await_case() {
 }
 
 std::optional<Retirement> PoolMachine::idle_retirement() {
-  if (any_ended()) {
-    return Retirement{reason_of_death(), fmt::format("idle, {}{}", describe_deaths(), describe_last_words())};
+  if (auto lost = loss("idle, ")) {
+    if (any_ended()) lost->detail += describe_last_words();
+    return lost;
   }
-  if (current_.protocol_break) return Retirement{RetireReason::protocol_break, *current_.protocol_break};
-  if (facts_.ranks.stdin_broken) return Retirement{RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
-  if (facts_.ranks.stdout_closed) return Retirement{RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
   if (!facts_.ranks.silent.empty()) return Retirement{RetireReason::crash, "idle, " + facts_.ranks.silent};
   if (facts_.pausing) return Retirement{RetireReason::paused, "the run was paused"};
   return std::nullopt;
@@ -76,7 +73,7 @@ void PoolMachine::begin_case(CaseToRun what) {
   const Item& named = *current_.what.named;
   const RunConfig& config = *current_.what.config;
   if (std::string unknown = named.payload->unknown_to_worker(capabilities_); !unknown.empty()) {
-    Attempt skipped;
+    Conclusion skipped;
     skipped.outcome = CaseOutcome::skip;
     skipped.reason = std::move(unknown);
     current_ = {};
@@ -84,7 +81,7 @@ void PoolMachine::begin_case(CaseToRun what) {
     return;
   }
   current_.seq = current_.what.started.seq;
-  current_.asks_diagnosis = wants_diagnosis() && named.payload->why_undiagnosed().empty();
+  current_.asks_diagnosis = wants_diagnosis();
   current_.sent = now_;
   current_.timeout = named.timeout.value_or(config.timeout);
   current_.progress = ProgressWatch{now_, config.slow_after};
@@ -258,14 +255,14 @@ void PoolMachine::take(const protocol::Event& event) {
 // --- Its end ---
 
 void PoolMachine::conclude() {
-  current_.attempt.duration_ms = in_ms(now_ - current_.sent);
+  current_.conclusion.duration_ms = in_ms(now_ - current_.sent);
   if (current_.result) return conclude_with_result();
   if (!current_.cancelled && (current_.protocol_break || lost())) return conclude_lost();
   conclude_unfinished();
 }
 
 void PoolMachine::conclude_with_result() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   out.outcome = current_.result->outcome;
   out.reason = current_.result->reason;
   if (current_.cancelled && out.outcome == CaseOutcome::cancelled) set_stopped_outcome();
@@ -278,11 +275,11 @@ void PoolMachine::conclude_with_result() {
 void PoolMachine::await_fences() {
   if (!facts_.ranks.tails_complete && !over_time()) return;
   hands_.keep_tails();
-  if (!current_.diagnosing() || current_.attempt.outcome != CaseOutcome::fail) return finish_with_result();
+  if (!current_.diagnosing() || current_.conclusion.outcome != CaseOutcome::fail) return finish_with_result();
   // A case that may be retried counts as a failure only when it is not retried.
   if (!retries_of(*current_.what.named, *current_.what.config).allow(CaseOutcome::fail, 0)) {
     hands_.count_failure();
-    current_.attempt.counted = true;
+    current_.conclusion.counted = true;
   }
   hands_.reopen_tails();  // the stderr tail then includes the last words of a rank that dies during the diagnosis
   current_.progress.reach(case_phase::kDiagnosis);
@@ -291,7 +288,7 @@ void PoolMachine::await_fences() {
 
 void PoolMachine::finish_with_result() {
   read_messages();
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   if (auto judged = judge(); judged && !current_.rejected) out.retirement = std::move(judged);
   const bool stands =
       out.outcome == CaseOutcome::pass || out.outcome == CaseOutcome::skip || out.outcome == CaseOutcome::fail;
@@ -300,18 +297,14 @@ void PoolMachine::finish_with_result() {
     out.outcome = CaseOutcome::crash;
   }
   out.result = *std::move(current_.result);
-  finish_attempt(State::idle);
+  end_case(State::idle);
 }
 
 // `next`: idle if the worker has answered, so that it can be asked to shut down.
-void PoolMachine::finish_attempt(State next) {
-  Attempt& out = current_.attempt;
+void PoolMachine::end_case(State next) {
+  Conclusion& out = current_.conclusion;
   // If a rank has exited, the description of the exits says it.
   if (is_failure(out.outcome) && !any_ended() && !facts_.ranks.silent.empty()) out.reason += "; " + facts_.ranks.silent;
-  if (out.outcome == CaseOutcome::fail && wants_diagnosis()) {
-    std::string why = current_.what.named->payload->why_undiagnosed();
-    if (!why.empty()) out.diagnosis = protocol::unknown_diagnosis(std::move(why));
-  }
   if (out.charged) ++cases_;
   last_result_ = now_;
   finished_ = std::move(out);
@@ -321,26 +314,18 @@ void PoolMachine::finish_attempt(State next) {
 
 // The attempt of a case whose pool was lost before there was a result.
 void PoolMachine::conclude_lost() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   out.charged = current_.started;
   out.outcome = CaseOutcome::crash;
-  if (any_ended()) {
-    out.retirement = {reason_of_death(), describe_deaths()};
-  } else if (current_.protocol_break) {
-    out.retirement = {RetireReason::protocol_break, *current_.protocol_break};
-  } else if (facts_.ranks.stdin_broken) {
-    out.retirement = {RetireReason::stdin_broken, "rank 0 closed its stdin"};
-  } else {
-    out.retirement = {RetireReason::protocol_break, "rank 0 closed its stdout"};
-  }
+  out.retirement = loss("");
   out.reason = out.retirement->detail + last_phase(" (in ", ")");
   hands_.keep_tails();
-  finish_attempt(State::over);
+  end_case(State::over);
 }
 
 // The attempt of a case that is still running when the run is stopped or paused, or when the deadline is reached.
 void PoolMachine::conclude_unfinished() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   const StopState& stop = facts_.stop;
   if (stop.cancels()) {
     set_stopped_outcome();
@@ -348,12 +333,12 @@ void PoolMachine::conclude_unfinished() {
     // Some workers die when they are asked to cancel a case.
     if (any_ended()) out.retirement->detail += fmt::format("; {}", describe_deaths());
     hands_.keep_tails();
-    return finish_attempt(State::over);
+    return end_case(State::over);
   }
   if (facts_.pausing && !stop.abandon_running()) {
     out.charged = false;
     out.retirement = {RetireReason::paused, "the run was paused while a case ran" + last_phase(" (in ", ")")};
-    return finish_attempt(State::over);
+    return end_case(State::over);
   }
   if (stop.global_timeout) {
     set_stopped_outcome();
@@ -385,20 +370,21 @@ void PoolMachine::await_stacks() {
     const auto* const event = std::get_if<protocol::Event>(&*incoming);
     const auto* const pong = event == nullptr ? nullptr : std::get_if<protocol::PongEvent>(event);
     if (pong == nullptr || pong->seq != current_.ping || pong->difference.empty()) continue;
-    current_.attempt.reason += "; " + protocol::cut_text(pong->difference, kMaxDifferenceBytes);
+    current_.conclusion.reason += "; " + protocol::cut_text(pong->difference, kMaxDifferenceBytes);
   }
   if (!facts_.ranks.all_ended && !facts_.stop.cancels() && !over_time()) return;
   hands_.keep_tails();
-  return current_.result ? finish_with_result() : finish_attempt(State::over);
+  return current_.result ? finish_with_result() : end_case(State::over);
 }
 
 // Sets outcome and reason of a case that was still running when the run was stopped.
 void PoolMachine::set_stopped_outcome() {
   const bool out_of_time = !facts_.stop.cancels();
-  current_.attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
-  current_.attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
-                                                      current_.what.config->global_timeout.count())
-                                        : kInterrupted;
+  current_.conclusion.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
+  current_.conclusion.reason = out_of_time
+                                   ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
+                                                 current_.what.config->global_timeout.count())
+                                   : kInterrupted;
 }
 
 std::string PoolMachine::last_phase(std::string_view before, std::string_view after) const {

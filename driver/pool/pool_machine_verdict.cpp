@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kDeathAfterResult{200};
 // Turns a pass into an error if its own figures contradict it. Then the pool is retired, since its next results cannot
 // be trusted either.
 void PoolMachine::reject_false_pass() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   if (out.outcome != CaseOutcome::pass) return;
   const bool promised =
       current_.what.named->payload->has_figures() && capabilities_.value("figures", nlohmann::json()) == true;
@@ -37,7 +37,7 @@ void PoolMachine::reject_false_pass() {
 // In a run that takes times, a pass without times becomes an error, and a pass that is slower than --max-ratio allows
 // becomes a fail.
 void PoolMachine::check_times() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   const RunConfig& config = *current_.what.config;
   if (!config.perf || out.outcome != CaseOutcome::pass || !current_.what.named->payload->has_figures()) return;
   auto& perf = current_.result->perf;
@@ -83,6 +83,17 @@ std::optional<std::string> PoolMachine::excess_growth() {
   return std::nullopt;
 }
 
+// Returns how the pool was lost; nullopt: it was not. `when` begins the text, unless the worker broke the protocol.
+std::optional<Retirement> PoolMachine::loss(std::string_view when) {
+  if (any_ended()) return Retirement{reason_of_death(), fmt::format("{}{}", when, describe_deaths())};
+  if (current_.protocol_break) return Retirement{RetireReason::protocol_break, *current_.protocol_break};
+  if (facts_.ranks.stdin_broken) {
+    return Retirement{RetireReason::stdin_broken, fmt::format("{}rank 0 closed its stdin", when)};
+  }
+  if (!facts_.ranks.stdout_closed) return std::nullopt;
+  return Retirement{RetireReason::protocol_break, fmt::format("{}rank 0 closed its stdout", when)};
+}
+
 // If the pool died right after its last result and before it started the next case, the last case is taken for the
 // cause.
 RetireReason PoolMachine::reason_of_death() const {
@@ -112,7 +123,7 @@ void PoolMachine::await_diagnosis() {
 }
 
 void PoolMachine::end_diagnosis() {
-  Attempt& out = current_.attempt;
+  Conclusion& out = current_.conclusion;
   const std::string& id = current_.what.started.id;
   if (current_.diagnosis) {
     out.diagnosis = current_.diagnosis->diagnosis;

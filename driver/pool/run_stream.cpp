@@ -60,8 +60,6 @@ class Feeder {
     reader_->start();
     announce_wait(::isatty(fd) == 1);
   }
-  Feeder(const Feeder&) = delete;
-  Feeder& operator=(const Feeder&) = delete;
   ~Feeder() { reader_->close(); }
 
   // Why the stream could not be read to its end, as a sentence; empty if it could.
@@ -187,9 +185,6 @@ class Supply {
     // Posted, so that the first case begins after run_started.
     asio::post(runner_.io(), [this] { feed(); });
   }
-  Supply(const Supply&) = delete;
-  Supply& operator=(const Supply&) = delete;
-  ~Supply() = default;
 
  private:
   void emit(const std::vector<Event>& events) {

@@ -48,35 +48,35 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
   };
   fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };
   fleet_.on_done = [this] { stop_watching_if_done(); };
-  add_launch(config);
+  add_program(config);
 }
 
-int Runner::add_launch(RunConfig config) {
-  Launch& launch = *launches_.emplace_back(std::make_unique<Launch>());
-  launch.config = std::move(config);
-  const int number = static_cast<int>(launches_.size()) - 1;
-  if (launch.config.fork_server.empty()) return number;
+int Runner::add_program(RunConfig config) {
+  Program& program = *programs_.emplace_back(std::make_unique<Program>());
+  program.config = std::move(config);
+  const int number = static_cast<int>(programs_.size()) - 1;
+  if (program.config.fork_server.empty()) return number;
   ForkServer::Config server;
-  server.run = &launch.config;
+  server.run = &program.config;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
   server.cases = [this, number] { return cases_to_ask_about(number); };
   server.skips = [this, number](const std::vector<std::string>& reasons) { skip(number, reasons); };
   server.on_change = [this, number] {
-    fleet_.hold_launch(number, false);
+    fleet_.hold_program(number, false);
     host_.notify_all();
   };
   // No pool starts before it is known whether the adapter would skip the cases.
-  fleet_.hold_launch(number, true);
-  launch.fork_server.emplace(host_, std::move(server));
+  fleet_.hold_program(number, true);
+  program.fork_server.emplace(host_, std::move(server));
   return number;
 }
 
 std::size_t Runner::add(const Item& named) {
-  const int number = launch_of(named);
-  Launch& launch = *launches_.at(static_cast<std::size_t>(number));
-  launch.is_needed = true;
+  const int number = program_of(named);
+  Program& program = *programs_.at(static_cast<std::size_t>(number));
+  program.is_needed = true;
   // Posted, so that the server gets all cases that are added at once.
-  if (launch.fork_server && launch.fork_server->unused() && !std::exchange(will_start_fork_servers_, true)) {
+  if (program.fork_server && program.fork_server->unused() && !std::exchange(will_start_fork_servers_, true)) {
     asio::post(io_, [this] { start_fork_servers(); });
   }
   return fleet_.add(client_, named, number);
@@ -84,18 +84,18 @@ std::size_t Runner::add(const Item& named) {
 
 void Runner::start_fork_servers() {
   will_start_fork_servers_ = false;
-  for (std::size_t number = 0; number < launches_.size(); ++number) {
-    Launch& launch = *launches_[number];
-    if (!launch.fork_server || !launch.is_needed || !launch.fork_server->unused()) continue;
-    launch.fork_server->start();
-    if (!launch.fork_server->starting()) fleet_.hold_launch(static_cast<int>(number), false);
+  for (std::size_t number = 0; number < programs_.size(); ++number) {
+    Program& program = *programs_[number];
+    if (!program.fork_server || !program.is_needed || !program.fork_server->unused()) continue;
+    program.fork_server->start();
+    if (!program.fork_server->starting()) fleet_.hold_program(static_cast<int>(number), false);
   }
 }
 
-std::vector<std::string> Runner::cases_to_ask_about(int launch) {
-  std::vector<std::size_t>& asked = launches_.at(static_cast<std::size_t>(launch))->asked;
+std::vector<std::string> Runner::cases_to_ask_about(int program) {
+  std::vector<std::size_t>& asked = programs_.at(static_cast<std::size_t>(program))->asked;
   std::vector<std::string> lines;
-  for (const auto& [job, named] : fleet_.cases_of(launch, kMostAsked)) {
+  for (const auto& [job, named] : fleet_.cases_of(program, kMostAsked)) {
     asked.push_back(job);
     lines.push_back(named->payload->json().dump());
   }
@@ -103,8 +103,8 @@ std::vector<std::string> Runner::cases_to_ask_about(int launch) {
 }
 
 // Skips what the adapter would skip, so that no pool starts for it. reasons: one for each job that was asked about.
-void Runner::skip(int launch, const std::vector<std::string>& reasons) {
-  const std::vector<std::size_t>& asked = launches_.at(static_cast<std::size_t>(launch))->asked;
+void Runner::skip(int program, const std::vector<std::string>& reasons) {
+  const std::vector<std::size_t>& asked = programs_.at(static_cast<std::size_t>(program))->asked;
   std::map<std::size_t, std::string> skipped;
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     if (!reasons[i].empty()) skipped.emplace(asked[i], reasons[i]);
@@ -112,15 +112,15 @@ void Runner::skip(int launch, const std::vector<std::string>& reasons) {
   fleet_.skip(skipped);
 }
 
-int Runner::launch_of(const Item& named) {
+int Runner::program_of(const Item& named) {
   if (!named.ranks) return 0;
   OwnRanks own = *named.ranks;
   own.slots = 0;
   if (own == OwnRanks{}) return 0;
-  const auto known = launch_numbers_.find(own);
-  if (known != launch_numbers_.end()) return known->second;
-  const int number = add_launch(config_for(context_.config, own));
-  launch_numbers_.emplace(std::move(own), number);
+  const auto known = program_numbers_.find(own);
+  if (known != program_numbers_.end()) return known->second;
+  const int number = add_program(config_for(context_.config, own));
+  program_numbers_.emplace(std::move(own), number);
   return number;
 }
 
@@ -178,7 +178,7 @@ void Runner::abandon() {
 bool Runner::begin_triage() {
   if (!context_.config.triage || triage_ || error_ || context_.stop.abandon_running()) return false;
   if (context_.history->failures().empty()) return false;
-  triage_.emplace(context_, fleet_, [this](const Item& named) { return start_of(0, launch_of(named)); });
+  triage_.emplace(context_, fleet_, [this](const Item& named) { return start_of(0, program_of(named)); });
   triaging_ = true;
   asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
     triaging_ = false;
@@ -191,8 +191,8 @@ bool Runner::begin_triage() {
 // When the run is done, cancels everything that would keep the event loop running.
 void Runner::stop_watching_if_done() {
   if (!done() || begin_triage()) return;
-  for (const auto& launch : launches_) {
-    if (launch->fork_server) launch->fork_server->close();
+  for (const auto& program : programs_) {
+    if (program->fork_server) program->fork_server->close();
   }
   signals_.cancel();
   job_control_.close();

@@ -40,23 +40,23 @@ class Runner : public CaseExecutor, private PoolOwner {
 
  private:
   // How the ranks of pools are started.
-  struct Launch {
+  struct Program {
     RunConfig config;
     std::optional<ForkServer> fork_server;
     std::vector<std::size_t> asked;  // the jobs about which the adapter was asked
     bool is_needed = false;          // it has got a case
   };
 
-  RunContext& home(int /*pool*/, int /*launch*/, const FleetClient* /*wanted_by*/) override { return context_; }
-  RankStart start_of(int /*pool*/, int launch) override {
-    Launch& from = *launches_.at(static_cast<std::size_t>(launch));
+  RunContext& home(int /*pool*/, int /*program*/, const FleetClient* /*wanted_by*/) override { return context_; }
+  RankStart start_of(int /*pool*/, int program) override {
+    Program& from = *programs_.at(static_cast<std::size_t>(program));
     return {&from.config, from.fork_server ? &*from.fork_server : nullptr};
   }
-  int add_launch(RunConfig config);
-  int launch_of(const Item& named);
+  int add_program(RunConfig config);
+  int program_of(const Item& named);
   void start_fork_servers();
-  std::vector<std::string> cases_to_ask_about(int launch);
-  void skip(int launch, const std::vector<std::string>& reasons);
+  std::vector<std::string> cases_to_ask_about(int program);
+  void skip(int program, const std::vector<std::string>& reasons);
   void fail(const std::exception_ptr& error);
   void abandon();
   [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }
@@ -72,8 +72,8 @@ class Runner : public CaseExecutor, private PoolOwner {
   asio::io_context io_{1};
   PoolHost host_;
   RunContext context_;
-  std::vector<std::unique_ptr<Launch>> launches_;  // by number; 0 is the launch of the run itself
-  std::map<OwnRanks, int> launch_numbers_;  // numbers of the other launches; OwnRanks::slots is set to 0 in the keys
+  std::vector<std::unique_ptr<Program>> programs_;  // by number; 0 is the program of the run itself
+  std::map<OwnRanks, int> program_numbers_;  // numbers of the other programs; OwnRanks::slots is set to 0 in the keys
   FleetClient client_;
   Fleet fleet_;
   asio::signal_set signals_;

@@ -1,6 +1,5 @@
 #include "driver/pool/scheduler.h"
 
-#include <algorithm>
 #include <random>
 
 #include <gmock/gmock.h>

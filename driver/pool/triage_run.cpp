@@ -135,34 +135,34 @@ asio::awaitable<bool> TriageRun::send(Pool& pool, std::optional<Pool::Next>& upc
     started.pool = pool.id();
     upcoming = Pool::Next{&run_, &named, std::move(started), next};
     PoolMachine::Finished finished = co_await pool.next();
-    Attempt attempt;
-    if (auto* const ended = std::get_if<Attempt>(&finished)) {
-      attempt = std::move(*ended);
+    Conclusion conclusion;
+    if (auto* const ended = std::get_if<Conclusion>(&finished)) {
+      conclusion = std::move(*ended);
     } else {  // the pool was lost before the case was sent
-      attempt.charged = false;
-      attempt.retirement = std::get<Retirement>(finished);
-      attempt.reason = attempt.retirement->detail;
+      conclusion.charged = false;
+      conclusion.retirement = std::get<Retirement>(finished);
+      conclusion.reason = conclusion.retirement->detail;
     }
     run_.host.reap_strangers();
-    if (attempt.retirement) end = *attempt.retirement;
-    paused = !attempt.charged && end.reason == RetireReason::paused;
+    if (conclusion.retirement) end = *conclusion.retirement;
+    paused = !conclusion.charged && end.reason == RetireReason::paused;
     if (last) {
       CaseFinished seen;
-      seen.outcome = attempt.outcome;
-      seen.reason = attempt.reason;
-      seen.ranks = std::move(attempt.result.ranks);
-      seen.stderr_tails = std::move(attempt.stderr_tails);
+      seen.outcome = conclusion.outcome;
+      seen.reason = conclusion.reason;
+      seen.ranks = std::move(conclusion.result.ranks);
+      seen.stderr_tails = std::move(conclusion.stderr_tails);
       out.machine = machine_sign(seen);
-      out.outcome = attempt.charged ? attempt.outcome : CaseOutcome::infra;
-      out.reason = std::move(attempt.reason);
-      out.duration_ms = attempt.duration_ms;
-    } else if (attempt.retirement) {
+      out.outcome = conclusion.charged ? conclusion.outcome : CaseOutcome::infra;
+      out.reason = std::move(conclusion.reason);
+      out.duration_ms = conclusion.duration_ms;
+    } else if (conclusion.retirement) {
       out.outcome = CaseOutcome::infra;
       out.reason =
           fmt::format("the pool ended at case {} of the {} cases that the replay runs before this case, {}: {}", i + 1,
-                      sequence.size() - 1, named.id, attempt.retirement->detail);
+                      sequence.size() - 1, named.id, conclusion.retirement->detail);
     }
-    if (attempt.retirement || run_.stop.abandon_running()) break;
+    if (conclusion.retirement || run_.stop.abandon_running()) break;
   }
   if (run_.stop.abandon_running()) end.reason = RetireReason::interrupted;
   co_await pool.retire(std::move(end));

@@ -2,12 +2,8 @@
 // each on a pool of its own.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "driver/core/clock.h"
 #include "driver/pool/fleet.h"

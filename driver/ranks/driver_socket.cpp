@@ -75,7 +75,7 @@ struct DriverSocket::Connection {
   tcp::socket socket;
   Timer patience;
   std::string line;                        // beginning of an incomplete line
-  std::optional<lifeline::Stream> stream;  // none until it has sent its Hello
+  std::optional<lifeline::Stream> stream;  // none until it has sent its Joined
   int rank = 0;
   std::array<char, 65536> buffer{};
 
@@ -88,14 +88,14 @@ DriverSocket::DriverSocket(asio::io_context& io, Config config, Functions functi
       config_(std::move(config)),
       functions_(std::move(functions)),
       token_(protocol::random_token()),
+      acceptor_(io),
       ranks_(static_cast<std::size_t>(config_.world_size)),
       last_heard_(ranks_.size()),
       watch_timer_(io),
       watched_(Clock::now()),
       sender_(config_.beat_every) {
-  acceptors_.reserve(config_.listen.size());
-  for (const std::string& address : config_.listen) listen_on(address);
-  for (tcp::acceptor& acceptor : acceptors_) accept(acceptor);
+  listen();
+  accept();
   watch();
 }
 
@@ -104,36 +104,33 @@ DriverSocket::~DriverSocket() {
   for (const ConnectionRef& connection : connections_) close(*connection);
 }
 
-void DriverSocket::listen_on(const std::string& address) {
+// Over IPv6, which accepts IPv4 too, or over IPv4 if the kernel has no IPv6.
+void DriverSocket::listen() {
   std::error_code error;
-  asio::ip::address parsed = asio::ip::make_address(address, error);
-  if (error) throw std::system_error(error, fmt::format("lifelines: \"{}\" is no address", address));
-  tcp::acceptor acceptor(io_);
-  acceptor.open(parsed.is_v6() ? tcp::v6() : tcp::v4(), error);
-  if (error && parsed.is_v6() && parsed.is_unspecified()) {  // the kernel has no IPv6
-    parsed = asio::ip::address_v4::any();
-    acceptor.open(tcp::v4(), error);
+  acceptor_.open(tcp::v6(), error);
+  const tcp version = error ? tcp::v4() : tcp::v6();
+  if (error) {
+    acceptor_.open(version, error);
+  } else {
+    acceptor_.set_option(asio::ip::v6_only(false), error);
   }
-  if (!error && parsed.is_v6()) acceptor.set_option(asio::ip::v6_only(!parsed.is_unspecified()), error);
-  if (!error) acceptor.bind({parsed, 0}, error);
-  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  if (error) throw std::system_error(error, fmt::format("lifelines: cannot listen on {}", address));
-  acceptors_.push_back(std::move(acceptor));
+  if (!error) acceptor_.bind({version, 0}, error);
+  if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+  if (error) throw std::system_error(error, "lifelines: cannot listen");
 }
 
-void DriverSocket::accept(tcp::acceptor& acceptor) {
-  acceptor.async_accept(
-      [this, alive = std::weak_ptr<bool>(alive_), &acceptor](std::error_code error, tcp::socket socket) {
-        if (alive.expired()) return;
-        if (!error) take(std::move(socket));
-        if (!error || error == asio::error::connection_aborted) return accept(acceptor);
-        // Perhaps no file descriptor is left. Try again later, when there may be one.
-        constexpr milliseconds kPause{100};
-        auto timer = std::make_shared<Timer>(io_, kPause);
-        timer->async_wait([this, alive, &acceptor, timer](std::error_code) {
-          if (!alive.expired()) accept(acceptor);
-        });
-      });
+void DriverSocket::accept() {
+  acceptor_.async_accept([this, alive = std::weak_ptr<bool>(alive_)](std::error_code error, tcp::socket socket) {
+    if (alive.expired()) return;
+    if (!error) take(std::move(socket));
+    if (!error || error == asio::error::connection_aborted) return accept();
+    // Perhaps no file descriptor is left. Try again later, when there may be one.
+    constexpr milliseconds kPause{100};
+    auto timer = std::make_shared<Timer>(io_, kPause);
+    timer->async_wait([this, alive, timer](std::error_code) {
+      if (!alive.expired()) accept();
+    });
+  });
 }
 
 void DriverSocket::take(tcp::socket socket) {
@@ -176,10 +173,10 @@ bool DriverSocket::take_bytes(const ConnectionRef& connection, std::string_view 
     const std::string line = std::exchange(connection->line, {});
     try {
       const std::optional<lifeline::Event> event = lifeline::read_event(line);
-      const auto* const hello = event ? std::get_if<lifeline::Hello>(&*event) : nullptr;
+      const auto* const joined = event ? std::get_if<lifeline::Joined>(&*event) : nullptr;
       if (connection->stream) {
         if (event) take_event(*connection, *event);
-      } else if (hello == nullptr || !take_hello(connection, *hello)) {
+      } else if (joined == nullptr || !take_joined(connection, *joined)) {
         drop(connection, "");
         return false;
       }
@@ -196,27 +193,27 @@ bool DriverSocket::take_bytes(const ConnectionRef& connection, std::string_view 
   return true;
 }
 
-bool DriverSocket::take_hello(const ConnectionRef& connection, const lifeline::Hello& hello) {
-  if (!protocol::is_same_secret(hello.token, token_)) return false;
-  if (hello.rank < 0 || hello.rank >= config_.world_size) return false;
-  Rank& rank = ranks_[static_cast<std::size_t>(hello.rank)];
-  const bool messages = hello.stream == lifeline::Stream::messages;
+bool DriverSocket::take_joined(const ConnectionRef& connection, const lifeline::Joined& joined) {
+  if (!protocol::is_same_secret(joined.token, token_)) return false;
+  if (joined.rank < 0 || joined.rank >= config_.world_size) return false;
+  Rank& rank = ranks_[static_cast<std::size_t>(joined.rank)];
+  const bool messages = joined.stream == lifeline::Stream::messages;
   // A rank connects once for each stream. A second process with its number comes from a launcher that has started the
   // rank again, and is refused.
-  const auto has_it = [&](const ConnectionRef& c) { return c->is(hello.stream, hello.rank); };
+  const auto has_it = [&](const ConnectionRef& c) { return c->is(joined.stream, joined.rank); };
   if ((messages && rank.closed) || std::ranges::any_of(connections_, has_it)) return false;
-  connection->stream = hello.stream;
-  connection->rank = hello.rank;
+  connection->stream = joined.stream;
+  connection->rank = joined.rank;
   connection->patience.cancel();
   send(*connection, lifeline::Beat{});
   if (!messages) return true;
   rank.connected = true;
-  rank.hello = hello;
-  rank.hello->token.clear();
-  last_heard_[static_cast<std::size_t>(hello.rank)] = Clock::now();
-  if (rendezvous_ && hello.rank != 0) send(*connection, *rendezvous_);
+  rank.joined = joined;
+  rank.joined->token.clear();
+  last_heard_[static_cast<std::size_t>(joined.rank)] = Clock::now();
+  if (rendezvous_ && joined.rank != 0) send(*connection, *rendezvous_);
   sender_.add(connection->socket.native_handle());
-  functions_.on_hello(hello.rank, *rank.hello);
+  functions_.on_joined(joined.rank, *rank.joined);
   return true;
 }
 
@@ -225,13 +222,11 @@ void DriverSocket::take_event(const Connection& connection, const lifeline::Even
   heard(rank);
   if (const auto* ending = std::get_if<lifeline::Ending>(&event)) {
     ranks_[static_cast<std::size_t>(rank)].ending = ending->exit_code;
-    functions_.on_ending(rank, ending->exit_code);
   }
   const auto* const where = std::get_if<lifeline::Rendezvous>(&event);
   if (where == nullptr || rank != 0 || rendezvous_) return;
   rendezvous_ = *where;
   for (int other = 1; other < config_.world_size; ++other) send_to(other, *rendezvous_);
-  functions_.on_rendezvous(*rendezvous_);
 }
 
 void DriverSocket::drop(const ConnectionRef& connection, const std::string& why) {
@@ -305,19 +300,11 @@ void DriverSocket::end_all() {
 
 // --- What is known ---------------------------------------------------------------------------------------------------
 std::vector<lifeline::Endpoint> DriverSocket::endpoints() const {
+  const tcp::endpoint local = acceptor_.local_endpoint();
   std::vector<lifeline::Endpoint> out;
-  for (const tcp::acceptor& acceptor : acceptors_) {
-    std::error_code closed;
-    const tcp::endpoint local = acceptor.local_endpoint(closed);
-    if (closed) continue;
-    if (!local.address().is_unspecified()) {
-      out.push_back({local.address().to_string(), local.port()});
-      continue;
-    }
-    for (std::string& address : protocol::own_addresses()) {
-      const bool six = address.find(':') != std::string::npos;
-      if (!six || local.address().is_v6()) out.push_back({std::move(address), local.port()});
-    }
+  for (std::string& address : protocol::own_addresses()) {
+    const bool six = address.find(':') != std::string::npos;
+    if (!six || local.address().is_v6()) out.push_back({std::move(address), local.port()});
   }
   return out;
 }

@@ -56,50 +56,41 @@ class DriverSocket {
  public:
   struct Config {
     int world_size = 1;
-    // Addresses of this host to listen on. "::" stands for all addresses, IPv4 included.
-    std::vector<std::string> listen{"::"};
     std::chrono::milliseconds silence{5000};     // time without a beat after which a rank counts as silent
-    std::chrono::milliseconds patience{10000};   // time in which a new connection must send its Hello
+    std::chrono::milliseconds patience{10000};   // time in which a new connection must send its Joined
     std::chrono::milliseconds beat_every{1000};  // interval of this server's beats
   };
 
   // All are called from the io_context. None may destroy the server.
   struct Functions {
-    std::function<void(int rank, const lifeline::Hello&)> on_hello = [](int, const lifeline::Hello&) {};
+    std::function<void(int rank, const lifeline::Joined&)> on_joined = [](int, const lifeline::Joined&) {};
     // The rank has been silent for this long. Called once, and again only after on_heard_again. Time in which the
     // driver is paused does not count.
     std::function<void(int rank, std::chrono::milliseconds)> on_silent = [](int, std::chrono::milliseconds) {};
     std::function<void(int rank)> on_heard_again = [](int) {};
-    // The rank is about to end by itself with this exit code.
-    std::function<void(int rank, int exit_code)> on_ending = [](int, int) {};
-    // The process has ended or can no longer be reached. Called once, after the last on_hello, on_silent and on_ending
-    // of the rank.
+    // The process has ended or can no longer be reached. Called once, after the last on_joined and on_silent of the
+    // rank.
     std::function<void(int rank, const std::string& why)> on_closed = [](int, const std::string&) {};
     std::function<void(int rank, std::string_view bytes)> on_stderr = [](int, std::string_view) {};
     // The stream of the rank's stderr has ended. The rank may still run, and may never have had a stream: only
     // on_closed says that the rank is gone.
     std::function<void(int rank)> on_stderr_end = [](int) {};
-    // Rank 0 has sent its rendezvous address. The server passes it on to the other ranks.
-    std::function<void(const lifeline::Rendezvous&)> on_rendezvous = [](const lifeline::Rendezvous&) {};
   };
 
   // The known state of a rank.
   struct Rank {
-    std::optional<lifeline::Hello> hello;  // what it has said first, without the token; none: it has not connected
+    std::optional<lifeline::Joined> joined;  // what it has said first, without the token; none: it has not connected
     bool connected = false;
     bool closed = false;  // its connection has ended, and it cannot connect again
     bool silent = false;
     std::optional<int> ending;  // exit code that it has announced
   };
 
-  // Starts to listen. Throws std::system_error, which names the address.
+  // Starts to listen at a port of all addresses of this host. Throws std::system_error.
   DriverSocket(asio::io_context& io, Config config, Functions functions);
-  DriverSocket(const DriverSocket&) = delete;
-  DriverSocket& operator=(const DriverSocket&) = delete;
   ~DriverSocket();  // closes all connections, whereupon the ranks end themselves
 
-  // The endpoints that it listens on. For a wildcard these are all addresses of this host, those of the loopback
-  // interface last.
+  // The endpoints that it listens on, those of the loopback interface last.
   [[nodiscard]] std::vector<lifeline::Endpoint> endpoints() const;
   [[nodiscard]] const std::string& token() const { return token_; }
   // The variables CP_POOL_LIFELINE and CP_POOL_LIFELINE_TOKEN for the ranks.
@@ -117,13 +108,13 @@ class DriverSocket {
   struct Connection;
   using ConnectionRef = std::shared_ptr<Connection>;  // pending operations keep a connection alive
 
-  void listen_on(const std::string& address);
-  void accept(asio::ip::tcp::acceptor& acceptor);
+  void listen();
+  void accept();
   void take(asio::ip::tcp::socket socket);
   void read(const ConnectionRef& connection);
   // Handle received bytes. Return false if the connection was closed.
   bool take_bytes(const ConnectionRef& connection, std::string_view bytes);
-  bool take_hello(const ConnectionRef& connection, const lifeline::Hello& hello);
+  bool take_joined(const ConnectionRef& connection, const lifeline::Joined& joined);
   void take_event(const Connection& connection, const lifeline::Event& event);
   void drop(const ConnectionRef& connection, const std::string& why);
   void close(Connection& connection);
@@ -137,7 +128,7 @@ class DriverSocket {
   Config config_;
   Functions functions_;
   std::string token_;
-  std::vector<asio::ip::tcp::acceptor> acceptors_;
+  asio::ip::tcp::acceptor acceptor_;
   std::set<ConnectionRef> connections_;
   std::vector<Rank> ranks_;
   std::vector<Clock::time_point> last_heard_;  // time of the last message, by rank

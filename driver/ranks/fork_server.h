@@ -15,7 +15,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <sys/types.h>
 #include <utility>
 #include <vector>
@@ -28,10 +27,10 @@
 #include "driver/core/events.h"
 #include "driver/core/run.h"
 #include "driver/os/process_tree.h"
-#include "driver/os/unique_fd.h"
 #include "driver/os/wakeup.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/pool_host.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 
@@ -52,8 +51,6 @@ class ForkServer {
   };
   // While the server lives, it is one of the host's children (PoolHost::ranks).
   ForkServer(PoolHost& host, Config config);
-  ForkServer(const ForkServer&) = delete;
-  ForkServer& operator=(const ForkServer&) = delete;
   ~ForkServer();
 
   // Starts the server at the first call. To be called on the main thread.

@@ -128,7 +128,7 @@ void LaunchedGroup::open_lifelines() {
   own_host_ = protocol::host_name();
   const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
   DriverSocket::Functions functions;
-  functions.on_hello = [this](int rank, const lifeline::Hello& hello) { on_hello(rank, hello); };
+  functions.on_joined = [this](int rank, const lifeline::Joined& joined) { on_joined(rank, joined); };
   functions.on_silent = [this](int rank, std::chrono::milliseconds silence) {
     schedule_give_up(rank, Clock::now() - silence);
     changed();
@@ -149,10 +149,10 @@ void LaunchedGroup::open_lifelines() {
   lifelines_ = std::make_unique<DriverSocket>(io(), std::move(config), std::move(functions));
 }
 
-void LaunchedGroup::on_hello(int rank, const lifeline::Hello& hello) {
+void LaunchedGroup::on_joined(int rank, const lifeline::Joined& joined) {
   Rank& known = own_ranks()[static_cast<std::size_t>(rank)];
-  known.pid = hello.pid;
-  if (hello.host != own_host_) known.host = hello.host;
+  known.pid = joined.pid;
+  if (joined.host != own_host_) known.host = joined.host;
   changed();
 }
 
@@ -190,7 +190,7 @@ void LaunchedGroup::on_closed(int rank, const std::string& why) {
 
 bool LaunchedGroup::has_lifelines() const {
   return lifelines_ &&
-         std::ranges::any_of(lifelines_->ranks(), [](const auto& rank) { return rank.hello.has_value(); });
+         std::ranges::any_of(lifelines_->ranks(), [](const auto& rank) { return rank.joined.has_value(); });
 }
 
 std::vector<int> LaunchedGroup::connected_ranks() const {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -29,8 +28,6 @@ class LaunchedGroup : public WorkerGroup {
   };
 
   LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change);
-  LaunchedGroup(const LaunchedGroup&) = delete;
-  LaunchedGroup& operator=(const LaunchedGroup&) = delete;
   ~LaunchedGroup() override;  // kills and reaps the launcher, waiting 1 s at most
 
   void spawn() override;
@@ -55,7 +52,7 @@ class LaunchedGroup : public WorkerGroup {
   [[nodiscard]] std::string ranks_left() const;    // RankFacts::left
   [[nodiscard]] std::string master_host() const;
   void open_lifelines();
-  void on_hello(int rank, const lifeline::Hello& hello);
+  void on_joined(int rank, const lifeline::Joined& joined);
   void on_closed(int rank, const std::string& why);
   // Takes a silent rank for dead kSilenceLimit after last_heard, unless it is heard of before.
   void schedule_give_up(int rank, Clock::time_point last_heard);

@@ -4,10 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <span>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

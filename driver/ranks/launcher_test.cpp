@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -70,10 +69,6 @@ TEST(Launcher, IsCalledByItsProgram) {
   EXPECT_EQ(name_of(custom({"/opt/bin/go", "{worker}"})), "go");
 }
 
-}  // namespace
-
-namespace {
-
 using testing::ElementsAre;
 
 const std::vector<HostShare> kHosts{{"a", 2}, {"b", 4}, {"c", 2}};
@@ -93,10 +88,6 @@ TEST(Placing, MoreRanksThanSlotsAreDealtOutEvenly) {
               ElementsAre(HostShare{"a", 3, {0, 1}}, HostShare{"b", 5, {0, 1, 2, 3}}, HostShare{"c", 3, {0, 1}}));
   EXPECT_THAT(place(5, {0, 1}, {{"a", 2}}), ElementsAre(HostShare{"a", 5, {0, 1}}));
 }
-
-}  // namespace
-
-namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -5,10 +5,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <sys/types.h>
-#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -30,8 +28,6 @@ class LocalGroup : public WorkerGroup {
   };
 
   LocalGroup(asio::io_context& io, Config config, std::function<void()> on_change);
-  LocalGroup(const LocalGroup&) = delete;
-  LocalGroup& operator=(const LocalGroup&) = delete;
   ~LocalGroup() override;  // kills and reaps the ranks that are left, waiting 1 s at most
 
   // With a fork server this returns at once, while ranks are still being forked.

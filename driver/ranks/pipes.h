@@ -14,7 +14,7 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

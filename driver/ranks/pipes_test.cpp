@@ -8,7 +8,7 @@
 #include <asio/io_context.hpp>
 #include <gtest/gtest.h>
 
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

@@ -13,8 +13,6 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -69,8 +67,6 @@ class WorkerGroup {
   };
 
   WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change);
-  WorkerGroup(const WorkerGroup&) = delete;
-  WorkerGroup& operator=(const WorkerGroup&) = delete;
   virtual ~WorkerGroup();
 
   // Starts the ranks. To be called on the main thread. Throws SpawnError or std::system_error; ranks that were started

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "driver/core/events.h"
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

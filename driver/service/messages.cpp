@@ -21,18 +21,6 @@ std::vector<std::string> names_of(std::type_identity<std::variant<Messages...>> 
   return {Messages::kName...};
 }
 
-template <typename Variant>
-std::string line_of_any(const char* key, const Variant& message) {
-  const nlohmann::json line = std::visit(
-      [key](const auto& m) {
-        nlohmann::json out{{key, std::decay_t<decltype(m)>::kName}};
-        protocol::write_fields(m, out);
-        return out;
-      },
-      message);
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
 void expect_duration(const char* message, const char* field, std::chrono::milliseconds time, int least) {
   if (time.count() >= least && time <= kLongestDuration) return;
   throw protocol::ProtocolError(fmt::format("{}: \"{}\": expected {} to {} ms, got {}", message, field, least,
@@ -88,20 +76,19 @@ void expect_valid(const Open& open) {
 }
 
 void expect_valid(const Submit& submit) {
-  const Item& item = submit.item;
-  if (item.timeout) expect_duration(Submit::kName, "timeout_ms", *item.timeout, 1);
-  if (item.retries) expect_at_least(Submit::kName, "retries", *item.retries, 0);
-  expect_at_least(Submit::kName, "repetition", item.run, 1);
-  expect_at_least(Submit::kName, "repetitions", item.runs, item.run);
-  if (item.ranks) expect_at_least("submit: ranks", "slots", item.ranks->slots, 0);
+  if (submit.timeout) expect_duration(Submit::kName, "timeout_ms", *submit.timeout, 1);
+  if (submit.retries) expect_at_least(Submit::kName, "retries", *submit.retries, 0);
+  expect_at_least(Submit::kName, "repetition", submit.run, 1);
+  expect_at_least(Submit::kName, "repetitions", submit.runs, submit.run);
+  if (submit.ranks) expect_at_least("submit: ranks", "slots", submit.ranks->slots, 0);
 }
 
 std::string line_of(const Request& request) {
-  return line_of_any("request", request);
+  return protocol::encode_named("request", request) + '\n';
 }
 
 std::string line_of(const Reply& reply) {
-  return line_of_any("reply", reply);
+  return protocol::encode_named("reply", reply) + '\n';
 }
 
 Request read_request(const nlohmann::json& line) {

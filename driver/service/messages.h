@@ -56,28 +56,22 @@ struct Open : RunSettings {
 
 // Adds a case to an open run. An empty ID is made of the fields of the case. A case that is to be skipped is not sent
 // to a worker.
-struct Submit {
-  std::string run;
-  Item item;
+struct Submit : Item {
+  std::string of_run;
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
-    return FieldList{field("run", &Submit::run, Presence::required),
-                     field(
-                         "case", [](auto& submit) -> auto& { return submit.item.payload; }, Presence::required),
-                     field("id", [](auto& submit) -> auto& { return submit.item.id; }),
-                     field(
-                         "number", [](auto& submit) -> auto& { return submit.item.number; }, Presence::sparse),
-                     field("rerun", [](auto& submit) -> auto& { return submit.item.rerun; }),
-                     field("repetition", [](auto& submit) -> auto& { return submit.item.run; }),
-                     field("repetitions", [](auto& submit) -> auto& { return submit.item.runs; }),
-                     field(
-                         "timeout_ms", [](auto& submit) -> auto& { return submit.item.timeout; }, Presence::sparse),
-                     field(
-                         "retries", [](auto& submit) -> auto& { return submit.item.retries; }, Presence::sparse),
-                     field(
-                         "expected", [](auto& submit) -> auto& { return submit.item.expected; }, Presence::sparse),
-                     field("ranks", [](auto& submit) -> auto& { return submit.item.ranks; }, Presence::sparse)};
+    return FieldList{field("run", &Submit::of_run, Presence::required),
+                     field("case", &Submit::payload, Presence::required),
+                     field("id", &Submit::id),
+                     field("number", &Submit::number, Presence::sparse),
+                     field("rerun", &Submit::rerun),
+                     field("repetition", &Submit::run),
+                     field("repetitions", &Submit::runs),
+                     field("timeout_ms", &Submit::timeout, Presence::sparse),
+                     field("retries", &Submit::retries, Presence::sparse),
+                     field("expected", &Submit::expected, Presence::sparse),
+                     field("ranks", &Submit::ranks, Presence::sparse)};
   }
 };
 

@@ -138,7 +138,7 @@ TEST(ServiceMessages, EveryFieldOfAFilledMessageIsInItsLine) {
 TEST(ServiceMessages, ANumberOutOfRangeIsRefusedByFieldAndValue) {
   const auto refusal_of = [](json request) -> std::string {
     request["run"] = "r";
-    if (request["request"] == "submit") request["case"] = filled<Submit>().item.payload->json();
+    if (request["request"] == "submit") request["case"] = filled<Submit>().payload->json();
     try {
       read_request(request);
       return "";
@@ -274,11 +274,11 @@ TEST(ServiceMessages, AWrongFieldOfACaseIsNamed) {
 
 TEST(ServiceMessages, ASubmitMayHoldACall) {
   Submit submit = filled<Submit>();
-  submit.item.payload = Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4};
+  submit.payload = Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4};
   const json line = json::parse(line_of(Request{submit}));
   EXPECT_FALSE(line.contains("case"));
-  EXPECT_EQ(line.at("call"), json(submit.item.payload->json()));
-  EXPECT_EQ(std::get<Submit>(read_request(line)).item.payload, submit.item.payload);
+  EXPECT_EQ(line.at("call"), json(submit.payload->json()));
+  EXPECT_EQ(std::get<Submit>(read_request(line)).payload, submit.payload);
 }
 
 TEST(Environment, OfThisProcessIsSortedAndKeepsWhatStandsBehindTheFirstEquals) {

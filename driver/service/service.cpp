@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <fcntl.h>
 #include <stdexcept>
 #include <sys/socket.h>
@@ -14,10 +13,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/os/machine.h"
 #include "driver/os/process_settings.h"
-#include "driver/service/free_memory.h"
+#include "driver/service/session.h"
 #include "driver/service/socket.h"
-#include "worker/protocol/text_clean.h"
+#include "worker/protocol/environment.h"
 
 namespace cp_pool::service {
 namespace {
@@ -36,23 +36,18 @@ std::optional<std::string> value_of(const std::vector<std::string>& entries, con
   return std::nullopt;
 }
 
-std::optional<std::string> own_value(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 }  // namespace
 
 // --- Pools of one device kind ---
 
-RunContext& Service::Devices::home(int pool, int launch, const FleetClient* wanted_by) {
+RunContext& Service::Devices::home(int pool, int program, const FleetClient* wanted_by) {
   ServiceRun* const run = wanted_by == nullptr ? nullptr : service_.run_of(*wanted_by);
-  auto& home = homes_[pool] = std::make_unique<PoolHome>(service_.host_, *service_.launches_.at(launch), run);
+  auto& home = homes_[pool] = std::make_unique<PoolHome>(service_.host_, *service_.programs_.at(program), run);
   return home->context();
 }
 
-RankStart Service::Devices::start_of(int pool, int launch) {
-  return {&homes_.at(pool)->context().config, service_.launches_.at(launch)->fork_server()};
+RankStart Service::Devices::start_of(int pool, int program) {
+  return {&homes_.at(pool)->context().config, service_.programs_.at(program)->fork_server()};
 }
 
 void Service::Devices::works_for(int pool, FleetClient& client) {
@@ -117,7 +112,8 @@ RunConfig Service::config_of(const Open& open) const {
   process.folder = open.folder;
   if (open.folder.empty()) process.folder = std::filesystem::current_path();
   if (!process.folder.is_absolute()) throw std::invalid_argument("open: folder: the path is not absolute");
-  if (open.device == "cuda" && open.environment && value_of(*open.environment, kVisible) != own_value(kVisible)) {
+  if (open.device == "cuda" && open.environment &&
+      value_of(*open.environment, kVisible) != protocol::process_variable(kVisible)) {
     throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES differs from the service's");
   }
   process.environment = open.environment ? with_rank_variables(environment_, *open.environment) : environment_;
@@ -125,34 +121,34 @@ RunConfig Service::config_of(const Open& open) const {
   return out;
 }
 
-Launch& Service::launch_of(const RunConfig& config) {
-  std::string identity = Launch::identity_of(config);
-  if (const auto known = launch_numbers_.find(identity); known != launch_numbers_.end()) {
-    return *launches_.at(known->second);
+Program& Service::program_of(const RunConfig& config) {
+  std::string identity = Program::identity_of(config);
+  if (const auto known = program_numbers_.find(identity); known != program_numbers_.end()) {
+    return *programs_.at(known->second);
   }
-  const int number = ++last_launch_;
-  launch_numbers_.emplace(std::move(identity), number);
-  auto made = std::make_unique<Launch>(number, config, config_.idle, host_);
+  const int number = ++last_program_;
+  program_numbers_.emplace(std::move(identity), number);
+  auto made = std::make_unique<Program>(number, config, config_.idle, host_);
   made->on_unused = [this, number] { asio::post(io_, [this, number] { forget_if_unused(number); }); };
-  return *launches_.emplace(number, std::move(made)).first->second;
+  return *programs_.emplace(number, std::move(made)).first->second;
 }
 
-// Forgets unused launches, because clients may bring any number of different environments.
-void Service::forget_if_unused(int launch) {
-  const auto known = launches_.find(launch);
-  if (known == launches_.end() || !known->second->unused()) return;
-  devices_.at(known->second->config().device)->fleet.forget_launch(launch);
-  launch_numbers_.erase(Launch::identity_of(known->second->config()));
-  launches_.erase(known);
+// Forgets unused programs, because clients may bring any number of different environments.
+void Service::forget_if_unused(int program) {
+  const auto known = programs_.find(program);
+  if (known == programs_.end() || !known->second->unused()) return;
+  devices_.at(known->second->config().device)->fleet.forget_program(program);
+  program_numbers_.erase(Program::identity_of(known->second->config()));
+  programs_.erase(known);
 }
 
 std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Functions functions) {
   RunConfig config = config_of(open);
-  Launch& launch = launch_of(config);
+  Program& program = program_of(config);
   const int number = ++last_run_;
   Fleet& fleet = devices_.at(config.device)->fleet;
-  functions.find_launch = [this](const RunConfig& wanted) -> Launch& { return launch_of(wanted); };
-  auto run = std::make_unique<ServiceRun>(number, open, std::move(config), launch, fleet, host_, std::move(functions));
+  functions.find_program = [this](const RunConfig& wanted) -> Program& { return program_of(wanted); };
+  auto run = std::make_unique<ServiceRun>(number, open, std::move(config), program, fleet, host_, std::move(functions));
   run->on_gone = [this](ServiceRun& gone) {
     runs_.erase(gone.number());
     for (const auto& [kind, devices] : devices_) devices->forget(gone);
@@ -178,10 +174,6 @@ void Service::adopt(std::unique_ptr<ServiceRun> run) {
                       left_.erase(ended.number());
                       end_if_done();
                     }});
-}
-
-void Service::note_outcome(CaseOutcome outcome) {
-  ++counts_.at(static_cast<std::size_t>(outcome));
 }
 
 // --- Clients ---
@@ -226,20 +218,19 @@ void Service::let_in(UniqueFd connection) {
   }
   UniqueFd out{::fcntl(connection.get(), F_DUPFD_CLOEXEC, 3)};
   if (!out) return;
-  auto session = std::make_unique<Session>(io_, static_cast<SessionOwner&>(*this), std::move(connection),
-                                           std::move(out), peer->pid);
-  Session& begun = *session;
-  sessions_.emplace(&begun, std::move(session));
-  idle_exit_.cancel();
-  begun.start();
+  begin_session(std::move(connection), std::move(out), peer->pid);
 }
 
 void Service::serve_one(UniqueFd in, UniqueFd out) {
   one_client_ = true;
-  auto session =
-      std::make_unique<Session>(io_, static_cast<SessionOwner&>(*this), std::move(in), std::move(out), ::getppid());
+  begin_session(std::move(in), std::move(out), ::getppid());
+}
+
+void Service::begin_session(UniqueFd in, UniqueFd out, pid_t pid) {
+  auto session = std::make_unique<Session>(io_, *this, std::move(in), std::move(out), pid);
   Session& begun = *session;
   sessions_.emplace(&begun, std::move(session));
+  idle_exit_.cancel();
   begun.start();
 }
 
@@ -280,7 +271,7 @@ void Service::end_if_done() {
     done = done && devices->fleet.done();
   }
   if (!done) return;
-  for (const auto& [number, launch] : launches_) launch->close();
+  for (const auto& [number, program] : programs_) program->close();
   signals_.cancel();
   job_control_.close();
   idle_exit_.cancel();
@@ -329,7 +320,7 @@ void Service::watch_memory() {
     if (cancelled) return;
     if (memory_is_short()) {
       for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
-      for (const auto& [number, launch] : launches_) launch->end_idle_fork_server();
+      for (const auto& [number, program] : programs_) program->end_idle_fork_server();
     }
     watch_memory();
   });
@@ -357,7 +348,7 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
   if (device == "cuda") total.gpus = config_.gpus;
   for (const auto& [number, pool] : devices.fleet.pools()) {
     PoolStatus& out = status.pools.emplace_back();
-    const RunConfig& config = launches_.at(pool.launch)->config();
+    const RunConfig& config = programs_.at(pool.program)->config();
     out.pool = pool.pool->id();
     out.worker = fmt::format("{}", fmt::join(config.worker_command, " "));
     if (config.process) out.folder = config.process->folder.string();

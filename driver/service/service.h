@@ -15,15 +15,14 @@
 #include <asio/signal_set.hpp>
 
 #include "driver/os/process_settings.h"
-#include "driver/os/unique_fd.h"
 #include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/job_control.h"
 #include "driver/ranks/pool_host.h"
-#include "driver/service/launch.h"
 #include "driver/service/messages.h"
+#include "driver/service/program.h"
 #include "driver/service/service_run.h"
-#include "driver/service/session.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 
@@ -39,12 +38,12 @@ struct ServiceConfig {
   std::chrono::milliseconds turn{5000};     // FleetSettings::turn
 };
 
-class Service : private SessionOwner {
+class Session;
+
+class Service {
  public:
   explicit Service(ServiceConfig config);
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
-  ~Service() override;
+  ~Service();
 
   // Accepts clients on a listening socket. `listening` must stay open while the service lives, and is not closed here.
   void listen(int listening);
@@ -55,14 +54,26 @@ class Service : private SessionOwner {
   // process of a pool is left. Throws std::system_error.
   void run();
 
+  // --- For its sessions
+  // Begins a run. Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
+  std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions);
+  // Keeps a run without a client until its cases have ended.
+  void adopt(std::unique_ptr<ServiceRun> run);
+  void note_outcome(CaseOutcome outcome) { ++counts_.at(static_cast<std::size_t>(outcome)); }
+  Status status();
+  void stop() { begin_stop("it was asked to"); }
+  [[nodiscard]] bool stopping() const { return stopping_; }
+  // The session is over and may be destroyed; called in a handler of its own.
+  void forget(Session& session);
+
  private:
   // The pools of one device kind.
   class Devices : public PoolOwner {
    public:
     Devices(Service& service, Fleet::Config config)
         : service_(service), fleet(service.host_, *this, std::move(config)) {}
-    RunContext& home(int pool, int launch, const FleetClient* wanted_by) override;
-    RankStart start_of(int pool, int launch) override;
+    RunContext& home(int pool, int program, const FleetClient* wanted_by) override;
+    RankStart start_of(int pool, int program) override;
     void works_for(int pool, FleetClient& client) override;
     bool is_outdated(int pool) override { return homes_.at(pool)->is_outdated(); }
     void gone(int pool) override;
@@ -78,21 +89,13 @@ class Service : private SessionOwner {
     Fleet fleet;
   };
 
-  // SessionOwner
-  std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) override;
-  void adopt(std::unique_ptr<ServiceRun> run) override;
-  void note_outcome(CaseOutcome outcome) override;
-  Status status() override;
-  void stop() override { begin_stop("it was asked to"); }
-  [[nodiscard]] bool stopping() const override { return stopping_; }
-  void forget(Session& session) override;
-
   RunConfig config_of(const Open& open) const;
-  Launch& launch_of(const RunConfig& config);
-  void forget_if_unused(int launch);
+  Program& program_of(const RunConfig& config);
+  void forget_if_unused(int program);
   ServiceRun* run_of(const FleetClient& client);
   void accept();
   void let_in(UniqueFd connection);
+  void begin_session(UniqueFd in, UniqueFd out, pid_t pid);
   void begin_stop(const std::string& why);
   void end_if_done();
   void go_on(Clock::duration paused);
@@ -106,8 +109,8 @@ class Service : private SessionOwner {
   ProcessSettings settings_;
   asio::io_context io_{1};
   PoolHost host_{io_};
-  std::map<int, std::unique_ptr<Launch>> launches_;          // by number
-  std::map<std::string, int> launch_numbers_;                // by identity
+  std::map<int, std::unique_ptr<Program>> programs_;         // by number
+  std::map<std::string, int> program_numbers_;               // by identity
   std::map<std::string, std::unique_ptr<Devices>> devices_;  // by device kind
   std::map<int, ServiceRun*> runs_;                          // by number
   std::map<int, std::unique_ptr<ServiceRun>> left_;          // runs whose clients are gone
@@ -120,7 +123,7 @@ class Service : private SessionOwner {
   Timer accept_again_;
   Clock::time_point since_ = Clock::now();
   OutcomeCounts counts_{};
-  int last_launch_ = 0;
+  int last_program_ = 0;
   int last_run_ = 0;
   bool one_client_ = false;
   bool stopping_ = false;

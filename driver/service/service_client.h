@@ -1,16 +1,14 @@
 // The client's side: a connection to a service, and runs of cases on it.
 #pragma once
 
-#include <chrono>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/core/events.h"
 #include "driver/core/run.h"
-#include "driver/os/unique_fd.h"
 #include "driver/service/messages.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 

@@ -14,19 +14,19 @@
 
 namespace cp_pool::service {
 
-ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
+ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Program& program, Fleet& fleet, PoolHost& host,
                        Functions functions)
     : name_(open.run),
       config_(std::move(config)),
       context_(host, config_, *this),
       client_(number, context_),
-      launch_(launch),
+      program_(program),
       fleet_(fleet),
       functions_(std::move(functions)),
       global_timeout_(host.io) {
   client_.on_all_finished = [this] { end_if_done(); };
-  launch_.join(*this);
-  launches_.insert(&launch_);
+  program_.join(*this);
+  programs_.insert(&program_);
   fleet_.add_client(client_);
   RunStarted header;
   header.title = open.title;
@@ -48,28 +48,28 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
 ServiceRun::~ServiceRun() {
   if (on_gone) on_gone(*this);
   fleet_.remove(client_);
-  for (Launch* const launch : launches_) launch->leave(*this);
+  for (Program* const program : programs_) program->leave(*this);
 }
 
 void ServiceRun::submit(const Submit& submit) {
-  const std::optional<OwnRanks>& ranks = submit.item.ranks;
+  const std::optional<OwnRanks>& ranks = submit.ranks;
   for (const std::string& entry : ranks ? ranks->environment : std::vector<std::string>{}) {
     if (entry.find('=') != std::string::npos && entry.front() != '=' && entry.find('\0') == std::string::npos) continue;
     throw std::invalid_argument(fmt::format("submit: ranks: environment: '{}' is no NAME=VALUE", entry));
   }
-  auto named = std::make_unique<Item>(submit.item);
+  auto named = std::make_unique<Item>(submit);
   named->id = named->id.empty() ? named->payload->default_id() : protocol::clean_text(named->id);
   const Item& added = *named;
-  const std::size_t index = fleet_.add(client_, added, launch_of(added).number());
+  const std::size_t index = fleet_.add(client_, added, program_of(added).number());
   cases_.emplace(index, std::move(named));
 }
 
-// Returns the launch of the case, which the run has joined.
-Launch& ServiceRun::launch_of(const Item& named) {
-  if (!named.ranks || (named.ranks->worker_command.empty() && named.ranks->environment.empty())) return launch_;
-  Launch& launch = functions_.find_launch(config_for(config_, named.ranks));
-  if (launches_.insert(&launch).second) launch.join(*this);
-  return launch;
+// Returns the program of the case, which the run has joined.
+Program& ServiceRun::program_of(const Item& named) {
+  if (!named.ranks || (named.ranks->worker_command.empty() && named.ranks->environment.empty())) return program_;
+  Program& program = functions_.find_program(config_for(config_, named.ranks));
+  if (programs_.insert(&program).second) program.join(*this);
+  return program;
 }
 
 void ServiceRun::close() {

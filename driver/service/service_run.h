@@ -14,8 +14,8 @@
 #include "driver/pool/fleet.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
-#include "driver/service/launch.h"
 #include "driver/service/messages.h"
+#include "driver/service/program.h"
 
 namespace cp_pool::service {
 
@@ -24,10 +24,10 @@ class ServiceRun : private EventSink {
   struct Functions {
     std::function<void(const Event&)> tell;     // called for each event of the run
     std::function<void(ServiceRun&)> on_ended;  // called after run_finished was told; may destroy the run
-    std::function<Launch&(const RunConfig&)> find_launch = {};  // returns the launch of a case that has OwnRanks
+    std::function<Program&(const RunConfig&)> find_program = {};  // returns the program of a case that has OwnRanks
   };
-  // number: unique among the runs of the service. launch and fleet must outlive the run.
-  ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
+  // number: unique among the runs of the service. program and fleet must outlive the run.
+  ServiceRun(int number, const Open& open, RunConfig config, Program& program, Fleet& fleet, PoolHost& host,
              Functions functions);
   ~ServiceRun() override;
 
@@ -55,7 +55,7 @@ class ServiceRun : private EventSink {
 
  private:
   void on_event(const Event& event) override;
-  Launch& launch_of(const Item& named);
+  Program& program_of(const Item& named);
   void stop_soon();
   void end_if_done();
   void end();
@@ -64,8 +64,8 @@ class ServiceRun : private EventSink {
   RunConfig config_;
   RunContext context_;
   FleetClient client_;
-  Launch& launch_;
-  std::set<Launch*> launches_;  // launches of its cases, launch_ included
+  Program& program_;
+  std::set<Program*> programs_;  // programs of its cases, program_ included
   Fleet& fleet_;
   Functions functions_;
   std::map<std::size_t, std::unique_ptr<Item>> cases_;  // unfinished cases, by index

@@ -81,7 +81,7 @@ std::size_t ServiceRunner::add(const Item& named) {
     schedule_rest();
     return index;
   }
-  connection_->write(line_of(Submit{.run = run_, .item = named}));
+  connection_->write(line_of(Submit{named, run_}));
   return index;
 }
 

@@ -1,6 +1,5 @@
 #include "driver/service/session.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <stdexcept>
@@ -10,8 +9,8 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
-#include "cases/case_error.h"
 #include "driver/log/events_json.h"
+#include "driver/service/service.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/text_clean.h"
@@ -36,9 +35,9 @@ std::string reason_of(const std::exception& error) {
 
 }  // namespace
 
-Session::Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueFd out, pid_t pid)
+Session::Session(asio::io_context& io, Service& service, UniqueFd in, UniqueFd out, pid_t pid)
     : io_(io),
-      owner_(owner),
+      service_(service),
       pid_(pid),
       connection_(io, std::move(in), std::move(out),
                   {.on_line = [this](const protocol::Line& line) { on_line(line); },
@@ -48,7 +47,7 @@ Session::Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueF
 
 Session::~Session() {
   for (auto& [name, run] : runs_) {
-    owner_.adopt(std::move(run));
+    service_.adopt(std::move(run));
   }
 }
 
@@ -95,13 +94,13 @@ void Session::take(const Hello& hello) {
 }
 
 void Session::take(const Open& open) {
-  if (owner_.stopping()) throw std::invalid_argument("open: the service is being stopped");
+  if (service_.stopping()) throw std::invalid_argument("open: the service is being stopped");
   if (open.run.size() > kLongestRunName) throw std::invalid_argument("open: run: the name is too long");
   if (runs_.contains(open.run)) throw std::invalid_argument(fmt::format("open: run \"{}\" is open already", open.run));
   if (runs_.size() >= kMostRuns)
     throw std::invalid_argument(fmt::format("open: a client has at most {} runs", kMostRuns));
-  auto run = owner_.begin_run(open, {.tell = [this, name = open.run](const Event& event) { tell(name, event); },
-                                     .on_ended = [this](ServiceRun& ended) { end_run(ended); }});
+  auto run = service_.begin_run(open, {.tell = [this, name = open.run](const Event& event) { tell(name, event); },
+                                       .on_ended = [this](ServiceRun& ended) { end_run(ended); }});
   run->hold(held_);
   runs_.emplace(open.run, std::move(run));
 }
@@ -112,12 +111,12 @@ ServiceRun* Session::find_run(const std::string& name) {
 }
 
 void Session::take(const Submit& submit) {
-  ServiceRun* const run = find_run(submit.run);
+  ServiceRun* const run = find_run(submit.of_run);
   if (run == nullptr || run->closed()) {
-    return say(
-        Refused{.run = submit.run,
-                .message = fmt::format("submit: run \"{}\" is {}", submit.run, run == nullptr ? "not open" : "closed"),
-                .number = submit.item.number});
+    return say(Refused{
+        .run = submit.of_run,
+        .message = fmt::format("submit: run \"{}\" is {}", submit.of_run, run == nullptr ? "not open" : "closed"),
+        .number = submit.number});
   }
   run->submit(submit);
   reconsider_pace();
@@ -135,16 +134,16 @@ void Session::take(const Cancel& cancel) {
 }
 
 void Session::take(const AskStatus& /*ask*/) {
-  say(owner_.status());
+  say(service_.status());
 }
 
 void Session::take(const Stop& /*stop*/) {
   waits_for_end_ = true;
-  owner_.stop();
+  service_.stop();
 }
 
 void Session::tell(const std::string& run, const Event& event) {
-  if (const auto* finished = std::get_if<CaseFinished>(&event)) owner_.note_outcome(finished->outcome);
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) service_.note_outcome(finished->outcome);
   if (lost_) return;
   // An ordered_json, which keeps the keys of an event in the order of its fields.
   std::string line =
@@ -232,7 +231,7 @@ void Session::end_soon() {
 void Session::leave_after_writing() {
   if (!lost_ && connection_.unwritten() > 0) return;
   asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired()) owner_.forget(*this);
+    if (!alive.expired()) service_.forget(*this);
   });
 }
 

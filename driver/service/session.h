@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,39 +10,19 @@
 #include <asio/io_context.hpp>
 
 #include "driver/core/clock.h"
-#include "driver/os/unique_fd.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
 #include "driver/service/service_run.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 
-// The functions of the service that a session needs.
-class SessionOwner {
- public:
-  SessionOwner() = default;
-  SessionOwner(const SessionOwner&) = delete;
-  SessionOwner& operator=(const SessionOwner&) = delete;
-  virtual ~SessionOwner() = default;
-
-  // Begins a run. Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
-  virtual std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) = 0;
-  // Keeps a run without a client until its cases have ended.
-  virtual void adopt(std::unique_ptr<ServiceRun> run) = 0;
-  virtual void note_outcome(CaseOutcome outcome) = 0;
-  virtual Status status() = 0;
-  virtual void stop() = 0;
-  [[nodiscard]] virtual bool stopping() const = 0;
-  // The session is over and may be destroyed; called in a handler of its own.
-  virtual void forget(class Session& session) = 0;
-};
+class Service;
 
 class Session {
  public:
   // pid: process ID of the client; 0: unknown.
-  Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueFd out, pid_t pid);
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session(asio::io_context& io, Service& service, UniqueFd in, UniqueFd out, pid_t pid);
   ~Session();
 
   void start() { connection_.start(); }
@@ -78,7 +57,7 @@ class Session {
   void leave_after_writing();
 
   asio::io_context& io_;
-  SessionOwner& owner_;
+  Service& service_;
   pid_t pid_;
   std::string client_;
   Clock::time_point since_ = Clock::now();

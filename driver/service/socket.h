@@ -7,7 +7,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 
@@ -34,8 +34,6 @@ class ListeningService {
   explicit ListeningService(const std::filesystem::path& path);
   // Takes a socket that already listens, as from systemd. It is not removed at the end.
   explicit ListeningService(UniqueFd listening) : fd_(std::move(listening)) {}
-  ListeningService(const ListeningService&) = delete;
-  ListeningService& operator=(const ListeningService&) = delete;
   ~ListeningService();
 
   [[nodiscard]] int fd() const { return fd_.get(); }

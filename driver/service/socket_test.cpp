@@ -1,7 +1,6 @@
 #include "driver/service/socket.h"
 
 #include <cstdlib>
-#include <fcntl.h>
 #include <memory>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -201,10 +201,6 @@ TEST(CaseTriage, IsRarelyMisledByACaseThatFailsOneTimeInThree) {
   EXPECT_LT(misled, kTimes / 40);
 }
 
-}  // namespace
-
-namespace {
-
 using testing::HasSubstr;
 using testing::StartsWith;
 

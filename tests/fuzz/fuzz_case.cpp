@@ -1,7 +1,6 @@
 // Fuzz target: a case as JSON text, as users and drivers write it.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "cases/case_error.h"

@@ -27,12 +27,12 @@
 #include "driver/core/events.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/os/unique_fd.h"
 #include "driver/report/notices.h"
 #include "driver/report/output_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/terminal_sink.h"
 #include "worker/protocol/text_clean.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

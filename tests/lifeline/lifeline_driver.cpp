@@ -16,14 +16,15 @@ int main(int argc, char** argv) {
   };
   cp_pool::DriverSocket::Config config;
   config.world_size = argc > 1 ? std::stoi(argv[1]) : 1;
-  config.listen = {"127.0.0.1"};
   cp_pool::DriverSocket server(
       io, config,
-      {.on_hello = [&](int, const cp_pool::lifeline::Hello& hello) { say("hello " + std::to_string(hello.pid)); },
-       .on_ending = [&](int rank, int code) { say("ending " + std::to_string(rank) + " " + std::to_string(code)); },
-       .on_closed = [&](int, const std::string& why) { say("closed " + why); },
-       .on_stderr = [](int, std::string_view bytes) { std::cout << bytes << std::flush; },
-       .on_rendezvous = [&](const cp_pool::lifeline::Rendezvous& where) { say("rank 0 is on " + where.host); }});
+      {.on_joined = [&](int, const cp_pool::lifeline::Joined& joined) { say("joined " + std::to_string(joined.pid)); },
+       .on_closed =
+           [&](int rank, const std::string& why) {
+             const auto code = server.ranks()[static_cast<std::size_t>(rank)].ending;
+             say(code ? "exit " + std::to_string(*code) : "closed " + why);
+           },
+       .on_stderr = [](int, std::string_view bytes) { std::cout << bytes << std::flush; }});
   for (const auto& [name, value] : server.variables()) say(name + "=" + value);
   io.run();
 }

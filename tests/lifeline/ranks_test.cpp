@@ -64,7 +64,7 @@ class RanksWithALifeline : public test::Worker {
     for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(group.read_stderr(rank), "") << "and nowhere else";
     group.send(protocol::ShutdownRequest{});
     EXPECT_EQ(group.wait_all(test::kEndLimit), (std::vector<std::string>(2, "exit 0")));
-    EXPECT_EQ(missing({"ending 0 0", "ending 1 0"}), none);
+    EXPECT_EQ(missing({"exit 0", "exit 0"}), none);
   }
   void expect_not_to_outlive_the_server(WorkerGroup& group) const {
     server->kill(SIGKILL);
@@ -109,8 +109,8 @@ TEST_F(RanksWithALifeline, OfAnAdapterDoNotOutliveTheServer) {
 // Rank 0 hangs, so rank 1 waits to learn where rank 0 is.
 TEST_F(RanksWithALifeline, DoNotOutliveTheServerWhileTheyStart) {
   WorkerGroup group(config({"--inject", "hang@0:start"}));
-  EXPECT_THAT(server->line(), StartsWith("hello "));
-  EXPECT_THAT(server->line(), StartsWith("hello "));
+  EXPECT_THAT(server->line(), StartsWith("joined "));
+  EXPECT_THAT(server->line(), StartsWith("joined "));
   expect_not_to_outlive_the_server(group);
 }
 

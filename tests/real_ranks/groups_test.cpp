@@ -1,6 +1,5 @@
 // A case with several strided groups of ranks through the whole program: its events, times, traces and dumps.
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 

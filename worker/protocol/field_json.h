@@ -154,6 +154,24 @@ Json object_json(const Struct& of) {
   return out;
 }
 
+// Returns a message of a variant on one line, without newline: its fields, and its name as `key`. Invalid UTF-8 becomes
+// U+FFFD.
+template <typename Variant>
+std::string encode_named(const char* key, const Variant& message) {
+  nlohmann::json out;
+  std::visit(
+      [&]<typename Message>(const Message& m) {
+        if constexpr (HasFields<Message>) {
+          out[key] = Message::kName;
+          write_fields(m, out);
+        } else {
+          out[key] = m.event;
+        }
+      },
+      message);
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 // --- Reading: ProtocolError for what does not match the struct, CaseError for an invalid case ------------------------
 // ------------------------
 template <HasFields Struct>

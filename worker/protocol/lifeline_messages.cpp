@@ -1,7 +1,6 @@
 #include "worker/protocol/lifeline_messages.h"
 
 #include <charconv>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,18 +15,6 @@ namespace {
 using nlohmann::json;
 
 // key: "event" or "order".
-template <typename Variant>
-std::string line_of_any(const char* key, const Variant& message) {
-  const json line = std::visit(
-      [key](const auto& m) {
-        json out{{key, std::decay_t<decltype(m)>::kName}};
-        protocol::write_fields(m, out);
-        return out;
-      },
-      message);
-  return line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
-}
-
 template <typename Variant>
 std::optional<Variant> read_any(const char* key, const json& line) {
   const protocol::Fields fields{line, "lifeline"};
@@ -63,10 +50,10 @@ void expect_valid(const Rendezvous& rendezvous) {
 }
 
 std::string line_of(const Event& event) {
-  return line_of_any("event", event);
+  return protocol::encode_named("event", event) + '\n';
 }
 std::string line_of(const Order& order) {
-  return line_of_any("order", order);
+  return protocol::encode_named("order", order) + '\n';
 }
 
 std::optional<Event> read_event(std::string_view line) {

@@ -1,5 +1,5 @@
 // The messages between a rank and the driver over a lifeline (docs/cluster.md), one JSON object per line. A rank makes
-// two TCP connections. It begins each with a Hello, which the driver answers with a Beat. The first connection then
+// two TCP connections. It begins each with a Joined, which the driver answers with a Beat. The first connection then
 // carries the rank's stderr: it is the rank's file descriptor 2, so that the rank's last output arrives however it
 // ends. The second connection carries these messages in both directions.
 #pragma once
@@ -36,22 +36,18 @@ inline constexpr std::array<std::pair<cp_pool::lifeline::Stream, std::string_vie
 
 namespace cp_pool::lifeline {
 
-struct Hello {
+struct Joined {
   std::string token;
   int rank = 0;
   Stream stream = Stream::messages;
   std::string host;
   int pid = 0;
-  std::int64_t start_time = 0;  // start of the process in clock ticks since boot: field 22 of /proc/PID/stat
 
-  static constexpr const char* kName = "hello";
+  static constexpr const char* kName = "joined";
   static constexpr auto fields() {
-    return FieldList{field("token", &Hello::token, Presence::required),
-                     field("rank", &Hello::rank, Presence::required),
-                     field("stream", &Hello::stream),
-                     field("host", &Hello::host),
-                     field("pid", &Hello::pid),
-                     field("start_time", &Hello::start_time)};
+    return FieldList{field("token", &Joined::token, Presence::required),
+                     field("rank", &Joined::rank, Presence::required), field("stream", &Joined::stream),
+                     field("host", &Joined::host), field("pid", &Joined::pid)};
   }
 };
 // Sent once a second in each direction.
@@ -78,7 +74,7 @@ struct Ending {
   static constexpr const char* kName = "ending";
   static constexpr auto fields() { return FieldList{field("exit_code", &Ending::exit_code, Presence::required)}; }
 };
-using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
+using Event = std::variant<Joined, Beat, Rendezvous, Ending>;
 
 // --- The driver to a rank: "order" -----------------------------------------------------------------------------------
 

@@ -16,15 +16,12 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(LifelineMessages, AreALineOfJsonEach) {
-  const std::string hello = line_of(Event{Hello{"ab12", 3, Stream::errors, "node1", 77, 123456789}});
-  EXPECT_EQ(hello.find('\n'), hello.size() - 1);
-  EXPECT_EQ(json::parse(hello), (json{{"event", "hello"},
-                                      {"token", "ab12"},
-                                      {"rank", 3},
-                                      {"stream", "errors"},
-                                      {"host", "node1"},
-                                      {"pid", 77},
-                                      {"start_time", 123456789}}));
+  const std::string joined = line_of(Event{Joined{"ab12", 3, Stream::errors, "node1", 77}});
+  EXPECT_EQ(joined.find('\n'), joined.size() - 1);
+  EXPECT_EQ(
+      json::parse(joined),
+      (json{
+          {"event", "joined"}, {"token", "ab12"}, {"rank", 3}, {"stream", "errors"}, {"host", "node1"}, {"pid", 77}}));
   EXPECT_EQ(line_of(Event{Beat{}}), "{\"event\":\"beat\"}\n");
   EXPECT_EQ(line_of(Order{Beat{}}), "{\"order\":\"beat\"}\n");
   EXPECT_EQ(json::parse(line_of(Order{Rendezvous{"node0", {"10.0.0.1", "fe::1"}, 4711}})),
@@ -33,15 +30,14 @@ TEST(LifelineMessages, AreALineOfJsonEach) {
 }
 
 TEST(LifelineMessages, AreReadAsTheyWereWritten) {
-  const auto hello = read_event(line_of(Event{Hello{"ab12", 3, Stream::errors, "node1", 77, 123456789}}));
-  ASSERT_TRUE(hello.has_value());
-  const auto& read = std::get<Hello>(*hello);
+  const auto joined = read_event(line_of(Event{Joined{"ab12", 3, Stream::errors, "node1", 77}}));
+  ASSERT_TRUE(joined.has_value());
+  const auto& read = std::get<Joined>(*joined);
   EXPECT_EQ(read.token, "ab12");
   EXPECT_EQ(read.rank, 3);
   EXPECT_EQ(read.stream, Stream::errors);
   EXPECT_EQ(read.host, "node1");
   EXPECT_EQ(read.pid, 77);
-  EXPECT_EQ(read.start_time, 123456789);
   const auto told = read_order(line_of(Order{Rendezvous{"node0", {"10.0.0.1", "fe::1"}, 4711}}));
   ASSERT_TRUE(told.has_value());
   EXPECT_THAT(std::get<Rendezvous>(*told).addresses, ElementsAre("10.0.0.1", "fe::1"));
@@ -59,9 +55,9 @@ TEST(LifelineMessages, OfANewerVersionAreNoError) {
 }
 
 TEST(LifelineMessages, SayWhatIsWrong) {
-  EXPECT_THAT([] { (void)read_event(R"({"event": "hello", "rank": 1})"); },
+  EXPECT_THAT([] { (void)read_event(R"({"event": "joined", "rank": 1})"); },
               ThrowsMessage<protocol::ProtocolError>(HasSubstr("\"token\"")));
-  EXPECT_THAT([] { (void)read_event(R"({"event": "hello", "token": "a", "rank": 1.5})"); },
+  EXPECT_THAT([] { (void)read_event(R"({"event": "joined", "token": "a", "rank": 1.5})"); },
               ThrowsMessage<protocol::ProtocolError>(HasSubstr("\"rank\"")));
   EXPECT_THAT([] { (void)read_event(R"({"event": "rendezvous", "addresses": ["a"], "port": 70000})"); },
               ThrowsMessage<protocol::ProtocolError>(HasSubstr("70000")));

@@ -1,6 +1,5 @@
 #include "worker/protocol/line_framer.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

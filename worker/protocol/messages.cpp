@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,24 +15,6 @@ namespace cp_pool::protocol {
 namespace {
 
 using nlohmann::json;
-
-// key: "op" or "event".
-template <typename Variant>
-std::string encode_as(const char* key, const Variant& message) {
-  json out;
-  std::visit(
-      [&](const auto& m) {
-        using Message = std::decay_t<decltype(m)>;
-        if constexpr (HasFields<Message>) {
-          out[key] = Message::kName;
-          write_fields(m, out);
-        } else {
-          out[key] = m.event;
-        }
-      },
-      message);
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 // Reads one message. A ProtocolError gets the seq of the text, if it has one.
 template <typename Message>
@@ -134,10 +115,10 @@ void expect_valid(const ResultEvent& result) {
 }
 
 std::string encode(const Request& request) {
-  return encode_as("op", request);
+  return encode_named("op", request);
 }
 std::string encode(const Event& event) {
-  return encode_as("event", event);
+  return encode_named("event", event);
 }
 std::string format_response(const Event& event) {
   return fmt::format("\n{}{}\n", kResponsePrefix, encode(event));

@@ -1,8 +1,8 @@
 // The environment of a rank in tests that serve the control plane in their own process.
 #pragma once
 
-#include "worker/listen.h"
 #include "worker/protocol/environment.h"
+#include "worker/tcp.h"
 
 namespace cp_pool::test {
 

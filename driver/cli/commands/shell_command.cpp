@@ -25,8 +25,8 @@
 #include "driver/cli/shell/shell_session.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
-#include "driver/os/unique_fd.h"
 #include "driver/report/output_file.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

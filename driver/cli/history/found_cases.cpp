@@ -23,8 +23,8 @@
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
-#include "driver/os/unique_fd.h"
 #include "driver/report/output_file.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

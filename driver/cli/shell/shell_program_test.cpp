@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/os/unique_fd.h"
 #include "driver/testing/scoped_variable.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver/os/spawn.h"
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::test {
 

@@ -170,13 +170,13 @@ class TestedPool {
     return out;
   }
 
-  [[nodiscard]] const Attempt& attempt() const { return std::get<Attempt>(last); }
+  [[nodiscard]] const Conclusion& conclusion() const { return std::get<Conclusion>(last); }
   // The reasons that were given last, with " |" after each: of the pool's end, or of the case, the pool's end and the
   // missing diagnosis.
   [[nodiscard]] std::string reasons() const {
     if (const auto* failure = std::get_if<StartFailure>(&last)) return failure->retirement.detail + " |";
     if (const auto* retirement = std::get_if<Retirement>(&last)) return retirement->detail + " |";
-    const Attempt& ended = attempt();
+    const Conclusion& ended = conclusion();
     const std::string of_pool = ended.retirement ? ended.retirement->detail : "";
     return fmt::format("{} | {} | {} |", ended.reason, of_pool, ended.diagnosis ? ended.diagnosis->cause : "");
   }
@@ -201,9 +201,10 @@ class TestedPool {
                          failure->permanent ? ", permanent" : "", failure->skip ? ", skip" : "");
     }
     if (const auto* end = std::get_if<Retirement>(&finished)) return fmt::format("ends: {}", to_string(end->reason));
-    if (const auto* attempt = std::get_if<Attempt>(&finished)) {
-      return fmt::format("{}{}{}", attempt->charged ? "" : "uncharged ", to_string(attempt->outcome),
-                         attempt->retirement ? fmt::format(", ends: {}", to_string(attempt->retirement->reason)) : "");
+    if (const auto* conclusion = std::get_if<Conclusion>(&finished)) {
+      return fmt::format(
+          "{}{}{}", conclusion->charged ? "" : "uncharged ", to_string(conclusion->outcome),
+          conclusion->retirement ? fmt::format(", ends: {}", to_string(conclusion->retirement->reason)) : "");
     }
     return std::holds_alternative<PoolMachine::Ready>(finished) ? "ready" : "gone";
   }

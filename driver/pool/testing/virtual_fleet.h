@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <queue>
 #include <random>
 #include <string>
 #include <vector>

@@ -15,8 +15,6 @@ class UniqueFd {
     if (this != &other) reset(other.release());
     return *this;
   }
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
   ~UniqueFd() { reset(); }
 
   [[nodiscard]] int get() const { return fd_; }

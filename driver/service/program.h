@@ -1,5 +1,5 @@
-// The service's knowledge of its pools beyond the fleet: how their ranks are started (Launch), and which runs get their
-// events (PoolHome).
+// The service's knowledge of its pools beyond the fleet: how their ranks are started (Program), and which runs get
+// their events (PoolHome).
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@ namespace cp_pool::service {
 
 class ServiceRun;
 
-// Runs with the same worker, working directory, environment and device share a launch and may use the same pools. A
-// launch exists as long as a run or a pool uses it, or its fork server is kept.
-class Launch {
+// Runs with the same worker, working directory, environment and device share a program and may use the same pools. A
+// program exists as long as a run or a pool uses it, or its fork server is kept.
+class Program {
  public:
-  // number: unique among launches. config: of the first run. idle: how long a fork server is kept without a pool; 0 =
+  // number: unique among programs. config: of the first run. idle: how long a fork server is kept without a pool; 0 =
   // for ever.
-  Launch(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
+  Program(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
 
   // Returns a text that is equal for two configurations if their runs may share pools.
   static std::string identity_of(const RunConfig& config);
@@ -37,18 +37,18 @@ class Launch {
   [[nodiscard]] ForkServer* fork_server() { return fork_server_ ? &*fork_server_ : nullptr; }
   // Returns the worker's own files, which its user may edit or build.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
-  // A run begins or ceases to use the launch.
+  // A run begins or ceases to use the program.
   void join(ServiceRun& run);
   void leave(ServiceRun& run);
-  // Called when a pool of the launch serves the run. From now on the run gets the events of the fork server, beginning
+  // Called when a pool of the program serves the run. From now on the run gets the events of the fork server, beginning
   // with the last one so far.
   void introduce(ServiceRun& run);
-  // A pool of the launch was started (+1) or is gone (-1).
+  // A pool of the program was started (+1) or is gone (-1).
   void count_pool(int change);
   // Ends the fork server if it has no pool.
   void end_idle_fork_server();
-  // Whether nothing uses the launch. on_unused is called in the middle of other functions, so it must not destroy the
-  // launch at once.
+  // Whether nothing uses the program. on_unused is called in the middle of other functions, so it must not destroy the
+  // program at once.
   [[nodiscard]] bool unused() const { return runs_.empty() && pools_ == 0 && !(fork_server_ && rests_); }
   std::function<void()> on_unused;
   // Ends the fork server. Nothing may be started afterwards.
@@ -66,7 +66,7 @@ class Launch {
   Timer rest_;
   int pools_ = 0;
   bool rests_ = false;             // the fork server is kept without a pool
-  std::set<ServiceRun*> runs_;     // runs that use the launch
+  std::set<ServiceRun*> runs_;     // runs that use the program
   std::set<ServiceRun*> told_of_;  // runs that get the events of the fork server
   std::optional<ForkServerTold> told_;
   std::optional<ForkServer> fork_server_;
@@ -77,7 +77,7 @@ class Launch {
 class PoolHome : private EventSink {
  public:
   // wanted_by: the run whose case waits for the pool; nullptr: the pool is a spare.
-  PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by);
+  PoolHome(PoolHost& host, Program& program, ServiceRun* wanted_by);
   ~PoolHome() override;
 
   [[nodiscard]] RunContext& context() { return context_; }
@@ -90,7 +90,7 @@ class PoolHome : private EventSink {
  private:
   void on_event(const Event& event) override;
 
-  Launch& launch_;
+  Program& program_;
   RunConfig config_;
   RunContext context_;
   FileStamps stamps_;

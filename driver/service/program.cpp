@@ -1,8 +1,7 @@
-#include "driver/service/launch.h"
+#include "driver/service/program.h"
 
 #include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "driver/os/spawn.h"
@@ -25,12 +24,12 @@ std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& read
 
 }  // namespace
 
-Launch::Launch(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
+Program::Program(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
     : number_(number), config_(std::move(config)), host_(host), idle_(idle), rest_(host.io) {
   make_fork_server();
 }
 
-std::string Launch::identity_of(const RunConfig& config) {
+std::string Program::identity_of(const RunConfig& config) {
   nlohmann::json out{config.worker_command, config.fork_server, config.device, config.share_gpus,
                      config.bound_factor.value_or(0)};
   if (config.process) {
@@ -40,7 +39,7 @@ std::string Launch::identity_of(const RunConfig& config) {
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void Launch::make_fork_server() {
+void Program::make_fork_server() {
   fork_server_.reset();
   told_.reset();
   if (config_.fork_server.empty()) return;
@@ -51,16 +50,16 @@ void Launch::make_fork_server() {
   fork_server_.emplace(host_, std::move(server));
 }
 
-// The files are the program, unless it belongs to the system, and each word of the command line that names a file, as
-// in `python my_worker.py` or FILE.py:NAME.
-std::vector<std::filesystem::path> Launch::files() const {
+// The files are the executable, unless it belongs to the system, and each word of the command line that names a file,
+// as in `python my_worker.py` or FILE.py:NAME.
+std::vector<std::filesystem::path> Program::files() const {
   std::vector<std::filesystem::path> out;
   const ProcessEnvironment& process = *config_.process;
   for (const std::string& word : config_.worker_command) {
-    const bool program = &word == &config_.worker_command.front();
+    const bool is_executable = &word == &config_.worker_command.front();
     const std::size_t name = word.find(".py:");
     const std::string file =
-        program ? found_program(word, process) : word.substr(0, name == word.npos ? name : name + 3);
+        is_executable ? found_program(word, process) : word.substr(0, name == word.npos ? name : name + 3);
     const std::filesystem::path path = process.folder / file;
     std::error_code unknown;  // an error means that it is no file
     if (std::filesystem::is_regular_file(path, unknown) && !is_of_system(path)) out.push_back(path);
@@ -68,28 +67,28 @@ std::vector<std::filesystem::path> Launch::files() const {
   return out;
 }
 
-void Launch::tell(const ForkServerTold& told) {
+void Program::tell(const ForkServerTold& told) {
   told_ = told;
   for (ServiceRun* const run : told_of_) run->emit(told);
 }
 
-void Launch::join(ServiceRun& run) {
+void Program::join(ServiceRun& run) {
   runs_.insert(&run);
 }
 
-void Launch::leave(ServiceRun& run) {
+void Program::leave(ServiceRun& run) {
   runs_.erase(&run);
   told_of_.erase(&run);
   note_use();
 }
 
-void Launch::introduce(ServiceRun& run) {
+void Program::introduce(ServiceRun& run) {
   if (told_of_.insert(&run).second && told_) run.emit(*told_);
 }
 
 // A fork server without a pool ends after a while, so that it does not stay in memory for ever. The next pool starts it
 // again.
-void Launch::count_pool(int change) {
+void Program::count_pool(int change) {
   pools_ += change;
   rest_.cancel();
   rests_ = fork_server_ && pools_ == 0;
@@ -104,17 +103,17 @@ void Launch::count_pool(int change) {
   note_use();
 }
 
-void Launch::end_idle_fork_server() {
+void Program::end_idle_fork_server() {
   if (!std::exchange(rests_, false)) return;
   make_fork_server();
   note_use();
 }
 
-void Launch::note_use() {
+void Program::note_use() {
   if (unused() && on_unused) on_unused();
 }
 
-void Launch::close() {
+void Program::close() {
   rest_.cancel();
   rests_ = false;
   fork_server_.reset();
@@ -122,37 +121,37 @@ void Launch::close() {
 
 namespace {
 
-// Returns the configuration of the run, with everything that ranks are started with taken from the launch.
-RunConfig config_of_home(const Launch& launch, const ServiceRun* wanted_by) {
-  if (wanted_by == nullptr) return launch.config();
+// Returns the configuration of the run, with everything that ranks are started with taken from the program.
+RunConfig config_of_home(const Program& program, const ServiceRun* wanted_by) {
+  if (wanted_by == nullptr) return program.config();
   RunConfig config = wanted_by->config();
-  config.worker_command = launch.config().worker_command;
-  config.fork_server = launch.config().fork_server;
-  config.start_timeout_grows = launch.config().start_timeout_grows;
-  config.process = launch.config().process;
+  config.worker_command = program.config().worker_command;
+  config.fork_server = program.config().fork_server;
+  config.start_timeout_grows = program.config().start_timeout_grows;
+  config.process = program.config().process;
   return config;
 }
 
 }  // namespace
 
-PoolHome::PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by)
-    : launch_(launch),
-      config_(config_of_home(launch, wanted_by)),
+PoolHome::PoolHome(PoolHost& host, Program& program, ServiceRun* wanted_by)
+    : program_(program),
+      config_(config_of_home(program, wanted_by)),
       context_(host, config_, *this),
-      stamps_(launch.files()) {
-  launch_.count_pool(1);
+      stamps_(program.files()) {
+  program_.count_pool(1);
   if (wanted_by == nullptr) return;
   known_to_.insert(wanted_by);
-  launch_.introduce(*wanted_by);
+  program_.introduce(*wanted_by);
 }
 
 PoolHome::~PoolHome() {
-  launch_.count_pool(-1);
+  program_.count_pool(-1);
 }
 
 void PoolHome::introduce(ServiceRun& run) {
   if (!known_to_.insert(&run).second) return;
-  launch_.introduce(run);
+  program_.introduce(run);
   if (spawned_) run.emit(*spawned_);
   if (ready_) run.emit(*ready_);
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +35,17 @@ ResultEvent result_of(std::vector<RankOutcome> outcomes, int world_size = 2, boo
       {.seq = 7, .world_size = world_size, .outcomes = std::move(outcomes), .cancelled = cancelled, .perf = {}});
 }
 
+// What came of the case, why, and the ranks in the order of the result: "!" after one that is not well, "~" if it was
+// freed. "fail: rank 1: dq is wrong | 1! 0"
+std::string said(std::vector<RankOutcome> outcomes, int world_size = 2, bool cancelled = false) {
+  const ResultEvent result = result_of(std::move(outcomes), world_size, cancelled);
+  std::string out = fmt::format("{}: {} |", to_string(result.outcome), result.reason);
+  for (const auto& rank : result.ranks) {
+    out += fmt::format(" {}{}{}", rank.rank, rank.ok ? "" : "!", rank.aborted ? "~" : "");
+  }
+  return out;
+}
+
 RankOutcome with_times(int rank, std::vector<double> step_ms) {
   RankOutcome out = with_verdict(rank, CaseOutcome::pass);
   out.perf.emplace().step_ms = std::move(step_ms);
@@ -49,32 +61,51 @@ std::optional<protocol::PerfResult> perf_of(std::vector<RankOutcome> outcomes) {
       .perf;
 }
 
+TEST(Aggregate, TellsTheWorstOfTheRanksFirst) {
+  const RankOutcome pass = with_verdict(0, CaseOutcome::pass);
+  EXPECT_EQ(result_of({pass}).seq, 7);
+  EXPECT_EQ(said({with_verdict(1, CaseOutcome::pass), pass}), "pass:  | 0 1");
+  EXPECT_EQ(said({pass, with_verdict(1, CaseOutcome::fail, "dq is wrong")}), "fail: rank 1: dq is wrong | 1! 0");
+  EXPECT_EQ(result_of({pass, with_verdict(1, CaseOutcome::fail, "dq is wrong")}).ranks[0].error, "dq is wrong");
+  EXPECT_EQ(said({with_verdict(0, CaseOutcome::skip, "no"), with_verdict(1, CaseOutcome::skip, "no")}),
+            "skip: no | 0 1");
+  EXPECT_EQ(said({pass, with_verdict(1, CaseOutcome::skip, "no")}),
+            "error: the ranks disagree: rank 0 ran the case, but rank 1 skipped it: no | 0 1");
+  EXPECT_EQ(said({with_failure(0, FailureKind::exception, "boom"), with_verdict(1, CaseOutcome::fail, "wrong")}),
+            "fail: rank 1: wrong | 0! 1!")
+      << "a wrong answer counts more than an error elsewhere";
+  EXPECT_EQ(said({pass, with_failure(1, FailureKind::aborted, "freed"), with_failure(2, FailureKind::exception, "boom"),
+                  with_failure(3, FailureKind::exception, "boom too")},
+                 4),
+            "error: rank 2: boom | 2! 3! 0 1!~");
+  EXPECT_EQ(said({}), "error: no rank came back | 0! 1!");
+  EXPECT_EQ(said({with_failure(0, FailureKind::aborted, "a"), with_failure(1, FailureKind::aborted, "b")}, 2, true),
+            "cancelled: cancelled on request | 0! 1!~");
+}
+
+// Every kind explains those after it, whichever rank reported first.
+TEST(Aggregate, TheFirstKindOfFailureExplainsTheOthers) {
+  const auto both = [](FailureKind first, FailureKind second) {
+    return said({with_failure(0, first, "first"), with_failure(1, second, "second")});
+  };
+  EXPECT_EQ(both(FailureKind::exception, FailureKind::assertion), "fail: rank 1: second | 1! 0!");
+  EXPECT_EQ(both(FailureKind::unsupported, FailureKind::exception), "error: rank 1: second | 1! 0");
+  EXPECT_EQ(both(FailureKind::aborted, FailureKind::exception), "error: rank 1: second | 1! 0!~");
+  EXPECT_EQ(both(FailureKind::communication, FailureKind::timeout), "timeout: rank 1: second | 1! 0!~");
+  EXPECT_EQ(both(FailureKind::aborted, FailureKind::unsupported), "skip: rank 1: second | 1 0!~");
+  EXPECT_EQ(both(FailureKind::unsupported, FailureKind::unsupported), "skip: rank 0: first | 0 1");
+  EXPECT_EQ(said({with_failure(0, FailureKind::communication, "lost")}), "error: rank 0: lost | 0! 1!");
+  EXPECT_EQ(said({with_failure(0, FailureKind::unsupported, "no"), with_verdict(1, CaseOutcome::fail, "wrong")}),
+            "fail: rank 1: wrong | 0 1!");
+  const auto failed = result_of({with_failure(0, FailureKind::exception, "boom")});
+  EXPECT_EQ(failed.ranks.at(0).error, "boom\nat the throw site");
+}
+
 TEST(Aggregate, ARankThatComputesExplainsATimeoutOfThoseThatWaitForIt) {
   RankOutcome waiting = with_failure(1, FailureKind::timeout, "still in all_gather");
   waiting.failure->collective = "all_gather";
-  const ResultEvent result = result_of({waiting, with_failure(0, FailureKind::timeout, "still in a loop")});
-  EXPECT_EQ(result.reason, "rank 0: still in a loop");
-  EXPECT_EQ(result.ranks.at(0).rank, 0);
-}
-
-TEST(Aggregate, SkipsIfALibraryRefusesOnOneRankWhileOthersAreFreed) {
-  const ResultEvent result = result_of({with_failure(0, FailureKind::aborted, "all_reduce: aborted"),
-                                        with_failure(1, FailureKind::unsupported, "cuDNN refuses this")});
-  EXPECT_EQ(result.outcome, CaseOutcome::skip);
-  EXPECT_EQ(result.reason, "rank 1: cuDNN refuses this");
-  ASSERT_EQ(result.ranks.size(), 2U);
-  EXPECT_EQ(result.ranks[0].rank, 1);
-  EXPECT_TRUE(result.ranks[0].ok);
-  EXPECT_FALSE(result.ranks[0].aborted);
-  EXPECT_TRUE(result.ranks[1].aborted);
-}
-
-TEST(Aggregate, SkipsIfALibraryRefusesOnEveryRank) {
-  const ResultEvent result = result_of({with_failure(0, FailureKind::unsupported, "cuDNN refuses this"),
-                                        with_failure(1, FailureKind::unsupported, "cuDNN refuses that")});
-  EXPECT_EQ(result.outcome, CaseOutcome::skip);
-  EXPECT_EQ(result.reason, "rank 0: cuDNN refuses this");
-  for (const auto& rank : result.ranks) EXPECT_FALSE(rank.aborted) << rank.rank;
+  EXPECT_EQ(said({waiting, with_failure(0, FailureKind::timeout, "still in a loop")}),
+            "timeout: rank 0: still in a loop | 0! 1!");
 }
 
 TEST(Aggregate, NamesTheRanksThatDidNotDeclineWhatAnotherDeclined) {
@@ -86,12 +117,6 @@ TEST(Aggregate, NamesTheRanksThatDidNotDeclineWhatAnotherDeclined) {
   EXPECT_EQ(result.reason, "rank 1: ValueError: no backend; ranks 0, 2, 3 did not refuse the case");
   const RankOutcome thrown = with_failure(0, FailureKind::exception, "ValueError: no backend, after an operation");
   EXPECT_EQ(result_of({declined, thrown}).reason, "rank 0: ValueError: no backend, after an operation");
-}
-
-TEST(Aggregate, ARefusalHidesNeitherAnExceptionNorAWrongAnswer) {
-  const RankOutcome refused = with_failure(0, FailureKind::unsupported, "cuDNN refuses this");
-  EXPECT_EQ(result_of({refused, with_failure(1, FailureKind::exception, "boom")}).outcome, CaseOutcome::error);
-  EXPECT_EQ(result_of({refused, with_verdict(1, CaseOutcome::fail, "dq is wrong")}).outcome, CaseOutcome::fail);
 }
 
 TEST(Aggregate, SaysOnceWhatRanksRemarkOfTheBackend) {
@@ -114,60 +139,6 @@ TEST(Aggregate, SaysWhatEveryRankCouldNotWriteAndPassesAllTheSame) {
   EXPECT_EQ(result.lost_outputs[0].output, "dump");
   EXPECT_EQ(result.lost_outputs[1].message, "cannot write t0");
   EXPECT_EQ(result.lost_outputs[2].message, "cannot write t1");
-}
-
-TEST(Aggregate, PassesIfEveryRankPasses) {
-  const ResultEvent result = result_of({with_verdict(1, CaseOutcome::pass), with_verdict(0, CaseOutcome::pass)});
-  EXPECT_EQ(result.seq, 7);
-  EXPECT_EQ(result.outcome, CaseOutcome::pass);
-  EXPECT_EQ(result.reason, "");
-  ASSERT_EQ(result.ranks.size(), 2U);
-  EXPECT_EQ(result.ranks[0].rank, 0);
-  EXPECT_TRUE(result.ranks[0].ok);
-}
-
-TEST(Aggregate, OneWrongRankFailsTheCaseAndComesFirst) {
-  const ResultEvent result =
-      result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::fail, "dq is wrong")});
-  EXPECT_EQ(result.outcome, CaseOutcome::fail);
-  EXPECT_EQ(result.reason, "rank 1: dq is wrong");
-  EXPECT_EQ(result.ranks[0].rank, 1);
-  EXPECT_FALSE(result.ranks[0].ok);
-  EXPECT_EQ(result.ranks[0].error, "dq is wrong");
-}
-
-TEST(Aggregate, SkipsWithTheReasonOfTheRanks) {
-  const ResultEvent result =
-      result_of({with_verdict(0, CaseOutcome::skip, "no"), with_verdict(1, CaseOutcome::skip, "no")});
-  EXPECT_EQ(result.outcome, CaseOutcome::skip);
-  EXPECT_EQ(result.reason, "no");
-}
-
-TEST(Aggregate, RanksThatDisagreeAboutASkipAreAnError) {
-  const ResultEvent result = result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::skip, "no")});
-  EXPECT_EQ(result.outcome, CaseOutcome::error);
-  EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, but rank 1 skipped it: no");
-}
-
-TEST(Aggregate, TheExceptionExplainsTheAbortedPeerThatReportedFirst) {
-  const ResultEvent result =
-      result_of({with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::exception, "boom")});
-  EXPECT_EQ(result.outcome, CaseOutcome::error);
-  EXPECT_EQ(result.reason, "rank 1: boom");
-  EXPECT_EQ(result.ranks[0].rank, 1);
-  EXPECT_FALSE(result.ranks[0].aborted);
-  EXPECT_EQ(result.ranks[0].error, "boom\nat the throw site");
-  EXPECT_EQ(result.ranks[1].rank, 0);
-  EXPECT_TRUE(result.ranks[1].aborted);
-  EXPECT_FALSE(result.ranks[1].ok);
-}
-
-TEST(Aggregate, ATimeoutExplainsALostConnection) {
-  const ResultEvent result = result_of(
-      {with_failure(0, FailureKind::communication, "lost"), with_failure(1, FailureKind::timeout, "timed out")});
-  EXPECT_EQ(result.outcome, CaseOutcome::timeout);
-  EXPECT_EQ(result.reason, "rank 1: timed out");
-  EXPECT_TRUE(result.ranks[1].aborted);
 }
 
 TEST(Aggregate, NamesRanksThatLeftWhileOthersWaitInACollective) {
@@ -203,27 +174,14 @@ TEST(Aggregate, SaysHowRanksDifferOnTheirGroupsAndWhatEachHasBegunLast) {
   EXPECT_EQ(result_of({waiting, left}).reason, "rank 0: still in all_reduce") << "rank 1 had no time to enter it";
 }
 
-TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
-  const ResultEvent result =
-      result_of({with_verdict(0, CaseOutcome::pass), with_failure(1, FailureKind::aborted, "aborted"),
-                 with_failure(2, FailureKind::exception, "boom"), with_failure(3, FailureKind::exception, "boom too")},
-                4);
-  std::vector<int> order;
-  for (const protocol::RankResult& rank : result.ranks) order.push_back(rank.rank);
-  EXPECT_THAT(order, testing::ElementsAre(2, 3, 0, 1));
-}
-
-TEST(Aggregate, AWrongAnswerStaysOneWhenTheBarrierFailsToo) {
-  RankOutcome wrong = with_failure(1, FailureKind::communication, "lost", FailurePhase::barrier);
-  wrong.verdict = CaseOutcome::fail;
-  wrong.reason = "dq is wrong";
-  const ResultEvent result =
-      result_of({with_failure(0, FailureKind::aborted, "aborted", FailurePhase::barrier), wrong});
-  EXPECT_EQ(result.outcome, CaseOutcome::fail);
-  EXPECT_EQ(result.reason, "rank 1: dq is wrong");
-  ASSERT_EQ(result.ranks.at(0).rank, 1);
-  EXPECT_FALSE(result.ranks[0].ok);
-  EXPECT_TRUE(result.ranks[1].ok) << "its answer stood";
+TEST(Aggregate, AnAnswerStandsIfOnlyTheBarrierAfterItFailed) {
+  const RankOutcome freed = with_failure(0, FailureKind::aborted, "freed", FailurePhase::barrier);
+  RankOutcome lost = with_failure(1, FailureKind::communication, "mismatch", FailurePhase::barrier);
+  EXPECT_EQ(said({freed, lost}), "pass:  | 1 0~");
+  EXPECT_THAT(result_of({freed, lost}).ranks[0].error, HasSubstr("mismatch"));
+  lost.verdict = CaseOutcome::fail;
+  lost.reason = "dq is wrong";
+  EXPECT_EQ(said({freed, lost}), "fail: rank 1: dq is wrong | 1! 0~");
 }
 
 TEST(Aggregate, TheBackendIsThatOfTheFirstRankThatNamesOne) {
@@ -234,8 +192,8 @@ TEST(Aggregate, TheBackendIsThatOfTheFirstRankThatNamesOne) {
 }
 
 TEST(Aggregate, DoesNotNameARankTwice) {
-  const ResultEvent result = result_of({with_failure(0, FailureKind::timeout, "rank 0: barrier: timed out")});
-  EXPECT_EQ(result.reason, "rank 0: barrier: timed out");
+  EXPECT_EQ(result_of({with_failure(0, FailureKind::timeout, "rank 0: barrier: timed out")}).reason,
+            "rank 0: barrier: timed out");
 }
 
 TEST(Aggregate, ATimeoutAtTheBarrierNamesTheRanksThatWereMissing) {
@@ -254,41 +212,10 @@ TEST(Aggregate, ATimeoutAtTheBarrierNamesTheRanksThatWereMissing) {
   EXPECT_EQ(reason(FailurePhase::run, {2}), "rank 0: timed out");
 }
 
-TEST(Aggregate, ALostConnectionAloneIsTheCause) {
-  const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "lost")});
-  EXPECT_EQ(result.outcome, CaseOutcome::error);
-  EXPECT_EQ(result.reason, "rank 0: lost");
-  EXPECT_FALSE(result.ranks[0].aborted);
-}
-
-TEST(Aggregate, AWrongAnswerCountsMoreThanAnErrorElsewhere) {
-  const ResultEvent result =
-      result_of({with_failure(0, FailureKind::exception, "boom"), with_verdict(1, CaseOutcome::fail, "wrong")});
-  EXPECT_EQ(result.outcome, CaseOutcome::fail);
-}
-
-TEST(Aggregate, AnAnswerStandsIfOnlyTheBarrierAfterItFailed) {
-  const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "mismatch", FailurePhase::barrier),
-                                        with_failure(1, FailureKind::aborted, "aborted", FailurePhase::barrier)});
-  EXPECT_EQ(result.outcome, CaseOutcome::pass);
-  EXPECT_TRUE(result.ranks[0].ok);
-  EXPECT_THAT(result.ranks[0].error, HasSubstr("mismatch"));
-}
-
 TEST(Aggregate, ARankThatNeverCameBackIsNotAPass) {
-  const ResultEvent timeout = result_of({with_failure(0, FailureKind::timeout, "barrier", FailurePhase::barrier)});
-  EXPECT_EQ(timeout.outcome, CaseOutcome::timeout);
-  ASSERT_EQ(timeout.ranks.size(), 2U);
-  EXPECT_EQ(timeout.ranks[1].rank, 1);
-  EXPECT_FALSE(timeout.ranks[1].ok);
-  EXPECT_THAT(timeout.ranks[1].error, HasSubstr("it neither answered nor reacted to the abort"));
-  EXPECT_EQ(result_of({}).outcome, CaseOutcome::error);
-}
-
-TEST(Aggregate, CancelledIsCancelledWhateverTheRanksSay) {
-  const ResultEvent result = result_of(
-      {with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::aborted, "aborted")}, 2, true);
-  EXPECT_EQ(result.outcome, CaseOutcome::cancelled);
+  const RankOutcome late = with_failure(0, FailureKind::timeout, "barrier", FailurePhase::barrier);
+  EXPECT_EQ(said({late}), "timeout: rank 0: barrier | 0 1!");
+  EXPECT_THAT(result_of({late}).ranks[1].error, HasSubstr("it neither answered nor reacted to the abort"));
 }
 
 TEST(Aggregate, TimesAreThoseOfTheSlowestRankAndChecksComeByRank) {
@@ -450,15 +377,6 @@ TEST(AggregateDiagnosis, IsUnknownIfARankFailedInItAndNamesWhatExplainsTheRest) 
   EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: not every rank came back") << "rank 1 is not there";
   EXPECT_EQ(aggregate_diagnosis(failed_summary(), {}, "").diagnosis.cause,
             "the diagnosis failed: rank 0 gave no answer");
-}
-
-TEST(Aggregate, AnAssertionIsAFailAndExplainsAnException) {
-  const ResultEvent result = result_of(
-      {with_failure(0, FailureKind::exception, "ValueError: 3"), with_failure(1, FailureKind::assertion, "1 == 2")});
-  EXPECT_EQ(result.outcome, CaseOutcome::fail);
-  EXPECT_EQ(result.reason, "rank 1: 1 == 2");
-  EXPECT_EQ(result.ranks.front().rank, 1);
-  EXPECT_FALSE(result.ranks.front().ok);
 }
 
 TEST(Aggregate, TheValueIsThatOfRank0) {

@@ -21,7 +21,6 @@ namespace cp_pool {
 
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +15,6 @@ using protocol::ResultEvent;
 using test::kTriesToRecover;
 using test::WorkerGroup;
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -50,43 +48,6 @@ TEST(WorkerInject, AWrongTensorThatTheCaseDoesNotHaveIsNamedAndDoesNothing) {
   EXPECT_EQ(group.run("forward", {{"training", false}}).value_or(ResultEvent{}).outcome, CaseOutcome::pass);
   EXPECT_THAT(group.read_stderr(1), HasSubstr("rank 1: injected fault wrong=dbias: this case has no dbias"));
   EXPECT_THAT(group.read_stderr(0), HasSubstr("rank 0: injected fault wrong=dq: this case has no dq"));
-}
-
-// Returns the outcomes of a case that is run `attempts` times on one pool; nullopt if the pool did not come back in
-// time after a failure.
-std::optional<std::vector<CaseOutcome>> outcomes_on_one_pool(const std::string& fault, int attempts) {
-  WorkerGroup group({.arguments = {"--inject", fault}});
-  group.next<protocol::ReadyEvent>();
-  std::vector<CaseOutcome> outcomes;
-  for (int i = 0; i < attempts; ++i) {
-    const auto result = group.run("one");
-    if (!result) {
-      ADD_FAILURE() << "attempt " << i + 1 << " has no result";
-      return outcomes;
-    }
-    outcomes.push_back(result->outcome);
-    if (result->outcome == CaseOutcome::pass) continue;
-    EXPECT_EQ(result->outcome, CaseOutcome::error);
-    // The rank that has not come back may be the one with the fault, and then the reason is that of the other.
-    if (!result->healthy) return std::nullopt;
-    EXPECT_THAT(result->reason, AllOf(StartsWith("rank 1: "), HasSubstr("injected fault flaky=0.5,3@1:inside")));
-  }
-  return outcomes;
-}
-
-// Does the same, on a new pool if one did not come back in time: what an attempt draws depends on its number alone.
-std::vector<CaseOutcome> outcomes_of_attempts(const std::string& fault, int attempts) {
-  for (int i = 0; i < kTriesToRecover; ++i) {
-    if (auto outcomes = outcomes_on_one_pool(fault, attempts)) return *std::move(outcomes);
-  }
-  ADD_FAILURE() << "no pool came back after every failure";
-  return {};
-}
-
-TEST(WorkerInject, AFlakyCaseFailsInSomeAttemptsTheSameEachTime) {
-  const std::vector<CaseOutcome> outcomes = outcomes_of_attempts("flaky=0.5,3@1:inside", 8);
-  EXPECT_THAT(outcomes, AllOf(testing::SizeIs(8), Contains(CaseOutcome::pass), Contains(CaseOutcome::error)));
-  EXPECT_EQ(outcomes_of_attempts("flaky=0.5,3@1:inside", 8), outcomes);
 }
 
 TEST(WorkerInject, ASlowCaseTakesItsTimeAndPasses) {
@@ -159,16 +120,6 @@ TEST(WorkerDiagnosis, InWhichARankHangsEndsByItselfAndAsksForANewPool) {
   EXPECT_FALSE(asked.diagnosis->healthy);
   EXPECT_THAT(asked.diagnosis->diagnosis.cause,
               AllOf(StartsWith("the diagnosis failed: rank 0: "), HasSubstr("not every rank came back")));
-}
-
-TEST(WorkerDiagnosis, IsNotMadeUnlessItIsAskedFor) {
-  WorkerGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", "exit@0:diagnosis"}});
-  group.next<protocol::ReadyEvent>();
-  const auto bad = group.run("bad");
-  ASSERT_TRUE(bad);
-  EXPECT_EQ(bad->outcome, CaseOutcome::fail);
-  EXPECT_FALSE(bad->diagnosing);
-  EXPECT_EQ(group.run("good").value_or(ResultEvent{}).outcome, CaseOutcome::pass);
 }
 
 }  // namespace

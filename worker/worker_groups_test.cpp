@@ -102,14 +102,5 @@ TEST_F(WorkerGroups, FallTogetherWhenARankThrowsAndComeBack) {
   EXPECT_TRUE(back);
 }
 
-TEST_F(WorkerGroups, NeedAPoolOfAllTheirRanks) {
-  WorkerGroup group({.ranks = 2});
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
-  const auto result = group.run("two", kTwoGroups);
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->reason, "cp_size 2 in 2 groups on a pool of 2 ranks");
-  EXPECT_TRUE(result->healthy);
-}
-
 }  // namespace
 }  // namespace cp_pool

@@ -109,20 +109,6 @@ TEST_F(Worker, RefusesAnImpossibleCaseAndGoesOn) {
   expect_pass(group.run("next"));
 }
 
-TEST_F(Worker, AnswersPingDuringACase) {
-  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
-  group.next<protocol::ReadyEvent>();
-  group.start_run("hangs");
-  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
-  group.send(protocol::PingRequest{100, false});
-  EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
-  group.send(protocol::PingRequest{101, true});
-  const auto pong = group.next<protocol::PongEvent>();
-  ASSERT_TRUE(pong.has_value());
-  EXPECT_EQ(pong->seq, 101);
-  EXPECT_EQ(pong->ranks, (std::vector<int>{0, 1})) << "the ranks are busy, but alive";
-}
-
 TEST_F(Worker, PingToAllNamesOnlyTheRanksThatAnswer) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
@@ -149,17 +135,6 @@ TEST_F(Worker, AnswersBadRequestsAndGoesOn) {
   ASSERT_TRUE(error.has_value());
   EXPECT_THAT(error->message, HasSubstr("longer than"));
   expect_pass(group.run("next"));
-}
-
-TEST_F(Worker, TakesOneRunAtATime) {
-  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
-  group.next<protocol::ReadyEvent>();
-  group.start_run("hangs");
-  group.start_run("second");
-  const auto error = group.next<protocol::ProtocolErrorEvent>();
-  ASSERT_TRUE(error.has_value());
-  EXPECT_EQ(error->seq, 2);
-  EXPECT_THAT(error->message, HasSubstr("seq 1 is still outstanding"));
 }
 
 TEST_F(Worker, AcceptsPrepare) {

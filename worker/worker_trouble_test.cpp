@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,14 +188,6 @@ TEST_F(WorkerTrouble, CancelEndsACase) {
   const auto result = group.next<ResultEvent>();
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->outcome, CaseOutcome::cancelled);
-}
-
-TEST_F(WorkerTrouble, CancelOfAnotherCaseDoesNothing) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
-  expect_pass(group.run("one"));
-  group.send(protocol::CancelRequest{1});
-  expect_pass(group.run("two"));
 }
 
 TEST_F(WorkerTrouble, SaysWhereItStandsWhenAsked) {

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <ostream>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -166,10 +165,6 @@ TEST(UnverifiedByFigures, IsAPassOfWhichSomeRankGaveNone) {
   EXPECT_FALSE(is_unverified_by_figures(event));
 }
 
-}  // namespace
-
-namespace {
-
 // A pass of 4096 tokens.
 CaseFinished pass_with(const std::vector<std::int64_t>& pairs) {
   CaseFinished event = test::finished(0, "id", CaseOutcome::pass);
@@ -220,10 +215,6 @@ TEST(UnevenShare, IsUnknownUnlessEveryRankCounts) {
   event.ranks.clear();
   EXPECT_FALSE(uneven_share(event));
 }
-
-}  // namespace
-
-namespace {
 
 TEST(RankNames, JoinThreeAndMoreThatFollowEachOther) {
   EXPECT_EQ(name_ranks({3}), "rank 3");

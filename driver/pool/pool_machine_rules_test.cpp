@@ -1,6 +1,7 @@
 // What a pool asks of its worker, and how it judges what the worker answers.
 #include <functional>
 #include <string>
+#include <tuple>
 
 #include "driver/pool/testing/machine_fixture.h"
 #include "driver/testing/attention.h"
@@ -52,6 +53,17 @@ TEST(ARequest, NamesTheFilesAndTheTimeOfTheCase) {
   const auto& request = std::get<protocol::RunRequest>(pool.hands.requests.at(0));
   EXPECT_EQ(request.id, "case-2");
   EXPECT_EQ(request.timeout_ms, 1500);
+}
+
+TEST(ARequest, SaysForHowLongTheWorkerMayDiagnose) {
+  for (const auto& [timeout, diagnosis_time, ms] :
+       {std::tuple{120s, 0s, 20000}, std::tuple{10s, 0s, 2000}, std::tuple{10s, 60s, 60000}}) {
+    ReadyPool pool;
+    pool.config.timeout = timeout;
+    pool.config.diagnosis_time = diagnosis_time;
+    pool.run_case();
+    EXPECT_EQ(std::get<protocol::RunRequest>(pool.hands.requests.at(0)).options.diagnosis_ms, ms);
+  }
 }
 
 TEST(ARequest, AsksForNoMoreThanIsOfUse) {
@@ -156,7 +168,7 @@ TEST(AResult, ThatItsOwnFiguresDenyIsAnErrorAndEndsThePool) {
   check.error = 2;
   check.bound = 1;
   EXPECT_EQ(pool.answer(result), "keep tails, error, ends: protocol_break");
-  EXPECT_EQ(pool.attempt().reason, pool.attempt().retirement->detail);
+  EXPECT_EQ(pool.conclusion().reason, pool.conclusion().retirement->detail);
 }
 
 TEST(AResult, NeedsTimesInARunThatTakesThemAndMustKeepToMaxRatio) {
@@ -180,7 +192,7 @@ TEST(ATimeout, DoesNotLastAsLongAsTheStacks) {
   pool.run_case();
   pool.after(60s);
   pool.after(500ms);
-  EXPECT_EQ(pool.attempt().duration_ms, 60000);
+  EXPECT_EQ(pool.conclusion().duration_ms, 60000);
 }
 
 }  // namespace

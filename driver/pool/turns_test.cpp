@@ -1,4 +1,5 @@
 // Tests how keys of several clients take turns when slots are short.
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -10,7 +11,6 @@ namespace cp_pool::fleet_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Optional;
 using testing::SizeIs;
 
@@ -28,24 +28,20 @@ class TurnsOfTwo : public testing::Test {
   }
 
   void end_case(int pool, double now) { scheduler_.case_ended(pool, Seconds{now}); }
-  std::vector<Decision> decide(double now) { return scheduler_.decide(Seconds{now}); }
+  std::string decide(double now) { return in_words(scheduler_.decide(Seconds{now})); }
 
   Scheduler scheduler_{{.slots = 2, .turn = Seconds{5}}};
 };
 
 TEST_F(TurnsOfTwo, AKeyIsOverdueAfterATurnAndGetsTheSlotsOfTheNextCaseThatEnds) {
   scheduler_.case_added(1, {100, 0, 2});
-  EXPECT_THAT(decide(20), IsEmpty());
+  EXPECT_EQ(decide(20), "nothing");
   EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25})) << "it is overdue then";
   end_case(1, 24.9);
-  EXPECT_THAT(all<SendCase>(decide(24.9)), SizeIs(1)) << "not yet overdue";
-  EXPECT_THAT(decide(25), IsEmpty()) << "a case that runs is not stopped";
+  EXPECT_EQ(decide(24.9), "case 1 on 1") << "not yet overdue";
+  EXPECT_EQ(decide(25), "nothing") << "a case that runs is not stopped";
   end_case(1, 27);
-  const auto decisions = decide(27);
-  EXPECT_THAT(all<SendCase>(decisions), IsEmpty());
-  ASSERT_THAT(all<RetirePool>(decisions), SizeIs(1));
-  ASSERT_THAT(all<StartPool>(decisions), SizeIs(1));
-  EXPECT_EQ(all<StartPool>(decisions)[0].key, 1);
+  EXPECT_EQ(decide(27), "retire 1, start 2 of key 1 on 0 1");
 }
 
 TEST_F(TurnsOfTwo, AKeyKeepsItsSlotsForATurnAfterItsPoolIsReady) {
@@ -57,11 +53,11 @@ TEST_F(TurnsOfTwo, AKeyKeepsItsSlotsForATurnAfterItsPoolIsReady) {
   decide(26);  // starts pool 2, of key 1; key 0 waits from now on
   scheduler_.pool_gone(1);
   scheduler_.pool_ready(2, Seconds{40});
-  EXPECT_THAT(all<SendCase>(decide(40)), SizeIs(1)) << "key 0 is overdue, but this is the turn of key 1";
+  EXPECT_EQ(decide(40), "case 100 on 2") << "key 0 is overdue, but this is the turn of key 1";
   end_case(2, 44.9);
-  EXPECT_THAT(all<SendCase>(decide(44.9)), SizeIs(1));
+  EXPECT_EQ(decide(44.9), "case 101 on 2");
   end_case(2, 45);
-  EXPECT_EQ(all<StartPool>(decide(45)).at(0).key, 0);
+  EXPECT_EQ(decide(45), "retire 2, start 3 of key 0 on 0 1");
 }
 
 TEST_F(TurnsOfTwo, APoolThatCrashesOverAndOverGetsNoNewTurnEachTime) {
@@ -71,13 +67,11 @@ TEST_F(TurnsOfTwo, APoolThatCrashesOverAndOverGetsNoNewTurnEachTime) {
   scheduler_.pool_ends(1);  // a crash
   decide(21);
   scheduler_.pool_gone(1);
-  const auto starts = all<StartPool>(decide(21.1));
-  ASSERT_THAT(starts, SizeIs(1));
-  ASSERT_EQ(starts[0].key, 0);
-  scheduler_.pool_ready(starts[0].pool, Seconds{26});
-  EXPECT_THAT(all<SendCase>(decide(26)), SizeIs(1)) << "no pool starts for nothing";
-  end_case(starts[0].pool, 27);
-  EXPECT_EQ(all<StartPool>(decide(27)).at(0).key, 1) << "the turn began with the first pool";
+  EXPECT_EQ(decide(21.1), "start 2 of key 0 on 0 1");
+  scheduler_.pool_ready(2, Seconds{26});
+  EXPECT_EQ(decide(26), "case 1 on 2") << "no pool starts for nothing";
+  end_case(2, 27);
+  EXPECT_EQ(decide(27), "retire 2, start 3 of key 1 on 0 1") << "the turn began with the first pool";
 }
 
 TEST_F(TurnsOfTwo, NoKeyWaitsForItsOwnClient) {
@@ -85,7 +79,7 @@ TEST_F(TurnsOfTwo, NoKeyWaitsForItsOwnClient) {
   decide(20);
   EXPECT_EQ(scheduler_.look_again_at(Seconds{20}), std::nullopt);
   end_case(1, 100);
-  EXPECT_THAT(all<SendCase>(decide(100)), SizeIs(1));
+  EXPECT_EQ(decide(100), "case 1 on 1");
 }
 
 TEST_F(TurnsOfTwo, AClientThatSharesThePoolOfAnotherWaitsForItWithItsOtherKey) {
@@ -107,7 +101,7 @@ TEST_F(TurnsOfTwo, AClientThatIsHeldIsNotOverdue) {
   decide(20);
   scheduler_.hold(2, true);
   end_case(1, 30);
-  EXPECT_THAT(all<SendCase>(decide(30)), SizeIs(1));
+  EXPECT_EQ(decide(30), "case 1 on 1");
   scheduler_.hold(2, false);
   decide(31);
   EXPECT_THAT(scheduler_.look_again_at(Seconds{31}), Optional(Seconds{36})) << "it begins to wait anew";
@@ -118,7 +112,7 @@ TEST_F(TurnsOfTwo, NothingIsOwedToAClientThatHasGone) {
   decide(20);
   EXPECT_THAT(scheduler_.drop_cases_of(2), ElementsAre(100));
   end_case(1, 30);
-  EXPECT_THAT(all<SendCase>(decide(30)), SizeIs(1));
+  EXPECT_EQ(decide(30), "case 1 on 1");
 }
 
 TEST_F(TurnsOfTwo, NothingIsOwedByAClientThatHasGone) {
@@ -126,7 +120,7 @@ TEST_F(TurnsOfTwo, NothingIsOwedByAClientThatHasGone) {
   decide(20);
   EXPECT_THAT(scheduler_.drop_cases_of(1), SizeIs(99));
   end_case(1, 21);
-  EXPECT_EQ(all<StartPool>(decide(21)).at(0).key, 1);
+  EXPECT_EQ(decide(21), "retire 1, start 2 of key 1 on 0 1");
 }
 
 // Returns the pools that yield on four slots, where client 1 has two pools of one slot and one of two, and client 2
@@ -145,10 +139,8 @@ std::vector<int> pools_that_yield(int ranks) {
   for (const int pool : {1, 2, 3}) scheduler.case_ended(pool, Seconds{20});
   const auto decisions = scheduler.decide(Seconds{20});
   EXPECT_THAT(all<StartPool>(decisions), SizeIs(1));
-  std::vector<int> out;
-  for (const RetirePool& retired : all<RetirePool>(decisions)) {
-    out.push_back(retired.pool);  // the pool of two ranks is number 1
-  }
+  std::vector<int> out;  // the pool of two ranks is number 1
+  for (const RetirePool& retired : all<RetirePool>(decisions)) out.push_back(retired.pool);
   EXPECT_THAT(all<SendCase>(decisions), SizeIs(3 - out.size()));
   return out;
 }
@@ -171,8 +163,10 @@ class TurnsOfFour : public testing::Test {
     scheduler_.pool_ready(1, Seconds{1});
     scheduler_.decide(Seconds{1});
     scheduler_.pool_ready(2, Seconds{2});
-    ASSERT_THAT(all<SendCase>(scheduler_.decide(Seconds{2})), SizeIs(1));
+    ASSERT_EQ(decide(2), "case 1 on 2");
   }
+
+  std::string decide(double now) { return in_words(scheduler_.decide(Seconds{now})); }
 
   Scheduler scheduler_{{.slots = 4, .turn = Seconds{5}}};
 };
@@ -180,45 +174,38 @@ class TurnsOfFour : public testing::Test {
 TEST_F(TurnsOfFour, APoolYieldsForEachOfTwoKeys) {
   scheduler_.case_added(1, {1000, 0, 2});
   scheduler_.case_added(2, {1001, 0, 3});
-  scheduler_.decide(Seconds{10});
-  scheduler_.case_ended(1, Seconds{20});
-  scheduler_.case_ended(2, Seconds{20});
-  const auto decisions = scheduler_.decide(Seconds{20});
-  EXPECT_THAT(all<RetirePool>(decisions), SizeIs(2));
-  EXPECT_THAT(all<StartPool>(decisions), SizeIs(2));
+  decide(10);
+  for (const int pool : {1, 2}) scheduler_.case_ended(pool, Seconds{20});
+  EXPECT_EQ(decide(20), "retire 1, retire 2, start 3 of key 1 on 0 1, start 4 of key 2 on 2 3");
 }
 
 TEST_F(TurnsOfFour, NoPoolYieldsWhileTheSlotsOfALostOneComeBack) {
   scheduler_.case_added(1, {1000, 0, 2});
-  scheduler_.decide(Seconds{10});
+  decide(10);
   scheduler_.case_ended(1, Seconds{20});
   scheduler_.pool_ends(1);
   scheduler_.case_ended(2, Seconds{20});
-  EXPECT_THAT(all<SendCase>(scheduler_.decide(Seconds{20})), SizeIs(1));
+  EXPECT_EQ(decide(20), "case 2 on 2");
   scheduler_.pool_gone(1);
-  EXPECT_EQ(all<StartPool>(scheduler_.decide(Seconds{21})).at(0).key, 1);
+  EXPECT_EQ(decide(21), "start 3 of key 1 on 0 1");
 }
 
 TEST_F(TurnsOfFour, APoolThatNoCaseWaitsForYieldsFirst) {
   scheduler_.drop_cases_of(1);
   scheduler_.case_ended(2, Seconds{3});
-  scheduler_.decide(Seconds{3});
+  decide(3);
   scheduler_.outdate_pool(2);
   scheduler_.case_added(1, {1000, 0, 1});
-  // Pool 3, of key 1, takes the place of pool 2 beside pool 1, of key 0.
-  const auto starts = all<StartPool>(scheduler_.decide(Seconds{4}));
-  ASSERT_THAT(starts, SizeIs(1));
+  EXPECT_EQ(decide(4), "retire 2, start 3 of key 1 on 2 3") << "beside pool 1, of key 0";
   scheduler_.pool_ready(3, Seconds{5});
   for (std::size_t i = 0; i < 10; ++i) scheduler_.case_added(0, {i, 0, 1});
-  ASSERT_THAT(all<SendCase>(scheduler_.decide(Seconds{5})), SizeIs(1));
+  ASSERT_EQ(decide(5), "case 1000 on 3");
   scheduler_.case_added(2, {1001, 0, 3});
-  scheduler_.decide(Seconds{10});
+  decide(10);
   scheduler_.case_ended(1, Seconds{20});
   scheduler_.case_ended(3, Seconds{21});
-  const auto decisions = scheduler_.decide(Seconds{21});
-  ASSERT_THAT(all<RetirePool>(decisions), SizeIs(1));
-  EXPECT_EQ(all<RetirePool>(decisions)[0].pool, 3) << "though the other has been idle for longer";
-  EXPECT_EQ(all<StartPool>(decisions).at(0).key, 2);
+  EXPECT_EQ(decide(21), "retire 3, case 0 on 1, start 4 of key 2 on 2 3")
+      << "though the other has been idle for longer";
 }
 
 TEST(Turns, SlotsThatBecomeFreeAreKeptForTheOverdueKeyUntilItHasAll) {
@@ -233,15 +220,11 @@ TEST(Turns, SlotsThatBecomeFreeAreKeptForTheOverdueKeyUntilItHasAll) {
   scheduler.case_added(scheduler.add_key(2), {1000, 0, 2});
   scheduler.decide(Seconds{30});
   scheduler.case_ended(1, Seconds{40});
-  auto decisions = scheduler.decide(Seconds{40});
-  EXPECT_THAT(decisions, SizeIs(1)) << "one pool is retired, and its slot not used";
-  EXPECT_THAT(all<RetirePool>(decisions), SizeIs(1));
+  EXPECT_EQ(in_words(scheduler.decide(Seconds{40})), "retire 1") << "its slot is not used";
   scheduler.case_added(scheduler.add_key(1), {1001, 0, 3});
-  EXPECT_THAT(scheduler.decide(Seconds{45}), IsEmpty()) << "a third client's small key comes behind it";
+  EXPECT_EQ(in_words(scheduler.decide(Seconds{45})), "nothing") << "a third client's small key comes behind it";
   scheduler.case_ended(2, Seconds{50});
-  decisions = scheduler.decide(Seconds{50});
-  ASSERT_THAT(all<StartPool>(decisions), SizeIs(1));
-  EXPECT_THAT(all<StartPool>(decisions)[0].slots, ElementsAre(0, 1));
+  EXPECT_EQ(in_words(scheduler.decide(Seconds{50})), "retire 2, start 3 of key 1 on 0 1");
 }
 
 }  // namespace

@@ -24,7 +24,6 @@ namespace {
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

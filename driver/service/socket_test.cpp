@@ -26,7 +26,6 @@ using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 

@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/connect.h"
-#include "worker/listen.h"
+#include "worker/tcp.h"
 
 namespace cp_pool {
 namespace {
@@ -20,21 +19,15 @@ struct TcpConnection {
     std::string why;
     connected = connect_within({"127.0.0.1", port_of(listening)}, std::chrono::seconds(20), why);
     pollfd ready{listening, POLLIN, 0};
-    if (poll(&ready, 1, -1) == 1) accepted = accept(listening, nullptr, nullptr);
-  }
-  TcpConnection(const TcpConnection&) = delete;
-  TcpConnection& operator=(const TcpConnection&) = delete;
-  ~TcpConnection() {
-    close(connected);
-    close(accepted);
+    if (poll(&ready, 1, -1) == 1) accepted.reset(accept(listening, nullptr, nullptr));
   }
   [[nodiscard]] bool open() const {
     char byte = 'x';
-    return send(connected, &byte, 1, MSG_NOSIGNAL) == 1 && recv(accepted, &byte, 1, 0) == 1;
+    return send(connected.get(), &byte, 1, MSG_NOSIGNAL) == 1 && recv(accepted.get(), &byte, 1, 0) == 1;
   }
 
-  int connected = -1;
-  int accepted = -1;
+  UniqueFd connected;
+  UniqueFd accepted;
 };
 
 TEST(OwnSockets, ShutsOnlyTheConnectionsOfOthers) {
@@ -61,7 +54,7 @@ TEST(OwnSockets, KeepsAConnectionThatAnOwnSocketAcceptsLater) {
   const TcpConnection late(own_listener);
   sockets.shut_others();  // also the end that connects, since it is in this process
   const char byte = 'x';
-  EXPECT_EQ(send(late.accepted, &byte, 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(send(late.accepted.get(), &byte, 1, MSG_NOSIGNAL), 1);
   close(own_listener);
 }
 

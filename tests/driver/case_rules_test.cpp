@@ -5,7 +5,6 @@
 #include <csignal>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -42,12 +41,6 @@ TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
     EXPECT_THAT(recorder.finished(0).reason, HasSubstr("before the case had started"));
     EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(3));
   }
-}
-
-TEST(Case, WhoseRankIsKilledDoesNotBlameTheMemoryWithoutACause) {
-  Recorder recorder;
-  run({fake_case("sigkill", 1)}, fake_config(), recorder);
-  EXPECT_EQ(recorder.finished(0).reason, "rank 0 died: signal 9 (SIGKILL)");
 }
 
 TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {

@@ -19,14 +19,11 @@ namespace {
 
 using conformance::Finding;
 using std::chrono::milliseconds;
-using testing::AllOf;
-using testing::Contains;
 using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 struct Verdicts {
   std::vector<Finding> findings;

@@ -2,13 +2,11 @@
 // conformance_worker [--break=RULE].. It obeys CP_POOL_INJECT=KIND@RANK:PHASE for the kinds throw, sigkill and hang.
 #include <csignal>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

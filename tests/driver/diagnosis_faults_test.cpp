@@ -11,14 +11,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/testing/attention.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -121,24 +119,6 @@ TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
 INSTANTIATE_TEST_SUITE_P(Table, DiagnosisFault, testing::ValuesIn(kDiagnosisFaults),
                          [](const auto& info) { return info.param.model; });
 
-TEST(Diagnosis, IsAskedForWithItsTime) {
-  struct Told {
-    seconds timeout;
-    seconds diagnosis_time;
-    std::string line;
-  };
-  for (const auto& [timeout, diagnosis_time, line] : {Told{seconds{120}, seconds{0}, "may diagnose for 20000 ms"},
-                                                      Told{seconds{10}, seconds{0}, "may diagnose for 2000 ms"},
-                                                      Told{seconds{10}, seconds{60}, "may diagnose for 60000 ms"}}) {
-    RunConfig config = diagnosing_config();
-    config.timeout = timeout;
-    config.diagnosis_time = diagnosis_time;
-    Recorder recorder;
-    run(fake_cases({"diag_exit"}), config, recorder);
-    EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr(line));
-  }
-}
-
 TEST(Diagnosis, IsNotWaitedForUnlessItWasAskedFor) {
   RunConfig forbidden = diagnosing_config();
   forbidden.diagnosis = false;
@@ -157,16 +137,6 @@ TEST(Diagnosis, IsBounded) {
   ASSERT_TRUE(recorder.finished(0).diagnosis);
   EXPECT_THAT(recorder.finished(0).diagnosis->evidence, SizeIs(64));
   EXPECT_EQ(recorder.finished(0).diagnosis->evidence.at(0).size(), 1024U);
-}
-
-TEST(Diagnosis, OfARankThatDiesInItKeepsItsLastWords) {
-  RunConfig config = impatient_config();
-  config.stack_wait = milliseconds(1000);
-  Recorder recorder;
-  run(fake_cases({"diag_hang_on_1"}), config, recorder);
-  for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
-    EXPECT_THAT(tail.text, HasSubstr("stack of this rank")) << tail.rank;
-  }
 }
 
 // For each failed case, in the order of the events, whether it has a diagnosis.
@@ -189,29 +159,11 @@ TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, false));
 }
 
-TEST(Diagnosis, OfReplicatedTokensAndOfGroupsIsAskedFor) {
-  Item replicated = fake_case("diag_unasked");
-  test::attention(replicated.payload).replicated = 1;
-  Item groups = fake_case("diag_unasked");
-  test::attention(groups.payload).group = 2;
-  std::vector<std::string> options{"--case-field=replicated", "--case-field=group"};
-  Recorder unable;
-  run({replicated, groups}, fake_config(options), unable);
-  EXPECT_THAT(diagnosed_fails(unable), ElementsAre(false, false));
-  options.emplace_back("--options=diagnosis_ms");
-  Recorder recorder;
-  run({replicated, groups}, fake_config(options), recorder);
-  for (const std::size_t i : {0, 1}) {
-    EXPECT_EQ(recorder.finished(i).diagnosis.value_or(Diagnosis{}).cause, "it is diag_unasked");
-  }
-}
-
 // Makes the recorder call the function when a case reports progress in its diagnosis.
 void when_diagnosing(Recorder& recorder, const std::function<void()>& then) {
-  recorder.on_each = [then](const Event& event) {
-    const auto* progress = std::get_if<CaseProgress>(&event);
-    if (progress != nullptr && progress->phase == "diagnosis") then();
-  };
+  recorder.on<CaseProgress>([then](const CaseProgress& progress) {
+    if (progress.phase == "diagnosis") then();
+  });
 }
 
 TEST(Diagnosis, IsAPhaseOfItsCaseAndAnInterruptDoesNotWaitForIt) {

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <sys/resource.h>

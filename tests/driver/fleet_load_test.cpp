@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <random>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

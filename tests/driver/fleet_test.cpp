@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -44,10 +43,10 @@ void let_go_on(const Recorder& recorder, const PoolId& id) {
 
 // Lets all waiting cases go on when `cases` of them have started.
 void let_go_on_together(Recorder& recorder, std::size_t cases) {
-  recorder.on_each = [&recorder, cases](const Event& event) {
-    if (!std::holds_alternative<CaseStarted>(event) || recorder.all<CaseStarted>().size() != cases) return;
+  recorder.on<CaseStarted>([&recorder, cases](const CaseStarted&) {
+    if (recorder.all<CaseStarted>().size() != cases) return;
     for (const CaseStarted& started : recorder.all<CaseStarted>()) let_go_on(recorder, started.pool);
-  };
+  });
 }
 
 TEST(Fleet, RunsCasesOfAKeyOnSeveralPoolsSideBySide) {
@@ -57,14 +56,6 @@ TEST(Fleet, RunsCasesOfAKeyOnSeveralPoolsSideBySide) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("finished", "finished", "finished"));
   EXPECT_THAT(processes_left(), IsEmpty());
-}
-
-TEST(Fleet, RunsKeysSideBySideAsSlotsAllow) {
-  Recorder recorder;
-  let_go_on_together(recorder, 3);
-  run({fake_case("until_sigusr1", 1), fake_case("until_sigusr1", 2), fake_case("until_sigusr1", 1)}, with_slots(4),
-      recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
 }
 
 // Two keys that need the same two GPUs. The larger one is first.
@@ -77,10 +68,9 @@ RunConfig on_two_gpus() {
 TEST(Fleet, OfGpusStartsTheNextKeysPoolWhileACaseRunsOnItsSlots) {
   Recorder recorder;
   // The first key's case ends when the second key's pool is ready.
-  recorder.on_each = [&recorder](const Event& event) {
-    const auto* ready = std::get_if<PoolReady>(&event);
-    if (ready != nullptr && ready->ready.world_size == 1) let_go_on(recorder, {"cuda/2", 1});
-  };
+  recorder.on<PoolReady>([&recorder](const PoolReady& ready) {
+    if (ready.ready.world_size == 1) let_go_on(recorder, {"cuda/2", 1});
+  });
   run({fake_case("until_sigusr1", 2), fake_case("pass", 1)}, on_two_gpus(), recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
   EXPECT_THAT(processes_left(), IsEmpty());
@@ -173,33 +163,13 @@ TEST(Fleet, HasASparePoolBesideOneThatWorksIfItIsAskedTo) {
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(2));
 }
 
-TEST(Fleet, LosesOnlyThePoolOfTheCaseThatCrashes) {
-  const std::vector<Item> cases = fake_cases({"until_sigusr1", "sigkill", "pass", "sigsegv", "pass", "pass"}, 1);
-  Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished != nullptr && recorder.all<CaseFinished>().size() == 5) {
-      let_go_on(recorder, recorder.all<CaseStarted>().at(0).pool);
-    }
-  };
-  run(cases, with_slots(3), recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "crash", "pass", "pass"));
-  EXPECT_EQ(recorder.finished(0).pool->generation, 1);
-  EXPECT_EQ(recorder.finished(0).attempts, 1);
-  std::size_t lost = 0;
-  for (const std::string& reason : recorder.retirements()) lost += reason == "crash" ? 1 : 0;
-  EXPECT_EQ(lost, 2U);
-  EXPECT_THAT(processes_left(), IsEmpty());
-}
-
 TEST(Fleet, EndsTheRestOfTheRunAtTheFirstFailureButNotWhatRuns) {
   RunConfig config = with_slots(2);
   config.max_failures = 1;
   Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished != nullptr && finished->index == 3) let_go_on(recorder, recorder.all<CaseStarted>().at(0).pool);
-  };
+  recorder.on<CaseFinished>([&](const CaseFinished& finished) {
+    if (finished.index == 3) let_go_on(recorder, recorder.all<CaseStarted>().at(0).pool);
+  });
   const RunFinished finished = run(fake_cases({"until_sigusr1", "fail", "pass", "pass"}, 1), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "not-run", "not-run"));
   EXPECT_EQ(finished.exit_code, 100);
@@ -207,25 +177,14 @@ TEST(Fleet, EndsTheRestOfTheRunAtTheFirstFailureButNotWhatRuns) {
 
 TEST(Fleet, IsInterruptedAsAWhole) {
   Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == 3) ::raise(SIGINT);
-  };
+  recorder.on<CaseStarted>([&](const CaseStarted&) {
+    if (recorder.all<CaseStarted>().size() == 3) ::raise(SIGINT);
+  });
   const std::vector<std::string> models(5, "until_cancelled");
   EXPECT_EQ(run(fake_cases(models, 1), with_slots(3), recorder).exit_code, 130);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled", "cancelled", "cancelled", "not-run", "not-run"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted", "interrupted", "interrupted"));
   EXPECT_THAT(processes_left(), IsEmpty());
-}
-
-TEST(Fleet, GivesEachCaseAPoolOfItsOwnIfAsked) {
-  RunConfig config = with_slots(4);
-  config.pool_max_cases = 1;
-  Recorder recorder;
-  run(fake_cases(std::vector<std::string>(12, "pass"), 1), config, recorder);
-  std::set<int> pools;
-  for (const CaseFinished& finished : recorder.all<CaseFinished>()) pools.insert(finished.pool->generation);
-  EXPECT_THAT(recorder.outcomes(), Each("pass"));
-  EXPECT_THAT(pools, SizeIs(12));
 }
 
 TEST(Fleet, TriesAWorkerThatCannotStartOnOnePool) {
@@ -282,45 +241,6 @@ TEST(Fleet, ShowsEachPoolTheGpusOfItsSlots) {
 
 TEST(Fleet, ShowsAllGpusToAPoolThatIsAlone) {
   EXPECT_THAT(gpus_seen(with_slots(1), 1), ElementsAre("4,5,GPU-1d2c,7", "4,5,GPU-1d2c,7"));
-}
-
-// Two cases of each kind on four pools at once: each case has the outcome that it has when it runs alone.
-TEST(Fleet, MixesNoFaultsOfPoolsSideBySide) {
-  const std::vector<std::pair<std::string, std::string>> kinds{{"pass", "pass"},
-                                                               {"sigkill", "crash"},
-                                                               {"fail", "fail"},
-                                                               {"sigsegv@1", "crash"},
-                                                               {"skip", "skip"},
-                                                               {"exit3", "crash"},
-                                                               {"half_line", "timeout"},
-                                                               {"error", "error"},
-                                                               {"garbage_after_sentinel", "crash"},
-                                                               {"pass", "pass"},
-                                                               {"unhealthy", "error"},
-                                                               {"hang", "timeout"},
-                                                               {"chatter_stderr", "fail"},
-                                                               {"closes_stdin", "pass"},
-                                                               {"result_then_death", "pass"},
-                                                               {"setsid_grandchild_then_exit", "crash"}};
-  std::vector<std::string> models;
-  std::vector<std::string> expected;
-  for (int round = 0; round < 2; ++round) {
-    for (const auto& [model, outcome] : kinds) {
-      models.push_back(model);
-      expected.push_back(outcome);
-    }
-  }
-  RunConfig config = with_slots(8);
-  config.timeout = std::chrono::seconds(5);
-  config.max_consecutive_timeouts = 0;
-  const std::size_t descriptors = open_descriptors();
-  Recorder recorder;
-  const RunFinished finished = run(fake_cases(models), config, recorder);
-  EXPECT_EQ(recorder.outcomes(), expected);
-  EXPECT_TRUE(finished.ledger_exact);
-  for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
-  EXPECT_THAT(processes_left(), IsEmpty());
-  EXPECT_EQ(open_descriptors(), descriptors);
 }
 
 }  // namespace

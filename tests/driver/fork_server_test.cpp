@@ -1,7 +1,6 @@
 // Ranks that a fork server forks (driver/ranks/fork_server.h). To the driver they behave like ranks that it executes
 // itself. If they cannot be forked, the driver executes them.
 #include <chrono>
-#include <csignal>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -15,7 +14,6 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

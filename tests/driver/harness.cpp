@@ -139,14 +139,4 @@ std::jthread when_logged(const std::filesystem::path& log, const std::string& te
   });
 }
 
-TemporaryPath::TemporaryPath(const std::string& name)
-    : path_(std::filesystem::temp_directory_path() / fmt::format("cp-pool-test-{}-{}", ::getpid(), name)) {
-  std::filesystem::remove_all(path_);
-}
-
-TemporaryPath::~TemporaryPath() {
-  std::error_code ignored;  // a file left in the temporary folder is not a failure of the test
-  std::filesystem::remove_all(path_, ignored);
-}
-
 }  // namespace cp_pool::driver_test

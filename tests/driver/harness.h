@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "cases/testing/temporary_folder.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
 
@@ -30,6 +31,13 @@ class Recorder : public EventSink {
       if (const auto* e = std::get_if<T>(&event)) out.push_back(*e);
     }
     return out;
+  }
+  // Calls the function at each event of its type from now on.
+  template <typename E>
+  void on(const std::function<void(const E&)>& then) {
+    on_each = [then](const Event& event) {
+      if (const auto* e = std::get_if<E>(&event)) then(*e);
+    };
   }
   // The outcome of each case, in list order: "pass", "crash", ..
   [[nodiscard]] std::vector<std::string> outcomes() const;
@@ -70,16 +78,14 @@ double ms_between(std::chrono::steady_clock::time_point from, std::chrono::stead
 // Starts a thread that waits until the log contains the text and then calls the function.
 std::jthread when_logged(const std::filesystem::path& log, const std::string& text, const std::function<void()>& then);
 
-// The path of a temporary file or folder, which the destructor removes.
+// The path of a temporary file or folder, which the test may create and the destructor removes.
 class TemporaryPath {
  public:
-  explicit TemporaryPath(const std::string& name);
-  TemporaryPath(const TemporaryPath&) = delete;
-  TemporaryPath& operator=(const TemporaryPath&) = delete;
-  ~TemporaryPath();
+  explicit TemporaryPath(const std::string& name) : path_(folder_ / name) {}
   [[nodiscard]] const std::filesystem::path& get() const { return path_; }
 
  private:
+  test::TemporaryFolder folder_;
   std::filesystem::path path_;
 };
 

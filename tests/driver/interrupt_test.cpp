@@ -1,9 +1,7 @@
 // How an interrupt, and a second one, end a run.
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <string>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,10 +19,9 @@ using testing::SizeIs;
 TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   const std::size_t descriptors = open_descriptors();
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    const auto* started = std::get_if<CaseStarted>(&event);
-    if (started != nullptr && started->index == 1) ::raise(SIGINT);
-  };
+  recorder.on<CaseStarted>([](const CaseStarted& started) {
+    if (started.index == 1) ::raise(SIGINT);
+  });
   const RunFinished finished = run(fake_cases({"pass", "hang", "pass"}), fake_config(), recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "cancelled", "not-run"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
@@ -35,18 +32,11 @@ TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-// Makes the recorder interrupt the run whenever a case has been sent.
-void interrupt_first_case(Recorder& recorder) {
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
-  };
-}
-
 TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
   RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
   Recorder recorder;
-  interrupt_first_case(recorder);
+  recorder.on<CaseStarted>([](const CaseStarted&) { ::raise(SIGINT); });
   const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled", "not-run"));
   EXPECT_EQ(recorder.finished(0).reason, "the run was interrupted");
@@ -76,14 +66,17 @@ TEST(Interrupt, GivenTwiceWaitsForNoAnswer) {
   config.grace = std::chrono::seconds(30);
   config.tick = milliseconds(20);
   const auto start = std::chrono::steady_clock::now();
-  for (const std::string model : {"hang", "stops_reading"}) {  // no answer to cancel, and none to shutdown
+  // No answer to cancel, none to shutdown, and none to SIGTERM.
+  for (const std::string model : {"hang", "stops_reading", "ignore_sigterm"}) {
     Impatient recorder;
     recorder.on_each = [&](const Event& event) {
-      const bool now =
-          model == "hang" ? std::holds_alternative<CaseStarted>(event) : std::holds_alternative<CaseFinished>(event);
+      const bool now = model == "stops_reading" ? std::holds_alternative<CaseFinished>(event)
+                                                : std::holds_alternative<CaseStarted>(event);
       if (now && !recorder.interrupted) recorder.interrupt();
     };
     EXPECT_EQ(run(fake_cases({model}), config, recorder).exit_code, 130);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre(model == "stops_reading" ? "pass" : "cancelled"));
+    EXPECT_THAT(processes_left(), IsEmpty());
   }
   EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
 }
@@ -93,9 +86,7 @@ TEST(Interrupt, IsToldOfOnceAndSoIsTheSecondOne) {
   config.grace = std::chrono::seconds(30);
   config.tick = milliseconds(20);
   Impatient recorder;
-  recorder.on_each = [&](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event)) recorder.interrupt();
-  };
+  recorder.on<CaseStarted>([&](const CaseStarted&) { recorder.interrupt(); });
   run(fake_cases({"hang"}), config, recorder);
   const auto told = recorder.all<RunStopping>();
   ASSERT_THAT(told, SizeIs(2));
@@ -110,28 +101,12 @@ TEST(Interrupt, GivenTwiceAtOnceIsOne) {
   RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (!std::holds_alternative<CaseStarted>(event)) return;
+  recorder.on<CaseStarted>([](const CaseStarted&) {
     ::raise(SIGTERM);
     ::raise(SIGTERM);
-  };
+  });
   run(fake_cases({"until_cancelled"}), config, recorder);
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "the worker could still say how the case ended";
-}
-
-TEST(Interrupt, GivenTwiceWaitsForNobody) {
-  RunConfig config = fake_config();
-  config.grace = std::chrono::minutes(10);
-  Recorder recorder;
-  const auto interrupt_at = [&](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
-    if (std::holds_alternative<CaseFinished>(event)) ::raise(SIGTERM);
-  };
-  recorder.on_each = interrupt_at;
-  const RunFinished finished = run(fake_cases({"ignore_sigterm"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
-  EXPECT_EQ(finished.exit_code, 130);
-  EXPECT_THAT(processes_left(), IsEmpty());
 }
 
 }  // namespace

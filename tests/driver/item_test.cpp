@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +39,6 @@ class Order final : public Payload::Kind {
     return false;
   }
   [[nodiscard]] bool has_figures() const override { return false; }
-  [[nodiscard]] std::string why_undiagnosed() const override { return "orders are not diagnosed"; }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override { return {measured}; }
   [[nodiscard]] std::string suite() const override { return ""; }
   [[nodiscard]] std::string model() const override { return ""; }

@@ -1,9 +1,7 @@
 // When a pool starts, is replaced and ends, and when the driver gives up a key (device and world size).
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -69,16 +67,6 @@ TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
   }
 }
 
-TEST(Pool, WaitsWithItsStartUntilItsRanksFit) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.slots = 2;
-  run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 4), fake_case("pass", 2)}, config, recorder);
-  std::vector<std::string> started;
-  for (const CaseStarted& s : recorder.all<CaseStarted>()) started.push_back(s.pool.key);
-  EXPECT_THAT(started, ElementsAre("cpu/2", "cpu/2", "cpu/4", "cpu/1"));
-}
-
 std::string words_of_rank_with_policy(const char* policy) {
   if (policy != nullptr) {
     ::setenv("OMP_WAIT_POLICY", policy, 1);
@@ -113,13 +101,12 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
 TEST(Pool, LeavesNoDeadProcessOfACaseBehindForAsLongAsItLives) {
   Recorder recorder;
   std::vector<pid_t> dead;
-  recorder.on_each = [&](const Event& event) {
-    const auto* started = std::get_if<CaseStarted>(&event);
-    if (started == nullptr || started->index != 2) return;
+  recorder.on<CaseStarted>([&](const CaseStarted& started) {
+    if (started.index != 2) return;
     for (const ProcessInfo& process : list_descendants(::getpid())) {
       if (process.dead()) dead.push_back(process.pid);
     }
-  };
+  });
   run(fake_cases({"dead_orphan", "pass", "pass"}), fake_config(), recorder);
   EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
   EXPECT_THAT(dead, IsEmpty());
@@ -145,10 +132,7 @@ TEST(Pool, TellsEachRankWhoItIs) {
   run(fake_cases({"pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
   for (const std::string rank : {"0", "1"}) {
-    std::ifstream in(folder.get() / rank);
-    std::string said;
-    std::getline(in, said);
-    EXPECT_EQ(said, "2 " + rank + "/2 cuda");
+    EXPECT_EQ(test::read_file(folder.get() / rank), "2 " + rank + "/2 cuda\n");
   }
 }
 

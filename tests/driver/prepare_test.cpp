@@ -1,9 +1,5 @@
 // When a worker is told to prepare for the case that comes next.
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,11 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string stderr_log(const std::filesystem::path& run_dir, const std::string& pool) {
-  std::ifstream in(run_dir / "pools" / pool / "rank0.stderr.log");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+std::string stderr_log(const TemporaryPath& run_dir, const std::string& pool) {
+  return test::read_file(run_dir.get() / "pools" / pool / "rank0.stderr.log");
 }
 
 TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
@@ -34,24 +27,22 @@ TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
   test::attention(last.payload).seqlen_q = 32;
   run({fake_case("skip", 2), fake_case("pass", 1), last}, config, recorder);
   // On the pool of two ranks the next case is the third of the list; after it nothing is known to come.
-  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"),
+  EXPECT_THAT(stderr_log(folder, "cpu-2-gen1"),
               testing::MatchesRegex("rank 0 starts skip seq 1\n.*prepares fail seq 2 lengths .32.\n"
                                     "rank 0 starts fail seq 3\n.*\n"));
-  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares skip")));
-  EXPECT_THAT(stderr_log(folder.get(), "cpu-1-gen1"), testing::Not(HasSubstr("prepares")));
+  EXPECT_THAT(stderr_log(folder, "cpu-2-gen1"), testing::Not(HasSubstr("prepares skip")));
+  EXPECT_THAT(stderr_log(folder, "cpu-1-gen1"), testing::Not(HasSubstr("prepares")));
   EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "pass", "fail"));
 }
 
-TEST(Prepare, IsNotSentToAWorkerThatDoesNotOfferItOrToAPoolThatWillNotRunTheNextCase) {
-  for (const bool offered : {false, true}) {
-    const TemporaryPath folder("logs");
-    RunConfig config = fake_config(offered ? std::vector<std::string>{"--offers=prepare"} : std::vector<std::string>{});
-    config.run_dir = folder.get();
-    if (offered) config.pool_max_cases = 1;
-    Recorder recorder;
-    run(fake_cases({"pass", "pass"}), config, recorder);
-    EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
-  }
+TEST(Prepare, IsNotSentToAPoolThatWillNotRunTheNextCase) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config({"--offers=prepare"});
+  config.run_dir = folder.get();
+  config.pool_max_cases = 1;
+  Recorder recorder;
+  run(fake_cases({"pass", "pass"}), config, recorder);
+  EXPECT_THAT(stderr_log(folder, "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
 }
 
 }  // namespace

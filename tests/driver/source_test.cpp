@@ -129,10 +129,9 @@ TEST(RunSource, ThatIsInterruptedAsksForNothingMore) {
     return fake_case(given < 3 ? "pass" : "hang");
   });
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    const auto* started = std::get_if<CaseStarted>(&event);
-    if (started != nullptr && started->index == 2) ::raise(SIGINT);
-  };
+  recorder.on<CaseStarted>([](const CaseStarted& started) {
+    if (started.index == 2) ::raise(SIGINT);
+  });
   const RunResult result = run_from(source, fake_config(), recorder);
   EXPECT_EQ(result.finished.exit_code, 130);
   EXPECT_EQ(given, 3);
@@ -145,9 +144,7 @@ TEST(RunSource, ThatIsInterruptedAsksForNothingMore) {
 TEST(RunSource, EndsWithWhatASinkThrows) {
   Source source([](const Room& room) { return room.has(2) ? std::optional(fake_case("pass")) : std::nullopt; });
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseFinished>(event)) throw std::runtime_error("the disk is full");
-  };
+  recorder.on<CaseFinished>([](const CaseFinished&) { throw std::runtime_error("the disk is full"); });
   EXPECT_THROW(run_from(source, fake_config(), recorder), std::runtime_error);
   EXPECT_THAT(processes_left(), IsEmpty());
 }

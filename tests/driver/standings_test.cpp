@@ -58,11 +58,5 @@ TEST_F(Standings, AreToldOfEachRankAndTheCaseGoesOn) {
   EXPECT_EQ(told[0].ranks[1].operation, "");
 }
 
-TEST_F(Standings, AWorkerThatRefusesPingsLosesNoCase) {
-  run_asked({"pinged_refuses", "pass"}, fake_config());
-  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass", "pass"));
-  EXPECT_THAT(recorder_.all<PoolSpawned>(), SizeIs(1));
-}
-
 }  // namespace
 }  // namespace cp_pool::driver_test

@@ -66,11 +66,10 @@ TEST(Stream, AnswersEachCaseBeforeTheNextArrives) {
   Pipe pipe = make_pipe();
   Recorder recorder;
   int sent = 1;
-  recorder.on_each = [&](const Event& event) {
-    if (!std::holds_alternative<CaseFinished>(event)) return;
+  recorder.on<CaseFinished>([&](const CaseFinished&) {
     if (++sent > 3) return pipe.write.reset();
     write_line(pipe.write, "pass");
-  };
+  });
   write_line(pipe.write, "pass");
   stream(pipe.read.get(), recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
@@ -143,9 +142,7 @@ TEST(Stream, ThatIsInterruptedEndsWhileItWaits) {
   Pipe pipe = make_pipe();  // never closed by the writer
   write_line(pipe.write, "pass");
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseFinished>(event)) ::raise(SIGTERM);
-  };
+  recorder.on<CaseFinished>([](const CaseFinished&) { ::raise(SIGTERM); });
   EXPECT_EQ(stream(pipe.read.get(), recorder).exit_code, 130);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
   EXPECT_THAT(processes_left(), IsEmpty());
@@ -170,9 +167,7 @@ TEST(Stream, ThatHasBeenReadToItsEndIsNotCut) {
   write_line(pipe.write, "until_cancelled");
   pipe.write.reset();
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
-  };
+  recorder.on<CaseStarted>([](const CaseStarted&) { ::raise(SIGINT); });
   const RunResult result = run_stream(pipe.read.get(), read_case, fake_config(), {}, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
   EXPECT_FALSE(result.input_was_cut);
@@ -182,9 +177,7 @@ TEST(Stream, ThrowsWhatItsSinkThrowsThoughMoreMayCome) {
   Pipe pipe = make_pipe();  // never closed by the writer
   for (const char* line : {"pass", "pass"}) write_line(pipe.write, line);
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseStarted>(event)) throw std::runtime_error("disk full");
-  };
+  recorder.on<CaseStarted>([](const CaseStarted&) { throw std::runtime_error("disk full"); });
   EXPECT_THROW(stream(pipe.read.get(), recorder), std::runtime_error);
   EXPECT_THAT(processes_left(), IsEmpty());
 }
@@ -195,10 +188,9 @@ TEST(Stream, LetsAWriterWaitWhoIsFasterThanTheCases) {
   std::atomic<int> written = 0;
   int written_at_the_tenth = kLines;
   Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished != nullptr && finished->index == 9) written_at_the_tenth = written;
-  };
+  recorder.on<CaseFinished>([&](const CaseFinished& finished) {
+    if (finished.index == 9) written_at_the_tenth = written;
+  });
   std::jthread writer([&] {
     const std::string padding(1000, ' ');
     for (; written < kLines; ++written) write_line(pipe.write, "pass 1" + padding);

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/os/process_tree.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -146,9 +145,7 @@ TEST(Triage, EndsWithItsTimeInTheMiddleOfAReplay) {
 TEST(Triage, EndsWhenTheRunIsInterrupted) {
   RunConfig config = with_triage();
   Recorder recorder;
-  recorder.on_each = [](const Event& event) {
-    if (std::holds_alternative<CaseReplayed>(event)) ::raise(SIGINT);
-  };
+  recorder.on<CaseReplayed>([](const CaseReplayed&) { ::raise(SIGINT); });
   const RunFinished finished = run(fake_cases({"fail", "exit3"}), config, recorder);
   EXPECT_EQ(finished.exit_code, 130);
   EXPECT_TRUE(finished.ledger_exact);
@@ -172,9 +169,7 @@ TEST(Triage, IsUnknownWhereItsPoolsDoNotStart) {
   std::filesystem::create_symlink(config.worker_command.front(), worker.get());
   config.worker_command.front() = worker.get().string();
   Recorder recorder;
-  recorder.on_each = [&](const Event& event) {
-    if (std::holds_alternative<CaseFinished>(event)) std::filesystem::remove(worker.get());
-  };
+  recorder.on<CaseFinished>([&](const CaseFinished&) { std::filesystem::remove(worker.get()); });
   run(fake_cases({"fail"}), config, recorder);
   const Verdict verdict = verdict_on(recorder, "fake/fail");
   EXPECT_EQ(kind_of(verdict), "unknown");

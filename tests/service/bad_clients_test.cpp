@@ -16,7 +16,6 @@ namespace cp_pool::service_test {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -150,10 +149,7 @@ TEST_F(BadClients, ALineOf20MiBIsRefusedAndNotKept) {
   const json refused = wordy.reply().value();
   EXPECT_EQ(refused["reply"], "refused");
   EXPECT_THAT(refused["message"].get<std::string>(), AllOf(HasSubstr("line 2"), HasSubstr("16 MiB")));
-  wordy.open("run");
-  wordy.submit("run", "pass");
-  wordy.close_run("run");
-  EXPECT_THAT(wordy.outcomes_of("run"), ElementsAre("pass: pass"));
+  EXPECT_THAT(outcomes_in(wordy.run("pass")), ElementsAre("pass: pass"));
   EXPECT_LT(memory_kib_of(service.pid()), 64 * 1024);
 }
 
@@ -201,10 +197,7 @@ TEST_F(BadClients, AThousandConnectionsLockNobodyOutAndLeaveNothing) {
   RawClient first = RawClient::greeted();
   std::vector<RawClient> crowd;
   for (int i = 0; i < 1000; ++i) crowd.emplace_back();
-  first.open("run");
-  first.submit("run", "pass");
-  first.close_run("run");
-  EXPECT_THAT(first.outcomes_of("run"), ElementsAre("pass: pass"));
+  EXPECT_THAT(outcomes_in(first.run("pass")), ElementsAre("pass: pass"));
   // The connections of this process have reached its limit, but another process can still connect.
   const Finished other = submit({"pass"}, {"--service", "default"});
   EXPECT_EQ(other.exit_code, 0) << other.err;

@@ -88,11 +88,8 @@ TEST_F(Clients, KnowThePoolsThatTheirCasesRunOn) {
   const StartedService service({"--slots", "1"});
   for (int i = 0; i < 2; ++i) {
     RawClient client = RawClient::greeted();
-    client.open("run");
-    client.submit("run", "pass");
-    client.close_run("run");
     std::vector<std::string> types;
-    for (const json& event : client.events_of("run")) types.push_back(event["type"]);
+    for (const json& event : client.run("pass")) types.push_back(event["type"]);
     EXPECT_THAT(types, ElementsAre("run_started", "pool_spawned", "pool_ready", "case_started", "case_finished",
                                    "run_finished"));
   }
@@ -164,10 +161,7 @@ TEST_F(Clients, TheDeathOfAClientEndsItsCasesAndNobodyElses) {
   wait_until("it is gone", [&] { return clients_in(bystander.client().status()) == 1; });
   // This case needs the slots of the client that was killed, so they are free again.
   RawClient next = RawClient::greeted();
-  next.open("next");
-  next.submit("next", "pass", {}, 2);
-  next.close_run("next");
-  EXPECT_THAT(next.outcomes_of("next"), ElementsAre("pass: pass"));
+  EXPECT_THAT(outcomes_in(next.run("pass", {}, 2)), ElementsAre("pass: pass"));
   const json counts = next.status()["counts"];
   EXPECT_EQ(counts["cancelled"], 1) << counts;
   EXPECT_EQ(counts["not-run"], 2) << counts;

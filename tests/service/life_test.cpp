@@ -31,7 +31,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 using Life = Service;
@@ -95,10 +94,7 @@ TEST_F(Life, GoesOnAfterAHangUpUnderNohup) {
   std::signal(SIGHUP, before);
   service.signal(SIGHUP);
   RawClient client = RawClient::greeted();
-  client.open("run");
-  client.submit("run", "pass");
-  client.close_run("run");
-  EXPECT_THAT(outcomes_in(client.events_of("run")), ElementsAre("pass: pass"));
+  EXPECT_THAT(outcomes_in(client.run("pass")), ElementsAre("pass: pass"));
 }
 
 // systemd-socket-activate is systemd's program for trying this: it listens, and executes the service when a client
@@ -136,10 +132,7 @@ TEST_F(Life, TakesTheSocketOfSystemd) {
                                           test::kProgram, listening.get());
   Program program{{"bash", "-c", command}};
   early.reply_named("welcome");
-  early.open("run");
-  early.submit("run", "pass");
-  early.close_run("run");
-  const std::vector<json> events = early.events_of("run");
+  const std::vector<json> events = early.run("pass");
   EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
   early.vanish();
   const Finished done = program.wait();
@@ -310,22 +303,19 @@ TEST_F(Life, NoRankOutlivesOneThatIsKilledByTwoSeconds) {
   StartedService service({"--slots", "8", "--spare"});
   BusyClient busy("ignore_sigterm");
   RawClient other = RawClient::greeted();
-  const auto start_four = [&](const std::string& run) {
-    other.open(run);
-    other.submit(run, "pass", {}, 4);
-    other.close_run(run);
-    other.events_of(run);
+  const auto start_four = [&] {
+    other.run("pass", {}, 4);
     return other.status()["pools"];
   };
   std::vector<UniqueFd> four;
-  for (const json& pool : start_four("killed one by one")) {
+  for (const json& pool : start_four()) {
     if (pool["world_size"] == 4) four = ranks_of(json::array({pool}));
   }
   ASSERT_EQ(four.size(), 4U);
   const auto by_one = until_ended(four, [&] {
     for (const UniqueFd& rank : four) ::syscall(SYS_pidfd_send_signal, rank.get(), SIGKILL, nullptr, 0);
   });
-  const std::vector<UniqueFd> ranks = ranks_of(start_four("killed with the service"));
+  const std::vector<UniqueFd> ranks = ranks_of(start_four());
   ASSERT_GE(ranks.size(), 5U);
   const auto with_service = until_ended(ranks, [&] { service.signal(SIGKILL); });
   RecordProperty("ms", std::to_string(with_service.count() * 1000));

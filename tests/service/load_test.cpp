@@ -25,7 +25,6 @@ namespace {
 
 using test::from_environment;
 using test::growth_after_warm_up;
-using ::testing::Contains;
 using ::testing::SizeIs;
 
 constexpr int kLivingClients = 6;

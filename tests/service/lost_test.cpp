@@ -17,12 +17,9 @@ namespace {
 
 using test::is_one_error;
 using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 class Lost : public Service {

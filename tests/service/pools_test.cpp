@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class Pools : public Service {
@@ -25,10 +24,7 @@ class Pools : public Service {
   // Runs a case of a new client. Returns the pid of rank 0 of the pool on which it ran.
   int rank_of(const json& open = json::object(), int cp_size = 1) {
     RawClient client = RawClient::greeted();
-    client.open("run", open);
-    client.submit("run", "pass", {}, cp_size);
-    client.close_run("run");
-    const std::vector<json> events = client.events_of("run");
+    const std::vector<json> events = client.run("pass", open, cp_size);
     EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
     for (const json& event : events) {
       if (event["type"] == "pool_spawned") return event["pids"][0];
@@ -111,13 +107,10 @@ TEST_F(Pools, TellEachRunOfTheForkServerOfItsRanks) {
   const StartedService service({"--slots", "1"});
   const json open = {{"fork_server", {"python3", CP_POOL_TEST_FORK_SERVER, "exec"}}};
   json first = json::object();
-  for (const char* run : {"starts it", "finds it"}) {
+  for (int i = 0; i < 2; ++i) {  // the first run starts it, and the second finds it
     RawClient client = RawClient::greeted();
-    client.open(run, open);
-    client.submit(run, "pass");
-    client.close_run(run);
     std::vector<std::string> types;
-    for (const json& event : client.events_of(run)) {
+    for (const json& event : client.run("pass", open)) {
       types.push_back(event["type"]);
       if (types.back() != "fork_server") continue;
       EXPECT_EQ(event["ready"], true);
@@ -170,10 +163,7 @@ TEST_F(Pools, RunCasesWithTheDeadlineOfTheirClient) {
   patient.submit("patient", "sleeps_700");
   patient.event("case_started");
   RawClient hasty = RawClient::greeted();
-  hasty.open("hasty", {{"timeout_ms", 300}});
-  hasty.submit("hasty", "hang");
-  hasty.close_run("hasty");
-  const std::vector<json> events = hasty.events_of("hasty");
+  const std::vector<json> events = hasty.run("hang", {{"timeout_ms", 300}});
   EXPECT_THAT(outcomes_in(events), ElementsAre("hang: timeout"));
   for (const json& event : events) {
     if (event["type"] != "case_finished") continue;
@@ -261,16 +251,10 @@ TEST_F(Pools, ThatAreIdleGiveTheirSlotsToOtherKinds) {
 TEST_F(Pools, ThatCannotStartAreTheirClientsInfraAlone) {
   const StartedService service({"--slots", "2"});
   RawClient client = RawClient::greeted();
-  client.open("run", {{"worker", {kFakeWorker, "--start=exit_1"}}});
-  client.submit("run", "pass");
-  client.close_run("run");
-  const std::vector<json> events = client.events_of("run");
+  const std::vector<json> events = client.run("pass", {{"worker", {kFakeWorker, "--start=exit_1"}}});
   EXPECT_THAT(outcomes_in(events), ElementsAre("pass: infra"));
   EXPECT_EQ(events.back()["exit_code"], 96);
-  client.open("missing", {{"worker", {path("no such worker")}}});
-  client.submit("missing", "pass");
-  client.close_run("missing");
-  EXPECT_THAT(client.outcomes_of("missing"), ElementsAre("pass: infra"));
+  EXPECT_THAT(outcomes_in(client.run("pass", {{"worker", {path("no such worker")}}})), ElementsAre("pass: infra"));
   rank_of();
 }
 

@@ -1,11 +1,9 @@
 // The protocol between a client and the service, over the socket and over stdin and stdout.
-#include <memory>
 #include <optional>
 #include <string>
 #include <sys/wait.h>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,12 +14,9 @@ namespace cp_pool::service_test {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
@@ -173,10 +168,7 @@ TEST_P(Protocol, RunsOfAClientStandSideBySide) {
 TEST_P(Protocol, ANameMayBeUsedAgainWhenItsRunHasEnded) {
   greet();
   for (int i = 0; i < 3; ++i) {
-    client->open("again");
-    client->submit("again", "pass");
-    client->close_run("again");
-    EXPECT_THAT(client->outcomes_of("again"), ElementsAre("pass: pass"));
+    EXPECT_THAT(outcomes_in(client->run("pass")), ElementsAre("pass: pass"));
   }
   EXPECT_EQ(client->status()["clients"][0]["finished"], 3);
 }
@@ -193,10 +185,7 @@ TEST_P(Protocol, CancelEndsWhatRunsAndWhatWaits) {
   EXPECT_EQ(events.back()["interrupted"], true);
   EXPECT_EQ(events.back()["exit_code"], 130);
   // The connection can still be used.
-  client->open("next");
-  client->submit("next", "pass", {}, 2);
-  client->close_run("next");
-  EXPECT_THAT(client->outcomes_of("next"), ElementsAre("pass: pass"));
+  EXPECT_THAT(outcomes_in(client->run("pass", {}, 2)), ElementsAre("pass: pass"));
 }
 
 TEST_P(Protocol, CancelWithKillDoesNotWaitForTheGrace) {

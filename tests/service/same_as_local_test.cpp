@@ -1,10 +1,8 @@
 // A command says and writes the same with a service as without one.
-#include <algorithm>
 #include <regex>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,10 +15,6 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 template <typename T>
-T request_round_trip(const T& message) {
-  return std::get<T>(parse_request(encode(Request{message})));
-}
-template <typename T>
 T event_round_trip(const T& message) {
   return std::get<T>(parse_event(encode(Event{message})));
 }
@@ -29,107 +25,59 @@ ResultEvent result_event() {
   return event;
 }
 
-std::string request_error(const std::string& text) {
+// What the parse function says against the text.
+template <typename Parse>
+std::string error_of(Parse parse, const std::string& text) {
   try {
-    parse_request(text);
+    parse(text);
   } catch (const ProtocolError& e) {
     return e.what();
   }
   return "no error";
 }
+std::string request_error(const std::string& text) {
+  return error_of(parse_request, text);
+}
 std::string event_error(const std::string& text) {
-  try {
-    parse_event(text);
-  } catch (const ProtocolError& e) {
-    return e.what();
-  }
-  return "no error";
+  return error_of(parse_event, text);
 }
 
 std::string phase_of(const std::string& escaped) {
   return std::get<ProgressEvent>(parse_event(R"({"event":"progress","seq":1,"phase":")" + escaped + "\"}")).phase;
 }
 
-TEST(Requests, RunRoundTrips) {
-  RunRequest sent{.seq = 12,
-                  .id = "a/b",
-                  .case_json = {{"cp_size", 2}},
-                  .call = {},
-                  .timeout_ms = 5000,
-                  .options = {.dump_dir = "/tmp/x"}};
-  RunRequest got = request_round_trip(sent);
-  EXPECT_EQ(got.seq, 12);
-  EXPECT_EQ(got.id, "a/b");
-  EXPECT_EQ(got.case_json, sent.case_json);
-  EXPECT_EQ(got.timeout_ms, 5000);
-  EXPECT_EQ(got.options.dump_dir, "/tmp/x");
-  EXPECT_TRUE(got.options.reference_cache);
-  sent.options.dump_dir.reset();
-  sent.options.reference_cache = false;
-  EXPECT_EQ(request_round_trip(sent).options.dump_dir, std::nullopt);
-  EXPECT_FALSE(request_round_trip(sent).options.reference_cache);
+// Expects that what is written has every value of the text that was read.
+void expect_kept(const std::string& read, const std::string& written) {
+  const json got = json::parse(written).flatten();
+  const json expected = json::parse(read).flatten();
+  for (const auto& [path, value] : expected.items()) {
+    ASSERT_TRUE(got.contains(path)) << path << " of " << read;
+    EXPECT_EQ(got.at(path), value) << path << " of " << read;
+  }
 }
 
-TEST(Requests, RunMayAskForTimes) {
-  RunRequest sent;
-  sent.case_json = {{"cp_size", 2}};
-  EXPECT_FALSE(request_round_trip(sent).options.perf);
-  sent.options.perf = PerfRequest{.warmup = 0, .iterations = 7};
-  const RunRequest got = request_round_trip(sent);
-  ASSERT_TRUE(got.options.perf);
-  EXPECT_EQ(got.options.perf->warmup, 0);
-  EXPECT_EQ(got.options.perf->iterations, 7);
-  const auto with = [](const char* perf) {
-    return request_error(fmt::format(R"({{"op":"run","seq":1,"case":{{}},"options":{{"perf":{}}}}})", perf));
-  };
-  EXPECT_THAT(with(R"({"warmup":-1})"), HasSubstr("warmup -1"));
-  EXPECT_THAT(with(R"({"iterations":0})"), HasSubstr("iterations 0"));
-  EXPECT_THAT(with("3"), HasSubstr("perf"));
+TEST(Requests, KeepEveryField) {
+  for (const char* const text :
+       {R"({"op":"run","seq":12,"id":"a/b","case":{"cp_size":2},"timeout_ms":5000,"lengths":{"valid_q":[3,5]},)"
+        R"("options":{"dump_dir":"/x","reference_cache":false,"perf":{"warmup":0,"iterations":7},"bound_factor":2.5,)"
+        R"("diagnosis_ms":5000}})",
+        R"({"op":"run","seq":12,"call":{"function":"m:f","arguments":{"n":3}}})",
+        R"({"op":"prepare","seq":13,"case":{"cp_size":2},"lengths":{"padded_kv":[4,8]}})",
+        R"({"op":"cancel","seq":14})", R"({"op":"ping","seq":15,"all":true})", R"({"op":"shutdown"})"}) {
+    expect_kept(text, encode(parse_request(text)));
+  }
 }
 
-TEST(Requests, RunMayMultiplyTheBounds) {
-  RunRequest sent;
-  sent.case_json = {{"cp_size", 2}};
-  EXPECT_FALSE(json::parse(encode(sent)).at("options").contains("bound_factor"));
-  sent.options.bound_factor = 2.5;
-  EXPECT_EQ(request_round_trip(sent).options.bound_factor, 2.5);
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"bound_factor":0}})"),
-              HasSubstr("bound_factor 0 is not positive"));
-}
-
-TEST(Requests, RunMayAskForADiagnosis) {
-  RunRequest sent;
-  sent.case_json = {{"cp_size", 2}};
-  EXPECT_FALSE(json::parse(encode(sent)).at("options").contains("diagnosis_ms"));
-  sent.options.diagnosis_ms = 5000;
-  EXPECT_EQ(request_round_trip(sent).options.diagnosis_ms, 5000);
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"diagnosis_ms":0}})"),
-              HasSubstr("diagnosis_ms 0 is not positive"));
-}
-
-TEST(Requests, LengthsRoundTripAndMayBeMissing) {
-  const json lengths{{"valid_q", {3, 5}}, {"padded_q", {4, 8}}, {"valid_kv", {3, 5}}, {"padded_kv", {4, 8}}};
-  RunRequest sent;
-  sent.case_json = {{"cp_size", 2}};
-  EXPECT_FALSE(json::parse(encode(sent)).contains("lengths"));
-  EXPECT_TRUE(request_round_trip(sent).lengths.empty());
-  sent.lengths = lengths;
-  EXPECT_EQ(request_round_trip(sent).lengths, lengths);
-  PrepareRequest prepare;
-  prepare.case_json = sent.case_json;
-  EXPECT_TRUE(request_round_trip(prepare).lengths.empty());
-  prepare.lengths = lengths;
-  EXPECT_EQ(request_round_trip(prepare).lengths, lengths);
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"lengths":[4]})"), HasSubstr("lengths"));
-}
-
-TEST(Requests, OthersRoundTrip) {
-  EXPECT_EQ(request_round_trip(PrepareRequest{13, {{"cp_size", 2}}}).case_json, (json{{"cp_size", 2}}));
-  EXPECT_EQ(request_round_trip(CancelRequest{14}).seq, 14);
-  EXPECT_EQ(request_round_trip(PingRequest{15, true}).seq, 15);
-  EXPECT_TRUE(request_round_trip(PingRequest{15, true}).all);
-  EXPECT_FALSE(request_round_trip(PingRequest{15, false}).all);
-  request_round_trip(ShutdownRequest{});
+TEST(Requests, SayNothingOfWhatIsNotSet) {
+  RunRequest run;
+  run.case_json = {{"cp_size", 2}};
+  EXPECT_EQ(json::parse(encode(run)), (json{{"op", "run"},
+                                            {"seq", 0},
+                                            {"id", ""},
+                                            {"case", {{"cp_size", 2}}},
+                                            {"timeout_ms", 90000},
+                                            {"options", {{"dump_dir", nullptr}, {"reference_cache", true}}}}));
+  EXPECT_EQ(json::parse(encode(PingRequest{15, false})), (json{{"op", "ping"}, {"seq", 15}}));
 }
 
 TEST(Requests, TakeDefaultsAndIgnoreUnknownFields) {
@@ -140,6 +88,7 @@ TEST(Requests, TakeDefaultsAndIgnoreUnknownFields) {
 }
 
 TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
+  const auto run = [](const std::string& rest) { return request_error(R"({"op":"run","seq":1)" + rest + "}"); };
   EXPECT_THAT(request_error("{"), HasSubstr("not JSON"));
   EXPECT_THAT(request_error("[]"), HasSubstr("expected an object, got []"));
   EXPECT_EQ(request_error("{}"), R"(op: "op" is missing)");
@@ -147,12 +96,19 @@ TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
   EXPECT_EQ(request_error(R"({"op":"run","case":{}})"), R"(run: "seq" is missing)");
   EXPECT_EQ(request_error(R"({"op":"run","seq":1.5,"case":{}})"), R"(run: "seq": expected a 64-bit integer, got 1.5)");
   EXPECT_THAT(request_error(R"({"op":"run","seq":9223372036854775808,"case":{}})"), HasSubstr("64-bit integer"));
-  EXPECT_EQ(request_error(R"({"op":"run","seq":1})"), R"(run: "case" is missing)");
-  EXPECT_EQ(request_error(R"({"op":"run","seq":1,"case":3})"), R"(run: "case": expected an object, got 3)");
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"timeout_ms":0})"), HasSubstr("timeout_ms 0"));
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"dump_dir":3}})"), HasSubstr("dump_dir"));
-  EXPECT_EQ(request_error(R"({"op":"run","seq":1,"case":{},"options":{"reference_cache":0}})"),
-            R"(run: options: "reference_cache": expected true or false, got 0)");
+  EXPECT_EQ(run(""), R"(run: "case" is missing)");
+  EXPECT_EQ(run(R"(,"case":3)"), R"(run: "case": expected an object, got 3)");
+  EXPECT_THAT(run(R"(,"case":{},"call":{})"), HasSubstr("exclude each other"));
+  EXPECT_THAT(run(R"(,"case":{},"lengths":[4])"), HasSubstr("lengths"));
+  EXPECT_THAT(run(R"(,"case":{},"timeout_ms":0)"), HasSubstr("timeout_ms 0"));
+  const auto option = [&](const std::string& text) { return run(R"(,"case":{},"options":{)" + text + "}"); };
+  EXPECT_THAT(option(R"("dump_dir":3)"), HasSubstr("dump_dir"));
+  EXPECT_EQ(option(R"("reference_cache":0)"), R"(run: options: "reference_cache": expected true or false, got 0)");
+  EXPECT_THAT(option(R"("perf":{"warmup":-1})"), HasSubstr("warmup -1"));
+  EXPECT_THAT(option(R"("perf":{"iterations":0})"), HasSubstr("iterations 0"));
+  EXPECT_THAT(option(R"("perf":3)"), HasSubstr("perf"));
+  EXPECT_THAT(option(R"("bound_factor":0)"), HasSubstr("bound_factor 0 is not positive"));
+  EXPECT_THAT(option(R"("diagnosis_ms":0)"), HasSubstr("diagnosis_ms 0 is not positive"));
 }
 
 TEST(Requests, AreNotNestedDeeperThanStackAllows) {
@@ -180,152 +136,42 @@ TEST(Requests, ErrorsCarryTheSeqOfTheText) {
   EXPECT_EQ(seq_of("nonsense"), std::nullopt);
 }
 
-TEST(Events, ReadyRoundTrips) {
-  const ReadyEvent got = event_round_trip(ReadyEvent{.protocol = 1,
-                                                     .worker = "w 1",
-                                                     .world_size = 2,
-                                                     .device = "cpu",
-                                                     .ranks = {{0, "a", 7}, {1, "b", 8}},
-                                                     .capabilities = {{"comm", {"p2p"}}},
-                                                     .versions = {{"torch", "2"}},
-                                                     .startup_ms = {{"load", 1.5}}});
-  EXPECT_EQ(got.worker, "w 1");
-  EXPECT_EQ(got.world_size, 2);
-  EXPECT_EQ(got.device, "cpu");
-  ASSERT_EQ(got.ranks.size(), 2U);
-  EXPECT_EQ(got.ranks[1].host, "b");
-  EXPECT_EQ(got.ranks[1].pid, 8);
-  EXPECT_EQ(got.capabilities, (json{{"comm", {"p2p"}}}));
-  EXPECT_EQ(got.versions, (json{{"torch", "2"}}));
-  EXPECT_EQ(got.startup_ms.at("load"), 1.5);
+TEST(Events, KeepEveryField) {
+  for (const char* const text :
+       {R"({"event":"ready","protocol":1,"worker":"w 1","world_size":2,"device":"cpu","ranks":[{"rank":0,"host":"a",)"
+        R"("pid":7},{"rank":1,"host":"b","pid":8}],"capabilities":{"comm":["p2p"]},"versions":{"torch":"2"},)"
+        R"("startup_ms":{"load":1.5}})",
+        R"({"event":"started","seq":5})", R"({"event":"progress","seq":5,"phase":"forward"})",
+        R"({"event":"result","seq":3,"outcome":"fail","reason":"why","healthy":false,"ranks":[{"rank":0,"ok":true,)"
+        R"("output_hash":"abc","timings_ms":{"forward":1.5}},{"rank":1,"ok":false,"aborted":true,"error":"boom"}],)"
+        R"("checks":[{"tensor":"dq","rank":1,"max_abs":1.0,"rms":0.5,"error":0.25,"bound":0.125,"baseline":0.1,)"
+        R"("worst_index":[0,3,1],"ok":false,"message":"bad"}],"timings_ms":{"forward":2.5},"hygiene":[{"rank":1,)"
+        R"("rss_kib":100,"fds":20,"threads":4}],"backend":"math","backend_note":"partly","bound_factor":2.5,)"
+        R"("lost_outputs":[{"output":"dump","message":"cannot write x"}],"diagnosing":true})",
+        R"({"event":"result","seq":1,"outcome":"pass","perf":{"iterations":3,"graph":true,"step_ms":{"median":2.0,)"
+        R"("min":1.0,"max":4.0},"ranks":[{"rank":0,"ms":{"median":1.5,"min":1.0,"max":2.0}}],"one_rank_ms":)"
+        R"({"median":3.0,"min":3.0,"max":5.0},"bytes_sent":1099511627776}})",
+        R"({"event":"result","seq":1,"outcome":"pass","perf":{"step_ms":{"min":1.0},"one_rank_reason":"too large",)"
+        R"("bytes_sent":0}})",
+        R"({"event":"result","seq":1,"outcome":"pass","value":3})",
+        R"({"event":"result","seq":1,"outcome":"skip","value":{"a":[1,"text",false]}})",
+        R"({"event":"diagnosis","seq":12,"healthy":false,"diagnosis":{"certainty":"likely","id":"no_mask",)"
+        R"("cause":"the mask is missing","picture":{"rows":["."],"q_borders":[],"kv_borders":[],"q_ranks":[0],)"
+        R"("kv_ranks":[0]},"pairs":{"missing_pairs":3}}})",
+        R"({"event":"pong","seq":6,"ranks":[0,1],"phases":[{"rank":1,"phase":"forward","ms":2.5,)"
+        R"("operation":"exchange with all on group cp: k","operation_ms":1.5}],"difference":"how"})",
+        R"({"event":"protocol_error","seq":8,"message":"m"})",
+        R"({"event":"protocol_error","seq":null,"message":"m"})"}) {
+    expect_kept(text, encode(parse_event(text)));
+  }
 }
 
-TEST(Events, ResultRoundTrips) {
-  const ResultEvent got =
-      event_round_trip(ResultEvent{.seq = 3,
-                                   .outcome = CaseOutcome::fail,
-                                   .reason = "why",
-                                   .healthy = false,
-                                   .ranks = {{{.output_hash = "abc", .timings_ms = {{"forward", 1.5}}}, 0},
-                                             {{}, 1, /*ok=*/false, /*aborted=*/true, "boom"}},
-                                   .checks = {{.tensor = "dq",
-                                               .rank = 1,
-                                               .max_abs = 1.0,
-                                               .rms = 0.5,
-                                               .error = 0.25,
-                                               .bound = 0.125,
-                                               .baseline = 0.1,
-                                               .worst_index = {0, 3, 1},
-                                               .ok = false,
-                                               .message = "bad"}},
-                                   .timings_ms = {{"forward", 2.5}},
-                                   .hygiene = {{1, 100, 20, 4}},
-                                   .backend = "math",
-                                   .backend_note = "partly",
-                                   .bound_factor = 2.5,
-                                   .lost_outputs = {{"dump", "cannot write x"}},
-                                   .value = {}});
-  EXPECT_EQ(got.seq, 3);
-  EXPECT_EQ(got.outcome, CaseOutcome::fail);
-  EXPECT_EQ(got.reason, "why");
-  EXPECT_FALSE(got.healthy);
-  ASSERT_EQ(got.ranks.size(), 2U);
-  EXPECT_EQ(got.ranks[0].output_hash, "abc");
-  EXPECT_TRUE(got.ranks[1].aborted);
-  EXPECT_EQ(got.ranks[1].error, "boom");
-  ASSERT_EQ(got.checks.size(), 1U);
-  EXPECT_EQ(got.checks[0].tensor, "dq");
-  EXPECT_EQ(got.checks[0].rank, 1);
-  EXPECT_EQ(got.checks[0].error, 0.25);
-  EXPECT_EQ(got.checks[0].worst_index, (std::vector<std::int64_t>{0, 3, 1}));
-  EXPECT_FALSE(got.checks[0].ok);
-  EXPECT_EQ(got.timings_ms.at("forward"), 2.5);
-  ASSERT_EQ(got.hygiene.size(), 1U);
-  EXPECT_EQ(got.hygiene[0].rss_kib, 100);
-  EXPECT_EQ(got.hygiene[0].threads, 4);
-  EXPECT_EQ(got.backend, "math");
-  EXPECT_EQ(got.backend_note, "partly");
-  EXPECT_EQ(got.bound_factor, 2.5);
-  ASSERT_EQ(got.lost_outputs.size(), 1U);
-  EXPECT_EQ(got.lost_outputs[0].output, "dump");
-  EXPECT_EQ(got.lost_outputs[0].message, "cannot write x");
-  EXPECT_FALSE(got.perf);
-}
-
-TEST(Events, TimesOfAResultRoundTrip) {
-  ResultEvent sent = result_event();
-  PerfResult& perf = sent.perf.emplace();
-  perf.request.iterations = 3;
-  perf.request.graph = true;
-  perf.step_ms = {.median = 2, .min = 1, .max = 4};
-  perf.ranks = {{0, {.median = 1.5, .min = 1, .max = 2}}};
-  perf.one_rank_ms = StepMs{.median = 3, .min = 3, .max = 5};
-  const ResultEvent got = event_round_trip(sent);
-  ASSERT_TRUE(got.perf);
-  EXPECT_EQ(got.perf->request.iterations, 3);
-  EXPECT_TRUE(got.perf->request.graph);
-  EXPECT_EQ(got.perf->step_ms.max, 4);
-  ASSERT_EQ(got.perf->ranks.size(), 1U);
-  EXPECT_EQ(got.perf->ranks[0].ms.median, 1.5);
-  ASSERT_TRUE(got.perf->one_rank_ms);
-  EXPECT_EQ(got.perf->one_rank_ms->max, 5);
-  EXPECT_FALSE(got.perf->bytes_sent);
-
-  sent.perf->one_rank_ms.reset();
-  sent.perf->one_rank_reason = "too large";
-  EXPECT_FALSE(event_round_trip(sent).perf->one_rank_ms);
-  EXPECT_EQ(event_round_trip(sent).perf->one_rank_reason, "too large");
-}
-
-TEST(Events, BytesOfATimedStepRoundTrip) {
-  ResultEvent sent = result_event();
-  sent.perf.emplace().bytes_sent = std::int64_t{1} << 40;
-  EXPECT_EQ(event_round_trip(sent).perf->bytes_sent, std::int64_t{1} << 40);
-  sent.perf->bytes_sent = 0;
-  EXPECT_EQ(event_round_trip(sent).perf->bytes_sent, 0);
-  const auto with = [](const char* bytes) {
-    return event_error(fmt::format(
-        R"({{"event":"result","seq":1,"outcome":"pass","perf":{{"step_ms":{{}},"bytes_sent":{}}}}})", bytes));
-  };
-  EXPECT_EQ(with("null"), "no error");
-  EXPECT_THAT(with("-1"), HasSubstr("bytes_sent -1 is negative"));
-  EXPECT_THAT(with("1.5"), HasSubstr("64-bit integer"));
-}
-
-TEST(Events, TimesOfAStepAreTimes) {
-  const auto with = [](const char* ms) {
-    return event_error(
-        fmt::format(R"({{"event":"result","seq":1,"outcome":"pass","perf":{{"step_ms":{{"median":{}}}}}}})", ms));
-  };
-  EXPECT_EQ(with("0.5"), "no error");
-  EXPECT_THAT(with("-5"), HasSubstr("median -5 is not a valid time in ms"));
-  EXPECT_THAT(with("\"nan\""), HasSubstr("median nan is not a valid time in ms"));
-  EXPECT_THAT(with("\"inf\""), HasSubstr("median inf is not a valid time in ms"));
-}
-
-TEST(Events, ADiagnosisRoundTrips) {
-  ResultEvent result = result_event();
-  EXPECT_FALSE(json::parse(encode(result)).contains("diagnosing"));
-  result.diagnosing = true;
-  EXPECT_TRUE(event_round_trip(result).diagnosing);
-  DiagnosisEvent sent;
-  sent.seq = 12;
-  sent.healthy = false;
-  sent.diagnosis.certainty = Certainty::likely;
-  sent.diagnosis.id = "no_mask";
-  sent.diagnosis.cause = "the mask is missing";
-  sent.diagnosis.picture =
-      MaskPicture{.rows = {"."}, .q_borders = {}, .kv_borders = {}, .q_ranks = {0}, .kv_ranks = {0}};
-  sent.diagnosis.pairs.emplace().missing_pairs = 3;
-  const DiagnosisEvent got = event_round_trip(sent);
-  EXPECT_EQ(got.seq, 12);
-  EXPECT_FALSE(got.healthy);
-  EXPECT_EQ(got.diagnosis.certainty, Certainty::likely);
-  EXPECT_EQ(got.diagnosis.id, "no_mask");
-  EXPECT_EQ(got.diagnosis.cause, "the mask is missing");
-  EXPECT_EQ(got.diagnosis.pairs->missing_pairs, 3);
-  ASSERT_TRUE(got.diagnosis.picture);
-  EXPECT_EQ(got.diagnosis.picture->rows.front(), ".");
+TEST(Events, SayNothingOfWhatIsNotSet) {
+  const json result = json::parse(encode(Event{result_event()}));
+  for (const char* const field : {"perf", "bound_factor", "diagnosing", "value", "backend_note", "lost_outputs"}) {
+    EXPECT_FALSE(result.contains(field)) << field;
+  }
+  EXPECT_EQ(json::parse(encode(Event{PongEvent{6, {0}}})), (json{{"event", "pong"}, {"seq", 6}, {"ranks", {0}}}));
 }
 
 // An invalid diagnosis is no protocol error, because the result of its case stays valid.
@@ -342,35 +188,15 @@ TEST(Events, WhatIsNoDiagnosisIsReadAsAnUnknownOne) {
   EXPECT_EQ(std::get<DiagnosisEvent>(parse_event(R"({"event":"diagnosis","seq":"x"})")).seq, 0);
 }
 
-TEST(Events, OthersRoundTrip) {
-  EXPECT_EQ(event_round_trip(StartedEvent{5}).seq, 5);
-  EXPECT_EQ(event_round_trip(ProgressEvent{5, "forward"}).phase, "forward");
-  EXPECT_EQ(event_round_trip(PongEvent{6, {0, 1}}).ranks, (std::vector<int>{0, 1}));
-  EXPECT_EQ(encode(Event{PongEvent{6, {0}}}).find("phases"), std::string::npos) << "others do not know it";
-  const auto pong =
-      event_round_trip(PongEvent{6, {0, 1}, {{1, "forward", 2.5, "exchange with all on group cp: k", 1.5}}});
-  ASSERT_EQ(pong.phases.size(), 1U);
-  EXPECT_EQ(pong.phases[0].rank, 1);
-  EXPECT_EQ(pong.phases[0].phase, "forward");
-  EXPECT_EQ(pong.phases[0].ms, 2.5);
-  EXPECT_EQ(pong.phases[0].operation, "exchange with all on group cp: k");
-  EXPECT_EQ(pong.phases[0].operation_ms, 1.5);
-  EXPECT_EQ(event_round_trip(ProtocolErrorEvent{std::nullopt, "m"}).seq, std::nullopt);
-  EXPECT_EQ(event_round_trip(ProtocolErrorEvent{8, "m"}).seq, 8);
-}
-
 TEST(Events, AWorkerSaysItsOwnOutcomesAlone) {
   const auto with = [](std::string_view outcome) {
     return event_error(fmt::format(R"({{"event":"result","seq":1,"outcome":"{}"}})", outcome));
   };
-  for (const CaseOutcome outcome : {CaseOutcome::pass, CaseOutcome::fail, CaseOutcome::skip, CaseOutcome::error,
-                                    CaseOutcome::timeout, CaseOutcome::cancelled}) {
-    ResultEvent sent = result_event();
-    sent.outcome = outcome;
-    EXPECT_EQ(event_round_trip(sent).outcome, outcome);
+  for (const char* const outcome : {"pass", "fail", "skip", "error", "timeout", "cancelled"}) {
+    EXPECT_EQ(with(outcome), "no error") << outcome;
   }
-  for (const CaseOutcome outcome : {CaseOutcome::crash, CaseOutcome::infra, CaseOutcome::not_run}) {
-    EXPECT_THAT(with(to_string(outcome)), HasSubstr("is not an outcome that a worker may report"));
+  for (const char* const outcome : {"crash", "infra", "not-run"}) {
+    EXPECT_THAT(with(outcome), HasSubstr("is not an outcome that a worker may report")) << outcome;
   }
   EXPECT_THAT(with("maybe"), HasSubstr("\"maybe\" is not among pass, fail, skip,"));
 }
@@ -383,7 +209,7 @@ TEST(Events, NonFiniteNumbersAreStrings) {
   check.rms = kInf;
   check.error = -kInf;
   event.checks.push_back(check);
-  event.timings_ms["x"] = kInf;
+  event.timings_ms = {{"x", kInf}, {"every bit", 0.1 + 0.2}};
   const json text = json::parse(encode(event));
   EXPECT_EQ(text["checks"][0]["max_abs"], "nan");
   EXPECT_EQ(text["checks"][0]["rms"], "inf");
@@ -392,13 +218,7 @@ TEST(Events, NonFiniteNumbersAreStrings) {
   EXPECT_TRUE(std::isnan(got.checks[0].max_abs));
   EXPECT_EQ(got.checks[0].rms, kInf);
   EXPECT_EQ(got.checks[0].error, -kInf);
-  EXPECT_EQ(got.timings_ms.at("x"), kInf);
-}
-
-TEST(Events, NumbersKeepEveryBit) {
-  ResultEvent event = result_event();
-  event.timings_ms["x"] = 0.1 + 0.2;
-  EXPECT_EQ(event_round_trip(event).timings_ms.at("x"), 0.1 + 0.2);
+  EXPECT_EQ(got.timings_ms, event.timings_ms);
 }
 
 TEST(Events, AreOneLineOfValidUtf8) {
@@ -480,29 +300,20 @@ TEST(Events, ErrorsNameTheFieldAndWhatCame) {
   EXPECT_THAT(event_error("oops"), HasSubstr("not JSON"));
   EXPECT_EQ(event_error(R"({"seq":1})"), R"(event: "event" is missing)");
   EXPECT_EQ(event_error(R"({"event":"result","seq":1})"), R"(result: "outcome" is missing)");
-  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","healthy":"yes"})"), HasSubstr("healthy"));
-  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","checks":{}})"), HasSubstr("an array"));
-  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","ranks":[3]})"), HasSubstr("ranks"));
   EXPECT_THAT(event_error(R"({"event":"ready","protocol":"1","world_size":2})"), HasSubstr("32-bit integer"));
-}
-
-TEST(Requests, RunMayHaveACallInsteadOfACase) {
-  RunRequest sent;
-  sent.call = {{"function", "m:f"}, {"arguments", {{"n", 3}}}};
-  const json text = json::parse(encode(sent));
-  EXPECT_EQ(text.at("call"), sent.call);
-  EXPECT_FALSE(text.contains("case"));
-  EXPECT_EQ(request_round_trip(sent).call, sent.call);
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1})"), HasSubstr("\"case\" is missing"));
-  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"call":{}})"), HasSubstr("exclude each other"));
-}
-
-TEST(Results, MayHaveTheValueOfACall) {
-  ResultEvent sent;
-  EXPECT_FALSE(json::parse(encode(Event{sent})).contains("value"));
-  for (const json& value : {json(3), json("text"), json{{"a", {1, 2}}}, json(false), json::array()}) {
-    sent.value.value = value;
-    EXPECT_EQ(std::get<ResultEvent>(parse_event(encode(Event{sent}))).value.value, value);
+  const auto pass = [](const std::string& rest) {
+    return event_error(R"({"event":"result","seq":1,"outcome":"pass",)" + rest + "}");
+  };
+  EXPECT_THAT(pass(R"("healthy":"yes")"), HasSubstr("healthy"));
+  EXPECT_THAT(pass(R"("checks":{})"), HasSubstr("an array"));
+  EXPECT_THAT(pass(R"("ranks":[3])"), HasSubstr("ranks"));
+  EXPECT_EQ(pass(R"("perf":{"step_ms":{"median":0.5},"bytes_sent":null})"), "no error");
+  EXPECT_THAT(pass(R"("perf":{"step_ms":{},"bytes_sent":-1})"), HasSubstr("bytes_sent -1 is negative"));
+  EXPECT_THAT(pass(R"("perf":{"step_ms":{},"bytes_sent":1.5})"), HasSubstr("64-bit integer"));
+  for (const std::string median : {"-5", "nan", "inf"}) {
+    const std::string value = median == "-5" ? median : '"' + median + '"';
+    EXPECT_THAT(pass(R"("perf":{"step_ms":{"median":)" + value + "}}"),
+                HasSubstr("median " + median + " is not a valid time in ms"));
   }
 }
 

@@ -38,11 +38,11 @@ Ranks::Ranks(const protocol::RankEnvironment& environment) {
   pids_.resize(others, -1);
   for (std::size_t i = 0; i < others; ++i) {
     LineReader socket(::accept4(*environment.master_fd, nullptr, nullptr, SOCK_CLOEXEC));
-    const auto hello = socket.next();
-    if (!hello) _exit(10);
-    const auto rank = std::strtoul(hello->c_str(), nullptr, 10);
+    const auto first = socket.next();
+    if (!first) _exit(10);
+    const auto rank = std::strtoul(first->c_str(), nullptr, 10);
     sockets_.at(rank - 1) = socket;
-    pids_.at(rank - 1) = static_cast<int>(std::strtol(hello->c_str() + hello->find(' '), nullptr, 10));
+    pids_.at(rank - 1) = static_cast<int>(std::strtol(first->c_str() + first->find(' '), nullptr, 10));
   }
 }
 

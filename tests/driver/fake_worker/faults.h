@@ -1,7 +1,6 @@
 // The faults that a fake rank can commit by itself.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace cp_pool::fake {

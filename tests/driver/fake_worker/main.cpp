@@ -195,7 +195,6 @@ class RankZero {
     if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
     respond(protocol::StartedEvent{request.seq});
     say(fmt::format("rank 0 starts {} seq {}", model, request.seq));
-    if (const auto ms = request.options.diagnosis_ms) say(fmt::format("may diagnose for {} ms", *ms));
     for (int r = 1; r < environment_.world_size; ++r) {
       ranks_.tell(r, fmt::format("say rank {} starts {} seq {}", r, model, request.seq));
     }
@@ -205,8 +204,8 @@ class RankZero {
       return;
     }
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
-    if (kind.starts_with("pinged")) {
-      answer_ping(kind, wait_for_ping());
+    if (kind == "pinged") {
+      answer_ping(wait_for_ping());
       wait_for_ping();  // a second ping shows that the driver has read the answer
     }
     count_in(steps_file_);
@@ -259,13 +258,10 @@ class RankZero {
     _exit(0);
   }
 
-  // Answers a ping: the ranks stand in different phases, unless the kind says something else after "pinged".
-  static void answer_ping(const std::string& kind, std::int64_t seq) {
-    if (kind == "pinged_refuses") return respond(protocol::ProtocolErrorEvent{std::nullopt, "no such request"});
-    protocol::PongEvent pong{seq, {0, 1}};
-    pong.phases.push_back({0, "barrier", 3200, "barrier on group cp: after the case", 3100});
-    pong.phases.push_back({1, "forward", 3300, "", 0});
-    respond(pong);
+  // Answers a ping: the ranks stand in different phases.
+  static void answer_ping(std::int64_t seq) {
+    respond(protocol::PongEvent{
+        seq, {0, 1}, {{0, "barrier", 3200, "barrier on group cp: after the case", 3100}, {1, "forward", 3300, "", 0}}});
   }
 
   // Breaks the protocol as the kind says. Returns true if the case needs no more.

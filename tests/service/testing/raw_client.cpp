@@ -72,6 +72,13 @@ void RawClient::close_run(const std::string& run) {
   say({{"request", "close"}, {"run", run}});
 }
 
+std::vector<json> RawClient::run(const std::string& model, const json& more, int cp_size) {
+  open("run", more);
+  submit("run", model, {}, cp_size);
+  close_run("run");
+  return events_of("run");
+}
+
 void RawClient::stop_talking() {
   if (out_) {
     out_.reset();

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "driver/os/unique_fd.h"
+#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service_test {
 
@@ -33,6 +33,8 @@ class RawClient {
   void open(const std::string& run, const nlohmann::json& more = {});
   void submit(const std::string& run, const std::string& model, const nlohmann::json& more = {}, int cp_size = 1);
   void close_run(const std::string& run);
+  // Runs a case as a run of its own. Returns its events.
+  std::vector<nlohmann::json> run(const std::string& model, const nlohmann::json& open = {}, int cp_size = 1);
   // Ends its requests, and goes on reading replies.
   void stop_talking();
   // Closes the connection, as if the client had been killed.

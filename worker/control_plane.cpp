@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <optional>
 #include <poll.h>
 #include <span>
 #include <string_view>

@@ -5,7 +5,6 @@
 #include <exception>
 #include <limits>
 #include <string_view>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <variant>

@@ -1,7 +1,5 @@
 #include "worker/data_plane.h"
 
-#include <string>
-
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 #include <unistd.h>
-#include <vector>
 
 namespace cp_pool {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -12,7 +11,6 @@
 #include <netinet/tcp.h>
 #include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -5,9 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -18,7 +16,6 @@
 #include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"
 #include "worker/cpu_threads.h"
-#include "worker/data_plane.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
 #include "worker/pending_operation.h"

@@ -11,7 +11,6 @@
 #include <thread>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Device.h>
@@ -33,7 +32,6 @@
 #include "worker/lifeline.h"
 #include "worker/own_gpu.h"
 #include "worker/plan_prefetcher.h"
-#include "worker/protocol/environment.h"
 #include "worker/protocol/lifeline_messages.h"
 #include "worker/protocol/own_addresses.h"
 #include "worker/rank_compute.h"

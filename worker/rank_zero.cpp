@@ -20,11 +20,9 @@
 
 #include <fmt/format.h>
 
-#include "worker/control_plane.h"
 #include "worker/coordinator.h"
 #include "worker/data_plane.h"
 #include "worker/protocol/line_framer.h"
-#include "worker/protocol/messages.h"
 #include "worker/response_writer.h"
 
 namespace cp_pool {

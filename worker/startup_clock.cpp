@@ -1,12 +1,9 @@
 #include "worker/startup_clock.h"
 
-#include <cstdint>
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <sstream>
-#include <string>
 #include <unistd.h>
 
 namespace cp_pool {

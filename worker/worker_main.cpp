@@ -24,7 +24,6 @@
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/aggregate.h"
-#include "worker/case_runner.h"
 #include "worker/caught_error.h"
 #include "worker/cpu_threads.h"
 #include "worker/hygiene.h"

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,5 @@
 #include "driver/conformance/session.h"
 
-#include <algorithm>
 #include <csignal>
 #include <span>
 #include <utility>

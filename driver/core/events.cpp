@@ -1,7 +1,5 @@
 #include "driver/core/events.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

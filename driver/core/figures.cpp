@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -55,6 +54,11 @@ std::set<int> ranks_with_figures(const std::vector<Check>& checks) {
     if (check.measured) ranks.insert(check.rank);
   }
   return ranks;
+}
+
+std::int64_t tokens_of(const Case& c) {
+  const std::vector<std::int64_t> lengths = resolve_lengths(c).valid_q;
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
 }  // namespace
@@ -140,15 +144,6 @@ std::string words_on_pass(const CaseFinished& event) {
   if (is_unverified_by_figures(event)) return kUnverifiedByFigures;
   return is_checked_by_itself(event) ? kCheckedByItself : "";
 }
-
-namespace {
-
-std::int64_t tokens_of(const Case& c) {
-  const std::vector<std::int64_t> lengths = resolve_lengths(c).valid_q;
-  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-}
-
-}  // namespace
 
 std::string LargestShare::text() const {
   return fmt::format("rank {} computes {:.2f} x the mean of the ranks", rank, of_mean);

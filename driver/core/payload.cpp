@@ -7,7 +7,6 @@
 #include "cases/case_groups.h"
 #include "cases/case_id.h"
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/lengths.h"
 #include "driver/core/case_shape.h"
 
@@ -120,6 +119,11 @@ class FunctionCall final : public Payload::Kind {
   Call call_;
 };
 
+std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
+  const Traffic traffic = traffic_of(c, lengths);
+  return traffic.forward + traffic.backward;
+}
+
 }  // namespace
 
 Payload::Payload(const Call& call) : kind_(std::make_shared<FunctionCall>(call)) {}
@@ -133,15 +137,6 @@ Payload Payload::read(const nlohmann::json& json, std::string_view source) {
 bool Payload::operator==(const Payload& other) const {
   return kind_ == other.kind_ || kind_->json() == other.kind_->json();
 }
-
-namespace {
-
-std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
-  const Traffic traffic = traffic_of(c, lengths);
-  return traffic.forward + traffic.backward;
-}
-
-}  // namespace
 
 std::optional<double> PerfFigures::ratio() const {
   return baseline_ms && *baseline_ms > 0 ? std::optional(ms() / *baseline_ms) : std::nullopt;

@@ -1,8 +1,5 @@
 #include "driver/core/run.h"
 
-#include <algorithm>
-
-#include "driver/core/rank_environment.h"
 #include "worker/protocol/host_resources.h"
 
 namespace cp_pool {

@@ -10,9 +10,7 @@
 #include <sys/prctl.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
-#include "driver/os/spawn.h"
 #include "worker/protocol/block_signals.h"
 
 namespace cp_pool {

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <ctime>
@@ -10,7 +9,6 @@
 #include <limits>
 #include <netinet/in.h>
 #include <poll.h>
-#include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <system_error>

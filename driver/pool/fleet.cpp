@@ -1,11 +1,8 @@
 #include "driver/pool/fleet.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <numeric>
-#include <set>
-#include <utility>
 #include <variant>
 
 #include <asio/co_spawn.hpp>

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>

@@ -1,10 +1,8 @@
 // The life of a pool but for its cases (pool_machine_case.cpp): its start and its end.
 #include "driver/pool/pool_machine.h"
 
-#include <algorithm>
 #include <array>
 #include <csignal>
-#include <utility>
 
 #include <fmt/format.h>
 

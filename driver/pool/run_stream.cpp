@@ -149,25 +149,6 @@ class Feeder {
   bool stopped_ = false;
 };
 
-}  // namespace
-
-RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
-                     EventSink& sink, int jobs) {
-  // With one case at a time every pool may stay.
-  Runner runner(config, sink, jobs == 1 ? std::nullopt : std::optional(slot_count(config)));
-  return run_stream(runner, fd, read_case, jobs, header);
-}
-
-RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header) {
-  const Feeder feeder(runner, fd, read_case, jobs);
-  RunResult result = runner.run(header);
-  result.input_was_cut = feeder.was_cut();
-  result.input_error = feeder.error();
-  return result;
-}
-
-namespace {
-
 // Gives the runner the cases of a source, each as soon as there is room for it.
 class Supply {
  public:
@@ -221,6 +202,21 @@ class Supply {
 };
 
 }  // namespace
+
+RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
+                     EventSink& sink, int jobs) {
+  // With one case at a time every pool may stay.
+  Runner runner(config, sink, jobs == 1 ? std::nullopt : std::optional(slot_count(config)));
+  return run_stream(runner, fd, read_case, jobs, header);
+}
+
+RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header) {
+  const Feeder feeder(runner, fd, read_case, jobs);
+  RunResult result = runner.run(header);
+  result.input_was_cut = feeder.was_cut();
+  result.input_error = feeder.error();
+  return result;
+}
 
 RunResult run_source(CaseSource& source, const RunConfig& config, const RunStarted& header, EventSink& sink) {
   // No limit on slots, so that every pool may stay: the room limits how many ranks work. So pools on GPUs do not get

@@ -1,6 +1,5 @@
 #include "driver/pool/runner.h"
 
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <utility>

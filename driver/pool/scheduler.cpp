@@ -1,7 +1,6 @@
 #include "driver/pool/scheduler.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace cp_pool {
 

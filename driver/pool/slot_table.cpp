@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <utility>
 
 namespace cp_pool {
 

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <system_error>
-#include <utility>
 #include <variant>
 
 #include <asio/buffer.hpp>

@@ -157,6 +157,15 @@ Words custom_words(const Words& words, const LaunchPlan& launch) {
   return out;
 }
 
+// Whether the name is safe in a shell script: letters, digits, dots, hyphens, underscores, and the colons of an
+// address.
+bool is_plain(const std::string& name) {
+  return std::ranges::all_of(name, [](unsigned char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+           c == '_' || c == ':';
+  });
+}
+
 }  // namespace
 
 std::string name_of(const Launcher& launcher) {
@@ -235,19 +244,6 @@ std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std
   for (std::size_t i = 0; left > 0 && !shares.empty(); i = (i + 1) % shares.size(), --left) ++shares[i].ranks;
   return shares;
 }
-
-namespace {
-
-// Whether the name is safe in a shell script: letters, digits, dots, hyphens, underscores, and the colons of an
-// address.
-bool is_plain(const std::string& name) {
-  return std::ranges::all_of(name, [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
-           c == '_' || c == ':';
-  });
-}
-
-}  // namespace
 
 std::vector<std::string> restrict_gpus(const std::vector<HostShare>& hosts, std::vector<std::string> worker) {
   std::string choices;

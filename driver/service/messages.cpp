@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/core/run.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool::service {

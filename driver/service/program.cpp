@@ -22,6 +22,17 @@ std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& read
   return out;
 }
 
+// Returns the configuration of the run, with everything that ranks are started with taken from the program.
+RunConfig config_of_home(const Program& program, const ServiceRun* wanted_by) {
+  if (wanted_by == nullptr) return program.config();
+  RunConfig config = wanted_by->config();
+  config.worker_command = program.config().worker_command;
+  config.fork_server = program.config().fork_server;
+  config.start_timeout_grows = program.config().start_timeout_grows;
+  config.process = program.config().process;
+  return config;
+}
+
 }  // namespace
 
 Program::Program(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
@@ -118,21 +129,6 @@ void Program::close() {
   rests_ = false;
   fork_server_.reset();
 }
-
-namespace {
-
-// Returns the configuration of the run, with everything that ranks are started with taken from the program.
-RunConfig config_of_home(const Program& program, const ServiceRun* wanted_by) {
-  if (wanted_by == nullptr) return program.config();
-  RunConfig config = wanted_by->config();
-  config.worker_command = program.config().worker_command;
-  config.fork_server = program.config().fork_server;
-  config.start_timeout_grows = program.config().start_timeout_grows;
-  config.process = program.config().process;
-  return config;
-}
-
-}  // namespace
 
 PoolHome::PoolHome(PoolHost& host, Program& program, ServiceRun* wanted_by)
     : program_(program),

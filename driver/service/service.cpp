@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include "driver/os/machine.h"
-#include "driver/os/process_settings.h"
 #include "driver/service/session.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/environment.h"

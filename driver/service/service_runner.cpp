@@ -4,14 +4,12 @@
 #include <fcntl.h>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "driver/log/events_json.h"
 #include "driver/os/machine.h"
-#include "driver/os/process_settings.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"

@@ -1,13 +1,10 @@
 #include "driver/triage/capsule.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -61,50 +58,6 @@ void copy_dumps(const std::filesystem::path& from, const std::string& of, const 
                                std::filesystem::copy_options::overwrite_existing);
   }
 }
-
-}  // namespace
-
-void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files) {
-  try {
-    std::filesystem::create_directories(folder);
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-    if (files.dump_dir) copy_dumps(*files.dump_dir, name_of_dumps(capsule, files.result), folder / "dump");
-  } catch (const std::filesystem::filesystem_error& e) {
-    throw std::runtime_error(fmt::format("cannot write {}: {}", folder.string(), e.code().message()));
-  }
-  write_whole(folder / "requests.jsonl", files.requests);
-  if (files.result != nullptr) {
-    write_whole(folder / "result.json", json_text(*files.result));
-    for (const StderrTail& tail : files.result->stderr_tails) {
-      write_whole(folder / fmt::format("rank{}.stderr.txt", tail.rank), tail.text);
-    }
-  }
-  write_whole(folder / kCapsuleFile, json_text(capsule));  // written last: if it exists, the other files do too
-}
-
-Capsule read_capsule(const std::filesystem::path& folder) {
-  const std::filesystem::path file = std::filesystem::is_directory(folder) ? folder / kCapsuleFile : folder;
-  try {
-    const std::string text = FileReader(file.string()).read_all();
-    const nlohmann::json json = protocol::parse_any_json(text);
-    Capsule capsule = protocol::read_fields<Capsule>(protocol::Fields(json, file.string()));
-    if (capsule.capsule != 1) {
-      throw CaseError(fmt::format("{}: capsule: version {} is unknown, the only known version is 1", file.string(),
-                                  capsule.capsule));
-    }
-    if (capsule.cases.empty()) throw CaseError(fmt::format("{}: cases: the list is empty", file.string()));
-    if (capsule.worker.empty()) throw CaseError(fmt::format("{}: worker: the command is empty", file.string()));
-    return capsule;
-  } catch (const std::system_error& e) {
-    throw CaseError(fmt::format("cannot read {}: {}", file.string(), e.code().message()));
-  } catch (const nlohmann::json::exception& e) {
-    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
-  } catch (const protocol::ProtocolError& e) {
-    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
-  }
-}
-
-namespace {
 
 constexpr std::size_t kMostCases = 1000;  // only the last cases of a longer history are kept
 
@@ -170,6 +123,46 @@ std::string folder_name(const CaseFinished& event) {
 }
 
 }  // namespace
+
+void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files) {
+  try {
+    std::filesystem::create_directories(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+    if (files.dump_dir) copy_dumps(*files.dump_dir, name_of_dumps(capsule, files.result), folder / "dump");
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", folder.string(), e.code().message()));
+  }
+  write_whole(folder / "requests.jsonl", files.requests);
+  if (files.result != nullptr) {
+    write_whole(folder / "result.json", json_text(*files.result));
+    for (const StderrTail& tail : files.result->stderr_tails) {
+      write_whole(folder / fmt::format("rank{}.stderr.txt", tail.rank), tail.text);
+    }
+  }
+  write_whole(folder / kCapsuleFile, json_text(capsule));  // written last: if it exists, the other files do too
+}
+
+Capsule read_capsule(const std::filesystem::path& folder) {
+  const std::filesystem::path file = std::filesystem::is_directory(folder) ? folder / kCapsuleFile : folder;
+  try {
+    const std::string text = FileReader(file.string()).read_all();
+    const nlohmann::json json = protocol::parse_any_json(text);
+    Capsule capsule = protocol::read_fields<Capsule>(protocol::Fields(json, file.string()));
+    if (capsule.capsule != 1) {
+      throw CaseError(fmt::format("{}: capsule: version {} is unknown, the only known version is 1", file.string(),
+                                  capsule.capsule));
+    }
+    if (capsule.cases.empty()) throw CaseError(fmt::format("{}: cases: the list is empty", file.string()));
+    if (capsule.worker.empty()) throw CaseError(fmt::format("{}: worker: the command is empty", file.string()));
+    return capsule;
+  } catch (const std::system_error& e) {
+    throw CaseError(fmt::format("cannot read {}: {}", file.string(), e.code().message()));
+  } catch (const nlohmann::json::exception& e) {
+    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
+  } catch (const protocol::ProtocolError& e) {
+    throw CaseError(fmt::format("{} is not a capsule: {}", file.string(), e.what()));
+  }
+}
 
 void write_failure_capsule(const RunConfig& config, const PoolHistory& history, const HistoryOfFailure& failure,
                            const Verdict* verdict) {

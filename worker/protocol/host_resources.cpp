@@ -7,8 +7,6 @@
 #include <fstream>
 #include <memory>
 #include <sched.h>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 namespace cp_pool::protocol {
@@ -23,30 +21,6 @@ bool is_gpu(std::string_view name) {
   constexpr std::string_view kPrefix = "nvidia";
   return name.starts_with(kPrefix) && is_number(name.substr(kPrefix.size()));
 }
-
-}  // namespace
-
-int count_gpu_files(const std::filesystem::path& dev) {
-  int count = 0;
-  std::error_code none;  // an unreadable folder has no GPU
-  for (const auto& entry : std::filesystem::directory_iterator{dev, none}) {
-    if (is_gpu(entry.path().filename().string())) ++count;
-  }
-  return count;
-}
-
-std::vector<std::string> visible_gpus(std::string_view list) {
-  std::vector<std::string> entries;
-  while (!list.empty()) {
-    const std::string_view entry = list.substr(0, list.find(','));
-    if (!is_number(entry) && !entry.starts_with("GPU-") && !entry.starts_with("MIG-")) break;
-    entries.emplace_back(entry);
-    list.remove_prefix(std::min(list.size(), entry.size() + 1));
-  }
-  return entries;
-}
-
-namespace {
 
 // Reads cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD" without a quota.
 std::optional<double> quota_of(const std::filesystem::path& group) {
@@ -71,6 +45,26 @@ int cores_of_affinity() {
 }
 
 }  // namespace
+
+int count_gpu_files(const std::filesystem::path& dev) {
+  int count = 0;
+  std::error_code none;  // an unreadable folder has no GPU
+  for (const auto& entry : std::filesystem::directory_iterator{dev, none}) {
+    if (is_gpu(entry.path().filename().string())) ++count;
+  }
+  return count;
+}
+
+std::vector<std::string> visible_gpus(std::string_view list) {
+  std::vector<std::string> entries;
+  while (!list.empty()) {
+    const std::string_view entry = list.substr(0, list.find(','));
+    if (!is_number(entry) && !entry.starts_with("GPU-") && !entry.starts_with("MIG-")) break;
+    entries.emplace_back(entry);
+    list.remove_prefix(std::min(list.size(), entry.size() + 1));
+  }
+  return entries;
+}
 
 std::optional<double> core_quota(std::istream& own, const std::filesystem::path& root) {
   constexpr std::string_view kVersion2 = "0::/";

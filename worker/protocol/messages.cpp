@@ -8,7 +8,6 @@
 
 #include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/field_json.h"
-#include "worker/protocol/json_fields.h"
 
 namespace cp_pool::protocol {
 

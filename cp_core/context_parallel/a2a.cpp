@@ -383,7 +383,8 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     operands.k = come[1];
     operands.v = come[2];
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
-    at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
+    at::Tensor sink;
+    if (inputs.sink.defined() && has_heads(operands)) sink = exchanges.own_heads(inputs.sink, group_index);
     if (CP_MUTATE(a2a_sink_heads, false, sink.defined())) sink = inputs.sink.narrow(0, 0, sink.size(0));
     RingForward over_ring =
         has_heads(operands) ? ring_forward(context, ring, operands) : forward_without_heads(context.problem, operands);

@@ -129,6 +129,7 @@ class Geometry {
 
   static void append(std::vector<BlockCopy>& copies, const Place& here, const Place& there, std::int64_t rows,
                      std::int64_t width, bool forth) {
+    if (rows == 0 || width == 0) return;  // no heads, or no rows
     copies.push_back(forth ? copy_of(here, there, rows, width) : copy_of(there, here, rows, width));
   }
 

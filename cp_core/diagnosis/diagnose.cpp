@@ -207,7 +207,7 @@ std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings)
 Hypotheses all_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
   Hypotheses all;
   for (const auto& subject :
-       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses, constant_hypotheses,
+       {constant_hypotheses, mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses,
         gradient_hypotheses, softmax_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
         axis_hypotheses, overflow_hypotheses, precision_hypotheses, replicated_hypotheses}) {
     for (Hypothesis& hypothesis : subject(dense, symptoms)) all.push_back(std::move(hypothesis));

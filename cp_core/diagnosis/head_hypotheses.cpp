@@ -144,6 +144,11 @@ class Heads : Subject {
       throughout(says, q, mapped(heads_, [&, this](std::int64_t h) {
                    return of_kv[i].of[static_cast<std::size_t>(h / group_)];
                  }));
+      if (failing_.empty()) continue;
+      each("heads_exchanged", fmt::format("in {} only, {}", fmt::join(failing_, " and "), says), failing_,
+           [index = index_tensor(q)](const DenseProblem&, Member, const at::Tensor& result) {
+             return result.size(1) == index.numel() ? result.index_select(1, index) : result;
+           });
     }
   }
 
@@ -232,6 +237,7 @@ class Heads : Subject {
   const std::int64_t kv_heads_ = c_.kv_heads;
   const std::int64_t group_ = dense_.group();
   const HeadMap own_ = defined_kv_heads(c_);  // the key-value head of each query head
+  const std::vector<std::string> failing_ = symptoms_.failing_of({"out", "lse", "dq"});
   std::vector<std::int64_t> block_counts_;
   std::set<std::pair<std::string, HeadMap>> read_maps_;  // with their ids
   std::set<HeadMap> seen_;

@@ -116,10 +116,9 @@ std::vector<Attempt> HypothesisCheck::attempts(const Hypothesis& hypothesis) con
   }
   // A mistake of the backward may be in one gradient alone.
   const auto is_right = [this](const char* name) { return std::ranges::find(failing_, name) == failing_.end(); };
-  if (training && !forward_fails_ && (is_right("dq") || is_right("dk") || is_right("dv"))) {
-    const bool of_backward = hypothesis.model && hypothesis.level == Hypothesis::Level::backward;
-    if (of_backward) all.push_back({.in_failing_alone = true});
-    if (hypothesis.pass) all.push_back({.passes = Passes::backward, .in_failing_alone = true});
+  if (hypothesis.model && hypothesis.level == Hypothesis::Level::backward &&
+      (is_right("dq") || is_right("dk") || is_right("dv"))) {
+    all.push_back({.in_failing_alone = true});
   }
   const bool some = !failing_ranks_.empty() && failing_ranks_.size() < static_cast<std::size_t>(dense_.ranks);
   for (std::size_t i = 0, count = all.size(); some && i < count; ++i) {

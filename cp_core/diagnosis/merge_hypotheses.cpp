@@ -165,6 +165,10 @@ class Merges : Subject {
               return Merge{.keep = merge.keep, .add = at::full_like(lse, weight), .lse = merge.lse};
             });
     }
+    later(parts, id, "of two parts, each gets the weight of the other", [](Lse lse, Lse part_lse, bool) {
+      const Merge right = merge_rightly(lse, part_lse, false);
+      return Merge{.keep = right.add, .add = right.keep, .lse = right.lse};
+    });
     const auto count = static_cast<double>(parts.count);
     // The out of a row is the sum of the parts in which it sees keys, divided by their number.
     for (const bool zero_lse : {false, true}) {

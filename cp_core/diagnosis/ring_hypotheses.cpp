@@ -33,6 +33,10 @@ class RingSteps : Subject {
       not_awaited(ring);
       exchanged(ring);
     }
+    if (c_.head_dim_qk == c_.head_dim_v) {
+      pass("k_and_v_exchanged", "K is also used as V", [](const DenseProblem& of, Pass& pass) { pass.v = of.k; });
+      pass("k_and_v_exchanged", "V is also used as K", [](const DenseProblem& of, Pass& pass) { pass.k = of.v; });
+    }
     halves();
     smaller_groups();
     heads_not_awaited();
@@ -110,7 +114,11 @@ class RingSteps : Subject {
     for (int step = 0; step < ring.size; ++step) {
       missing(name_of(step, ring) + " is", steps.eq(step));
     }
-    if (ring.size > 2) missing("all steps except that of a rank's own keys are", steps.ne(0));
+    for (int last = 0; last + 2 < ring.size; ++last) {
+      missing(last == 0 ? "all steps except that of a rank's own keys are"
+                        : fmt::format("all steps after step {} of the ring are", last),
+              steps.gt(last));
+    }
   }
 
   // Neighbouring ranks, or ranks at equal distances, exchange keys among themselves alone.
@@ -206,16 +214,22 @@ class RingSteps : Subject {
 
   void not_awaited(const Ring& ring) {
     const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong).unsqueeze(0).expand({dense_.ranks, -1});
-    const at::Tensor zeros = rows.masked_fill(steps_of_ranks(ring).ne(0), -1);
-    for (const bool both : {true, false}) {
-      model(
-          "exchange_not_awaited",
-          fmt::format("K and V of other ranks are read as zeros before they arrive{}", both ? "" : ", in the backward"),
-          [zeros, both](SimulatedStep& model) {
-            if (both) model.forward.held = zeros;
-            model.backward.held = zeros;
-          },
-          both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
+    const at::Tensor of_others = steps_of_ranks(ring).ne(0);
+    const auto zeros = [&](const std::string& whose, const at::Tensor& where) {
+      for (const bool both : {true, false}) {
+        model(
+            "exchange_not_awaited",
+            fmt::format("K and V of {} are read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
+            [held = rows.masked_fill(where, -1), both](SimulatedStep& model) {
+              if (both) model.forward.held = held;
+              model.backward.held = held;
+            },
+            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
+      }
+    };
+    zeros("other ranks", of_others);
+    for (int rank = 0; rank < dense_.ranks; ++rank) {
+      zeros(fmt::format("rank {}", rank), of_others.logical_and(dense_.kv_rows.rank.eq(rank)));
     }
   }
 

@@ -50,7 +50,7 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   }
   [[nodiscard]] WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                      std::string_view what) override {
-    return observed(describe("exchange with all", what), [&] { return target_->exchange_all(sends, receives, what); });
+    return observed(describe("all_to_all", what), [&] { return target_->exchange_all(sends, receives, what); });
   }
   PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,

@@ -96,7 +96,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
 }
 
 TEST(RankMessages, AProbeComesBackWithWhereTheRankStands) {
-  const Probed sent{5, {1, "forward", 2.5, "exchange with all on group cp: bad \xff byte", 1.5}};
+  const Probed sent{5, {1, "forward", 2.5, "all_to_all on group cp: bad \xff byte", 1.5}};
   const auto got = std::get<Probed>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.token, 5);
   EXPECT_EQ(got.where.rank, 1);

@@ -50,7 +50,7 @@ bool stand_together(const RankStanding& one, const RankStanding& other) {
          without_ranks(one.operation) == without_ranks(other.operation);
 }
 
-// Returns a line for ranks that stand together: "  ranks 0-6: in forward for 3.1 s, for 3 s in exchange with all on
+// Returns a line for ranks that stand together: "  ranks 0-6: in forward for 3.1 s, for 3 s in all_to_all on
 // group cp: k".
 std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, double ms_ago) {
   std::vector<std::vector<const RankStanding*>> groups;

@@ -159,7 +159,7 @@ TEST(Events, KeepEveryField) {
         R"("cause":"the mask is missing","picture":{"rows":["."],"q_borders":[],"kv_borders":[],"q_ranks":[0],)"
         R"("kv_ranks":[0]},"pairs":{"missing_pairs":3}}})",
         R"({"event":"pong","seq":6,"ranks":[0,1],"phases":[{"rank":1,"phase":"forward","ms":2.5,)"
-        R"("operation":"exchange with all on group cp: k","operation_ms":1.5}],"difference":"how"})",
+        R"("operation":"all_to_all on group cp: k","operation_ms":1.5}],"difference":"how"})",
         R"({"event":"protocol_error","seq":8,"message":"m"})",
         R"({"event":"protocol_error","seq":null,"message":"m"})"}) {
     expect_kept(text, encode(parse_event(text)));

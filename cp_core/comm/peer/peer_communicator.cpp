@@ -97,7 +97,7 @@ Communicator::WorkPtr PeerCommunicator::exchange_many(std::span<const at::Tensor
 
 Communicator::WorkPtr PeerCommunicator::exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                                      std::string_view what) {
-  const std::string step = describe("exchange with all", what);
+  const std::string step = describe("all_to_all", what);
   std::vector<at::Tensor> tensors;
   for (const auto messages : {sends, receives}) {
     for (const Message& message : messages) {

@@ -79,6 +79,12 @@ std::vector<AttentionProblem> problems() {
   AttentionProblem equal_dims = problem_of(CommType::p2p, Layout::bshd, {.right = 0});
   equal_dims.head_dim_v = equal_dims.head_dim_qk;  // K and V have the same shape
   all.push_back(equal_dims);
+  for (const std::int64_t kv_heads : {6, 2}) {  // more than the ranks and no multiple of them, and fewer
+    AttentionProblem uneven = problem_of(CommType::a2a, Layout::bshd, {.right = 0});
+    uneven.heads = 2 * kv_heads;
+    uneven.kv_heads = kv_heads;
+    all.push_back(uneven);
+  }
   return all;
 }
 

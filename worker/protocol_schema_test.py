@@ -146,7 +146,6 @@ def check_worker(validator, worker):
         expect(group.run("has lengths", lengths=lengths)["outcome"] == "pass", "lengths of the case are taken")
         refused = group.run("has others", lengths={**lengths, "valid_kv": [31]})
         expect("valid_kv" in refused["reason"], "lengths that are not the case's are refused")
-        seen.add(group.run("skips", comm="a2a", heads=3, kv_heads=3)["outcome"])
         seen.add(group.run("is impossible", heads=0)["outcome"])
         seen.add(group.run("pads", layout="thd", pad_between_seqs=True, dtype="bf16", comm="all_gather")["outcome"])
         timed = group.run("is timed", perf={"warmup": 1, "iterations": 3})
@@ -166,6 +165,9 @@ def check_worker(validator, worker):
     diagnosed = next(filter(None, (diagnose(validator, worker) for _ in range(TRIES_TO_RECOVER))), None)
     expect(diagnosed, "no pool recovered from a diagnosis that throws")
     seen |= diagnosed
+    with Group(validator, [worker, "--cut", "striped:3"]) as group:
+        group.next("ready")
+        seen.add(group.run("skips", causal=False)["outcome"])
     with Group(validator, [worker], CP_POOL_PROTOCOL="8..9") as group:
         group.next("protocol_error")
     expect(seen == {"pass", "fail", "skip", "error", "timeout", "cancelled"}, f"outcomes seen: {seen}")

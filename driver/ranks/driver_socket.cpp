@@ -84,7 +84,7 @@ struct DriverSocket::Connection {
 // --- Listening -------------------------------------------------------------------------------------------------------
 DriverSocket::DriverSocket(asio::io_context& io, Config config, Functions functions)
     : io_(io),
-      config_(std::move(config)),
+      config_(config),
       functions_(std::move(functions)),
       token_(protocol::random_token()),
       acceptor_(io),

@@ -145,7 +145,7 @@ void LaunchedGroup::open_lifelines() {
   };
   DriverSocket::Config config;
   config.world_size = config_.world_size;
-  lifelines_ = std::make_unique<DriverSocket>(io(), std::move(config), std::move(functions));
+  lifelines_ = std::make_unique<DriverSocket>(io(), config, std::move(functions));
 }
 
 void LaunchedGroup::on_joined(int rank, const lifeline::Joined& joined) {

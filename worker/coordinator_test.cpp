@@ -18,7 +18,10 @@ using testing::Not;
 // Writes down in words what the coordinator sends. Its time stands still until a test advances it.
 class FakePorts final : public Coordinator::Ports {
  public:
-  void emit(const protocol::Event& event) override { write(event); }
+  void emit(const protocol::Event& event) override {
+    if (const auto* const sent_ready = std::get_if<protocol::ReadyEvent>(&event)) ready = *sent_ready;
+    write(event);
+  }
   void command(const ComputeCommand& command) override { write(command); }
   void watch(const ControlCommand& command) override { write(command); }
   Coordinator::Clock::time_point now() override { return time; }
@@ -36,12 +39,9 @@ class FakePorts final : public Coordinator::Ports {
  private:
   template <typename Message>
   void write(const Message& message) {
-    sent.push_back(std::visit([this](const auto& m) { return words(m); }, message));
+    sent.push_back(std::visit([](const auto& m) { return words(m); }, message));
   }
-  std::string words(const protocol::ReadyEvent& event) {
-    ready = event;
-    return "ready";
-  }
+  static std::string words(const protocol::ReadyEvent& /*event*/) { return "ready"; }
   static std::string words(const protocol::StartedEvent& event) { return fmt::format("started {}", event.seq); }
   static std::string words(const protocol::ProgressEvent& event) { return "progress " + event.phase; }
   static std::string words(const protocol::ResultEvent& event) {

@@ -34,7 +34,7 @@ class RawClient {
   void submit(const std::string& run, const std::string& model, const nlohmann::json& more = {}, int cp_size = 1);
   void close_run(const std::string& run);
   // Runs a case as a run of its own. Returns its events.
-  std::vector<nlohmann::json> run(const std::string& model, const nlohmann::json& open = {}, int cp_size = 1);
+  std::vector<nlohmann::json> run(const std::string& model, const nlohmann::json& more = {}, int cp_size = 1);
   // Ends its requests, and goes on reading replies.
   void stop_talking();
   // Closes the connection, as if the client had been killed.

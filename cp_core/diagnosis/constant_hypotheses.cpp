@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <string>
@@ -123,13 +124,11 @@ class Constants : Subject {
   // Every failing result has a constant, or every one that the forward returns: gradients may follow from these.
   void add(const std::vector<std::pair<Named, Names>>& wrong) {
     std::string says;
-    std::map<std::string_view, Constant> constants;
+    std::map<std::string, Constant, std::less<>> constants;
     for (const auto& [reason, names] : wrong) {
       says += fmt::format("{}{} {} {}", says.empty() ? "" : ", and ", fmt::join(names, ", "),
                           names.size() == 1 ? "is" : "are", reason.says);
-      for (const auto& [name, member] : verify::kResults) {
-        if (std::ranges::find(names, name) != names.end()) constants[name] = reason.constant;
-      }
+      for (const std::string& name : names) constants.emplace(name, reason.constant);
     }
     const auto change = [constants](const DenseProblem&, WholeResults& results) {
       for (const auto& [name, member] : verify::kResults) {
@@ -209,17 +208,15 @@ class Constants : Subject {
     const double square = 1 / (scale * scale);
     if (near(scale, right * std::numbers::ln2)) {
       scale = right * std::numbers::ln2;
-      by = "ln 2 / sqrt({}), as if an exponential in base 2 took scores in base e";
+      by = fmt::format("ln 2 / sqrt({}), as if an exponential in base 2 took scores in base e", c_.head_dim_qk);
     } else if (near(scale, right * std::numbers::log2e)) {
       scale = right * std::numbers::log2e;
-      by = "log2(e) / sqrt({}), as if an exponential in base e took scores in base 2";
+      by = fmt::format("log2(e) / sqrt({}), as if an exponential in base e took scores in base 2", c_.head_dim_qk);
     } else if (square < kMost && is_root_of(std::llround(square))) {
       by = fmt::format("1 / sqrt({})", std::llround(square));
       scale = 1 / std::sqrt(std::round(square));
     }
-    pass("scale_wrong",
-         fmt::format("scores are scaled by {} instead of 1 / sqrt({})", fmt::format(fmt::runtime(by), c_.head_dim_qk),
-                     c_.head_dim_qk),
+    pass("scale_wrong", fmt::format("scores are scaled by {} instead of 1 / sqrt({})", by, c_.head_dim_qk),
          [scale](const DenseProblem&, Pass& pass) { pass.scale = scale; });
   }
 };

@@ -1,10 +1,12 @@
 // Tests hypotheses against one observation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cases/diagnosis.h"
@@ -41,6 +43,7 @@ class HypothesisCheck {
   [[nodiscard]] const Fits& fits() const { return fits_; }
   // The names of the wrong results; the ranks that have a wrong result.
   [[nodiscard]] const std::vector<std::string>& failing() const { return failing_; }
+  [[nodiscard]] bool fails(std::string_view name) const { return std::ranges::find(failing_, name) != failing_.end(); }
   [[nodiscard]] const std::set<std::int64_t>& failing_ranks() const { return failing_ranks_; }
   [[nodiscard]] Symptoms symptoms(bool takes_windows) const;
   // bool [q rows]: whether the row has a wrong out, lse or dq.
@@ -65,7 +68,6 @@ class HypothesisCheck {
  private:
   static bool has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt);
 
-  [[nodiscard]] bool fails(const Given& given) const;
   [[nodiscard]] at::Tensor are_of_failing(const at::Tensor& row_ranks) const;
 
   // Some of the rows, on which hypotheses are tried first.

@@ -15,7 +15,7 @@ bool are_stale(const HypothesisCheck& earlier, const HypothesisCheck& later, boo
   if (later.failing().empty()) return false;
   const bool gradients_follow = later.forward_fails() && later.gradients_follow();
   for (const Given& given : later.fits().given()) {
-    if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
+    if (!later.fails(given.name)) continue;
     if (gradients_follow && !is_of_forward(given.member)) continue;
     const auto before = std::ranges::find(earlier.fits().given(), given.name, &Given::name);
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;

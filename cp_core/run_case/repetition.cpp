@@ -1,6 +1,7 @@
 #include "cp_core/run_case/repetition.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -48,19 +49,40 @@ verify::Results Repetition::step(bool negated) {
   return results;
 }
 
+std::vector<Check> Repetition::gradients_beyond_bounds(const verify::Results& results) const {
+  std::vector<Check> beyond = verify::check_gradients(case_, *expected_, view_, results);
+  std::erase_if(beyond, [](const Check& check) { return check.ok; });
+  return beyond;
+}
+
 Repetition::Comparison Repetition::comparison(const verify::Results& first, const verify::Results& again) const {
   Comparison found;
-  if (!promise_.bits && case_.training) {
-    found.beyond = verify::check_gradients(case_, *expected_, view_, again);
-    std::erase_if(found.beyond, [](const Check& check) { return check.ok; });
+  const auto differences = verify::differences(view_, first, again);
+  const auto by_bounds = [&](const verify::Difference& one) { return !promise_.bits && is_gradient(one.tensor); };
+  found.other_bits = std::ranges::any_of(differences, by_bounds);
+  const auto has = [](const std::vector<Check>& checks, std::string_view tensor) {
+    return std::ranges::find(checks, tensor, &Check::tensor) != checks.end();
+  };
+  std::vector<Check> before;
+  std::vector<Check> after;
+  if (found.other_bits) {
+    before = gradients_beyond_bounds(first);
+    after = gradients_beyond_bounds(again);
   }
-  for (const verify::Difference& difference : verify::differences(view_, first, again)) {
-    const bool by_bounds = !promise_.bits && is_gradient(difference.tensor);
-    found.other_bits = found.other_bits || by_bounds;
-    if (by_bounds && std::ranges::find(found.beyond, difference.tensor, &Check::tensor) == found.beyond.end()) continue;
-    found.earlier = found.earlier || (promise_.odd && difference.earlier > 0);
-    if (!by_bounds) found.text += (found.text.empty() ? "" : ", ") + difference.text;
+  const auto add_text = [&](const std::string& text) { found.text += (found.text.empty() ? "" : ", ") + text; };
+  std::set<std::string_view> as_earlier;
+  for (const verify::Difference& difference : differences) {
+    if (!by_bounds(difference)) add_text(difference.text);
+    if (by_bounds(difference) && !has(after, difference.tensor)) continue;
+    if (promise_.odd && difference.earlier > 0) as_earlier.insert(difference.tensor);
   }
+  found.earlier = !as_earlier.empty();
+  for (const Check& check : before) {
+    if (!has(after, check.tensor)) add_text(check.tensor + " is within its bounds this time");
+  }
+  // What is as wrong in both steps does repeat.
+  std::erase_if(after, [&](const Check& one) { return has(before, one.tensor) && !as_earlier.contains(one.tensor); });
+  found.beyond = std::move(after);
   return found;
 }
 
@@ -83,7 +105,7 @@ bool Repetition::differs_anywhere(Communicator& cp, const at::Device& device) {
 bool Repetition::depends_on_the_sign() {
   const Comparison of_negated = comparison(again_, step(/*negated=*/true));
   const Comparison of_first = comparison(*first_, step(/*negated=*/false));
-  return of_first.equal() && of_negated.text.empty() && of_negated.beyond.empty() == found_.beyond.empty();
+  return of_first.equal() && of_negated.equal();
 }
 
 void Repetition::explain(Communicator& cp, const at::Device& device) {

@@ -58,7 +58,7 @@ class Repetition {
   // How two steps that should be equal differ.
   struct Comparison {
     std::string text;           // the results that differ though they are promised to be equal
-    std::vector<Check> beyond;  // the gradients beyond their bounds, where only these are promised
+    std::vector<Check> beyond;  // gradients beyond their bounds in the second alone, where only bounds are promised
     bool earlier = false;       // whether a row is that of the first step
     bool other_bits = false;    // gradients differ of which only the bounds are promised
 
@@ -66,6 +66,7 @@ class Repetition {
   };
 
   verify::Results step(bool negated);
+  [[nodiscard]] std::vector<Check> gradients_beyond_bounds(const verify::Results& results) const;
   [[nodiscard]] Comparison comparison(const verify::Results& first, const verify::Results& again) const;
   bool depends_on_the_sign();
 

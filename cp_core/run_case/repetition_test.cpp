@@ -133,6 +133,29 @@ TEST(Repetition, ComparesGradientsWithTheirBoundsIfTheirBitsNeedNotRepeat) {
   }
 }
 
+TEST(Repetition, DoesNotAccuseAGradientThatIsAsWrongInBothSteps) {
+  for (const double other_bits : {1.0, 1 + 0x1p-22}) {
+    const OnResult wrong = [other_bits](std::string_view tensor, bool repeated, at::Tensor& result) {
+      if (tensor == "dk") result = result.mul(repeated ? 1.5 * other_bits : 1.5);
+    };
+    const Tried tried{.promise = {.bits = false}, .on_result_of_rank_1 = wrong};
+    EXPECT_THAT(failures_of(tried), testing::ElementsAre(StartsWith("dk: error beyond the bound")));
+    EXPECT_EQ(repeat_fault_of(tried), RepeatFault::none);
+  }
+}
+
+TEST(Repetition, SeesAGradientThatIsWrongInTheFirstStepAlone) {
+  const OnResult wrong_once = [](std::string_view tensor, bool repeated, at::Tensor& result) {
+    if (tensor == "dk" && !repeated) result = result.mul(1.5);
+  };
+  const Tried tried{.promise = {.bits = false}, .on_result_of_rank_1 = wrong_once};
+  EXPECT_THAT(failures_of(tried),
+              testing::ElementsAre(StartsWith("dk: error beyond the bound"),
+                                   "repeat: does not repeat: the same step again gave other bits: dk is within its "
+                                   "bounds this time"));
+  EXPECT_EQ(repeat_fault_of(tried), RepeatFault::other_bits);
+}
+
 TEST(Repetition, IsRemarkedOnIfOnlyBitsOfGradientsDiffer) {
   const auto remarks_of = [](const RepeatPromise& promise, const OnResult& on_result_of_rank_1) {
     return run_tried({.promise = promise, .on_result_of_rank_1 = on_result_of_rank_1}).at(1).remarks;

@@ -104,7 +104,7 @@ void Explainer::search() {
   diagnosis_.explains = of_case_.failing();
   diagnosis_.strips = error_strips(of_case_);
   const HypothesisCheck* const first = first_failing();
-  decided_ = is_stale();
+  decided_ = is_stale() || went_through_bf16();
   if (decided_) return;
   if (first == nullptr || differs_alone()) {
     not_in_the_results();
@@ -294,6 +294,24 @@ bool Explainer::is_stale() {
   decide("stale_buffer", Certainty::certain, says);
   diagnosis_.evidence.emplace_back("a run with another seed returned the right results of the run before it");
   if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
+  return true;
+}
+
+// The judged results are within their bounds, but some that failed are bf16 numbers, though the case is fp16.
+bool Explainer::went_through_bf16() {
+  if (observed_.of.c.dtype != DType::fp16 || !of_case_.failing().empty()) return false;
+  std::vector<std::string> names;
+  for (const auto& [name, member] : verify::kResults) {
+    if (std::ranges::find(observed_.failed_checks, name) == observed_.failed_checks.end()) continue;
+    const at::Tensor rows = joined_rows(observed_.the_case.results, member);
+    if (rows.defined() && same_bits(rows, rows.to(at::kBFloat16).to(at::kDouble))) names.emplace_back(name);
+  }
+  if (names.empty()) return false;
+  decide(
+      "fp16_through_bf16", Certainty::certain,
+      fmt::format("every value of {} is a bf16 number: fp16 was converted to bf16 and back", fmt::join(names, ", ")));
+  diagnosis_.explains = std::move(names);
+  if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
   return true;
 }
 

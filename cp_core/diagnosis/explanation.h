@@ -50,6 +50,7 @@ class Explainer {
   void add_evidence(const HypothesisCheck& first, bool again);
   void decide(std::string id, Certainty certainty, std::string cause);
   bool is_stale();
+  bool went_through_bf16();
   [[nodiscard]] bool differs_alone() const;
   void not_in_the_results();
   [[nodiscard]] std::string not_all_tried() const;

@@ -127,6 +127,12 @@ class DkPlusDv(Attention):
         return {**gradients, "dk": both, "dv": both.clone()}
 
 
+@FAULTS.named("dq_through_bf16")
+class DqThroughBf16(Attention):
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**gradients, "dq": gradients["dq"].bfloat16().to(gradients["dq"].dtype)}
+
+
 @FAULTS.named("last_hop_left_out")
 class LastHopLeftOut(Attention):
     """dk and dv stay at the rank that computed the last step."""

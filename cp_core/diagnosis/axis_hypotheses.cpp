@@ -1,5 +1,5 @@
 // Mistakes in which a tensor's memory is read in the wrong order: two axes exchanged, or strides ignored.
-#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -8,13 +8,11 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
@@ -31,41 +29,21 @@ struct Misreading {
   Reorder read;
 };
 
-// Exchanges two axes in memory of the shape `sizes`, in which `axis` is the first of them. back: undoes
-// the exchange.
-at::Tensor exchanged(const at::Tensor& x, std::vector<std::int64_t> sizes, std::size_t axis, bool back) {
-  if (back) std::swap(sizes[axis], sizes[axis + 1]);
-  const auto dim = static_cast<std::int64_t>(axis);
-  return x.contiguous().view(sizes).transpose(dim, dim + 1).reshape(x.sizes());
-}
-
-// Exchanges the axes of rows and heads in the memory of [rows, heads, dim], in which heads form `blocks` blocks that
-// stay together (0: each head is one).
-Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
+// Exchanges the axes of rows and heads in the memory of each of `parts` parts of [rows, heads, dim], in which heads
+// form `blocks` blocks that stay together (0: each head is one). back: undoes the exchange.
+Reorder rows_and_heads(std::int64_t parts, std::int64_t blocks, bool back) {
   return [=](const at::Tensor& x) -> at::Tensor {
     const std::int64_t count = blocks == 0 ? x.size(1) : blocks;
-    if (count < 2 || x.size(1) % count != 0 || x.size(0) % sequences != 0) return {};
-    return exchanged(x, {sequences, x.size(0) / sequences, count, x.size(1) / count * x.size(2)}, 1, back);
+    if (count < 2 || x.size(1) % count != 0 || x.size(0) % parts != 0) return {};
+    std::array sizes{parts, x.size(0) / parts, count, x.size(1) / count * x.size(2)};
+    if (back) std::swap(sizes[1], sizes[2]);
+    return x.contiguous().view(sizes).transpose(1, 2).reshape(x.sizes());
   };
 }
 
-// Reorders the rows of each part by themselves.
-Reorder in_parts(const Reorder& read, std::int64_t parts) {
-  return [=](const at::Tensor& x) -> at::Tensor {
-    if (x.size(0) % parts != 0) return {};
-    std::vector<at::Tensor> all;
-    for (const at::Tensor& part : x.chunk(parts, 0)) {
-      if (!all.emplace_back(read(part)).defined()) return {};
-    }
-    return at::cat(all);
-  };
-}
-
-class Axes : Subject {
+class Axes : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
+  Axes(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     // With NaN in padding, it is not known which rows would hold NaN after an exchange.
     const bool knows = !dense_.q_rows.poisoned.any().item<bool>() && !dense_.kv_rows.poisoned.any().item<bool>();
     for (const Misreading& misreading : knows ? misreadings() : std::vector<Misreading>()) {
@@ -74,27 +52,23 @@ class Axes : Subject {
       reordered(misreading);
     }
     if (c_.strided) strides();
-    return std::move(all_);
   }
 
  private:
-  static constexpr const char* kId = "axes_exchanged";
-
   [[nodiscard]] std::vector<Misreading> misreadings() const {
     std::vector<Misreading> all;
     const std::int64_t ranks = head_ranks(c_);
     const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
-    const auto add = [&](const std::string& says, const Reorder& read) {
-      all.push_back({.says = says, .read = in_parts(read, dense_.ranks)});
-    };
     std::vector<std::int64_t> blocks{0};
     if (ranks > 1 && ranks != c_.heads) blocks.push_back(ranks);
     for (const bool back : {false, true}) {
       for (const std::int64_t count : blocks) {
         const std::string says =
             fmt::format("the axes of tokens and {} are exchanged", count == 0 ? "heads" : "blocks of heads");
-        add(says, rows_and_heads(1, count, back));
-        if (sequences > 1) add(says + " within each sequence", rows_and_heads(sequences, count, back));
+        all.push_back({.says = says, .read = rows_and_heads(dense_.ranks, count, back)});
+        if (sequences == 1) continue;
+        all.push_back(
+            {.says = says + " within each sequence", .read = rows_and_heads(dense_.ranks * sequences, count, back)});
       }
     }
     return all;
@@ -118,14 +92,12 @@ class Axes : Subject {
     const at::Tensor k = order_of(misreading, dense_.k);
     const at::Tensor v = order_of(misreading, dense_.v);
     if (!k.defined() || !v.defined()) return;
-    const auto same = [&](const auto& before) { return before.first.equal(k) && before.second.equal(v); };
-    if (std::ranges::any_of(known_, same)) return;
-    known_.emplace_back(k, v);
-    pass(kId, fmt::format("in K and V, {}", misreading.says), [k, v](const DenseProblem& dense, Pass& pass) {
-      pass.k = in_order(dense.k, k);
-      pass.v = in_order(dense.v, v);
-    });
-    model(kId, fmt::format("in K and V, {}", misreading.says), [k, v](SimulatedStep& model) {
+    pass("axes_exchanged", fmt::format("in K and V, {}", misreading.says),
+         [k, v](const DenseProblem& dense, Pass& pass) {
+           pass.k = in_order(dense.k, k);
+           pass.v = in_order(dense.v, v);
+         });
+    model("axes_exchanged", fmt::format("in K and V, {}", misreading.says), [k, v](SimulatedStep& model) {
       for (Pass* const pass : {&model.forward, &model.backward}) {
         pass->k = in_order(model.dense->k, k);
         pass->v = in_order(model.dense->v, v);
@@ -140,7 +112,7 @@ class Axes : Subject {
   // The lse is returned in another order, and the gradients are right or follow from it.
   void returned_lse(const Misreading& misreading) {
     if (!symptoms_.fails("lse")) return;
-    model(kId, fmt::format("in lse, {}", misreading.says), [read = misreading.read](SimulatedStep& model) {
+    model("axes_exchanged", fmt::format("in lse, {}", misreading.says), [read = misreading.read](SimulatedStep& model) {
       model.returned = [read](const DenseProblem&, Results& results) {
         const at::Tensor other = read(results.lse);
         if (other.defined()) results.lse = other;
@@ -152,7 +124,7 @@ class Axes : Subject {
   void reordered(const Misreading& misreading) {
     const std::vector<std::string> names = symptoms_.failing_of({"out", "lse", "dq", "dk", "dv"});
     if (names.empty()) return;
-    each(kId, fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says), names,
+    each("axes_exchanged", fmt::format("in {}, {}", fmt::join(names, ", "), misreading.says), names,
          [read = misreading.read](const DenseProblem&, Member, const at::Tensor& result) {
            const at::Tensor other = read(result);
            return other.defined() ? other : result;
@@ -167,9 +139,8 @@ class Axes : Subject {
   };
   static Read read_as_contiguous(const at::Tensor& x, const Side& side, const DenseProblem& dense) {
     const Case& c = dense.c();
-    const verify::PaddingFill fill = dense.observation->sharding.padding;
+    const at::Tensor with_nan = x.masked_fill(side.poisoned.view({-1, 1, 1}), verify::kNaN);
     std::vector<at::Tensor> parts;
-    std::vector<at::Tensor> poisoned;
     for (int rank = 0; rank < dense.ranks; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
       const std::int64_t count = side.first[r + 1] - side.first[r];
@@ -178,18 +149,13 @@ class Axes : Subject {
         const std::int64_t outer = back ? count / sequences : sequences;
         return packed.view({outer, count / outer, -1}).transpose(0, 1).reshape(packed.sizes());
       };
-      const at::Tensor own = in_memory(x.narrow(0, side.first[r], count), false);
-      const at::Tensor nan = in_memory(side.poisoned.narrow(0, side.first[r], count), false);
       const at::Tensor larger =
-          verify::padding_values({count, 2, x.size(1), x.size(2)}, fill, x.options()).nan_to_num(0.0);
-      larger.select(1, 0).copy_(own);
-      at::Tensor is_nan = at::zeros_like(nan).unsqueeze(1).repeat({1, 2});
-      if (fill == verify::PaddingFill::nan) is_nan.fill_(true);
-      is_nan.select(1, 0).copy_(nan);
+          verify::padding_values({count, 2, x.size(1), x.size(2)}, dense.observation->sharding.padding, x.options());
+      larger.select(1, 0).copy_(in_memory(with_nan.narrow(0, side.first[r], count), false));
       parts.push_back(in_memory(larger.flatten(0, 1).narrow(0, 0, count).contiguous(), true));
-      poisoned.push_back(in_memory(is_nan.flatten().narrow(0, 0, count).contiguous(), true));
     }
-    return {.rows = at::cat(parts), .poisoned = at::cat(poisoned)};
+    const at::Tensor rows = at::cat(parts);
+    return {.rows = rows.nan_to_num(0.0), .poisoned = rows.isnan().flatten(1).any(1)};
   }
 
   void strides() {
@@ -211,8 +177,6 @@ class Axes : Subject {
             }
           });
   }
-
-  std::vector<std::pair<at::Tensor, at::Tensor>> known_;
 };
 
 }  // namespace

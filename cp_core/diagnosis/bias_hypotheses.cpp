@@ -5,7 +5,9 @@
 #include <vector>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
@@ -15,70 +17,54 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// Consecutive positions of a sequence that an implementation computes with at once.
-struct Run {
-  std::int64_t rank = 0;  // the rank that holds the rows; -1: several ranks
-  std::int64_t sequence = 0;
-  at::Tensor rows;             // int64, ordered by position
-  std::int64_t for_rank = -1;  // a run of keys that applies only to queries of this rank; -1: of all ranks
-};
-
-// How rows are cut into runs. rank: the stretches that each rank holds; chunk: those cut between the rank's two chunks;
-// sequence: whole sequences, over all ranks; others: whole sequences, cut for the queries of each rank where that
-// rank's own keys begin and end.
+// How rows are cut into runs: consecutive positions of a sequence that an implementation computes with at once. rank:
+// the stretches that each rank holds; chunk: those cut between the rank's two chunks; sequence: whole sequences, over
+// all ranks; others: whole sequences, cut for the queries of each rank where that rank's own keys begin and end.
 enum class RunsOf { rank, chunk, sequence, others };
 
-std::vector<Run> runs_of(const Side& side, RunsOf which, int ranks) {
-  std::vector<Run> runs;
-  if (which == RunsOf::others) {
-    for (const Run& whole : runs_of(side, RunsOf::sequence, ranks)) {
-      const at::Tensor owners = side.rank.index_select(0, whole.rows);
-      for (int rank = 0; rank < ranks; ++rank) {
-        const at::Tensor own = owners.eq(rank);
-        std::int64_t begin = 0;
-        for (std::int64_t i = 1; i <= own.numel(); ++i) {
-          if (i < own.numel() && own[i].item<bool>() == own[i - 1].item<bool>()) continue;
-          runs.push_back(
-              {.sequence = whole.sequence, .rows = whole.rows.narrow(0, begin, i - begin), .for_rank = rank});
-          begin = i;
-        }
-      }
-    }
-    return runs;
+// int64 [rows]
+struct Runs {
+  at::Tensor number;
+  at::Tensor place;  // of the row in its run
+};
+
+// Cuts rows in this order between positions that do not follow each other, and where the label changes.
+Runs cut(const Side& side, const at::Tensor& order, const at::Tensor& label) {
+  const at::Tensor rows = at::arange(order.numel(), at::kLong);
+  at::Tensor begins = rows.eq(0);
+  for (const at::Tensor& of_row : {side.position.sub(order.argsort()), side.sequence, label}) {
+    const at::Tensor sorted = of_row.index_select(0, order);
+    begins = begins.logical_or(sorted.ne(sorted.roll(1)));
   }
-  const bool whole = which == RunsOf::sequence;
-  const at::Tensor order = whole ? order_in_sequences(side).argsort() : side.row;
-  const Side sorted = side.selected(order);
-  const auto* const rank = sorted.rank.const_data_ptr<std::int64_t>();
-  const auto* const sequence = sorted.sequence.const_data_ptr<std::int64_t>();
-  const auto* const position = sorted.position.const_data_ptr<std::int64_t>();
-  const auto* const half = sorted.half.const_data_ptr<std::int64_t>();
-  std::int64_t begin = 0;
-  for (std::int64_t i = 1; i <= side.count(); ++i) {
-    if (i < side.count() && (whole || rank[i] == rank[i - 1]) && sequence[i] == sequence[i - 1] &&
-        position[i] == position[i - 1] + 1 && (which != RunsOf::chunk || half[i] == half[i - 1])) {
-      continue;
-    }
-    runs.push_back(
-        {.rank = whole ? -1 : rank[begin], .sequence = sequence[begin], .rows = order.narrow(0, begin, i - begin)});
-    begin = i;
-  }
-  return runs;
+  const at::Tensor first = std::get<0>(rows.mul(begins).cummax(0));
+  const at::Tensor back = order.argsort();
+  return {.number = begins.cumsum(0).index_select(0, back), .place = rows.sub(first).index_select(0, back)};
 }
 
-class Biases : Subject {
- public:
-  using Subject::Subject;
+Runs runs_of(const Side& side, RunsOf which, int rank) {
+  switch (which) {
+    case RunsOf::rank:
+      return cut(side, side.row, side.rank);
+    case RunsOf::chunk:
+      return cut(side, side.row, side.rank.mul(2).add(side.half));
+    case RunsOf::sequence:
+      return cut(side, order_in_sequences(side).argsort(), side.sequence);
+    case RunsOf::others:
+      return cut(side, order_in_sequences(side).argsort(), side.rank.eq(rank).to(at::kLong));
+  }
+  return {};
+}
 
-  Hypotheses all() {
-    if (!dense_.bias.defined()) return {};
+class Biases : public Subject {
+ public:
+  Biases(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    if (!dense_.bias.defined()) return;
     if (dense_.bias.size(2) > 1) from_zero(/*rows=*/true);
     from_zero(/*rows=*/false);
     columns_of_own_rows();
     if (dense_.bias.size(0) > 1) sequences();
     if (dense_.bias.size(1) > 1) heads();
     if (dense_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
-    return std::move(all_);
   }
 
  private:
@@ -101,44 +87,42 @@ class Biases : Subject {
           std::pair{RunsOf::rank, RunsOf::others}, std::pair{RunsOf::rank, RunsOf::sequence},
           std::pair{RunsOf::chunk, RunsOf::sequence}, std::pair{RunsOf::sequence, RunsOf::sequence}}) {
       if (of_keys == RunsOf::sequence && !facts_of(c_.comm).joins_rows) continue;
-      const std::vector<Run> q_runs = runs_of(dense_.q_rows, of_queries, dense_.ranks);
-      const std::vector<Run> kv_runs = runs_of(dense_.kv_rows, of_keys, dense_.ranks);
-      add(id, says, index_from_zero(q_runs, kv_runs, rows));
+      add(id, says, index_from_zero(of_queries, of_keys, rows));
     }
   }
 
-  [[nodiscard]] at::Tensor index_from_zero(const std::vector<Run>& q_runs, const std::vector<Run>& kv_runs,
-                                           bool rows) const {
-    const at::Tensor times = SimulatedStep(dense_).forward.times;
+  [[nodiscard]] at::Tensor index_from_zero(RunsOf of_queries, RunsOf of_keys, bool rows) const {
+    const Side& queries = dense_.q_rows;
+    const Side& keys = dense_.kv_rows;
+    const Runs q = runs_of(queries, of_queries, 0);
+    std::vector<at::Tensor> numbers;  // of the runs of keys, for the queries of each rank
+    for (int rank = 0; rank < dense_.ranks; ++rank) numbers.push_back(runs_of(keys, of_keys, rank).number);
+    const at::Tensor part =
+        q.number.unsqueeze(1).mul(keys.count() + 1).add(at::stack(numbers).index_select(0, queries.rank));
+    // The place of the part's first query that sees a key, or the position of its first key that a query sees.
+    const at::Tensor seen = SimulatedStep(dense_).forward.times.ne(0.0);
+    const at::Tensor counted = (rows ? q.place.unsqueeze(1) : keys.position.unsqueeze(0)).expand_as(part);
+    const std::int64_t nowhere = queries.count() + counted.max().item<std::int64_t>() + 1;
+    const at::Tensor first =
+        at::full({part.max().item<std::int64_t>() + 1}, nowhere, at::kLong)
+            .scatter_reduce(0, part.flatten(), counted.masked_fill(seen.logical_not(), nowhere).flatten(), "amin")
+            .take(part);
     const at::Tensor right = dense_.bias_index();
-    at::Tensor index = right.clone();
-    for (const Run& q : q_runs) {
-      for (const Run& kv : kv_runs) {
-        if (q.sequence != kv.sequence || (kv.for_rank >= 0 && kv.for_rank != q.rank)) continue;
-        const at::Tensor meets = times.index_select(0, q.rows).index_select(1, kv.rows).ne(0.0);
-        const at::Tensor seen = meets.any(rows ? 1 : 0).nonzero();
-        if (seen.numel() == 0) continue;
-        const auto start = seen[0].item<std::int64_t>();
-        at::Tensor of_queries = index.index_select(0, q.rows);
-        const at::Tensor part = of_queries.index_select(1, kv.rows);
-        const at::Tensor back = rows ? rows_back(q, start).unsqueeze(1)
-                                     : dense_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
-        index.index_copy_(0, q.rows, of_queries.index_copy(1, kv.rows, part.add(back)));
-      }
-    }
-    return index.clamp(0, dense_.bias.numel() / dense_.bias.size(1) - 1);
+    const at::Tensor moved = rows ? right.add(rows_back(q, of_queries, first)) : right.sub(first);
+    return at::where(first.eq(nowhere), right, moved).clamp(0, dense_.bias.numel() / dense_.bias.size(1) - 1);
   }
 
-  // Returns how much the bias index of each row of a run changes if the run's row `start` reads the first bias row.
-  [[nodiscard]] at::Tensor rows_back(const Run& q, std::int64_t start) const {
-    const at::Tensor place = at::arange(q.rows.numel(), at::kLong).sub(start).clamp_min(0);
+  // Returns how much the bias index of each pair changes if the row at place `start` of the run reads the first bias
+  // row.
+  [[nodiscard]] at::Tensor rows_back(const Runs& q, RunsOf which, const at::Tensor& start) const {
+    const Side& side = dense_.q_rows;
+    at::Tensor position = q.place.unsqueeze(1).sub(start).clamp_min(0);
     // In bshd and sbhd a rank holds only the bias rows of its own queries, and counts in these.
-    at::Tensor position = place;
-    if (c_.layout != Layout::thd && q.rank >= 0) {
-      const std::int64_t base = dense_.q_rows.first[static_cast<std::size_t>(q.rank)];
-      position = dense_.q_rows.position.index_select(0, place.add(base));
+    if (c_.layout != Layout::thd && which != RunsOf::sequence) {
+      const at::Tensor base = index_tensor(side.first).index_select(0, side.rank);
+      position = side.position.take(position.add(base.unsqueeze(1)));
     }
-    return position.sub(dense_.q_rows.position.index_select(0, q.rows)).mul(dense_.bias.size(3));
+    return position.sub(side.position.unsqueeze(1)).mul(dense_.bias.size(3));
   }
 
   // At every step of a ring, a rank uses the bias columns of its own keys.
@@ -146,9 +130,10 @@ class Biases : Subject {
     if (dense_.ranks == 1) return;
     const at::Tensor own = rows_at_same_place(dense_.kv_rows, dense_.ranks, [](int rank, int) { return rank; });
     if (!own.defined()) return;
-    const at::Tensor positions = dense_.kv_rows.position.index_select(0, own.flatten()).view(own.sizes());
+    const at::Tensor positions = dense_.kv_rows.position.take(own);
     add("bias_columns_misplaced", "the bias columns of the rank's own rows are used at every step",
-        dense_.bias_index_at(dense_.q_rows.position, positions.index_select(0, dense_.q_rows.rank)));
+        dense_.bias_index_at(dense_.q_rows.sequence, dense_.q_rows.position,
+                             positions.index_select(0, dense_.q_rows.rank)));
   }
 
   void sequences() {
@@ -191,25 +176,17 @@ class Biases : Subject {
   }
 
   void shared_heads() {
-    const std::int64_t heads = c_.heads;
-    const auto alone = [this, heads](const std::string& says,
-                                     const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
-      at::Tensor weights = at::zeros({dense_.ranks, heads}, at::kDouble);
-      for (std::int64_t rank = 0; rank < dense_.ranks; ++rank) {
-        for (std::int64_t h = 0; h < heads; ++h) {
-          if (counts(rank, h)) weights[rank][h] = 1;
-        }
-      }
+    const at::Tensor head = at::arange(c_.heads, at::kLong);
+    const at::Tensor rank = at::arange(dense_.ranks, at::kLong).unsqueeze(1);
+    const auto alone = [&](const std::string& says, const at::Tensor& counts) {
+      const at::Tensor weights = counts.to(at::kDouble).expand({dense_.ranks, c_.heads});
       sum("counts only " + says, [weights](SimulatedStep& model) { model.dbias_heads = weights; });
     };
-    alone("the first head", [](std::int64_t, std::int64_t h) { return h == 0; });
-    for (const std::int64_t blocks :
-         {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(dense_.ranks)}) {
-      if (blocks < 2 || heads % blocks != 0) continue;
-      const std::int64_t block = heads / blocks;
-      alone("the rank's own block of heads",
-            [=](std::int64_t rank, std::int64_t h) { return h / block == rank % blocks; });
-      alone("one head of each block", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
+    alone("the first head", head.eq(0));
+    for (const std::int64_t blocks : block_counts(dense_, c_.heads)) {
+      const std::int64_t block = c_.heads / blocks;
+      alone("the rank's own block of heads", head.div(block, "floor").eq(rank.remainder(blocks)));
+      alone("one head of each block", head.remainder(block).eq(0));
     }
   }
 };

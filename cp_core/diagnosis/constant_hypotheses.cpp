@@ -7,6 +7,7 @@
 #include <numbers>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,21 +20,17 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// What a fitted number may differ from one that has a name.
-constexpr double kNear = 1e-3;
-
-bool near(double a, double b) {
-  return std::abs(a - b) <= kNear * std::abs(b);
+// Whether a fitted number may be the one that has a name.
+bool near(double fitted, double named, double precision = 0) {
+  constexpr double kNear = 1e-3;
+  return std::abs(fitted - named) <= std::max(kNear, precision) * std::abs(named);
 }
 
-class Constants : Subject {
+class Constants : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
+  Constants(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     times_a_number();
     if (symptoms_.fails("out")) another_scale();
-    return std::move(all_);
   }
 
  private:
@@ -43,6 +40,7 @@ class Constants : Subject {
     std::string id;
     std::string says;  // after "is" or "are"
     Constant constant;
+    Names names = {};
   };
 
   // Failing results with the same constant.
@@ -59,9 +57,9 @@ class Constants : Subject {
   [[nodiscard]] std::vector<Named> reasons(const Alike& alike) const {
     const auto& [constant, names] = alike;
     std::vector<Named> all;
-    const auto factor = [&, value = constant.factor](double known, std::string says,
-                                                     const char* id = "result_times_constant") {
-      if (near(value, known)) all.push_back({id, std::move(says), {.factor = known}});
+    const auto factor = [&, fitted = constant](double known, std::string says,
+                                               const char* id = "result_times_constant") {
+      if (near(fitted.factor, known, fitted.precision)) all.push_back({id, std::move(says), {.factor = known}});
     };
     const auto ranks = static_cast<double>(dense_.ranks);
     if (constant.shift != 0) {
@@ -89,8 +87,9 @@ class Constants : Subject {
                fmt::format("averaged over the {} query heads of a key-value head instead of summed", dense_.group()));
       }
       factor(-1, "negated");
-      factor(std::numbers::ln2, "multiplied by ln 2");
-      factor(std::numbers::log2e, are_among(names, {"lse"}) ? "in base 2" : "multiplied by log2(e)");
+      const char* const base_2 = are_among(names, {"lse"}) ? "lse_base_2" : "result_times_constant";
+      factor(std::numbers::ln2, "multiplied by ln 2, as if it were in base 2", base_2);
+      factor(std::numbers::log2e, "multiplied by log2(e), so that it is in base 2", base_2);
     }
     if (all.empty()) {
       all.push_back({"result_times_constant",
@@ -99,6 +98,7 @@ class Constants : Subject {
                                                        std::abs(constant.shift)),
                      constant});
     }
+    for (Named& reason : all) reason.names = names;
     return all;
   }
 
@@ -106,29 +106,29 @@ class Constants : Subject {
     std::vector<Alike> alike;
     for (const auto& [name, constant] : symptoms_.constants) {
       const auto same = std::ranges::find_if(alike, [&, value = constant](const Alike& one) {
-        return near(one.constant.factor, value.factor) && near(one.constant.shift, value.shift);
+        return near(one.constant.factor, value.factor, std::max(one.constant.precision, value.precision)) &&
+               near(one.constant.shift, value.shift);
       });
       (same == alike.end() ? alike.emplace_back(Alike{constant, {}}) : *same).names.push_back(name);
     }
     if (alike.size() == 1) {
-      for (Named& reason : reasons(alike.front())) add({{std::move(reason), alike.front().names}});
+      for (const Named& reason : reasons(alike.front())) add({reason});
     } else if (!alike.empty()) {
-      std::vector<std::pair<Named, Names>> first;
-      first.reserve(alike.size());
-      for (const Alike& one : alike) first.emplace_back(reasons(one).front(), one.names);
-      first.front().first.id = "result_times_constant";
+      std::vector<Named> first;
+      for (const Alike& one : alike) first.push_back(reasons(one).front());
+      first.front().id = "result_times_constant";
       add(first);
     }
   }
 
   // Every failing result has a constant, or every one that the forward returns: gradients may follow from these.
-  void add(const std::vector<std::pair<Named, Names>>& wrong) {
+  void add(const std::vector<Named>& wrong) {
     std::string says;
     std::map<std::string, Constant, std::less<>> constants;
-    for (const auto& [reason, names] : wrong) {
+    for (const auto& [id, what, constant, names] : wrong) {
       says += fmt::format("{}{} {} {}", says.empty() ? "" : ", and ", fmt::join(names, ", "),
-                          names.size() == 1 ? "is" : "are", reason.says);
-      for (const std::string& name : names) constants.emplace(name, reason.constant);
+                          names.size() == 1 ? "is" : "are", what);
+      for (const std::string& name : names) constants.emplace(name, constant);
     }
     const auto change = [constants](const DenseProblem&, WholeResults& results) {
       for (const auto& [name, member] : verify::kResults) {
@@ -139,7 +139,7 @@ class Constants : Subject {
         }
       }
     };
-    const std::string& id = wrong.front().first.id;
+    const std::string& id = wrong.front().id;
     if (symptoms_.constants_alone) {
       results(id, says, change);
     } else {
@@ -167,35 +167,20 @@ class Constants : Subject {
       return run_forward(model).results.out.sub(out).square().sum().item<double>();
     };
     double best = 0;
-    constexpr double kStep = 0.5;
-    for (double log2 = -6; log2 <= 6; log2 += kStep) {
-      if (error(log2) < error(best)) best = log2;
-    }
-    best = minimum(error, best - kStep, best + kStep);
-    constexpr double kFarBetter = 0.01;
-    if (error(best) > kFarBetter * error(0)) return;
-    name_scale(right * std::exp2(best));
-  }
-
-  // Golden-section search.
-  template <typename Function>
-  static double minimum(const Function& of, double low, double high) {
+    const double of_right = error(best);
+    double least = of_right;
+    const auto compare = [&](double log2) {
+      const double other = error(log2);
+      if (other < least) std::tie(best, least) = std::pair(log2, other);
+    };
     constexpr double kPrecise = 1e-8;
-    const double part = 1 / std::numbers::phi;
-    double a = high - part * (high - low);
-    double b = low + part * (high - low);
-    double at_a = of(a);
-    double at_b = of(b);
-    while (high - low > kPrecise) {
-      const bool left = at_a < at_b;
-      (left ? high : low) = left ? b : a;
-      (left ? b : a) = left ? a : b;
-      (left ? at_b : at_a) = left ? at_a : at_b;
-      double& next = left ? a : b;
-      next = left ? high - part * (high - low) : low + part * (high - low);
-      (left ? at_a : at_b) = of(next);
+    double step = 0.5;
+    for (double log2 = -6; log2 <= 6; log2 += step) compare(log2);
+    for (; step > kPrecise; step /= 2) {
+      for (const double log2 : {best - step, best + step}) compare(log2);
     }
-    return (low + high) / 2;
+    constexpr double kFarBetter = 0.01;
+    if (least <= kFarBetter * of_right) name_scale(right * std::exp2(best));
   }
 
   void name_scale(double scale) {

@@ -126,22 +126,17 @@ DenseProblem DenseProblem::with_queries(const at::Tensor& rows) const {
   some.q_rows = q_rows.selected(rows);
   some.q = q.index_select(0, rows);
   if (dout.defined()) some.dout = dout.index_select(0, rows);
-  some.raw_scores_ = some.raw_dp_ = at::Tensor();
+  some.raw_products_ = {};
   return some;
 }
 
-const at::Tensor& DenseProblem::raw_scores() const {
-  if (!raw_scores_.defined()) {
-    raw_scores_ = at::bmm(q.transpose(0, 1), by_query_head(k, defined_kv_heads(c())).transpose(1, 2));
+const at::Tensor& DenseProblem::raw_products(bool of_v) const {
+  at::Tensor& known = raw_products_.at(of_v ? 1 : 0);
+  if (!known.defined()) {
+    const at::Tensor keys = by_query_head(of_v ? v : k, defined_kv_heads(c()));
+    known = at::bmm((of_v ? dout : q).transpose(0, 1), keys.transpose(1, 2));
   }
-  return raw_scores_;
-}
-
-const at::Tensor& DenseProblem::raw_dp() const {
-  if (!raw_dp_.defined()) {
-    raw_dp_ = at::bmm(dout.transpose(0, 1), by_query_head(v, defined_kv_heads(c())).transpose(1, 2));
-  }
-  return raw_dp_;
+  return known;
 }
 
 at::Tensor DenseProblem::bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,

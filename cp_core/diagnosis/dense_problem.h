@@ -2,6 +2,7 @@
 // that the ranks' shards hold, padding included.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -55,18 +56,16 @@ struct DenseProblem {
   [[nodiscard]] const Side* side_of(at::Tensor verify::Results::* member) const {
     return is_of_queries(member) ? &q_rows : is_of_keys(member) ? &kv_rows : nullptr;
   }
-  // q . k and dout . v of all pairs, [heads, q rows, kv rows], with the heads of the definition. Computed on the first
-  // call.
-  const at::Tensor& raw_scores() const;
-  const at::Tensor& raw_dp() const;
+  // q . k (of_v: dout . v) of all pairs, [heads, q rows, kv rows], with the heads of the definition. Computed on the
+  // first call.
+  const at::Tensor& raw_products(bool of_v) const;
   // The element of `bias` that each pair reads: int64 [q rows, kv rows], an index into the flattened batch, rows and
   // columns.
-  [[nodiscard]] at::Tensor bias_index() const { return bias_index_at(q_rows.position, kv_rows.position); }
-  // The same, if the rows were at these positions.
-  [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
-    return bias_index_at(q_rows.sequence, q_positions, kv_positions);
+  [[nodiscard]] at::Tensor bias_index() const {
+    return bias_index_at(q_rows.sequence, q_rows.position, kv_rows.position);
   }
-  // The same, if the queries also belonged to these sequences. kv_positions may also be [q rows, kv rows].
+  // The same, if the queries belonged to these sequences and the rows were at these positions. kv_positions may also be
+  // [q rows, kv rows].
   [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
                                          const at::Tensor& kv_positions) const;
 
@@ -85,8 +84,7 @@ struct DenseProblem {
   at::Tensor sink;  // [heads]; undefined if there is none
 
  private:
-  mutable at::Tensor raw_scores_;
-  mutable at::Tensor raw_dp_;
+  mutable std::array<at::Tensor, 2> raw_products_;
 };
 
 // Turns [rows, kv_heads, dim] into [heads, rows, dim], where query head h gets kv head kv_of[h].

@@ -47,21 +47,18 @@ class Observing {
  public:
   explicit Observing(Questions& questions) : questions_(questions) {}
 
-  // Rank 0 learns from why_not() why there is none.
-  std::optional<Observed> observe() {
+  // Rank 0 learns from why_not() why there is none. two_seeds: observes only the case and another seed of it, both in
+  // the case's own dtype.
+  std::optional<Observed> observe(bool two_seeds) {
     SizedCase of;
     std::optional<Observed> observed = the_case(of);
-    if (observed) take_others(of, *observed);
-    return observed;
-  }
-
-  // Observes only the case and another seed of it, both in the case's own dtype.
-  std::optional<Observed> observe_two_seeds() {
-    SizedCase of;
-    std::optional<Observed> observed = the_case(of);
-    if (!observed || !questions_.has_time_for(of.c)) return std::nullopt;
-    of.c.seed ^= kOtherSeed;
-    observed->other_seed = questions_.variant(of.c, of.lengths);
+    if (!observed) return std::nullopt;
+    if (!two_seeds) {
+      take_others(of, *observed);
+    } else {
+      of.c.seed ^= kOtherSeed;
+      observed->other_seed = variant_in_time(of.c, of.lengths);
+    }
     return observed;
   }
 
@@ -155,7 +152,7 @@ Diagnosis explain(Questions& questions, const Settings& settings) {
   questions.begin("hypotheses");
   const bool on_rank_0 = questions.is_rank_0();
   Observing observing(questions);
-  const std::optional<Observed> observed = observing.observe();
+  const std::optional<Observed> observed = observing.observe(/*two_seeds=*/false);
   std::optional<Explainer> explainer;
   bool trusts_lse = true;
   if (on_rank_0 && observed) {
@@ -194,7 +191,7 @@ Diagnosis explain(Questions& questions, const Settings& settings) {
 std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings) {
   if (!questions.agreed(!settings.known.empty())) return std::nullopt;
   questions.begin("known mistakes");
-  const std::optional<Observed> observed = Observing(questions).observe_two_seeds();
+  const std::optional<Observed> observed = Observing(questions).observe(/*two_seeds=*/true);
   if (!observed) return std::nullopt;
   std::optional<Diagnosis> confirmed;
   if (questions.is_rank_0()) confirmed = Explainer(*observed, settings).confirmation();
@@ -206,10 +203,9 @@ std::optional<Diagnosis> confirm(Questions& questions, const Settings& settings)
 
 Hypotheses all_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject :
-       {constant_hypotheses, mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, head_hypotheses,
-        gradient_hypotheses, softmax_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
-        axis_hypotheses, overflow_hypotheses, precision_hypotheses, replicated_hypotheses}) {
+  for (const auto& subject : {constant_hypotheses, mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses,
+                              head_hypotheses, gradient_hypotheses, softmax_hypotheses, bias_hypotheses,
+                              empty_row_hypotheses, axis_hypotheses, precision_hypotheses, replicated_hypotheses}) {
     for (Hypothesis& hypothesis : subject(dense, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;

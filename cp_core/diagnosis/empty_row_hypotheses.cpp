@@ -64,19 +64,8 @@ bool some_are(const std::vector<Rows>& rows, at::Tensor Results::* member, const
   });
 }
 
-at::Tensor is_padding(const Rows& of) {
-  return of.padding;
-}
-at::Tensor is_empty(const Rows& of) {
-  return of.empty;
-}
 at::Tensor sees_nothing(const Rows& of) {
   return of.empty.logical_or(of.padding);
-}
-
-// Only rows of padding are wrong.
-bool padding_alone(const HypothesisCheck& check) {
-  return all_are(wrong_rows(check), is_padding);
 }
 
 // bool [q rows, 1]: whether the row is in a half of a rank's rows of a sequence that is all padding.
@@ -105,39 +94,29 @@ bool nan_without_keys(const HypothesisCheck& check) {
   return only && (some_are(rows, &Results::out, are_nan) || some_are(rows, &Results::dq, are_empty_nan));
 }
 
-// bool [q rows, kv rows]: the pairs that the mask would allow if padding queries or padding keys took part.
-at::Tensor pairs_with_padding(const DenseProblem& dense, bool queries, bool keys) {
-  MaskRule rule(dense);
-  rule.padding_queries = queries;
-  rule.padding_keys = keys;
-  return rule.times().ne(0.0);
-}
-
 // The wrong rows of out, lse and dq are padding. Other wrong results are sums over queries; in dk and dv, only keys
 // that padding queries would see.
 bool padding_queries(const HypothesisCheck& check) {
   const std::vector<Rows> rows = wrong_rows(check);
   const DenseProblem& dense = check.dense();
-  const at::Tensor met = pairs_with_padding(dense, /*queries=*/true, /*keys=*/false)
-                             .logical_and(dense.q_rows.valid.logical_not().unsqueeze(1))
-                             .any(0)
-                             .unsqueeze(1);
+  MaskRule rule(dense);
+  rule.padding_queries = true;
+  const at::Tensor met = rule.times().masked_fill(dense.q_rows.valid.unsqueeze(1), 0.0).sum(0).gt(0.0).unsqueeze(1);
   const bool only = all_are(rows, [&](const Rows& of) {
     // NaN in padding reaches gradients through hidden pairs too.
     if (is_of_keys(of.given.member)) return met.logical_or(of.finite.logical_not());
     return is_of_queries(of.given.member) ? of.padding : at::ones_like(of.wrong);
   });
-  return only && some_are(rows, &Results::lse, is_padding);
+  return only && some_are(rows, &Results::lse, &Rows::padding);
 }
 
 // Padding holds NaN. lse is wrong in exactly the rows that would see padding keys, and every wrong row of every result
 // holds NaN or infinities.
 bool padding_keys_with_nan(const HypothesisCheck& check) {
   const DenseProblem& dense = check.dense();
-  const at::Tensor sees = pairs_with_padding(dense, /*queries=*/false, /*keys=*/true)
-                              .logical_and(dense.kv_rows.poisoned.unsqueeze(0))
-                              .any(1)
-                              .unsqueeze(1);
+  MaskRule rule(dense);
+  rule.padding_keys = true;
+  const at::Tensor sees = rule.times().mul(dense.kv_rows.poisoned).sum(1).gt(0.0).unsqueeze(1);
   const std::vector<Rows> rows = wrong_rows(check);
   return all_are(rows, [](const Rows& of) { return of.finite.logical_not(); }) &&
          std::ranges::any_of(rows, [&](const Rows& of) {
@@ -150,7 +129,7 @@ bool out_without_keys(const HypothesisCheck& check) {
   const bool only = all_are(rows, [](const Rows& of) {
     return of.given.member == &Results::lse ? sees_nothing(of) : sees_nothing(of).logical_and(of.finite);
   });
-  return only && some_are(rows, &Results::out, is_empty);
+  return only && some_are(rows, &Results::out, &Rows::empty);
 }
 
 bool lse_without_keys(const HypothesisCheck& check) {
@@ -161,7 +140,7 @@ bool lse_without_keys(const HypothesisCheck& check) {
     if (of.given.member != &Results::lse) return at::zeros_like(of.wrong);
     return sees_nothing(of).logical_and(of.given.value.squeeze(-1).isnan().logical_not());
   });
-  return only && some_are(rows, &Results::lse, is_empty);
+  return only && some_are(rows, &Results::lse, &Rows::empty);
 }
 
 }  // namespace
@@ -172,7 +151,8 @@ Hypotheses empty_row_hypotheses(const DenseProblem& dense, const Symptoms& /*sym
     all.push_back({.id = std::move(id), .says = std::move(says), .shows = shows});
   };
   add("padding_not_zeroed",
-      "only padding rows are wrong: they hold values other than 0 (in lse: other than minus infinity)", padding_alone);
+      "only padding rows are wrong: they hold values other than 0 (in lse: other than minus infinity)",
+      [](const HypothesisCheck& check) { return all_are(wrong_rows(check), &Rows::padding); });
   if (dense.c().pad_between_seqs) {
     add("padding_not_zeroed",
         "queries at padding positions take part: they have results, and contribute to sums over queries",

@@ -40,15 +40,15 @@ bool has_chunks_of_a_row(const DenseProblem& dense) {
 }
 
 // Whether every query was observed to see exactly its keys.
-bool saw_all_rightly(const SeenKeys& seen) {
-  if (!seen.why_not.empty() || seen.wrong || seen.heads_differ || !seen.whole_numbers) return false;
-  const at::Tensor unread = seen.times.isnan().any(1).logical_and(seen.expected.gt(0.0).any(1));
+bool saw_all_rightly(const SeenKeys* seen) {
+  if (seen == nullptr || !seen->why_not.empty() || seen->wrong || seen->heads_differ || !seen->whole_numbers)
+    return false;
+  const at::Tensor unread = seen->times.isnan().any(1).logical_and(seen->expected.gt(0.0).any(1));
   return !unread.any().item<bool>();
 }
 
-// The search may take kSearch / kSearchOf of the time; the rest is for observing which keys each query saw.
-constexpr int kSearch = 3;
-constexpr int kSearchOf = 4;
+// One part in kOfSight of the time is for observing which keys each query saw.
+constexpr int kOfSight = 4;
 
 // Returns the CPU time that this thread has used.
 std::chrono::nanoseconds cpu_time() {
@@ -68,9 +68,7 @@ std::string sentence_of(const Candidate& candidate, const HypothesisCheck& check
   const auto passes = candidate.attempt.passes;
   std::string says = hypothesis.says;
   if (passes == Attempt::Passes::forward) says = "in the forward only, " + says;
-  if (passes == Attempt::Passes::backward) {
-    says = hypothesis.backward_says.empty() ? "in the backward only, " + says : hypothesis.backward_says;
-  }
+  if (passes == Attempt::Passes::backward) says = "in the backward only, " + says;
   if (candidate.attempt.in_failing_alone) {
     says += fmt::format(", but for {} alone", fmt::join(check.failing(), " and "));
   }
@@ -112,12 +110,13 @@ void Explainer::search() {
     return;
   }
   library_ = all_hypotheses(first->dense(), first->symptoms(observed_.takes_windows));
-  const auto now = std::chrono::steady_clock::now();
-  const auto wall = std::exchange(end_, now + (end_ - now) / kSearchOf * kSearch);
-  const auto cpu = std::exchange(cpu_end_, cpu_time() + (cpu_end_ - cpu_time()) / kSearchOf * kSearch);
+  const auto for_sight = (end_ - std::chrono::steady_clock::now()) / kOfSight;
+  const auto cpu_for_sight = (cpu_end_ - cpu_time()) / kOfSight;
+  end_ -= for_sight;
+  cpu_end_ -= cpu_for_sight;
   candidates_ = candidates_on(*first, library_);
-  end_ = wall;
-  cpu_end_ = cpu;
+  end_ += for_sight;
+  cpu_end_ += cpu_for_sight;
 }
 
 bool Explainer::needs_sight() const {
@@ -130,7 +129,7 @@ bool Explainer::needs_sight() const {
 Diagnosis Explainer::answer(const SeenKeys* seen) {
   if (decided_) return std::move(diagnosis_);
   const HypothesisCheck& first = *first_failing();
-  if (seen != nullptr && saw_all_rightly(*seen)) {
+  if (saw_all_rightly(seen)) {
     std::erase_if(candidates_, [&](const Candidate& one) {
       return one.attempt.passes != Attempt::Passes::backward && rests_on_nan(one, first);
     });
@@ -143,7 +142,7 @@ Diagnosis Explainer::answer(const SeenKeys* seen) {
   if (candidates_.empty()) {
     unknown(first);
     const bool reads_nan = first.dense().observation->sharding.padding == verify::PaddingFill::nan;
-    if (reads_nan && first.fails_with_nan_alone() && seen != nullptr && saw_all_rightly(*seen)) {
+    if (reads_nan && first.fails_with_nan_alone() && saw_all_rightly(seen)) {
       diagnosis_.evidence.emplace_back(
           "each query saw its keys and no others, but every wrong row holds a NaN: padding is read, with weight 0");
     }

@@ -69,8 +69,12 @@ std::optional<Constant> constant_of(const Given& given) {
     const Constant shifted{.shift = value.sub(right).sum().item<double>() / count};
     if (fits(shifted)) return shifted;
   }
-  const double square = std::max(right.square().sum().item<double>(), 1e-300);
-  const Constant scaled{.factor = value.mul(right).sum().item<double>() / square};
+  // Each row weighs as much as its bound is small.
+  const at::Tensor weight = at::where(finite, bound.reciprocal().nan_to_num(0.0, 0.0).unsqueeze(-1), 0.0);
+  const at::Tensor weighed = right.mul(weight);
+  const double square = std::max(weighed.square().sum().item<double>(), 1e-300);
+  const Constant scaled{.factor = value.mul(weight).mul(weighed).sum().item<double>() / square,
+                        .precision = std::sqrt(weight.count_nonzero().item<double>() / square)};
   return fits(scaled) ? std::optional(scaled) : std::nullopt;
 }
 
@@ -81,11 +85,12 @@ double quantile(const at::Tensor& values, double share) {
   return sorted[at].item<double>();
 }
 
-Given Fits::of_rows(const Given& given, const at::Tensor& rows) const {
+Given Fits::of_rows(const Given& given, const at::Tensor& rows, const at::Tensor& concerns) const {
   Given some = given;
+  some.judged = given.judged.logical_and(concerns);
   for (const auto part :
        {&Given::value, &Given::right, &Given::baseline, &Given::floor, &Given::judged, &Given::rank}) {
-    some.*part = (given.*part).index_select(0, rows);
+    some.*part = (some.*part).index_select(0, rows);
   }
   prepare(some);
   return some;
@@ -93,7 +98,6 @@ Given Fits::of_rows(const Given& given, const at::Tensor& rows) const {
 
 void Fits::prepare(Given& given) const {
   const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor).mul_(bound_factor_);
-  given.finite = given.value.isfinite().all().item<bool>();
   given.accepted = std::max(total_of(given, bound.mul(kNearBounds)),
                             kNearErrors * kNearErrors * total_of(given, distance(given.value, given.right)));
 }
@@ -167,18 +171,14 @@ void Fits::add(const DenseProblem& dense, const verify::ExpectedTensor& expected
 }
 
 at::Tensor Fits::errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const {
-  return errors_of_part(given, verify::row_part(predicted, given.part),
-                        magnitude.defined() ? verify::row_part(magnitude, given.part) : magnitude);
-}
-
-at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const {
-  const at::Tensor error = distance(given.value, predicted);
+  const at::Tensor part = predicted.defined() ? verify::row_part(predicted, given.part) : given.right;
+  const at::Tensor error = distance(given.value, part);
   at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor);
   if (magnitude.defined()) {
-    const at::Tensor floor = verify::row_rms(magnitude).mul_(given.unit);
+    const at::Tensor floor = verify::row_rms(verify::row_part(magnitude, given.part)).mul_(given.unit);
     // A correct row without terms has the bound 0.
     const at::Tensor changed =
-        distance(predicted, given.right).gt(bound.mul(0.01)).logical_or(bound.eq(0.0).logical_and(floor.gt(0.0)));
+        distance(part, given.right).gt(bound.mul(0.01)).logical_or(bound.eq(0.0).logical_and(floor.gt(0.0)));
     const at::Tensor other = floor.mul(1 + verify::kAllowedBaselines * given.typical_baseline).mul_(kSlack);
     bound = at::where(changed, other, bound);
   }
@@ -188,11 +188,7 @@ at::Tensor Fits::errors_of_part(const Given& given, const at::Tensor& predicted,
 }
 
 bool Fits::plausible(const Given& given, const at::Tensor& predicted) {
-  const at::Tensor part = verify::row_part(predicted, given.part);
-  if (!given.finite) return total_of(given, distance(given.value, part)) <= given.accepted;
-  const at::Tensor squares = given.value.sub(part).square_();
-  squares.masked_fill_(given.judged.logical_not().view({-1, 1, 1}), 0.0);
-  return squares.sum().item<double>() <= given.accepted * static_cast<double>(given.value.size(-1));
+  return total_of(given, distance(given.value, verify::row_part(predicted, given.part))) <= given.accepted;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -26,14 +26,14 @@ struct Given {
   at::Tensor rank = {};                           // int64 [rows]
   double unit = 0;                                // c u
   double typical_baseline = 0;                    // 90th percentile of baseline / floor
-  bool finite = true;                             // all values are
   double accepted = 0;                            // the largest sum of squared errors that plausible() accepts
 };
 
 // What a result has everywhere in place of a correct value x: x * factor + shift.
 struct Constant {
   double factor = 1;
-  double shift = 0;  // only of an lse
+  double shift = 0;      // only of an lse
+  double precision = 0;  // the relative error of the factor that the bounds allow
 };
 // nullopt: the result does not differ by a constant from the correct one, within twice its bounds.
 std::optional<Constant> constant_of(const Given& given);
@@ -50,14 +50,13 @@ class Fits {
 
   // Returns error / bound for every row and head, [rows, heads]; 0 in rows that are not judged. predicted and magnitude
   // have whole rows; magnitude is in units of c u. A row that the prediction does not change keeps the bound of the
-  // correct result.
-  [[nodiscard]] at::Tensor errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const;
-  // The same, with the correct values as the prediction.
-  [[nodiscard]] at::Tensor errors(const Given& given) const { return errors_of_part(given, given.right, {}); }
+  // correct result. Without a prediction: the errors of the results, which should be the correct values.
+  [[nodiscard]] at::Tensor errors(const Given& given, const at::Tensor& predicted = {},
+                                  const at::Tensor& magnitude = {}) const;
   // A cheap test, by values alone, of whether the prediction is near enough to be worth computing magnitudes for.
   [[nodiscard]] static bool plausible(const Given& given, const at::Tensor& predicted);
-  // Returns only these rows of a result.
-  [[nodiscard]] Given of_rows(const Given& given, const at::Tensor& rows) const;
+  // Returns only these rows of a result, of which those are judged that `concerns` (bool, for all rows) names.
+  [[nodiscard]] Given of_rows(const Given& given, const at::Tensor& rows, const at::Tensor& concerns) const;
 
  private:
   void add(const DenseProblem& dense, const verify::ExpectedTensor& expected, at::Tensor WholeResults::* member,
@@ -65,9 +64,6 @@ class Fits {
   void add_dbias(const DenseProblem& dense, const verify::ExpectedTensor& expected, const at::Tensor& value);
   // Sets what plausible() needs.
   void prepare(Given& given) const;
-  // The same as errors(), with rows of the part that is judged.
-  [[nodiscard]] at::Tensor errors_of_part(const Given& given, const at::Tensor& predicted,
-                                          const at::Tensor& magnitude) const;
 
   double bound_factor_;
   std::vector<Given> given_;

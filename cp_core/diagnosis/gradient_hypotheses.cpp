@@ -1,11 +1,9 @@
 // Mistakes in gradients only: which pairs they count, how often, and where they land.
-#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -17,25 +15,18 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-class GradientMistakes : Subject {
+class GradientMistakes : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
-    if (!c_.training) return {};
-    times_ranks();
+  GradientMistakes(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    if (!c_.training) return;
     if (!wrong_.empty()) {
-      scale();
       if (dense_.ranks > 1) shares();
-      if (dq_alone()) {
-        end_of_row();
-      } else {
-        end_of_column();
-      }
+      if (dq_alone()) end_of_row();
+      if (wrong("dk") && !wrong("dq")) end_of_column();
+      if (dense_.ranks > 1 && !wrong("dq")) first_chunk_to_others();
       if (dense_.ranks > 1) of_another_rank();
     }
     if (c_.head_dim_qk == c_.head_dim_v) exchanged();
-    return std::move(all_);
   }
 
  private:
@@ -45,32 +36,6 @@ class GradientMistakes : Subject {
   [[nodiscard]] std::string these(const char* one, const char* many) const {
     const std::string names = wrong_.size() == 3 ? "dq, dk and dv" : fmt::format("{}", fmt::join(wrong_, " and "));
     return fmt::format("{} {}", names, wrong_.size() == 1 ? one : many);
-  }
-
-  // constant_hypotheses.cpp names these where every row tells the factor; here the factor is tried.
-  void scale() {
-    if (wrong("dv")) return;
-    const at::Tensor weight = at::ones({1, 1}, at::kDouble).div(dense_.problem.scale());
-    sums("gradient_scale_missing", these("lacks", "lack") + " the scale",
-         [weight, q = wrong("dq"), k = wrong("dk")](SimulatedStep& model) {
-           if (q) model.weight_dq = weight;
-           if (k) model.weight_dk = weight;
-         });
-  }
-
-  // All failing gradients are multiplied or divided by the number of ranks.
-  void times_ranks() {
-    const std::vector<std::string> failing = symptoms_.failing_of({"dq", "dk", "dv", "dbias", "dsink"});
-    if (dense_.ranks == 1 || failing.empty()) return;
-    const auto ranks = static_cast<double>(dense_.ranks);
-    for (const bool over : {false, true}) {
-      each(over ? "gradient_over_ranks" : "gradient_times_ranks",
-           fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "), failing.size() == 1 ? "is" : "are",
-                       over ? "divided by" : "multiplied by", dense_.ranks),
-           failing, [factor = over ? 1 / ranks : ranks](const DenseProblem&, Member, const at::Tensor& gradient) {
-             return gradient.mul(factor);
-           });
-    }
   }
 
   // The wrong gradients lack the contribution of these pairs (bool): of keys, in dq, or of queries.
@@ -124,15 +89,22 @@ class GradientMistakes : Subject {
       lack(fmt::format("dq counts only the last part of each row ({})", parts.what), choices.front().logical_not());
       if (parts.finer.empty()) continue;
       for (const at::Tensor& finer : parts.finer) choices.push_back(end_part(finer, times, /*last=*/true, /*dim=*/1));
-      // The choice that fits the dq of a query best counts for it.
-      sums("gradient_share_missing",
-           fmt::format("dq counts only the last part of each row ({}, or one per chunk of its keys)", parts.what),
-           [choices](SimulatedStep& model) {
-             std::vector<SimulatedStep> models;
-             for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
-             model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &SimulatedStep::weight_dq);
-           });
+      best_of(fmt::format("dq counts only the last part of each row ({}, or one per chunk of its keys)", parts.what),
+              &WholeResults::dq, &SimulatedStep::weight_dq, choices);
     }
+  }
+
+  // Each row of the gradient `by` (and of dv, if it is wrong) counts the pairs of one of the choices (bool), the one
+  // that fits it best.
+  void best_of(std::string says, Member by, at::Tensor SimulatedStep::* weight,
+               const std::vector<at::Tensor>& choices) {
+    sums("gradient_share_missing", std::move(says), [=, v = wrong("dv")](SimulatedStep& model) {
+      std::vector<SimulatedStep> models;
+      for (const at::Tensor& counts : choices) models.emplace_back(model).*weight = counts.to(at::kDouble);
+      const at::Tensor number = nearest_model(models, by).unsqueeze(is_of_keys(by) ? 0 : 1);
+      model.*weight = chosen(number, models, weight);
+      if (v) model.weight_dv = model.*weight;
+    });
   }
 
   // In the keys that it sees, a later chunk of queries overwrites the contribution of earlier chunks, or the other way
@@ -146,32 +118,18 @@ class GradientMistakes : Subject {
     for (const at::Tensor& chunk : cuts) {
       std::vector<at::Tensor> choices;
       for (const bool last : {true, false}) {
-        at::Tensor& gone = choices.emplace_back(at::zeros(times.sizes(), at::kBool));
+        at::Tensor& counts = choices.emplace_back(at::zeros(times.sizes(), at::kBool));
         for (int rank = 0; rank < dense_.ranks; ++rank) {
           const at::Tensor queries = dense_.q_rows.rank.eq(rank).unsqueeze(1);
           const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
-          gone = gone.logical_or(queries.logical_and(kept.logical_not()));
+          counts = counts.logical_or(queries.logical_and(kept));
         }
       }
-      one_or_other(fmt::format("for each key, {} only the last or the first of each rank's chunks of queries that see "
-                               "the key",
-                               these("counts", "count")),
-                   choices);
+      best_of(
+          fmt::format("for each key, {} only the last or the first of each rank's chunks of queries that see the key",
+                      these("counts", "count")),
+          &WholeResults::dk, &SimulatedStep::weight_dk, choices);
     }
-    if (dense_.ranks > 1 && !wrong("dq")) first_chunk_to_others();
-  }
-
-  // dk and dv of each key lack the pairs of one of the choices, the one that fits its dk best.
-  void one_or_other(std::string says, const std::vector<at::Tensor>& choices) {
-    if (wrong("dq") || !wrong("dk")) return;
-    sums("gradient_share_missing", std::move(says), [choices, v = wrong("dv")](SimulatedStep& model) {
-      std::vector<SimulatedStep> models;
-      for (const at::Tensor& gone : choices) {
-        models.emplace_back(model).weight_dk = gone.logical_not().to(at::kDouble);
-      }
-      model.weight_dk = chosen(nearest_model_in_dk(models).unsqueeze(0), models, &SimulatedStep::weight_dk);
-      if (v) model.weight_dv = model.weight_dk;
-    });
   }
 
   // Of a rank's chunks of queries, only the first that sees keys of other ranks contributes to these.

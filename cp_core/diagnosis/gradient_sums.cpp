@@ -35,9 +35,8 @@ class Sums {
     results.dv = to_keys(of_v, operands_.dout(), model_.dkv_head);
     if (exchanged_.defined()) {
       // Where K and V are exchanged, V is used as K and gets the gradient of K, and the other way round.
-      const at::Tensor dk = at_exchanged(of_v, operands_.dout());
-      results.dv.add_(at_exchanged(of_k, operands_.q()));
-      results.dk.add_(dk);
+      results.dv.add_(landed(of_k.masked_fill(exchanged_.logical_not(), 0.0), operands_.q(), model_.dkv_head));
+      results.dk.add_(landed(of_v.masked_fill(exchanged_.logical_not(), 0.0), operands_.dout(), model_.dkv_head));
     }
     for (const auto member : {&WholeResults::dk, &WholeResults::dv}) {
       results.*member = (results.*member).index_select(0, dense_.kv_rows.original);
@@ -74,10 +73,12 @@ class Sums {
     return weight.defined() ? of_pairs.mul(weight) : of_pairs;
   }
 
-  // Adds up [computed heads, rows, dim] to [rows, heads, dim], each computed head at its head in `heads`.
+  // Adds up [computed heads, rows, dim] to [rows, heads, dim], each computed head at its head in `heads`, where `count`
+  // drops it.
   static at::Tensor to_heads(const at::Tensor& computed, const std::vector<std::int64_t>& heads, std::int64_t count) {
-    at::Tensor sums = at::zeros({count, computed.size(1), computed.size(2)}, computed.options());
-    return sums.index_add_(0, index_tensor(heads), computed).transpose(0, 1).contiguous();
+    at::Tensor sums = at::zeros({count + 1, computed.size(1), computed.size(2)}, computed.options());
+    sums.index_add_(0, index_tensor(heads), computed);
+    return sums.narrow(0, 0, count).transpose(0, 1).contiguous();
   }
 
   [[nodiscard]] const std::vector<std::int64_t>& dk_head() const {
@@ -88,10 +89,6 @@ class Sums {
                                    const std::vector<std::int64_t>& heads) const {
     return landed(exchanged_.defined() ? of_pairs.masked_fill(exchanged_, 0.0) : of_pairs, queries, heads);
   }
-  [[nodiscard]] at::Tensor at_exchanged(const at::Tensor& of_pairs, const at::Tensor& queries) const {
-    return landed(of_pairs.masked_fill(exchanged_.logical_not(), 0.0), queries, model_.dkv_head);
-  }
-
   [[nodiscard]] at::Tensor landed(const at::Tensor& of_pairs, const at::Tensor& queries,
                                   const std::vector<std::int64_t>& heads) const {
     const std::int64_t kv_heads = dense_.c().kv_heads;

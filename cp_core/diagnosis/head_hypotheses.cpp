@@ -6,12 +6,14 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/ones_like.h>
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
-#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -20,25 +22,13 @@ HeadMap identity(std::size_t heads) {
   return mapped(static_cast<std::int64_t>(heads), std::identity());
 }
 
-HeadMap inverse(const HeadMap& map) {
-  HeadMap back(map.size());
-  for (std::size_t h = 0; h < map.size(); ++h) back[static_cast<std::size_t>(map[h])] = static_cast<std::int64_t>(h);
-  return back;
-}
-
-class Heads : Subject {
+class Heads : public Subject {
  public:
   Heads(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
-    for (const std::int64_t count : std::set<std::int64_t>{dense.ranks, head_ranks(c_)}) {
-      if (count > 1 && heads_ % count == 0) block_counts_.push_back(count);
-    }
-  }
-
-  Hypotheses all() {
     if (kv_heads_ > 1) key_heads();
     for (const std::int64_t blocks : block_counts_) exchanged(blocks);
+    if (has_uneven_heads(c_)) uneven();
     if (c_.training) repeated();
-    return std::move(all_);
   }
 
  private:
@@ -94,7 +84,7 @@ class Heads : Subject {
             model.forward.dout_head = model.backward.dout_head = read;
             model.dq_head = read;
             model.delta_head = identity(read.size());
-            model.returned = [index = index_tensor(inverse(read))](const DenseProblem&, verify::Results& results) {
+            model.returned = [index = index_tensor(read).argsort()](const DenseProblem&, verify::Results& results) {
               results.out = results.out.index_select(1, index);
             };
             model.from_returned = true;
@@ -131,6 +121,65 @@ class Heads : Subject {
              model.dkv_head = dv ? tiled : own;
            });
     }
+  }
+
+  // Ranks that trade tokens for heads which they do not divide get the key-value heads that their query heads read.
+  void uneven() {
+    const int ranks = head_ranks(c_);
+    HeadMap slots;    // the key-value heads of all ranks
+    HeadMap rank_of;  // the rank of each query head
+    for (int rank = 0; rank < ranks; ++rank) {
+      const HeadShare share = head_share(heads_, kv_heads_, ranks, rank);
+      slots.insert(slots.end(), share.kv.begin(), share.kv.end());
+      rank_of.insert(rank_of.end(), static_cast<std::size_t>(share.count), rank);
+    }
+    const at::Tensor twice = index_tensor(slots).bincount().gt(1).add(1).view({1, -1, 1});
+    each("gradient_times_ranks", "dk and dv of key-value heads that several ranks have count twice", {"dk", "dv"},
+         [twice](const DenseProblem&, Member, const at::Tensor& gradient) { return gradient.mul(twice); });
+    repeated_over_tokens(static_cast<std::int64_t>(slots.size()));
+    // Of a number of heads that is padded to a multiple of the ranks, each rank gets as many.
+    const auto padded = [ranks](std::int64_t count) { return (count + ranks - 1) / ranks * ranks; };
+    const std::int64_t group = padded(heads_) / padded(kv_heads_);
+    const HeadMap kv_of = mapped(heads_, [=, this](std::int64_t h) { return std::min(h / group, kv_heads_); });
+    model("kv_group_size_wrong",
+          fmt::format(
+              "query heads and key-value heads are each padded to a multiple of {} ranks: {} query heads read each "
+              "key-value head instead of {}, and the last ones zeros",
+              ranks, group, group_),
+          [kv_of](SimulatedStep& model) {
+            for (Pass* const pass : {&model.forward, &model.backward}) {
+              pass->k = at::constant_pad_nd(model.dense->k, {0, 0, 0, 1});
+              pass->v = at::constant_pad_nd(model.dense->v, {0, 0, 0, 1});
+              pass->kv_head = kv_of;
+            }
+            model.dkv_head = kv_of;
+          });
+    if (kv_heads_ >= ranks) return;
+    const at::Tensor rank = index_tensor(rank_of);
+    for (std::int64_t& kv_head : rank_of) kv_head = std::min(kv_head, kv_heads_ - 1);
+    model("kv_heads_split_apart", "each key-value head is on one of the first ranks, and the other ranks have none",
+          [rank_of, has = rank.lt(kv_heads_).view({-1, 1, 1})](SimulatedStep& model) {
+            for (Pass* const pass : {&model.forward, &model.backward}) {
+              pass->kv_head = rank_of;
+              pass->times = pass->times.mul(has);
+            }
+            model.dkv_head = rank_of;
+          });
+  }
+
+  // Each rank repeats its rows until there are `slots` heads, and reshapes them.
+  void repeated_over_tokens(std::int64_t slots) {
+    if (slots % kv_heads_ != 0) return;
+    pass("kv_repeated_over_tokens",
+         "key-value heads that several ranks need are repeated along the tokens, and reshaped",
+         [=, times = slots / kv_heads_](const DenseProblem& dense, Pass& pass) {
+           for (const auto& [of_heads, from] : {std::pair{&pass.k, dense.k}, {&pass.v, dense.v}}) {
+             std::vector<at::Tensor> parts = from.chunk(dense.ranks);
+             for (at::Tensor& part : parts) part = part.repeat({times, 1, 1}).view({part.size(0), slots, part.size(2)});
+             *of_heads = at::cat(parts);
+           }
+           pass.kv_head = mapped(dense.c().heads, [&](std::int64_t h) { return h * slots / dense.c().heads; });
+         });
   }
 
   void exchanged(std::int64_t blocks) {
@@ -204,33 +253,28 @@ class Heads : Subject {
                model.backward.kv_head = kv_of;
                model.delta_head = identity(from.size());
              });
-    const auto computed_again = [q = index_tensor(from), kv = index_tensor(of_kv)](WholeResults& results) {
-      results.dq = results.dq.index_select(1, q);
-      results.dk = results.dk.index_select(1, kv);
-      results.dv = results.dv.index_select(1, kv);
-    };
-    results(id, fmt::format("in the backward, blocks of {} heads compute the first block again", block),
-            [=](const DenseProblem&, WholeResults& results) { computed_again(results); });
-    // The same, but only for the rank's own keys.
-    sums(id,
-         fmt::format("in the backward, for a rank's own keys only, blocks of {} heads compute the first block again",
-                     block),
-         [=](SimulatedStep& model) {
-           model.sums = [=](const SimulatedStep& of, const Backward& backward, bool absolute, WholeResults& results) {
-             const DenseProblem& dense = *of.dense;
-             const at::Tensor own = dense.q_rows.rank.unsqueeze(1).eq(dense.kv_rows.rank.unsqueeze(0));
-             SimulatedStep some = of;
-             some.weight_dq = some.weight_dk = some.weight_dv = own.to(at::kDouble);
-             WholeResults of_own = results;
-             sum_gradients(some, backward, absolute, of_own);
-             computed_again(of_own);
-             some.weight_dq = some.weight_dk = some.weight_dv = own.logical_not().to(at::kDouble);
-             sum_gradients(some, backward, absolute, results);
-             for (const auto member : {&WholeResults::dq, &WholeResults::dk, &WholeResults::dv}) {
-               results.*member = (results.*member).add(of_own.*member);
-             }
-           };
-         });
+    // The first block is computed again instead, for all keys or for a rank's own keys only.
+    for (const bool own_alone : {false, true}) {
+      sums(id,
+           fmt::format("in the backward{}, blocks of {} heads compute the first block again",
+                       own_alone ? ", for a rank's own keys only" : "", block),
+           [=, q = index_tensor(from), kv = index_tensor(of_kv)](SimulatedStep& model) {
+             model.sums = [=](const SimulatedStep& of, const Backward& backward, bool absolute, WholeResults& results) {
+               const DenseProblem& dense = *of.dense;
+               const at::Tensor own = dense.q_rows.rank.unsqueeze(1).eq(dense.kv_rows.rank.unsqueeze(0));
+               const at::Tensor again = own_alone ? own.to(at::kDouble) : at::ones_like(own, at::kDouble);
+               SimulatedStep some = of;
+               some.weight_dq = some.weight_dk = some.weight_dv = again;
+               WholeResults of_first = results;
+               sum_gradients(some, backward, absolute, of_first);
+               some.weight_dq = some.weight_dk = some.weight_dv = again.neg().add(1.0);
+               sum_gradients(some, backward, absolute, results);
+               results.dq.add_(of_first.dq.index_select(1, q));
+               results.dk.add_(of_first.dk.index_select(1, kv));
+               results.dv.add_(of_first.dv.index_select(1, kv));
+             };
+           });
+    }
   }
 
   const std::int64_t heads_ = c_.heads;
@@ -238,7 +282,7 @@ class Heads : Subject {
   const std::int64_t group_ = dense_.group();
   const HeadMap own_ = defined_kv_heads(c_);  // the key-value head of each query head
   const std::vector<std::string> failing_ = symptoms_.failing_of({"out", "lse", "dq"});
-  std::vector<std::int64_t> block_counts_;
+  const std::set<std::int64_t> block_counts_ = block_counts(dense_, heads_);
   std::set<std::pair<std::string, HeadMap>> read_maps_;  // with their ids
   std::set<HeadMap> seen_;
 };

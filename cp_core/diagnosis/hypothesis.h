@@ -38,7 +38,6 @@ struct Hypothesis {
   bool of_mask = false;  // is only about which keys a query sees
 
   std::string backward_id = {};  // the id if it is made in the backward only; empty: `id`
-  std::string backward_says = {};
 };
 
 using Hypotheses = std::vector<Hypothesis>;
@@ -60,10 +59,11 @@ struct Symptoms {
   }
 };
 
-// The frame of a class that collects the hypotheses of one file.
+// The frame of a class whose constructor collects the hypotheses of one file.
 class Subject {
  public:
   Subject(const DenseProblem& dense, const Symptoms& symptoms) : dense_(dense), c_(dense.c()), symptoms_(symptoms) {}
+  [[nodiscard]] Hypotheses all() && { return std::move(all_); }
 
  protected:
   // Each adds a hypothesis that has this member, and returns it.
@@ -80,6 +80,9 @@ class Subject {
   }
   Hypothesis& sums(std::string id, std::string says, std::function<void(SimulatedStep&)> change) {
     return model(std::move(id), std::move(says), std::move(change), Hypothesis::Level::sums);
+  }
+  Hypothesis& shows(std::string id, std::string says, std::function<bool(const HypothesisCheck&)> are_so) {
+    return all_.emplace_back(Hypothesis{.id = std::move(id), .says = std::move(says), .shows = std::move(are_so)});
   }
   // The mask is this change of the definition's (mask_rule.cpp).
   void mask(std::string id, std::string says, std::function<void(MaskRule&)> change);
@@ -119,10 +122,8 @@ Hypotheses constant_hypotheses(const DenseProblem& dense, const Symptoms& sympto
 Hypotheses gradient_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses softmax_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses bias_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
-Hypotheses max_logit_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses empty_row_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses axis_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
-Hypotheses overflow_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 Hypotheses precision_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);
 
 Hypotheses all_hypotheses(const DenseProblem& dense, const Symptoms& symptoms);

@@ -10,8 +10,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/diagnosis/simulated_step.h"
-
 namespace cp_pool::diagnosis {
 namespace {
 
@@ -87,10 +85,9 @@ void HypothesisCheck::choose_sample() {
   for (const bool on_some_ranks : {false, true}) {
     for (const Given& given : fits_.given()) {
       if (!is_of_queries(given.member) && !is_of_keys(given.member)) continue;
-      const Given some = fits_.of_rows(given, is_of_keys(given.member) ? sample_->keys : sample_->queries);
-      const at::Tensor concerns = on_some_ranks ? are_of_failing(some.rank) : at::ones_like(some.judged);
-      const at::Tensor numbers = concerns.nonzero().flatten();
-      sample_->rows.at(on_some_ranks ? 1 : 0).push_back({fits_.of_rows(some, numbers), numbers});
+      const at::Tensor concerns = on_some_ranks ? are_of_failing(given.rank) : at::ones_like(given.judged);
+      sample_->rows.at(on_some_ranks ? 1 : 0)
+          .push_back(fits_.of_rows(given, is_of_keys(given.member) ? sample_->keys : sample_->queries, concerns));
     }
   }
 }
@@ -221,10 +218,9 @@ bool HypothesisCheck::may_sum_to_sample(const SimulatedStep& model, const Attemp
 }
 
 bool HypothesisCheck::plausible_in_sample(const WholeResults& values, const Attempt& attempt) const {
-  return std::ranges::all_of(sample_->rows.at(attempt.on_some_ranks ? 1 : 0), [&](const Sample::Rows& rows) {
-    const at::Tensor& value = values.*(rows.given.member);
-    if (!value.defined() || (attempt.in_failing_alone && !fails(rows.given.name))) return true;
-    return Fits::plausible(rows.given, attempt.on_some_ranks ? value.index_select(0, rows.numbers) : value);
+  return std::ranges::all_of(sample_->rows.at(attempt.on_some_ranks ? 1 : 0), [&](const Given& given) {
+    const at::Tensor& value = values.*(given.member);
+    return !value.defined() || (attempt.in_failing_alone && !fails(given.name)) || Fits::plausible(given, value);
   });
 }
 

@@ -72,11 +72,6 @@ class HypothesisCheck {
 
   // Some of the rows, on which hypotheses are tried first.
   struct Sample {
-    struct Rows {
-      Given given;
-      at::Tensor numbers;  // int64: the rows of the prediction that are compared with `given`
-    };
-
     Sample(const DenseProblem& whole, const at::Tensor& some);
 
     DenseProblem dense;
@@ -84,8 +79,8 @@ class HypothesisCheck {
     Forward forward;
     Backward backward;  // empty unless the case trains
     at::Tensor queries;
-    at::Tensor keys;                             // undefined unless the case trains
-    std::array<std::vector<Rows>, 2> rows = {};  // of all ranks, of the failing ranks
+    at::Tensor keys;                              // undefined unless the case trains
+    std::array<std::vector<Given>, 2> rows = {};  // judged: of all ranks, of the failing ranks
   };
 
   void choose_sample();

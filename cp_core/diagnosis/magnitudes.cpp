@@ -75,7 +75,8 @@ class Magnitudes {
     const Operands operands(dense_, pass, /*absolute=*/true);
     const at::Tensor plain = backward.p.abs().nan_to_num_(0.0);
     const at::Tensor p = with_rounding(plain, rounding_of(pass, operands, plain), pass);
-    at::Tensor delta = of_delta(operands);
+    const at::Tensor returned = forward_.results.out.transpose(0, 1).nan_to_num(0.0, 0.0, 0.0).abs();
+    at::Tensor delta = operands.dout().mul(returned).sum(-1, /*keepdim=*/true);
     at::Tensor error_of_delta = at::zeros_like(delta);
     if (large_scores_) {
       error_of_delta = operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true);
@@ -89,12 +90,6 @@ class Magnitudes {
       magnitude.dsink = backward.p_sink.mul(delta.add(error_of_delta).squeeze(-1));
     }
     sum_by(model_, magnitude, /*absolute=*/true, results_);
-  }
-
-  // The sum of |dout out|.
-  [[nodiscard]] at::Tensor of_delta(const Operands& operands) const {
-    const at::Tensor out = forward_.results.out.transpose(0, 1).nan_to_num(0.0, 0.0, 0.0).abs();
-    return operands.dout().mul(out).sum(-1, /*keepdim=*/true);
   }
 
   const SimulatedStep& model_;

@@ -18,11 +18,9 @@ namespace {
 
 using ChangeRule = std::function<void(MaskRule&)>;
 
-class Masks : Subject {
+class Masks : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
+  Masks(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     diagonals();
     windows();
     right_edge();
@@ -34,7 +32,6 @@ class Masks : Subject {
       positions_from_zero();
       windows_of_local_rows();
     }
-    return std::move(all_);
   }
 
  private:
@@ -68,7 +65,8 @@ class Masks : Subject {
     const bool right_window = c_.window[1] >= 0 && !c_.causal;
     const auto ignored = [this](std::string says, bool left, bool right, bool causal = false) {
       mask("window_ignored", std::move(says), [=](MaskRule& rule) {
-        rule.limited = {rule.limited[0] && !left, rule.limited[1] && !right};
+        if (left) rule.window[0].reset();
+        if (right) rule.window[1].reset();
         rule.causal = rule.causal || causal;
       });
     };
@@ -96,7 +94,8 @@ class Masks : Subject {
                          : fmt::format("the window's {} side of -1, which means no limit, is taken for a width of -1",
                                        left ? "left" : "right"),
            [left = left, right = right](MaskRule& rule) {
-             rule.limited = {rule.limited[0] || left, rule.limited[1] || right};
+             if (left) rule.window[0] = -1;
+             if (right) rule.window[1] = -1;
            });
     }
   }
@@ -111,7 +110,7 @@ class Masks : Subject {
       mask("window_right_off_by_one", std::move(says), [edge](MaskRule& rule) {
         if (rule.causal) {
           rule.causal_edge = edge;
-          rule.limited[1] = false;
+          rule.window[1].reset();
         } else {
           rule.window[1] = edge;
         }
@@ -124,7 +123,7 @@ class Masks : Subject {
     mask("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own",
          [](MaskRule& rule) {
            rule.causal = false;
-           rule.limited[1] = false;
+           rule.window[1].reset();
          });
   }
 
@@ -139,20 +138,19 @@ class Masks : Subject {
     }
     first_queries_of_chunks();
     for (const std::int64_t off : {1, -1}) {
-      const auto edge = [&](std::string says, const ChangeRule& change) {
-        mask("chunk_boundary_off_by_one", std::move(says), change);
-      };
+      const char* const id = "chunk_boundary_off_by_one";
       const std::string_view where = off > 0 ? "one position late" : "one position early";
-      edge(fmt::format("a chunk's queries begin {}", where), [off](MaskRule& rule) { rule.chunk_query_shift = off; });
-      edge(off > 0 ? "a chunk's first key is missing" : "a chunk sees the last key of the previous chunk",
+      mask(id, fmt::format("a chunk's queries begin {}", where),
+           [off](MaskRule& rule) { rule.chunk_query_shift = off; });
+      mask(id, off > 0 ? "a chunk's first key is missing" : "a chunk sees the last key of the previous chunk",
            [off](MaskRule& rule) { rule.chunk_first_shift = off; });
-      edge(off > 0 ? "a chunk sees the first key of the next chunk" : "a chunk's last key is missing",
+      mask(id, off > 0 ? "a chunk sees the first key of the next chunk" : "a chunk's last key is missing",
            [off](MaskRule& rule) { rule.chunk_end_shift = off; });
-      edge(fmt::format("a chunk's keys begin and end {}", where),
+      mask(id, fmt::format("a chunk's keys begin and end {}", where),
            [off](MaskRule& rule) { rule.chunk_first_shift = rule.chunk_end_shift = off; });
       const std::int64_t size = c_.chunk + off;
       if (size == 0) continue;
-      edge(fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
+      mask(id, fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
            [size](MaskRule& rule) { rule.chunk = size; });
     }
   }
@@ -188,12 +186,9 @@ class Masks : Subject {
     pass("window_of_neighbours",
          "queries see only keys in their own and in neighbouring parts of the sequence, one part per rank",
          [](const DenseProblem& dense, Pass& pass) {
-           std::vector<std::int64_t> part;
-           for (const std::int64_t length : dense.lengths().padded_kv) {
-             part.push_back(std::max<std::int64_t>(1, length / dense.ranks));
-           }
+           const at::Tensor part = index_tensor(dense.lengths().padded_kv).div(dense.ranks, "floor").clamp_min(1);
            const auto part_of = [&](const Side& side, const at::Tensor& position) {
-             return position.div(index_tensor(part).index_select(0, side.sequence), "floor");
+             return position.div(part.index_select(0, side.sequence), "floor");
            };
            const at::Tensor queries = part_of(dense.q_rows, MaskRule(dense).diagonal_of_queries()).unsqueeze(1);
            const at::Tensor keys = part_of(dense.kv_rows, dense.kv_rows.position).unsqueeze(0);

@@ -17,8 +17,7 @@ MaskRule::MaskRule(const DenseProblem& of) : dense(of) {
   const Case& c = dense.c();
   causal = c.causal;
   for (std::size_t side = 0; side < window.size(); ++side) {
-    limited.at(side) = c.window.at(side) >= 0;
-    window.at(side) = c.window.at(side);
+    if (c.window.at(side) >= 0) window.at(side) = c.window.at(side);
   }
   chunk = c.chunk;
   places = {.q_sequence = dense.q_rows.sequence,
@@ -60,8 +59,8 @@ at::Tensor MaskRule::times() const {
     seen = seen.logical_and(j.sub(i).le(causal_edge));
   }
   const auto [wi, wj] = diagonal_of(window_places.value_or(places));
-  if (limited[0]) seen = seen.logical_and(wi.sub(wj).le(window[0]));
-  if (limited[1]) seen = seen.logical_and(wj.sub(wi).le(window[1]));
+  if (window[0]) seen = seen.logical_and(wi.sub(wj).le(*window[0]));
+  if (window[1]) seen = seen.logical_and(wj.sub(wi).le(*window[1]));
   if (chunk > 0) {
     const auto [i, j] = diagonal_of(places);
     const at::Tensor position = chunk_of_diagonal ? i : places.q_position.unsqueeze(1);

@@ -31,9 +31,7 @@ struct MaskRule {
   const DenseProblem& dense;
   bool causal = false;
   std::int64_t causal_edge = 0;  // a causal query sees keys up to this many positions after its diagonal
-  // Whether each side of the window is applied, and its width in keys. A side that is -1 in the case is not applied.
-  std::array<bool, 2> limited{false, false};
-  std::array<std::int64_t, 2> window{0, 0};
+  std::array<std::optional<std::int64_t>, 2> window;  // the width of each side in keys; nullopt: no limit
   std::int64_t chunk = 0;
   // By how many positions a chunk begins late for queries, begins late for keys, and ends late for keys.
   std::int64_t chunk_query_shift = 0;

@@ -56,11 +56,9 @@ at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype) {
   return values.to(dtype).to(at::kDouble);
 }
 
-class Merges : Subject {
+class Merges : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
+  Merges(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     for (const Parts& parts : parts_) {
       without_weights(parts);
       lse_of_others(parts);
@@ -71,7 +69,6 @@ class Merges : Subject {
     starts();
     returned_lse();
     backwards();
-    return std::move(all_);
   }
 
  private:
@@ -82,7 +79,7 @@ class Merges : Subject {
           [parts, rule = std::move(rule)](SimulatedStep& model) {
             model.merge = rule;
             model.merges_rightly = false;
-            take_seen_parts(parts, nearest_model, model);
+            take_seen_parts(parts, &WholeResults::out, model);
           });
   }
   void later(const Parts& parts, std::string id, const std::string& says, const MergeRule& rule) {
@@ -90,8 +87,7 @@ class Merges : Subject {
   }
 
   // Cuts each query's keys into the parts that fit its results best: those of `parts`, or a finer cut.
-  static void take_seen_parts(const Parts& parts, at::Tensor (*nearest)(const std::vector<SimulatedStep>&),
-                              SimulatedStep& model) {
+  static void take_seen_parts(const Parts& parts, Member by, SimulatedStep& model) {
     take_parts(parts, model);
     if (parts.finer.empty()) return;
     std::vector<SimulatedStep> cuts{model};
@@ -100,7 +96,7 @@ class Merges : Subject {
       cut.part = finer.index_select(0, model.dense->q_rows.row);
       cut.parts = 2 * parts.count;
     }
-    const at::Tensor number = nearest(cuts).unsqueeze(1);
+    const at::Tensor number = nearest_model(cuts, by).unsqueeze(1);
     if (!number.any().item<bool>()) return;
     model.part = chosen(number, cuts, &SimulatedStep::part);
     model.parts = 2 * parts.count;
@@ -232,19 +228,14 @@ class Merges : Subject {
     }
   }
 
-  void return_lse(std::string id, std::string says, std::function<at::Tensor(Lse)> change) {
-    model(std::move(id), std::move(says), [change = std::move(change)](SimulatedStep& model) {
-      model.returned = [change](const DenseProblem&, verify::Results& results) { results.lse = change(results.lse); };
-    });
-  }
-
   void returned_lse() {
-    return_lse("lse_base_2", "the returned lse is in base 2", [](Lse lse) { return lse.mul(std::numbers::log2e); });
-    return_lse("lse_base_2", "the returned lse is multiplied by ln 2, as if it were in base 2",
-               [](Lse lse) { return lse.mul(std::numbers::ln2); });
     for (const auto& [dtype, name] : k16Bits) {
-      return_lse("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name),
-                 [dtype = dtype](Lse lse) { return rounded(lse, dtype); });
+      model("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name),
+            [dtype = dtype](SimulatedStep& model) {
+              model.returned = [dtype](const DenseProblem&, verify::Results& results) {
+                results.lse = rounded(results.lse, dtype);
+              };
+            });
     }
   }
 
@@ -258,7 +249,7 @@ class Merges : Subject {
                  [parts, lse = lse, delta = delta](SimulatedStep& model) {
                    model.lse_of_part = lse;
                    model.delta_of_part = delta;
-                   take_seen_parts(parts, nearest_model_in_dq, model);
+                   take_seen_parts(parts, &WholeResults::dq, model);
                  });
       }
     }

@@ -30,7 +30,7 @@ at::Tensor Operands::products(Keys which) const {
   const bool as_defined = !absolute_ && !(which == Keys::k ? pass_.q : pass_.dout).defined() && !pass_.k.defined() &&
                           !pass_.v.defined() && pass_.v_head.empty() && pass_.kv_head == defined_kv_heads(dense_.c()) &&
                           heads == mapped(static_cast<std::int64_t>(heads.size()), std::identity());
-  const at::Tensor known = !as_defined ? of(which) : which == Keys::k ? dense_.raw_scores() : dense_.raw_dp();
+  const at::Tensor known = as_defined ? dense_.raw_products(which == Keys::v) : of(which);
   at::Tensor all = at_places(known, which);
   const at::Tensor exchanged = exchanged_pairs();
   if (!exchanged.defined()) return all;

@@ -1,9 +1,7 @@
 // Mistakes in the precision or the range of numbers: sums in 16 bits, exponentials that overflow or vanish.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
@@ -11,24 +9,13 @@
 
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/hypothesis_check.h"
-#include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/diagnosis/simulated_step.h"
 #include "cp_core/diagnosis/whole_results.h"
 
 namespace cp_pool::diagnosis {
-
 namespace {
 
 using verify::Results;
-
-struct Format {
-  const char* name;
-  at::ScalarType type;
-  double unit_roundoff;
-  DType dtype;
-};
-constexpr std::array kFormats{Format{"bf16", at::kBFloat16, 0x1p-8, DType::bf16},
-                              Format{"fp16", at::kHalf, 0x1p-11, DType::fp16}};
 
 // The errors of a result.
 struct Errors {
@@ -54,9 +41,9 @@ std::optional<Errors> errors_of(const HypothesisCheck& check, const Given& given
 }
 
 // Whether the errors of a result amount to a few roundings of the format.
-bool is_near(const std::optional<Errors>& errors, const Format& format) {
+bool is_near(const std::optional<Errors>& errors, DType format) {
   constexpr double kMostRoundings = 4;
-  return errors && errors->relative.max().item<double>() <= kMostRoundings * format.unit_roundoff;
+  return errors && errors->relative.max().item<double>() <= kMostRoundings * verify::unit_roundoff(format);
 }
 
 std::vector<const Given*> wrong_results(const HypothesisCheck& check) {
@@ -68,12 +55,12 @@ std::vector<const Given*> wrong_results(const HypothesisCheck& check) {
 }
 
 // Whether numbers that were computed in fp32 can all be represented in a 16-bit format.
-bool on_grid(const at::Tensor& values, at::ScalarType type) {
+bool on_grid(const at::Tensor& values, DType format) {
   const at::Tensor finite = values.masked_select(values.isfinite().logical_and(values.ne(0.0)));
   if (finite.numel() == 0) return false;
   // Allows for fp32 rounding in the numbers.
   constexpr double kOfFp32 = 0x1p-20;
-  const at::Tensor distance = finite.sub(finite.to(type).to(at::kDouble)).abs();
+  const at::Tensor distance = finite.sub(finite.to(verify::scalar_type_of(format)).to(at::kDouble)).abs();
   return distance.le(finite.abs().mul(kOfFp32)).to(at::kDouble).mean().item<double>() > 0.99;
 }
 
@@ -87,19 +74,19 @@ at::Tensor before_sink(const at::Tensor& out, const HypothesisCheck& check) {
 
 // Whether the result has errors of the size of the format's rounding and, unless the dtype of the case is as coarse,
 // only numbers of the format in its wrong rows.
-bool is_in(const Format& format, const HypothesisCheck& check, const Given& given) {
+bool is_in(DType format, const HypothesisCheck& check, const Given& given) {
   if (!is_near(errors_of(check, given), format)) return false;
-  if (verify::floor_factor(check.dense().c().dtype) >= verify::floor_factor(format.dtype)) return true;
+  if (verify::floor_factor(check.dense().c().dtype) >= verify::floor_factor(format)) return true;
   // A row of a single part may have been rounded nowhere.
   const at::Tensor wrong = check.fits().errors(given).gt(1.0);
   const at::Tensor value = joined_rows(check.dense().observation->results, given.member);
-  const auto fits = [&](const at::Tensor& rows) { return on_grid(rows.index({wrong}), format.type); };
+  const auto fits = [&](const at::Tensor& rows) { return on_grid(rows.index({wrong}), format); };
   return fits(value) || (given.member == &Results::out && fits(before_sink(value, check)));
 }
 
 // gradients: dq, dk or dv are wrong and in the format. Else out is, and the gradients follow from it. The rounding of a
 // 16-bit dtype may hide the mistake, so that a run without wrong results does not refute it.
-bool is_kept_in(const Format& format, bool gradients, const HypothesisCheck& check) {
+bool is_kept_in(DType format, bool gradients, const HypothesisCheck& check) {
   const std::vector<const Given*> wrong = wrong_results(check);
   if (check.dense().c().dtype != DType::fp32 && wrong.empty()) return true;
   const auto fits = [&](const Given* given) {
@@ -111,7 +98,7 @@ bool is_kept_in(const Format& format, bool gradients, const HypothesisCheck& che
 }
 
 // The errors of several results have the size of rounding in most rows, and no preferred direction.
-bool rounding_of(const Format& format, const Format* finer, const HypothesisCheck& check) {
+bool rounding_of(DType format, double more_than, const HypothesisCheck& check) {
   const std::vector<const Given*> wrong = wrong_results(check);
   if (wrong.size() < 2) return false;
   constexpr double kMostRows = 0.3;
@@ -126,7 +113,7 @@ bool rounding_of(const Format& format, const Format* finer, const HypothesisChec
     if (given->member != &Results::lse && std::abs(errors->bias) > kBias) return false;
     largest = std::max(largest, most);
   }
-  return finer == nullptr || largest > 2 * finer->unit_roundoff;
+  return largest > more_than;
 }
 
 // Only the lse is wrong, by small errors that do not grow with it.
@@ -138,32 +125,6 @@ bool approximate_lse(const HypothesisCheck& check) {
   const at::Tensor error = lse.value.sub(lse.right).masked_fill(lse.value.eq(lse.right), 0.0);  // both may be infinite
   return error.masked_fill_(lse.judged.logical_not().view({-1, 1, 1}), 0.0).abs().max().item<double>() <= kMost;
 }
-
-}  // namespace
-
-Hypotheses precision_hypotheses(const DenseProblem& /*dense*/, const Symptoms& /*symptoms*/) {
-  Hypotheses all;
-  const auto add = [&all](const char* id, std::string says, std::function<bool(const HypothesisCheck&)> shows) {
-    all.push_back({.id = id, .says = std::move(says), .shows = std::move(shows)});
-  };
-  for (const Format& format : kFormats) {
-    add("merged_in_16_bits", fmt::format("out is kept in {} between parts", format.name),
-        [format](const HypothesisCheck& check) { return is_kept_in(format, /*gradients=*/false, check); });
-    add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name),
-        [format](const HypothesisCheck& check) { return is_kept_in(format, /*gradients=*/true, check); });
-  }
-  add("precision_alone", "all errors look like rounding: sums, scores or weights in bf16 would cause such errors",
-      [](const HypothesisCheck& check) { return rounding_of(kFormats[0], &kFormats[1], check); });
-  add("precision_alone",
-      "only the lse is wrong, by less than rounding to 16 bits would cause: exponentials or a logarithm are "
-      "approximate",
-      approximate_lse);
-  add("precision_alone", "all errors look like rounding: sums, scores or weights in fp16 would cause such errors",
-      [](const HypothesisCheck& check) { return rounding_of(kFormats[1], nullptr, check); });
-  return all;
-}
-
-namespace {
 
 // exp(x) in fp32 overflows above x = 88.72, loses bits below -87.3, and is 0 below -103.97.
 constexpr double kMayOverflow = 87.5;
@@ -250,17 +211,44 @@ bool starts_too_high(const HypothesisCheck& check) {
   return dense.problem.score_offset < 0 && exposed_are_wrong(check, exposed_rows(dense));
 }
 
+class Precisions : public Subject {
+ public:
+  Precisions(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    shows("max_not_subtracted",
+          "exponentials are taken of scores or of an lse without subtracting the maximum: exactly the rows whose "
+          "exponentials leave the range of fp32 are wrong",
+          out_of_range);
+    shows("max_starts_too_high",
+          "the running maximum of the softmax starts at a finite number instead of minus infinity: the rows whose "
+          "scores all lie far below it are wrong",
+          starts_too_high);
+    for (const DType format : {DType::bf16, DType::fp16}) {
+      shows("merged_in_16_bits", fmt::format("out is kept in {} between parts", to_string(format)),
+            [format](const HypothesisCheck& check) { return is_kept_in(format, /*gradients=*/false, check); });
+      shows("gradients_in_16_bits", fmt::format("gradients are summed in {}", to_string(format)),
+            [format](const HypothesisCheck& check) { return is_kept_in(format, /*gradients=*/true, check); });
+    }
+    like_rounding(DType::bf16, 2 * verify::unit_roundoff(DType::fp16));
+    shows("precision_alone",
+          "only the lse is wrong, by less than rounding to 16 bits would cause: exponentials or a logarithm are "
+          "approximate",
+          approximate_lse);
+    like_rounding(DType::fp16, 0);
+  }
+
+ private:
+  void like_rounding(DType format, double more_than) {
+    shows("precision_alone",
+          fmt::format("all errors look like rounding: sums, scores or weights in {} would cause such errors",
+                      to_string(format)),
+          [=](const HypothesisCheck& check) { return rounding_of(format, more_than, check); });
+  }
+};
+
 }  // namespace
 
-Hypotheses overflow_hypotheses(const DenseProblem& /*dense*/, const Symptoms& /*symptoms*/) {
-  return {{.id = "max_not_subtracted",
-           .says = "exponentials are taken of scores or of an lse without subtracting the maximum: exactly the rows "
-                   "whose exponentials leave the range of fp32 are wrong",
-           .shows = out_of_range},
-          {.id = "max_starts_too_high",
-           .says = "the running maximum of the softmax starts at a finite number instead of minus infinity: the rows "
-                   "whose scores all lie far below it are wrong",
-           .shows = starts_too_high}};
+Hypotheses precision_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
+  return Precisions(dense, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

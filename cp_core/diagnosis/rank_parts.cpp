@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
-#include <tuple>
 #include <vector>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
@@ -19,10 +17,6 @@
 namespace cp_pool::diagnosis {
 
 namespace {
-
-at::Tensor of_ranks(const std::vector<int>& values, const at::Tensor& ranks) {
-  return index_tensor({values.begin(), values.end()}).index_select(0, ranks);
-}
 
 const std::int64_t* data_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<std::int64_t>();
@@ -48,48 +42,38 @@ Parts steps_as_parts(const DenseProblem& dense, const Ring& ring, bool own_last)
 
 std::vector<Ring> rings_of(const DenseProblem& dense) {
   std::vector<Ring> rings;
-  const int inner = inner_ranks(dense.c());
-  for (const int of_place : {inner, 1}) {
-    if (of_place == 0) continue;
-    Ring& ring = rings.emplace_back(Ring{.size = dense.ranks / of_place, .place = {}});
-    for (int rank = 0; rank < dense.ranks; ++rank) ring.place.push_back(rank / of_place);
+  for (const int of_place : {inner_ranks(dense.c()), 1}) {
+    if (of_place > 0) rings.push_back({.size = dense.ranks / of_place, .of_place = of_place});
   }
   return rings;
 }
 
+at::Tensor steps_of_ranks(const DenseProblem& dense, const Ring& ring) {
+  const at::Tensor ranks = at::arange(dense.ranks, at::kLong).unsqueeze(1);
+  return ring.at(ranks).sub(ring.at(dense.kv_rows.rank)).remainder(ring.size);
+}
+
 at::Tensor step_of_pairs(const DenseProblem& dense, const Ring& ring) {
-  const at::Tensor queries = of_ranks(ring.place, dense.q_rows.rank);
-  const at::Tensor keys = of_ranks(ring.place, dense.kv_rows.rank);
-  return queries.unsqueeze(1).sub(keys.unsqueeze(0)).remainder(ring.size);
+  return steps_of_ranks(dense, ring).index_select(0, dense.q_rows.rank);
 }
 
 at::Tensor rows_at_same_place(const Side& side, int ranks, const std::function<int(int rank, int owner)>& source) {
-  const std::int64_t rows = side.first.back();
+  const at::Tensor row = at::arange(side.count(), at::kLong);
+  const std::int64_t of_a_rank = std::max<std::int64_t>(1, side.count() / ranks);
+  if (side.count() % ranks != 0 || !side.rank.equal(row.div(of_a_rank, "floor"))) return {};
+  const at::Tensor sequence = side.sequence.view({ranks, -1});
+  if (!sequence.eq(sequence[0]).all().item<bool>()) return {};
+  std::vector<std::int64_t> sources;
   for (int rank = 0; rank < ranks; ++rank) {
-    if (side.first[static_cast<std::size_t>(rank) + 1] * ranks != rows * (rank + 1)) return {};
+    for (int owner = 0; owner < ranks; ++owner) sources.push_back(source(rank, owner));
   }
-  const std::int64_t of_a_rank = rows / ranks;
-  const std::int64_t* const sequence = data_of(side.sequence);
-  for (std::int64_t row = of_a_rank; row < rows; ++row) {
-    if (sequence[row] != sequence[row % of_a_rank]) return {};
-  }
-  at::Tensor result = at::empty({ranks, rows}, at::kLong);
-  auto cells = result.accessor<std::int64_t, 2>();
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto owner = static_cast<int>(row / of_a_rank);
-      cells[rank][row] = source(rank, owner) * of_a_rank + row % of_a_rank;
-    }
-  }
-  return result;
+  const at::Tensor from = index_tensor(sources).view({ranks, ranks}).index_select(1, side.rank);
+  return from.mul(of_a_rank).add(row.remainder(of_a_rank));
 }
 
 at::Tensor order_in_sequences(const Side& side) {
-  const std::int64_t* const sequence = data_of(side.sequence);
-  const std::int64_t* const position = data_of(side.position);
-  std::vector<std::int64_t> rows = mapped(side.count(), std::identity());
-  std::ranges::stable_sort(rows, {}, [&](std::int64_t row) { return std::tuple(sequence[row], position[row]); });
-  return index_tensor(rows).argsort();
+  const at::Tensor place = side.sequence.mul(side.position.max().add(2)).add(side.position);
+  return place.argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false).argsort();
 }
 
 at::Tensor stretch_of_rows(const Side& side) {
@@ -122,7 +106,7 @@ std::vector<Parts> parts_of(const DenseProblem& dense) {
       all.push_back(
           {.what = "one part of a rank's own keys, one of all other keys", .of_pair = step.clamp_max(1), .count = 2});
     }
-    const at::Tensor owner = of_ranks(ring.place, dense.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
+    const at::Tensor owner = ring.at(dense.kv_rows.rank).unsqueeze(0).expand_as(step).contiguous();
     all.push_back({.what = "one part per rank of keys, in order", .of_pair = owner, .count = ring.size});
   }
   return all;
@@ -132,6 +116,12 @@ HeadMap mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t
   HeadMap map;
   for (std::int64_t h = 0; h < count; ++h) map.push_back(to(h));
   return map;
+}
+
+std::set<std::int64_t> block_counts(const DenseProblem& dense, std::int64_t heads) {
+  std::set<std::int64_t> counts{dense.ranks, head_ranks(dense.c())};
+  std::erase_if(counts, [heads](std::int64_t count) { return count < 2 || heads % count != 0; });
+  return counts;
 }
 
 std::vector<WrongHeads> exchanged_heads(std::int64_t count, std::int64_t blocks) {
@@ -155,8 +145,7 @@ std::vector<WrongHeads> misplaced_heads(const DenseProblem& dense, const std::st
   const auto add = [&](const std::string& says, const HeadMap& of) {
     if (known.insert(of).second) all.push_back({.says = fmt::format("{} are misplaced: {}", what, says), .of = of});
   };
-  for (const int blocks : {head_ranks(dense.c()), dense.ranks}) {
-    if (blocks < 2 || heads % blocks != 0) continue;
+  for (const std::int64_t blocks : block_counts(dense, heads)) {
     add("every block of heads has those of the first block",
         mapped(heads, [=](std::int64_t h) { return h % (heads / blocks); }));
     for (const WrongHeads& one : exchanged_heads(heads, blocks)) add(one.says, one.of);
@@ -200,16 +189,27 @@ at::Tensor distance_to_given(const DenseProblem& dense, const WholeResults& resu
   return given.sub(predicted).square().nan_to_num(kFar, kFar).masked_fill(same, 0.0).flatten(1).sum(1);
 }
 
-at::Tensor nearest(const std::vector<SimulatedStep>& models,
-                   const std::function<WholeResults(const SimulatedStep&)>& results_of,
-                   const std::vector<Member>& members) {
+// The results of the forward, and the gradient `by`.
+WholeResults results_of(const SimulatedStep& model, Member by) {
+  const Forward forward = run_forward(model);
+  WholeResults results = forward.results;
+  if (is_of_forward(by)) return results;
+  const Backward backward = run_backward(model, forward);
+  if (by == &WholeResults::dq) results.dq = sum_dq(model, backward);
+  if (by == &WholeResults::dk) results.dk = sum_dk_dv(model, backward, model.dense->kv_rows.row).first;
+  return results;
+}
+
+}  // namespace
+
+at::Tensor nearest_model(const std::vector<SimulatedStep>& models, Member by) {
   const DenseProblem& dense = *models.front().dense;
-  at::Tensor number = at::zeros_like(dense.side_of(members.front())->row);
+  at::Tensor number = at::zeros_like(dense.side_of(by)->row);
   at::Tensor least;
   for (std::size_t i = 0; i < models.size(); ++i) {
-    const WholeResults results = results_of(models[i]);
+    const WholeResults results = results_of(models[i], by);
     at::Tensor distance = at::zeros_like(number, at::kDouble);
-    for (const Member member : members) {
+    for (const Member member : is_of_forward(by) ? std::vector{by, &WholeResults::lse} : std::vector{by}) {
       const at::Tensor of_member = distance_to_given(dense, results, member);
       if (!of_member.defined()) return at::zeros_like(number);
       distance.add_(of_member);
@@ -219,32 +219,6 @@ at::Tensor nearest(const std::vector<SimulatedStep>& models,
     number = number.masked_fill(nearer, static_cast<std::int64_t>(i));
   }
   return number;
-}
-
-}  // namespace
-
-at::Tensor nearest_model(const std::vector<SimulatedStep>& models) {
-  return nearest(models, [](const SimulatedStep& model) { return run_forward(model).results; },
-                 {&WholeResults::out, &WholeResults::lse});
-}
-
-at::Tensor nearest_model_in_dq(const std::vector<SimulatedStep>& models) {
-  const auto dq = [](const SimulatedStep& model) {
-    WholeResults results;
-    results.dq = sum_dq(model, run_backward(model, run_forward(model)));
-    return results;
-  };
-  return nearest(models, dq, {&WholeResults::dq});
-}
-
-at::Tensor nearest_model_in_dk(const std::vector<SimulatedStep>& models) {
-  const auto gradients = [](const SimulatedStep& model) {
-    const Forward forward = run_forward(model);
-    WholeResults results = forward.results;
-    sum_gradients(model, run_backward(model, forward), /*absolute=*/false, results);
-    return results;
-  };
-  return nearest(models, gradients, {&WholeResults::dk});
 }
 
 at::Tensor chosen(const at::Tensor& number, const std::vector<SimulatedStep>& models,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,23 +22,23 @@ constexpr int modulo(int number, int n) {
 // A ring in which each place passes K and V on to the next one.
 struct Ring {
   int size = 1;
-  std::vector<int> place;  // by rank; ranks at the same place hold different heads of the same rows
+  int of_place = 1;  // how many ranks have each place; they hold different heads of the same rows
 
-  [[nodiscard]] int at(int rank) const { return place[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int at(int rank) const { return rank / of_place; }
+  [[nodiscard]] at::Tensor at(const at::Tensor& ranks) const { return ranks.div(of_place, "floor"); }
   // The step at which a rank has the keys of `owner`, if each step brings those of the place before.
   [[nodiscard]] int step(int rank, int owner) const { return modulo(at(rank) - at(owner), size); }
   // The rank at a place, taken modulo the size, that has the same heads as rank `like`.
-  [[nodiscard]] int rank_at(int like, int of) const {
-    const int of_place = static_cast<int>(place.size()) / size;
-    return modulo(of, size) * of_place + like % of_place;
-  }
+  [[nodiscard]] int rank_at(int like, int of) const { return modulo(of, size) * of_place + like % of_place; }
 };
 
 // The ring of all ranks, preceded by the ring of inner groups of ranks if the type of the case has these.
 std::vector<Ring> rings_of(const DenseProblem& dense);
 
-// int64, pairs: the step of the ring at which the pair is computed, if each step brings K and V of the rank before. 0 =
-// the rank's own keys.
+// int64 [ranks, kv rows]: the step of the ring at which the rank has the row, if each step brings K and V of the rank
+// before. 0 = the rank's own keys.
+at::Tensor steps_of_ranks(const DenseProblem& dense, const Ring& ring);
+// int64, pairs: the step at which the pair is computed.
 at::Tensor step_of_pairs(const DenseProblem& dense, const Ring& ring);
 // int64 [ranks, rows]: for each rank and each row, the row at the same index among the rows of rank
 // source(rank, owner), where `owner` holds the row. Undefined unless all ranks have equally many rows of every
@@ -67,6 +68,9 @@ std::vector<Parts> parts_with_own_last(const DenseProblem& dense);
 using HeadMap = std::vector<std::int64_t>;
 HeadMap mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& to);
 
+// Into how many blocks this many heads may be cut: one for each rank, or for each that computes some of the heads.
+std::set<std::int64_t> block_counts(const DenseProblem& dense, std::int64_t heads);
+
 // A wrong order of heads, or a wrong choice of the head whose value (a sink, a bias) each head has.
 struct WrongHeads {
   std::string says;  // "each block of heads is in the place of the next block"
@@ -87,13 +91,9 @@ std::vector<QueryShares> incomplete_shares(int ranks);
 
 // --- Which of several models, that cut the keys of queries into other parts, fits each row best ---
 
-// int64 [q rows]: the index of the model that is nearest to the out and lse that ranks returned; the first one among
-// equals. All 0 if a rank did not return them.
-at::Tensor nearest_model(const std::vector<SimulatedStep>& models);
-// The same by dq.
-at::Tensor nearest_model_in_dq(const std::vector<SimulatedStep>& models);
-// The same by dk: int64 [kv rows]. The models must be of a whole problem, not of selected queries.
-at::Tensor nearest_model_in_dk(const std::vector<SimulatedStep>& models);
+// int64 [rows of `by`]: the index of the model that is nearest to what ranks returned as out and lse (by = out), dq or
+// dk; the first one among equals. All 0 if a rank did not return it. dk: the models must be of a whole problem.
+at::Tensor nearest_model(const std::vector<SimulatedStep>& models, at::Tensor WholeResults::* by);
 
 // Takes each element of the member from the model with that index. number: int64, broadcastable to the member's shape.
 at::Tensor chosen(const at::Tensor& number, const std::vector<SimulatedStep>& models,

@@ -1,8 +1,5 @@
 // Mistakes with replicated tokens, whose rows every rank has a copy of.
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,9 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/lengths.h"
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/rank_parts.h"
 #include "cp_core/diagnosis/whole_results.h"
 
 namespace cp_pool::diagnosis {
@@ -25,12 +20,10 @@ at::Tensor replicated_rows(const Side& side) {
   return at::zeros_like(side.copy).index_fill(0, side.original.masked_select(side.copy), true).logical_or(side.copy);
 }
 
-class ReplicatedTokens : Subject {
+class ReplicatedTokens : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
-    if (!keys_.any().item<bool>()) return {};
+  ReplicatedTokens(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    if (!keys_.any().item<bool>()) return;
     for (const int count : std::set<int>{2, dense_.ranks}) {
       counted_several_times(count);
       one_after_the_other(count);
@@ -38,7 +31,6 @@ class ReplicatedTokens : Subject {
     missing();
     if (c_.training) shares_of_queries();
     own_rows();
-    return std::move(all_);
   }
 
  private:
@@ -81,37 +73,29 @@ class ReplicatedTokens : Subject {
   void missing() {
     const char* const id = "replicated_keys_missing";
     const at::Tensor seen = keys_.logical_not().to(at::kDouble).unsqueeze(0);
-    pass(id, "replicated keys are not seen",
-         [seen](const DenseProblem&, Pass& pass) { pass.times = pass.times.mul(seen); });
-    for (int rank = 0; rank < dense_.ranks; ++rank) {
-      pass(id, fmt::format("only rank {}'s queries see replicated keys", rank),
+    const at::Tensor owner = owner_of_whole_sequences();
+    for (int rank = -1; rank < dense_.ranks; ++rank) {
+      pass(id,
+           rank < 0 ? "replicated keys are not seen" : fmt::format("only rank {}'s queries see replicated keys", rank),
            [rank, seen](const DenseProblem& dense, Pass& pass) {
              pass.times = at::where(dense.q_rows.rank.eq(rank).unsqueeze(1), pass.times, pass.times.mul(seen));
            });
-    }
-    // Ranks that cut whole sequences into two chunks each drop their replicated rows, all of them or all but one.
-    const at::Tensor owner = owner_of_whole_sequences(dense_.kv_rows, dense_.lengths().valid_kv);
-    const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong);
-    std::vector<at::Tensor> known;
-    for (int kept = -1; kept < dense_.ranks; ++kept) {
-      const at::Tensor held = rows.masked_fill(keys_.logical_and(owner.ne(kept)), -1);
-      if (std::ranges::any_of(known, [&](const at::Tensor& before) { return before.equal(held); })) continue;
-      known.push_back(held);
+      // Ranks that cut whole sequences into two chunks each drop their replicated rows, all of them or all but one.
+      const at::Tensor held = dense_.kv_rows.row.masked_fill(keys_.logical_and(owner.ne(rank)), -1);
       pass(
           id,
           fmt::format("the K and V of replicated tokens are zeros{}",
-                      kept < 0 ? "" : fmt::format(", except for those that rank {} computes", kept)),
+                      rank < 0 ? "" : fmt::format(", except for those that rank {} computes", rank)),
           [held = held.unsqueeze(0).expand({dense_.ranks, -1})](const DenseProblem&, Pass& pass) { pass.held = held; });
     }
   }
 
-  // int64 [rows]: the rank that has the row if whole sequences are cut into dual chunks.
-  [[nodiscard]] at::Tensor owner_of_whole_sequences(const Side& side, const std::vector<std::int64_t>& valid) const {
-    std::vector<std::int64_t> chunks;
+  // int64 [kv rows]: the rank that has the row if whole sequences are cut into dual chunks.
+  [[nodiscard]] at::Tensor owner_of_whole_sequences() const {
+    const Side& side = dense_.kv_rows;
     const std::int64_t count = std::int64_t{2} * dense_.ranks;
-    chunks.reserve(valid.size());
-    for (const std::int64_t length : valid) chunks.push_back(std::max<std::int64_t>(1, (length + count - 1) / count));
-    const at::Tensor chunk = side.position.div(index_tensor(chunks).index_select(0, side.sequence), "floor");
+    const at::Tensor length = index_tensor(dense_.lengths().valid_kv).index_select(0, side.sequence);
+    const at::Tensor chunk = side.position.div(length.add(count - 1).div(count, "floor").clamp_min(1), "floor");
     return at::minimum(chunk, chunk.neg().add(count - 1));
   }
 

@@ -18,12 +18,10 @@ namespace {
 // Maps a rank and the owner of some rows to another rank.
 using OtherRank = std::function<int(int rank, int owner)>;
 
-class RingSteps : Subject {
+class RingSteps : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
-    if (dense_.ranks == 1) return {};
+  RingSteps(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
+    if (dense_.ranks == 1) return;
     for (const Ring& ring : rings_of(dense_)) {
       if (ring.size == 1) continue;
       owners(ring);
@@ -40,7 +38,6 @@ class RingSteps : Subject {
     halves();
     smaller_groups();
     heads_not_awaited();
-    return std::move(all_);
   }
 
  private:
@@ -88,12 +85,6 @@ class RingSteps : Subject {
     });
   }
 
-  void missing(const std::string& part, const at::Tensor& gone) {
-    const std::string says = part + " left out";
-    Hypothesis& hypothesis = weighed("step_missing", says, gone.logical_not().to(at::kDouble));
-    hypothesis.backward_id = "gradient_share_missing";
-    hypothesis.backward_says = says + " in the backward";
-  }
   // The merged lse counts the part, but the merged out does not.
   void not_merged(const std::string& part, const at::Tensor& gone) {
     model("step_missing", part + " is not merged into the result, though the lse counts it",
@@ -111,11 +102,13 @@ class RingSteps : Subject {
 
   void missing(const Ring& ring) {
     const at::Tensor steps = step_of_pairs(dense_, ring);
-    for (int step = 0; step < ring.size; ++step) {
-      missing(name_of(step, ring) + " is", steps.eq(step));
-    }
+    const auto without = [this](const std::string& part, const at::Tensor& gone) {
+      weighed("step_missing", part + " left out", gone.logical_not().to(at::kDouble)).backward_id =
+          "gradient_share_missing";
+    };
+    for (int step = 0; step < ring.size; ++step) without(name_of(step, ring) + " is", steps.eq(step));
     for (int last = 0; last + 2 < ring.size; ++last) {
-      missing(last == 0 ? "all steps except that of a rank's own keys are"
+      without(last == 0 ? "all steps except that of a rank's own keys are"
                         : fmt::format("all steps after step {} of the ring are", last),
               steps.gt(last));
     }
@@ -172,12 +165,10 @@ class RingSteps : Subject {
   void held(const char* id, const std::string& says, const OtherRank& whose, const char* backward_id) {
     const at::Tensor rows = rows_at_same_place(dense_.kv_rows, dense_.ranks, whose);
     if (!rows.defined()) return;
-    Hypothesis& stays = pass(id, says, [rows](const DenseProblem&, Pass& pass) { pass.held = rows; });
-    stays.backward_id = backward_id;
-    stays.backward_says = says + " in the backward";
+    pass(id, says, [rows](const DenseProblem&, Pass& pass) { pass.held = rows; }).backward_id = backward_id;
     for (const bool both : {true, false}) {  // gradients land at the rows that are held
       model(
-          both ? id : backward_id, both ? says : says + " in the backward",
+          both ? id : backward_id, both ? says : "in the backward only, " + says,
           [=](SimulatedStep& model) {
             if (both) model.forward.held = rows;
             model.backward.held = model.landing = rows;
@@ -199,33 +190,19 @@ class RingSteps : Subject {
            fmt::format("every step computes with the rank's own {}, and with the {} of the rank whose turn it is",
                        k ? "K" : "V", k ? "V" : "K"),
            [rows, k](const DenseProblem& dense, Pass& pass) {
-             const at::Tensor places = at::arange(dense.kv_rows.count(), at::kLong).unsqueeze(0).expand_as(rows);
+             const at::Tensor places = dense.kv_rows.row.unsqueeze(0).expand_as(rows);
              pass.held = k ? rows : places;
              pass.held_v = k ? places : rows;
            });
     }
   }
 
-  // int64 [ranks, kv rows]: the step of the ring at which the rank has the row.
-  [[nodiscard]] at::Tensor steps_of_ranks(const Ring& ring) const {
-    const at::Tensor places = index_tensor({ring.place.begin(), ring.place.end()});
-    return places.unsqueeze(1).sub(places.index_select(0, dense_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
-  }
-
   void not_awaited(const Ring& ring) {
-    const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong).unsqueeze(0).expand({dense_.ranks, -1});
-    const at::Tensor of_others = steps_of_ranks(ring).ne(0);
+    const at::Tensor rows = dense_.kv_rows.row.unsqueeze(0).expand({dense_.ranks, -1});
+    const at::Tensor of_others = steps_of_ranks(dense_, ring).ne(0);
     const auto zeros = [&](const std::string& whose, const at::Tensor& where) {
-      for (const bool both : {true, false}) {
-        model(
-            "exchange_not_awaited",
-            fmt::format("K and V of {} are read as zeros before they arrive{}", whose, both ? "" : ", in the backward"),
-            [held = rows.masked_fill(where, -1), both](SimulatedStep& model) {
-              if (both) model.forward.held = held;
-              model.backward.held = held;
-            },
-            both ? Hypothesis::Level::forward : Hypothesis::Level::backward);
-      }
+      pass("exchange_not_awaited", fmt::format("K and V of {} are read as zeros before they arrive", whose),
+           [held = rows.masked_fill(where, -1)](const DenseProblem&, Pass& pass) { pass.held = held; });
     };
     zeros("other ranks", of_others);
     for (int rank = 0; rank < dense_.ranks; ++rank) {
@@ -239,7 +216,7 @@ class RingSteps : Subject {
     const auto swapped = [this](const char* says, const at::Tensor& where) {
       pass("k_and_v_exchanged", says, [where](const DenseProblem&, Pass& pass) { pass.exchanged = where; });
     };
-    const at::Tensor steps = steps_of_ranks(ring);
+    const at::Tensor steps = steps_of_ranks(dense_, ring);
     swapped("K and V of other ranks are swapped", steps.ne(0));
     if (ring.size > 2) swapped("K and V are swapped at every step of the ring", steps.remainder(2).eq(1));
   }

@@ -41,11 +41,9 @@ at::Tensor column_of(const RowsByRank& rows, std::int64_t LocalRow::* member) {
   return index_tensor(values);
 }
 
-class Rows : Subject {
+class Rows : public Subject {
  public:
-  using Subject::Subject;
-
-  Hypotheses all() {
+  Rows(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     if (may_have_two_chunks()) {
       add("chunks_exchanged", "each of a rank's two chunks is taken for the other chunk", halves_exchanged);
       add("chunks_not_mirrored", "the second chunk of rank r is taken for chunk n + r instead of chunk 2n - 1 - r",
@@ -55,7 +53,6 @@ class Rows : Subject {
     conventions();
     gathered();
     valid_offsets();
-    return std::move(all_);
   }
 
  private:
@@ -98,21 +95,17 @@ class Rows : Subject {
 
   void of_another_rank() {
     const int n = dense_.ranks;
-    struct Other {
-      const char* says;
-      std::function<int(int)> of;
-    };
-    for (const Other& other :
-         {Other{"rank r takes its rows for those of rank n - 1 - r", [n](int r) { return n - 1 - r; }},
-          {"a rank takes its rows for those of the next rank", [n](int r) { return modulo(r + 1, n); }},
-          {"a rank takes its rows for those of the previous rank", [n](int r) { return modulo(r - 1, n); }},
-          {"every rank takes its rows for those of rank 0", [](int) { return 0; }}}) {
-      add("rows_of_another_rank", other.says, [n, of = other.of](const RowsByRank& rows, const auto&, const auto&) {
+    const auto takes = [&](const char* says, const std::function<int(int)>& other) {
+      add("rows_of_another_rank", says, [=](const RowsByRank& rows, const auto&, const auto&) {
         RowsByRank believed;
-        for (int rank = 0; rank < n; ++rank) believed.push_back(rows[static_cast<std::size_t>(of(rank))]);
+        for (int rank = 0; rank < n; ++rank) believed.push_back(rows[static_cast<std::size_t>(other(rank))]);
         return believed;
       });
-    }
+    };
+    takes("rank r takes its rows for those of rank n - 1 - r", [n](int r) { return n - 1 - r; });
+    takes("a rank takes its rows for those of the next rank", [n](int r) { return modulo(r + 1, n); });
+    takes("a rank takes its rows for those of the previous rank", [n](int r) { return modulo(r - 1, n); });
+    takes("every rank takes its rows for those of rank 0", [](int) { return 0; });
   }
 
   void conventions() {
@@ -193,8 +186,8 @@ class Rows : Subject {
     if (!dense.bias.defined()) return;
     // In bshd and sbhd a rank holds only the bias rows of its own queries.
     const bool by_row = dense.c().layout == Layout::thd;
-    pass.bias_index =
-        dense.bias_index_at(by_row ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
+    pass.bias_index = dense.bias_index_at(
+        dense.q_rows.sequence, by_row ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
   }
 
   // Gathered keys stay in the order of ranks but are taken for whole sequences.
@@ -202,7 +195,7 @@ class Rows : Subject {
     if (dense_.ranks == 1) return;
     const char* const id = "gathered_rows_not_reordered";
     const at::Tensor order = order_in_sequences(dense_.kv_rows);
-    const at::Tensor rows = at::arange(dense_.kv_rows.count(), at::kLong);
+    const at::Tensor& rows = dense_.kv_rows.row;
     if (order.equal(rows)) return;
     const at::Tensor all = order.unsqueeze(0).expand({dense_.ranks, -1}).contiguous();
     const at::Tensor ranks = at::arange(dense_.ranks, at::kLong).unsqueeze(1);
@@ -223,10 +216,8 @@ class Rows : Subject {
 
   // The rows of ranks that exchange heads stay in the order of ranks.
   void of_groups(const char* id) {
-    std::vector<int> sizes{dense_.ranks};
-    if (const int inner = inner_ranks(dense_.c()); inner > 0) sizes.insert(sizes.begin(), inner);
-    for (const int size : sizes) {
-      if (dense_.ranks % size != 0) continue;
+    for (const int size : {inner_ranks(c_), dense_.ranks}) {
+      if (size == 0 || dense_.ranks % size != 0) continue;
       const std::string says =
           "rows that ranks traded for heads stay in the order of ranks and are taken for whole sequences";
       const Belief in_order = [size = static_cast<std::size_t>(size)](const RowsByRank& rows, const auto&,

@@ -51,11 +51,13 @@ struct Merged {
   at::Tensor lse;      // [heads, q rows]
 };
 
-at::Tensor joined_sink(const SimulatedStep& model) {
+// The sink as it joins, in this shape, [heads, q rows]. Undefined: none joins.
+at::Tensor joined_sink(const SimulatedStep& model, const at::Tensor& like) {
   const DenseProblem& dense = *model.dense;
+  if (!dense.sink.defined() || model.sink_times == 0) return {};
   const at::Tensor sink =
       (model.sink.defined() ? model.sink : dense.sink).index_select(0, index_tensor(model.forward.sink_head));
-  return sink.add(std::log(model.sink_times)).unsqueeze(1);
+  return sink.add(std::log(model.sink_times)).unsqueeze(1).expand_as(like);
 }
 
 // bool [heads, q rows]: whether the sink joins the row.
@@ -82,14 +84,6 @@ Merged merged(const SimulatedStep& model, const at::Tensor& part_lse, const at::
     lse = total;
   }
   return {.weights = all, .lse = lse};
-}
-
-bool has_sink(const SimulatedStep& model) {
-  return model.dense->sink.defined() && model.sink_times > 0;
-}
-
-at::Tensor with_nothing_infinite(const at::Tensor& lse) {
-  return lse.masked_fill(lse.lt(kNothing / 2), -kInfinity);
 }
 
 // Converts [heads, q rows, dim] to [q rows, heads, dim].
@@ -122,12 +116,10 @@ Forward run_forward(const SimulatedStep& model) {
   const at::Tensor empty = sums.eq(0.0);
   forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
   forward.part_p = e.div(of_pairs(model, sums.masked_fill(empty, 1.0), e));
-  const Merged all =
-      merged(model, forward.part_lse,
-             has_sink(model) ? joined_sink(model).expand_as(forward.part_lse.select(-1, 0)) : at::Tensor());
+  const Merged all = merged(model, forward.part_lse, joined_sink(model, forward.part_lse.select(-1, 0)));
   forward.weights = all.weights;
   forward.p = forward.part_p.mul(of_pairs(model, all.weights, e));
-  forward.lse = with_nothing_infinite(all.lse);
+  forward.lse = all.lse.masked_fill(all.lse.lt(kNothing / 2), -kInfinity);
   if (const at::Tensor poisoned = operands.poisoned_pairs(); poisoned.defined()) {
     const at::Tensor rows = poisoned.logical_and(times.ne(0.0)).any(-1, /*keepdim=*/true);
     forward.p.masked_fill_(rows.logical_and(times.ne(0.0)), kNotANumber);
@@ -154,20 +146,9 @@ bool same_pass(const Pass& a, const Pass& b) {
                             &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
-  return a.scale == b.scale && same_heads(a, b);
-}
-
-// Converts [q rows, heads, 1] to [heads, q rows].
-at::Tensor by_head(const at::Tensor& of_rows) {
-  return of_rows.squeeze(-1).transpose(0, 1);
-}
-
-// [heads, q rows, 1]
-at::Tensor whole_delta(const SimulatedStep& model, const Operands& operands, const at::Tensor& out) {
-  const DenseProblem& dense = *model.dense;
-  if (model.delta_head.empty()) return operands.dout().mul(out.transpose(0, 1)).sum(-1, /*keepdim=*/true);
-  const at::Tensor of_tokens = dense.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1);
-  return of_tokens.index_select(0, index_tensor(model.delta_head));
+  return a.scale == b.scale && a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head &&
+         a.kv_head == b.kv_head && a.dout_head == b.dout_head && a.bias_head == b.bias_head &&
+         a.sink_head == b.sink_head;
 }
 
 // Computes the derivative of an incorrect merge by autograd: how its weights change with the lse of parts and the sink.
@@ -175,10 +156,8 @@ void differentiate_merge(const SimulatedStep& model, const Forward& forward, Bac
   const at::Tensor part_delta = by_part(model, forward.part_p.mul(backward.dp));
   const at::AutoGradMode with_gradients(true);
   at::Tensor part_lse = forward.part_lse.detach().clone().requires_grad_();
-  at::Tensor sink;
-  if (has_sink(model)) {
-    sink = joined_sink(model).expand_as(part_lse.select(-1, 0)).clone().requires_grad_();
-  }
+  at::Tensor sink = joined_sink(model, forward.lse);
+  if (sink.defined()) sink = sink.clone().requires_grad_();
   const Merged all = merged(model, part_lse, sink);
   // The weights may be constant, and then have no gradient.
   if (all.weights.requires_grad()) all.weights.mul(part_delta).sum().backward();
@@ -230,7 +209,7 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
   const at::Tensor out = model.from_returned
                              ? forward.results.out
                              : by_row(Operands(dense, model.forward, /*absolute=*/false).times_v(forward.p));
-  const at::Tensor lse = model.from_returned ? by_head(forward.results.lse) : forward.lse;
+  const at::Tensor lse = model.from_returned ? forward.results.lse.squeeze(-1).transpose(0, 1) : forward.lse;
   if (derivative) {
     backward.p = forward.p;
   } else {
@@ -243,18 +222,16 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
                      ? seen.to(at::kFloat).exp_().div_(known.to(at::kFloat).exp_()).to(at::kDouble).mul_(pass.times)
                      : seen.sub(known).exp_().mul_(pass.times);
   }
-  at::Tensor delta = whole_delta(model, operands, out);
+  const at::Tensor of_tokens =  // [heads, q rows, 1]
+      (model.delta_head.empty() ? operands.dout().mul(out.transpose(0, 1)) : dense.dout.mul(out).transpose(0, 1))
+          .sum(-1, /*keepdim=*/true);
+  at::Tensor delta = model.delta_head.empty() ? of_tokens : of_tokens.index_select(0, index_tensor(model.delta_head));
   backward.delta = delta;
   if (model.delta_missing) delta = at::zeros_like(delta);
   if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
   if (model.nan_without_keys) backward.ds.masked_fill_(pass.times.sum(-1, /*keepdim=*/true).eq(0.0), 0.0);
-  if (dense.sink.defined()) {
-    const at::Tensor of_tokens = model.delta_head.empty()
-                                     ? backward.delta
-                                     : dense.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
-    add_dsink(model, forward, lse, of_tokens, derivative, backward);
-  }
+  if (dense.sink.defined()) add_dsink(model, forward, lse, of_tokens, derivative, backward);
   return backward;
 }
 
@@ -275,11 +252,6 @@ Pass defined_pass(const DenseProblem& dense) {
 }
 
 }  // namespace
-
-bool same_heads(const Pass& a, const Pass& b) {
-  return a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head &&
-         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
-}
 
 Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool /*first*/) {
   const at::Tensor total = at::logaddexp(lse, part_lse);

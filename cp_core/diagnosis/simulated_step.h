@@ -18,7 +18,8 @@ namespace cp_pool::diagnosis {
 
 // How a pass (the forward or the backward) computes scores from its inputs.
 struct Pass {
-  // fp64, pairs: how often the query attends to the key at the place; 0 or 1 by the definition.
+  // fp64, pairs or [computed heads, pairs]: how often the query attends to the key at the place; 0 or 1 by the
+  // definition.
   at::Tensor times;
   // int64 [ranks, kv rows]: which row the rank really holds at the place; -1 = zeros. Undefined: every row is at its
   // place.
@@ -45,9 +46,6 @@ struct Pass {
   at::Tensor q_poisoned;
   at::Tensor kv_poisoned;
 };
-
-// Whether both read the same heads, and clip scores alike.
-bool same_heads(const Pass& a, const Pass& b);
 
 // One step of a merge, which joins a part to the result so far. Tensors are [heads, q rows]; an lse is kNothing where
 // no key was seen.

@@ -1,6 +1,7 @@
 // Shrinks a case until it is small enough to be simulated densely many times.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "cases/case_json.h"
@@ -15,10 +16,6 @@ constexpr std::int64_t kMostElements = 2'500'000;
 constexpr std::int64_t kTokens = 192;  // limit for a smaller case
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kMostSequences = 3;
-
-std::int64_t total(const std::vector<std::int64_t>& lengths) {
-  return std::reduce(lengths.begin(), lengths.end());
-}
 
 // Scales a window or a chunk. `none` and 0 stay as they are, and others do not become 0.
 std::int64_t scaled(std::int64_t size, double by, std::int64_t none) {
@@ -50,7 +47,8 @@ std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t
 }  // namespace
 
 bool is_small(const Case& c, const SequenceLengths& lengths) {
-  return c.heads * total(lengths.padded_q) * total(lengths.padded_kv) <= kMostElements;
+  const auto& [q, kv] = std::tie(lengths.padded_q, lengths.padded_kv);
+  return c.heads * std::reduce(q.begin(), q.end()) * std::reduce(kv.begin(), kv.end()) <= kMostElements;
 }
 
 std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& lengths) {

@@ -17,17 +17,49 @@
 #include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
-
 namespace {
 
-class SoftmaxInputs : Subject {
- public:
-  using Subject::Subject;
+// Whether only max_logit is wrong, and each wrong value is larger (or smaller) than it should be and one of `others` of
+// its head, [heads, values]; undefined if there are none. NaN counts as larger.
+bool are_among(const HypothesisCheck& check, bool larger, const at::Tensor& others) {
+  if (!others.defined() || check.failing() != std::vector<std::string>{"max_logit"}) return false;
+  for (const Given& given : check.fits().given()) {
+    if (given.member != &verify::Results::max_logit) continue;
+    const at::Tensor wrong = check.fits().errors(given).gt(1.0).nonzero();
+    const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor);
+    for (std::int64_t i = 0; i < wrong.size(0); ++i) {
+      const auto rank = wrong[i][0].item<std::int64_t>();
+      const auto head = wrong[i][1].item<std::int64_t>();
+      const auto value = given.value[rank][head][0].item<double>();
+      const auto right = given.right[rank][head][0].item<double>();
+      if (larger ? value <= right : !(value < right)) return false;
+      const at::Tensor near = std::isfinite(value) ? others[head].sub(value).abs().le(bound[rank][head])
+                              : std::isnan(value)  ? others[head].isnan()
+                                                   : others[head].eq(value);
+      if (!near.any().item<bool>()) return false;
+    }
+  }
+  return true;
+}
 
-  Hypotheses all() {
+// [heads, pairs]: the scores of the pairs that the mask hides, or of those that it shows; minus infinity for the
+// others.
+at::Tensor scores_of(const HypothesisCheck& check, bool hidden) {
+  const SimulatedStep right(check.dense());
+  at::Tensor scores = run_forward(right).scores;
+  const at::Tensor poisoned = Operands(check.dense(), right.forward, /*absolute=*/false).poisoned_pairs();
+  if (poisoned.defined()) scores.masked_fill_(poisoned, std::nan(""));
+  // A score of 0 is that of padding with zeros, which is another mistake if there is no padding.
+  if (hidden) scores.masked_fill_(scores.eq(0.0), -kInfinity);
+  return scores.masked_fill_(right.forward.times.ne(0.0).eq(hidden), -kInfinity).flatten(1);
+}
+
+class SoftmaxInputs : public Subject {
+ public:
+  SoftmaxInputs(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     scales();
     if (dense_.sink.defined()) sinks();
-    return std::move(all_);
+    if (symptoms_.fails("max_logit")) max_logit();
   }
 
  private:
@@ -91,77 +123,31 @@ class SoftmaxInputs : Subject {
            [counts = shares.counts](SimulatedStep& model) { model.shares_dsink = counts; });
     }
   }
+
+  void max_logit() {
+    const auto is_among = [this](const char* id, const char* says, bool larger,
+                                 std::function<at::Tensor(const HypothesisCheck&)> others) {
+      shows(id, says, [larger, others = std::move(others)](const HypothesisCheck& check) {
+        return are_among(check, larger, others(check));
+      });
+    };
+    is_among("max_logit_counts_zero", "max_logit includes a score of 0 that no pair has", true,
+             [](const HypothesisCheck& check) { return at::full({check.dense().c().heads, 1}, 0.0, at::kDouble); });
+    is_among("max_logit_of_hidden_keys", "max_logit includes scores of pairs that the mask hides", true,
+             [](const HypothesisCheck& check) { return scores_of(check, /*hidden=*/true); });
+    is_among("max_logit_not_reduced",
+             "max_logit is the maximum over some of the queries or keys only, such as the rank's own", false,
+             [](const HypothesisCheck& check) { return scores_of(check, /*hidden=*/false); });
+    is_among("max_logit_of_sink", "max_logit includes the sink", true, [](const HypothesisCheck& check) {
+      return check.dense().sink.defined() ? check.dense().sink.unsqueeze(1) : at::Tensor();
+    });
+  }
 };
 
 }  // namespace
 
 Hypotheses softmax_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
   return SoftmaxInputs(dense, symptoms).all();
-}
-
-namespace {
-
-// Whether only max_logit is wrong, and each wrong value is larger (or smaller) than it should be and one of `others` of
-// its head, [heads, values]. NaN counts as larger.
-bool are_among(const HypothesisCheck& check, bool larger, const at::Tensor& others) {
-  if (check.failing() != std::vector<std::string>{"max_logit"}) return false;
-  for (const Given& given : check.fits().given()) {
-    if (given.member != &verify::Results::max_logit) continue;
-    const at::Tensor wrong = check.fits().errors(given).gt(1.0).nonzero();
-    const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor);
-    for (std::int64_t i = 0; i < wrong.size(0); ++i) {
-      const auto rank = wrong[i][0].item<std::int64_t>();
-      const auto head = wrong[i][1].item<std::int64_t>();
-      const auto value = given.value[rank][head][0].item<double>();
-      const auto right = given.right[rank][head][0].item<double>();
-      if (larger ? value <= right : !(value < right)) return false;
-      const at::Tensor near = std::isfinite(value) ? others[head].sub(value).abs().le(bound[rank][head])
-                              : std::isnan(value)  ? others[head].isnan()
-                                                   : others[head].eq(value);
-      if (!near.any().item<bool>()) return false;
-    }
-  }
-  return true;
-}
-
-// [heads, pairs]: the scores of the pairs that the mask hides, or of those that it shows; minus infinity for the
-// others.
-at::Tensor scores_of(const HypothesisCheck& check, bool hidden) {
-  const SimulatedStep right(check.dense());
-  at::Tensor scores = run_forward(right).scores;
-  const at::Tensor poisoned = Operands(check.dense(), right.forward, /*absolute=*/false).poisoned_pairs();
-  if (poisoned.defined()) scores.masked_fill_(poisoned, std::nan(""));
-  // A score of 0 is that of padding with zeros, which is another mistake if there is no padding.
-  if (hidden) scores.masked_fill_(scores.eq(0.0), -kInfinity);
-  return scores.masked_fill_(right.forward.times.ne(0.0).eq(hidden), -kInfinity).flatten(1);
-}
-
-}  // namespace
-
-Hypotheses max_logit_hypotheses(const DenseProblem& dense, const Symptoms& symptoms) {
-  if (!symptoms.fails("max_logit")) return {};
-  const auto heads = [](const HypothesisCheck& check) {
-    return at::full({check.dense().c().heads, 1}, 0.0, at::kDouble);
-  };
-  Hypotheses all{
-      {.id = "max_logit_counts_zero",
-       .says = "max_logit includes a score of 0 that no pair has",
-       .shows = [=](const HypothesisCheck& check) { return are_among(check, true, heads(check)); }},
-      {.id = "max_logit_of_hidden_keys",
-       .says = "max_logit includes scores of pairs that the mask hides",
-       .shows = [](const HypothesisCheck& check) { return are_among(check, true, scores_of(check, true)); }},
-      {.id = "max_logit_not_reduced",
-       .says = "max_logit is the maximum over some of the queries or keys only, such as the rank's own",
-       .shows = [](const HypothesisCheck& check) { return are_among(check, false, scores_of(check, false)); }}};
-  if (dense.sink.defined()) {
-    all.push_back(
-        {.id = "max_logit_of_sink", .says = "max_logit includes the sink", .shows = [](const HypothesisCheck& check) {
-           // The mask probe has no sink.
-           const at::Tensor& sink = check.dense().sink;
-           return sink.defined() && are_among(check, true, sink.unsqueeze(1));
-         }});
-  }
-  return all;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -14,46 +14,26 @@ namespace {
 
 using verify::Results;
 
-// Returns this rank's results as [rows, heads, dim]; undefined where a result is missing or has a wrong shape.
-class OwnResults {
- public:
-  OwnResults(const Case& c, const verify::Ownership& owners, const Results& results, int rank)
-      : c_(c),
-        q_(c.layout, c.batch, owners.q.at(static_cast<std::size_t>(rank)), verify::PaddingFill::zeros),
-        kv_(c.layout, c.batch, owners.kv.at(static_cast<std::size_t>(rank)), verify::PaddingFill::zeros),
-        results_(results) {}
-
-  [[nodiscard]] at::Tensor get(at::Tensor Results::* member) const {
-    const at::Tensor& given = results_.*member;
-    if (!given.defined()) return {};
-    const at::Tensor shaped = in_rows(member, given.detach().to(at::kDouble));
-    return shaped.defined() ? shaped.contiguous() : shaped;
+// Returns a rank's result as [rows, heads, dim]; undefined if it is missing or has a wrong shape.
+at::Tensor in_rows(const Case& c, const verify::Ownership& owners, int rank, at::Tensor Results::* member,
+                   const at::Tensor& result) {
+  if (!result.defined()) return {};
+  const at::Tensor given = result.detach().to(at::kDouble);
+  if (member == &Results::dbias) return given.dim() == 4 ? verify::bias_by_row(given) : at::Tensor();
+  const bool keys = is_of_keys(member);
+  const verify::RankRows rows(c.layout, c.batch, (keys ? owners.kv : owners.q).at(static_cast<std::size_t>(rank)),
+                              verify::PaddingFill::zeros);
+  if (member == &Results::lse || member == &Results::max_logit || member == &Results::dsink) {
+    const at::Tensor matrix = given.dim() == 1 ? given.unsqueeze(1) : given;  // [heads, rows]
+    const bool fits = matrix.dim() == 2 && matrix.size(0) == c.heads &&
+                      matrix.size(1) == (member == &Results::lse ? rows.count() : 1);
+    return fits ? matrix.t().unsqueeze(-1) : at::Tensor();
   }
-
- private:
-  [[nodiscard]] at::Tensor in_rows(at::Tensor Results::* member, const at::Tensor& given) const {
-    if (member == &Results::dbias) return given.dim() == 4 ? verify::bias_by_row(given) : at::Tensor();
-    if (member == &Results::lse) return by_head(given, q_.count());
-    if (member == &Results::max_logit || member == &Results::dsink) return by_head(given, 1);
-    const bool keys = is_of_keys(member);
-    const verify::RankRows& rows = keys ? kv_ : q_;
-    const bool of_v = member == &Results::out || member == &Results::dv;
-    if (!rows.fits(given) || given.size(-2) != (keys ? c_.kv_heads : c_.heads)) return {};
-    return given.size(-1) == (of_v ? c_.head_dim_v : c_.head_dim_qk) ? rows.packed(given) : at::Tensor();
-  }
-
-  // given: [heads, rows], or [heads] for one row.
-  [[nodiscard]] at::Tensor by_head(const at::Tensor& given, std::int64_t rows) const {
-    const at::Tensor matrix = given.dim() == 1 ? given.unsqueeze(1) : given;
-    if (matrix.dim() != 2 || matrix.size(0) != c_.heads || matrix.size(1) != rows) return {};
-    return matrix.t().unsqueeze(-1);
-  }
-
-  const Case& c_;
-  verify::RankRows q_;
-  verify::RankRows kv_;
-  const Results& results_;
-};
+  const bool of_v = member == &Results::out || member == &Results::dv;
+  const bool fits = rows.fits(given) && given.size(-2) == (keys ? c.kv_heads : c.heads) &&
+                    given.size(-1) == (of_v ? c.head_dim_v : c.head_dim_qk);
+  return fits ? rows.packed(given) : at::Tensor();
+}
 
 at::Device device_of(const Results& results) {
   for (const auto& [name, member] : verify::kResults) {
@@ -76,10 +56,9 @@ at::Tensor gather(Communicator& cp, const at::Tensor& own, const char* what) {
 
 ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const Results& results, Communicator& cp) {
   const at::Device device = device_of(results);
-  const OwnResults own(c, owners, results, cp.rank());
   ResultsByRank by_rank(static_cast<std::size_t>(cp.size()));
   for (const auto& [name, member] : verify::kResults) {
-    const at::Tensor given = own.get(member);
+    const at::Tensor given = in_rows(c, owners, cp.rank(), member, results.*member);
     // Ranks may have different numbers of rows, and no result.
     const at::Tensor shape = given.defined() ? at::tensor(given.sizes()) : at::zeros({3}, at::kLong);
     const at::Tensor shapes = gather(cp, shape.to(device), "shapes of results");

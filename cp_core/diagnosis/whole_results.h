@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/run_case/judged_case.h"
 #include "cp_core/verify/ownership.h"
-#include "cp_core/verify/rank_view.h"
 #include "cp_core/verify/reference.h"
 
 namespace cp_pool::diagnosis {

@@ -1,6 +1,5 @@
 #include "cp_core/diagnosis/dense_problem.h"
 
-#include <array>
 #include <cstddef>
 #include <map>
 

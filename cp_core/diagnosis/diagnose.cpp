@@ -1,7 +1,6 @@
 #include "cp_core/diagnosis/diagnose.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 

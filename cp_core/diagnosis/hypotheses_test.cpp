@@ -78,6 +78,18 @@ TEST(HypothesesTest, GradientsOfLowScoresAreSimulatedInEveryDimension) {
   EXPECT_EQ(named(verify::test::low_case(), Mutant::own_dkv_dropped), "gradient_share_missing");
 }
 
+TEST(HypothesesTest, KeyValueHeadsThatRanksDoNotDivideAreNamed) {
+  Case c = verify::test::small_case();
+  c.comm = CommType::a2a;
+  c.heads = 6;
+  c.kv_heads = 3;
+  EXPECT_EQ(named(c, Mutant::kv_heads_padded_apart), "kv_group_size_wrong");
+  c.cp_size = c.heads = 4;
+  c.kv_heads = 2;
+  EXPECT_EQ(named(c, Mutant::kv_heads_split_apart), "kv_heads_split_apart");
+  EXPECT_EQ(named(c, Mutant::kv_repeated_over_tokens), "kv_repeated_over_tokens");
+}
+
 // The row after the only key is padding, which holds NaN.
 TEST(HypothesesTest, PaddingThatHoldsNanIsKnownByMaxLogit) {
   EXPECT_EQ(named(verify::test::one_key_case(), Mutant::max_logit_past_tile), "max_logit_of_hidden_keys");

@@ -1,6 +1,5 @@
 #include "cp_core/diagnosis/hypothesis_check.h"
 
-#include <algorithm>
 #include <tuple>
 #include <utility>
 

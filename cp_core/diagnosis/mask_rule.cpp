@@ -1,7 +1,5 @@
 #include "cp_core/diagnosis/mask_rule.h"
 
-#include <utility>
-
 #include <ATen/ops/div.h>
 
 namespace cp_pool::diagnosis {

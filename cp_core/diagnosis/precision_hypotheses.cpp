@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>

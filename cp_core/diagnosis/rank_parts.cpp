@@ -1,8 +1,6 @@
 #include "cp_core/diagnosis/rank_parts.h"
 
 #include <algorithm>
-#include <functional>
-#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
@@ -12,15 +10,10 @@
 #include <fmt/format.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {
 
 namespace {
-
-const std::int64_t* data_of(const at::Tensor& tensor) {
-  return tensor.const_data_ptr<std::int64_t>();
-}
 
 Parts steps_as_parts(const DenseProblem& dense, const Ring& ring, bool own_last) {
   const at::Tensor step = step_of_pairs(dense, ring).sub(own_last ? 1 : 0).remainder(ring.size);
@@ -77,15 +70,11 @@ at::Tensor order_in_sequences(const Side& side) {
 }
 
 at::Tensor stretch_of_rows(const Side& side) {
-  const std::int64_t* const rank = data_of(side.rank);
-  const std::int64_t* const sequence = data_of(side.sequence);
-  const std::int64_t* const position = data_of(side.position);
-  std::vector<std::int64_t> stretches(static_cast<std::size_t>(side.count()), 0);
-  for (std::size_t row = 1; row < stretches.size(); ++row) {
-    if (rank[row] != rank[row - 1] || sequence[row] != sequence[row - 1]) continue;
-    stretches[row] = position[row] == position[row - 1] + 1 ? stretches[row - 1] : 1;
-  }
-  return index_tensor(stretches);
+  const auto step = [](const at::Tensor& of_rows) { return of_rows.sub(of_rows.roll(1)); };
+  const at::Tensor goes_on = side.row.ne(0).logical_and(step(side.rank).eq(0)).logical_and(step(side.sequence).eq(0));
+  const at::Tensor jumps = goes_on.logical_and(step(side.position).ne(1)).cumsum(0);
+  const at::Tensor before = std::get<0>(jumps.masked_fill(goes_on, 0).cummax(0));
+  return jumps.gt(before).to(at::kLong);
 }
 
 std::vector<Parts> parts_with_own_last(const DenseProblem& dense) {

@@ -1,9 +1,7 @@
 #include "cp_core/diagnosis/simulated_step.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>

@@ -33,6 +33,11 @@ std::vector<int> missing_ranks(const CaseSummary& summary) {
   return missing;
 }
 
+std::string name_ranks(std::vector<int> ranks, const std::string& text) {
+  std::ranges::sort(ranks);
+  return fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), text);
+}
+
 void set_outcome(ResultEvent& result, CaseOutcome outcome, std::string reason) {
   result.outcome = outcome;
   result.reason = std::move(reason);
@@ -69,10 +74,7 @@ std::string describe_ranks_that_left(const CaseSummary& summary, const RankOutco
   for (const RankOutcome& outcome : summary.outcomes) {
     if (outcome.failure && outcome.failure->phase != FailurePhase::run) left.push_back(outcome.rank);
   }
-  if (left.empty()) return {};
-  std::ranges::sort(left);
-  return fmt::format("; {} {} left without entering {}", left.size() == 1 ? "rank" : "ranks", fmt::join(left, ", "),
-                     cause.failure->collective);
+  return left.empty() ? "" : "; " + name_ranks(left, "left without entering " + cause.failure->collective);
 }
 
 // Says how the ranks differ in what they have begun on their groups. Empty if they do not.
@@ -92,9 +94,7 @@ std::string describe_ranks_that_ran(const CaseSummary& summary, const RankOutcom
   for (const RankOutcome& outcome : summary.outcomes) {
     if (!outcome.declined) ran.push_back(outcome.rank);
   }
-  if (ran.empty()) return {};
-  std::ranges::sort(ran);
-  return fmt::format("; {} {} did not refuse the case", ran.size() == 1 ? "rank" : "ranks", fmt::join(ran, ", "));
+  return ran.empty() ? "" : "; " + name_ranks(ran, "did not refuse the case");
 }
 
 void decide(const CaseSummary& summary, ResultEvent& result) {
@@ -108,10 +108,7 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   std::string reason = name_rank(*cause, cause->failure->summary) + describe_difference(summary, *cause) +
                        describe_ranks_that_ran(summary, *cause);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
-  if (waited && !summary.absent.empty()) {
-    reason += fmt::format(": {} {} had not reached it", summary.absent.size() == 1 ? "rank" : "ranks",
-                          fmt::join(summary.absent, ", "));
-  }
+  if (waited && !summary.absent.empty()) reason += ": " + name_ranks(summary.absent, "had not reached it");
   set_outcome(result, outcome_of(cause->failure->kind), std::move(reason));
 }
 

@@ -5,8 +5,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <map>
+#include <iterator>
 #include <poll.h>
 #include <span>
 #include <string_view>
@@ -79,103 +78,63 @@ std::optional<int> socket_of_store(const protocol::RankEnvironment& environment)
   }
 }
 
+bool has_input_until(int fd, Clock::time_point deadline) {
+  pollfd input{.fd = fd, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = ::poll(&input, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
+    if (ready > 0) return true;
+    if (ready == 0 && Clock::now() >= deadline) return false;
+    if (ready < 0 && errno != EINTR) {
+      throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));
+    }
+  }
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment) {
   return open_store(environment);
 }
 
-// Every call blocks.
-class MessageClient::Connection {
- public:
-  explicit Connection(const protocol::RankEnvironment& environment) {
-    const auto store = open_store(environment);
-    const int port = std::stoi(look_up(*store, kPortKey));
-    const std::string token = environment.token.empty() ? look_up(*store, kTokenKey) : environment.token;
-    std::string why;
-    fd_ = connect_within({environment.master_addr, static_cast<std::uint16_t>(port)}, kConnectTimeout, why);
-    if (!fd_) {
-      throw ControlPlaneError(
-          fmt::format("control plane: connecting to rank 0 at {} port {}: {}", environment.master_addr, port, why));
-    }
-    const int on = 1;
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    send(encode_message(MessageKind::token, {}, bytes_of(token)));
+RankConnection::RankConnection(const protocol::RankEnvironment& environment, const Box& box) {
+  const auto store = open_store(environment);
+  const int port = std::stoi(look_up(*store, kPortKey));
+  const std::string token = environment.token.empty() ? look_up(*store, kTokenKey) : environment.token;
+  std::string why;
+  fd_ = connect_within({environment.master_addr, static_cast<std::uint16_t>(port)}, kConnectTimeout, why);
+  if (!fd_) {
+    throw ControlPlaneError(
+        fmt::format("control plane: connecting to rank 0 at {} port {}: {}", environment.master_addr, port, why));
   }
-
-  void send(const Bytes& frame) {
-    if (!send_all(fd_.get(), std::as_bytes(std::span{frame}))) {
-      throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
-    }
-  }
-
-  // Returns nullopt once the deadline has passed.
-  std::optional<MessageFrame> receive(const std::optional<Clock::time_point>& deadline) {
-    for (;;) {
-      if (std::optional<MessageFrame> frame = reader_.next()) return frame;
-      if (deadline && !has_input_until(*deadline)) return std::nullopt;
-      std::array<std::uint8_t, 65536> buffer;
-      const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got == 0) throw ControlPlaneError("control plane: receiving: rank 0 has closed the connection");
-      if (got < 0) throw ControlPlaneError(fmt::format("control plane: receiving: {}", std::strerror(errno)));
-      reader_.feed({buffer.data(), static_cast<std::size_t>(got)});
-    }
-  }
-
-  // Messages that came while another box was read.
-  std::map<Box, std::deque<Bytes>> boxes;
-
- private:
-  [[nodiscard]] bool has_input_until(Clock::time_point deadline) const {
-    pollfd input{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    for (;;) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      const int ready = ::poll(&input, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
-      if (ready > 0) return true;
-      if (ready == 0 && Clock::now() >= deadline) return false;
-      if (ready < 0 && errno != EINTR) {
-        throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));
-      }
-    }
-  }
-
-  UniqueFd fd_;
-  MessageReader reader_;
-};
-
-MessageClient::MessageClient(const protocol::RankEnvironment& environment)
-    : connection_(std::make_unique<Connection>(environment)) {}
-
-MessageClient::~MessageClient() = default;
-
-void MessageClient::to_rank0(const RankMessage& message) {
-  connection_->send(encode_message(MessageKind::push, {}, encode(message)));
+  const int on = 1;
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  Bytes frames = encode_message(MessageKind::token, {}, bytes_of(token));
+  std::ranges::copy(encode_message(MessageKind::subscribe, box), std::back_inserter(frames));
+  send(frames);
 }
 
-std::optional<Bytes> MessageClient::pop(const Box& box, std::optional<Clock::time_point> deadline) {
-  const auto [mine, first_time] = connection_->boxes.try_emplace(box);
-  if (first_time) connection_->send(encode_message(MessageKind::subscribe, box));
-  while (mine->second.empty()) {
-    std::optional<MessageFrame> frame = connection_->receive(deadline);
-    if (!frame) return std::nullopt;
-    connection_->boxes[frame->box].push_back(std::move(frame->body));
+void RankConnection::send(const Bytes& frame) {
+  if (!send_all(fd_.get(), std::as_bytes(std::span{frame}))) {
+    throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
   }
-  Bytes message = std::move(mine->second.front());
-  mine->second.pop_front();
-  return message;
 }
 
-ComputeCommand MessageClient::receive_compute(int rank) {
-  return decode_compute_command(*pop({Box::Of::compute, rank}));
+void RankConnection::to_rank0(const RankMessage& message) {
+  send(encode_message(MessageKind::push, {}, encode(message)));
 }
-ControlCommand MessageClient::receive_control(int rank) {
-  return decode_control_command(*pop({Box::Of::control, rank}));
-}
-std::optional<ComputeCommand> MessageClient::receive_compute_until(int rank, Clock::time_point deadline) {
-  const std::optional<Bytes> message = pop({Box::Of::compute, rank}, deadline);
-  if (!message) return std::nullopt;
-  return decode_compute_command(*message);
+
+std::optional<Bytes> RankConnection::receive(const std::optional<Clock::time_point>& deadline) {
+  for (;;) {
+    if (std::optional<MessageFrame> frame = reader_.next()) return std::move(frame->body);
+    if (deadline && !has_input_until(fd_.get(), *deadline)) return std::nullopt;
+    std::array<std::uint8_t, 65536> buffer;
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) throw ControlPlaneError("control plane: receiving: rank 0 has closed the connection");
+    if (got < 0) throw ControlPlaneError(fmt::format("control plane: receiving: {}", std::strerror(errno)));
+    reader_.feed({buffer.data(), static_cast<std::size_t>(got)});
+  }
 }
 
 struct MessageServer::Server {

@@ -9,11 +9,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include <c10/util/intrusive_ptr.h>
 
 #include "worker/message_frames.h"
 #include "worker/protocol/environment.h"
+#include "worker/protocol/unique_fd.h"
 #include "worker/rank_messages.h"
 
 namespace c10d {
@@ -32,25 +34,38 @@ class ControlPlaneError : public std::runtime_error {
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment);
 
 // One rank's connection to rank 0, for one thread. A message to rank 0 is one write, a message from it one read.
-class MessageClient {
+class RankConnection {
  public:
-  explicit MessageClient(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
-  ~MessageClient();
+  // Receives the messages of a box. Throws ControlPlaneError.
+  RankConnection(const protocol::RankEnvironment& environment, const Box& box);
 
   void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
-
-  // Both wait without limit. ExitCommand or ControlPlaneError ends the stream. A box has one receiver.
-  ComputeCommand receive_compute(int rank);
-  ControlCommand receive_control(int rank);
-  // Returns nullopt if no message has come by the deadline.
-  std::optional<ComputeCommand> receive_compute_until(int rank, std::chrono::steady_clock::time_point deadline);
+  // Returns nullopt if there is a deadline and no message has come by then. Throws ControlPlaneError.
+  std::optional<Bytes> receive(const std::optional<std::chrono::steady_clock::time_point>& deadline);
 
  private:
-  // Returns nullopt only if there is a deadline.
-  std::optional<Bytes> pop(const Box& box, std::optional<std::chrono::steady_clock::time_point> deadline = {});
+  void send(const Bytes& frame);
 
-  class Connection;
-  std::unique_ptr<Connection> connection_;
+  UniqueFd fd_;
+  MessageReader reader_;
+};
+
+// The connection of a thread that receives ComputeCommands or ControlCommands. ExitCommand or ControlPlaneError ends
+// the stream.
+template <typename Command>
+class MessageClient : private RankConnection {
+ public:
+  explicit MessageClient(const protocol::RankEnvironment& environment)
+      : RankConnection(environment, {std::is_same_v<Command, ComputeCommand> ? Box::Of::compute : Box::Of::control,
+                                     environment.rank}) {}
+
+  using RankConnection::to_rank0;
+  Command receive() { return *receive_until({}); }
+  // Returns nullopt if no command has come by the deadline.
+  std::optional<Command> receive_until(const std::optional<std::chrono::steady_clock::time_point>& deadline) {
+    const std::optional<Bytes> message = RankConnection::receive(deadline);
+    return message ? std::optional(decode<Command>(*message)) : std::nullopt;
+  }
 };
 
 // Rank 0's server. It has a store and the boxes. The store takes over the listening socket environment.master_fd, or

@@ -21,6 +21,13 @@ namespace cp_pool {
 namespace {
 
 using test::listening_environment;
+using ComputeClient = MessageClient<ComputeCommand>;
+using ControlClient = MessageClient<ControlCommand>;
+
+protocol::RankEnvironment of_rank(int rank, protocol::RankEnvironment environment) {
+  environment.rank = rank;
+  return environment;
+}
 
 class ControlPlane : public testing::Test {
  protected:
@@ -33,41 +40,42 @@ TEST_F(ControlPlane, KeepsTheOrderOfASenderAndTheBoxesApart) {
   server->to_control_threads(AbortCommand{7});
   server->to_compute(ExitCommand{});
   for (const int rank : {0, 1}) {
-    MessageClient receiver(environment);
-    EXPECT_EQ(std::get<AbortCommand>(receiver.receive_control(rank)).generation, 7);
+    ControlClient control(of_rank(rank, environment));
+    EXPECT_EQ(std::get<AbortCommand>(control.receive()).generation, 7);
+    ComputeClient compute(of_rank(rank, environment));
     for (int generation = 0; generation < 100; ++generation) {
-      EXPECT_EQ(std::get<RebuildCommand>(receiver.receive_compute(rank)).generation, generation);
+      EXPECT_EQ(std::get<RebuildCommand>(compute.receive()).generation, generation);
     }
-    EXPECT_TRUE(std::holds_alternative<ExitCommand>(receiver.receive_compute(rank)));
+    EXPECT_TRUE(std::holds_alternative<ExitCommand>(compute.receive()));
   }
 }
 
 TEST_F(ControlPlane, WakesAReceiverThatWaits) {
-  MessageClient receiver(environment);
-  auto received = std::async(std::launch::async, [&] { return receiver.receive_compute(1); });
+  ComputeClient receiver(environment);
+  auto received = std::async(std::launch::async, [&] { return receiver.receive(); });
   server->to_compute(RebuildCommand{3});
   EXPECT_EQ(std::get<RebuildCommand>(received.get()).generation, 3);
 }
 
 TEST_F(ControlPlane, WaitsForACommandUntilTheDeadlineAlone) {
-  MessageClient receiver(environment);
+  ComputeClient receiver(environment);
   const auto soon = [](std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; };
-  EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(20))));
-  EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(-20))));
+  EXPECT_FALSE(receiver.receive_until(soon(std::chrono::milliseconds(20))));
+  EXPECT_FALSE(receiver.receive_until(soon(std::chrono::milliseconds(-20))));
   server->to_compute(RebuildCommand{3});
-  const auto command = receiver.receive_compute_until(1, soon(std::chrono::seconds(60)));
+  const auto command = receiver.receive_until(soon(std::chrono::seconds(60)));
   ASSERT_TRUE(command);
   EXPECT_EQ(std::get<RebuildCommand>(*command).generation, 3);
 }
 
 TEST_F(ControlPlane, GivesRank0WhatRanksSayAlsoWhatCameBeforeItListened) {
-  MessageClient first(environment);
-  MessageClient second(environment);
+  ComputeClient first(environment);
+  ComputeClient second(environment);
   std::vector<int> heard;
   std::promise<void> all;
   first.to_rank0(Goodbye{1});
   const auto take = [&](const Bytes& message) {
-    heard.push_back(std::get<Goodbye>(decode_rank_message(message)).rank);
+    heard.push_back(std::get<Goodbye>(decode<RankMessage>(message)).rank);
     if (heard.size() == 3) all.set_value();
   };
   server->on_rank0(take);
@@ -95,15 +103,15 @@ TEST_F(ControlPlane, DoesNotWaitForARankThatReadsNothing) {
   constexpr int kMessages = 200;
   PrepareCommand large;
   large.case_json = {{"text", std::string(std::size_t{1} << 20U, 'x')}};
-  MessageClient stopped(environment);
+  ControlClient stopped(of_rank(1, environment));
   server->to_control_threads(AbortCommand{0});
-  EXPECT_EQ(std::get<AbortCommand>(stopped.receive_control(1)).generation, 0);
+  EXPECT_EQ(std::get<AbortCommand>(stopped.receive()).generation, 0);
   for (int i = 0; i < kMessages; ++i) server->to_control_threads(large);
-  MessageClient other(environment);
+  ComputeClient other(environment);
   server->to_compute(ExitCommand{});
-  EXPECT_TRUE(std::holds_alternative<ExitCommand>(other.receive_compute(0)));
+  EXPECT_TRUE(std::holds_alternative<ExitCommand>(other.receive()));
   for (int i = 0; i < kMessages; ++i) {
-    EXPECT_TRUE(std::holds_alternative<PrepareCommand>(stopped.receive_control(1)));
+    EXPECT_TRUE(std::holds_alternative<PrepareCommand>(stopped.receive()));
   }
 }
 
@@ -114,8 +122,9 @@ std::uint16_t message_port(const protocol::RankEnvironment& environment) {
 
 // The stranger may be a port scanner, a worker of another version, or another user of the machine.
 TEST_F(ControlPlane, HangsUpOnAStranger) {
-  for (const Bytes& bytes : {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
-                             encode_message(MessageKind::push, {Box::Of::compute, 0}, encode(RebuildCommand{666}))}) {
+  for (const Bytes& bytes :
+       {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
+        encode_message(MessageKind::push, {Box::Of::compute, 0}, encode(ComputeCommand{RebuildCommand{666}}))}) {
     std::string why;
     const UniqueFd fd = connect_within({"127.0.0.1", message_port(environment)}, std::chrono::seconds(20), why);
     ASSERT_TRUE(fd) << why;
@@ -124,9 +133,9 @@ TEST_F(ControlPlane, HangsUpOnAStranger) {
     char answer = 0;
     EXPECT_LE(recv(fd.get(), &answer, 1, 0), 0);
   }
-  MessageClient receiver(environment);
+  ComputeClient receiver(environment);
   server->to_compute(ExitCommand{});
-  EXPECT_TRUE(std::holds_alternative<ExitCommand>(receiver.receive_compute(0)));
+  EXPECT_TRUE(std::holds_alternative<ExitCommand>(receiver.receive()));
 }
 
 TEST(ControlPlaneToken, OfTheEnvironmentIsNotInTheStore) {
@@ -134,12 +143,11 @@ TEST(ControlPlaneToken, OfTheEnvironmentIsNotInTheStore) {
   environment.token = "00112233445566778899aabbccddeeff";
   MessageServer server(environment);
   EXPECT_FALSE(connect_store(environment)->check({"cp-pool/token"}));
-  MessageClient rank(environment);
+  ComputeClient rank(environment);
   server.to_compute(RebuildCommand{1});
-  EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 1);
+  EXPECT_EQ(std::get<RebuildCommand>(rank.receive()).generation, 1);
   environment.token.back() = '0';
-  MessageClient other(environment);
-  EXPECT_THROW(other.receive_compute(1), ControlPlaneError);
+  EXPECT_THROW(ComputeClient(environment).receive(), ControlPlaneError);
 }
 
 TEST(ControlPlaneToken, IsMadeByRank0IfTheEnvironmentHasNone) {
@@ -163,9 +171,9 @@ TEST(ControlPlaneStore, IsTorchrunsIfItServesOneAtTheMastersPort) {
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   {
     MessageServer server(environment);
-    MessageClient rank(environment);
+    ComputeClient rank(environment);
     server.to_compute(RebuildCommand{5});
-    EXPECT_EQ(std::get<RebuildCommand>(rank.receive_compute(1)).generation, 5);
+    EXPECT_EQ(std::get<RebuildCommand>(rank.receive()).generation, 5);
   }
   unsetenv("TORCHELASTIC_USE_AGENT_STORE");
 }
@@ -184,8 +192,8 @@ TEST(ControlPlaneAddress, IsTheMastersAlone) {
 }
 
 TEST_F(ControlPlane, AReceiverHearsAtOnceThatTheServerIsGone) {
-  MessageClient receiver(environment);
-  auto received = std::async(std::launch::async, [&] { return receiver.receive_compute(0); });
+  ComputeClient receiver(environment);
+  auto received = std::async(std::launch::async, [&] { return receiver.receive(); });
   server.reset();
   EXPECT_THROW(received.get(), ControlPlaneError);
 }

@@ -48,7 +48,7 @@ ControlThread::ControlThread(const protocol::RankEnvironment& environment, Group
 void ControlThread::serve() {
   try {
     for (;;) {
-      const ControlCommand command = messages_.receive_control(rank_);
+      const ControlCommand command = messages_.receive();
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
       if (const auto* abort = std::get_if<AbortCommand>(&command)) {
         functions_.free_waits(abort->generation);

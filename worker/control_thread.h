@@ -37,7 +37,7 @@ class ControlThread {
   GroupSlot& groups_;
   std::shared_future<void> compute_stopped_;
   Functions functions_;
-  MessageClient messages_;
+  MessageClient<ControlCommand> messages_;
   std::jthread thread_;
 };
 

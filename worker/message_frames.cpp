@@ -48,7 +48,7 @@ std::optional<MessageFrame> MessageReader::next() {
   if (left < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes_.data() + taken_, sizeof header);
   const bool known = header.kind <= static_cast<std::uint8_t>(MessageKind::subscribe) &&
-                     header.of <= static_cast<std::uint8_t>(Box::Of::rank0);
+                     header.of <= static_cast<std::uint8_t>(Box::Of::control);
   if (header.magic != kMailMagic || header.size > kLargestBody || !known) throw MessageError("not a rank's message");
   if (left < sizeof header + header.size) return std::nullopt;
   const auto body = bytes_.begin() + static_cast<std::ptrdiff_t>(taken_ + sizeof header);

@@ -13,17 +13,17 @@ namespace cp_pool {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// A queue of messages for one receiver.
+// A queue of messages for one thread of a rank.
 struct Box {
-  enum class Of : std::uint8_t { compute, control, rank0 };
-  Of of = Of::rank0;
-  int rank = 0;  // 0 for Of::rank0
+  enum class Of : std::uint8_t { compute, control };
+  Of of = Of::compute;
+  int rank = 0;
 
   friend auto operator<=>(const Box&, const Box&) = default;
 };
 
-// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box. token:
-// the first frame of a rank, whose body is the token of its pool.
+// push: a message to rank 0, or one from a box. subscribe: the sender becomes the receiver of the box. token: the first
+// frame of a rank, whose body is the token of its pool. Only `subscribe` uses the box.
 enum class MessageKind : std::uint8_t { push, subscribe, token };
 struct MessageFrame {
   MessageKind kind = MessageKind::push;

@@ -78,7 +78,6 @@ class MessageRouter::Router {
   [[nodiscard]] int port() const { return port_of(listener_.get()); }
 
   void push(const Box& box, std::span<const std::uint8_t> message) {
-    if (box.of == Box::Of::rank0) return take_for_rank0(Bytes(message.begin(), message.end()));
     const std::lock_guard lock(mutex_);
     deliver(box, encode_message(MessageKind::push, box, message));
   }
@@ -226,11 +225,8 @@ class MessageRouter::Router {
   }
 
   void take(int fd, MessageFrame frame) {
-    if (frame.box.of == Box::Of::rank0 && frame.kind == MessageKind::push) return take_for_rank0(std::move(frame.body));
+    if (frame.kind == MessageKind::push) return take_for_rank0(std::move(frame.body));
     const std::lock_guard lock(mutex_);
-    if (frame.kind == MessageKind::push) {
-      return deliver(frame.box, encode_message(MessageKind::push, frame.box, frame.body));
-    }
     receivers_[frame.box] = fd;
     const auto waiting = waiting_.extract(frame.box);
     if (waiting.empty()) return;

@@ -67,7 +67,7 @@ void RankCompute::serve() {
   set_current_phase(case_phase::kIdle);
   try {
     while (!exiting_) {
-      const ComputeCommand command = messages_.receive_compute(parts_.environment.rank);
+      const ComputeCommand command = messages_.receive();
       if (std::holds_alternative<ExitCommand>(command)) return;
       if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
       if (const auto* diagnose = std::get_if<DiagnoseCommand>(&command)) handle(*diagnose);
@@ -139,7 +139,7 @@ void RankCompute::handle(const RunCommand& command) {
 
 void RankCompute::wait_for_begin(std::int64_t seq) {
   for (;;) {
-    const ComputeCommand command = messages_.receive_compute(parts_.environment.rank);
+    const ComputeCommand command = messages_.receive();
     exiting_ = std::holds_alternative<ExitCommand>(command);
     const auto* const begin = std::get_if<BeginCommand>(&command);
     // A BeginCommand with another seq is an old one, of a case for which this rank failed to reset.
@@ -325,7 +325,7 @@ void RankCompute::wait_for_leave(const CaseArrived& arrived) {
   const Clock::time_point deadline = Clock::now() + limit;
   messages_.to_rank0(arrived);
   for (;;) {
-    const std::optional<ComputeCommand> command = messages_.receive_compute_until(rank, deadline);
+    const std::optional<ComputeCommand> command = messages_.receive_until(deadline);
     if (!command) {
       throw CommError(CommError::Kind::timeout,
                       fmt::format("rank {}: barrier after the case: timed out after {} ms", rank, limit.count()));

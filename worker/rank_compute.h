@@ -36,7 +36,7 @@ class RankCompute {
     const OwnGpu& gpu;
   };
   // Only this object uses `messages` and `store`. Communicators find each other in `store`.
-  RankCompute(Parts parts, MessageClient& messages, c10::intrusive_ptr<c10d::Store> store)
+  RankCompute(Parts parts, MessageClient<ComputeCommand>& messages, c10::intrusive_ptr<c10d::Store> store)
       : parts_(parts), messages_(messages), store_(std::move(store)) {}
 
   // Connects the first communicators. Throws CommError.
@@ -74,7 +74,7 @@ class RankCompute {
   Failure report_failure(std::int64_t seq, FailurePhase phase);
 
   Parts parts_;
-  MessageClient& messages_;
+  MessageClient<ComputeCommand>& messages_;
   c10::intrusive_ptr<c10d::Store> store_;
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made

@@ -37,7 +37,7 @@ class ComputingRank : public testing::Test {
  protected:
   ComputingRank() {
     server_.on_rank0([this](const Bytes& bytes) {
-      const RankMessage message = decode_rank_message(bytes);
+      const RankMessage message = decode<RankMessage>(bytes);
       const auto* const done = std::get_if<CaseDone>(&message);
       if (done == nullptr) return;
       const std::lock_guard lock(mutex_);
@@ -74,7 +74,7 @@ class ComputingRank : public testing::Test {
  private:
   protocol::RankEnvironment environment_ = test::listening_environment(1);
   MessageServer server_{environment_};
-  MessageClient messages_{environment_};
+  MessageClient<ComputeCommand> messages_{environment_};
   EnvironmentBaseline baseline_;
   FaultInjector faults_{{}, 0};
   GroupSlot groups_;

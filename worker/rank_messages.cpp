@@ -12,13 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-// A variant is encoded as [index, message].
-template <typename Variant>
-Bytes encode_variant(const Variant& message) {
-  const json body = std::visit([](const auto& m) { return protocol::object_json<json>(m); }, message);
-  return json::to_msgpack(json::array({message.index(), body}));
-}
-
 template <typename Variant, std::size_t I = 0>
 Variant decode_alternative(std::size_t index, const json& body) {
   if constexpr (I == std::variant_size_v<Variant>) {
@@ -30,31 +23,26 @@ Variant decode_alternative(std::size_t index, const json& body) {
   }
 }
 
-template <typename Variant>
-Variant decode_variant(const Bytes& bytes) {
-  const json message = json::from_msgpack(bytes);
-  return decode_alternative<Variant>(message.at(0).get<std::size_t>(), message.at(1));
-}
-
 }  // namespace
 
-Bytes encode(const ComputeCommand& message) {
-  return encode_variant(message);
+// A variant is encoded as [index, message].
+template <typename Message>
+Bytes encode(const Message& message) {
+  const json body = std::visit([](const auto& m) { return protocol::object_json<json>(m); }, message);
+  return json::to_msgpack(json::array({message.index(), body}));
 }
-Bytes encode(const ControlCommand& message) {
-  return encode_variant(message);
+
+template <typename Message>
+Message decode(const Bytes& bytes) {
+  const json message = json::from_msgpack(bytes);
+  return decode_alternative<Message>(message.at(0).get<std::size_t>(), message.at(1));
 }
-Bytes encode(const RankMessage& message) {
-  return encode_variant(message);
-}
-ComputeCommand decode_compute_command(const Bytes& bytes) {
-  return decode_variant<ComputeCommand>(bytes);
-}
-ControlCommand decode_control_command(const Bytes& bytes) {
-  return decode_variant<ControlCommand>(bytes);
-}
-RankMessage decode_rank_message(const Bytes& bytes) {
-  return decode_variant<RankMessage>(bytes);
-}
+
+template Bytes encode(const ComputeCommand&);
+template Bytes encode(const ControlCommand&);
+template Bytes encode(const RankMessage&);
+template ComputeCommand decode(const Bytes&);
+template ControlCommand decode(const Bytes&);
+template RankMessage decode(const Bytes&);
 
 }  // namespace cp_pool

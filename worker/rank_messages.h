@@ -263,11 +263,10 @@ using RankMessage = std::variant<RankStarted, CaseReset, CasePhase, CaseArrived,
 
 // Encode a message as bytes; non-finite numbers and arbitrary bytes in strings survive. Decoding anything that encode
 // has not written throws protocol::ProtocolError or nlohmann::json's exceptions.
-Bytes encode(const ComputeCommand& message);
-Bytes encode(const ControlCommand& message);
-Bytes encode(const RankMessage& message);
-ComputeCommand decode_compute_command(const Bytes& bytes);
-ControlCommand decode_control_command(const Bytes& bytes);
-RankMessage decode_rank_message(const Bytes& bytes);
+// Message: ComputeCommand, ControlCommand or RankMessage.
+template <typename Message>
+Bytes encode(const Message& message);
+template <typename Message>
+Message decode(const Bytes& bytes);
 
 }  // namespace cp_pool

@@ -23,31 +23,31 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
       .timeout_ms = 70,
       .options = {
           .dump_dir = "/d", .reference_cache = false, .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}}};
-  const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
+  const auto got = std::get<RunCommand>(decode<ComputeCommand>(encode(ComputeCommand{sent})));
   EXPECT_EQ(got.request.seq, 5);
   EXPECT_EQ(got.request.case_json, sent.request.case_json);
   EXPECT_EQ(got.request.options.dump_dir, "/d");
   EXPECT_FALSE(got.request.options.reference_cache);
   ASSERT_TRUE(got.request.options.perf);
   EXPECT_EQ(got.request.options.perf->iterations, 9);
-  const auto begin = std::get<BeginCommand>(decode_compute_command(encode(ComputeCommand{BeginCommand{4, false}})));
+  const auto begin = std::get<BeginCommand>(decode<ComputeCommand>(encode(ComputeCommand{BeginCommand{4, false}})));
   EXPECT_EQ(begin.seq, 4);
   EXPECT_FALSE(begin.go);
   const auto leave =
-      std::get<LeaveCommand>(decode_compute_command(encode(ComputeCommand{LeaveCommand{4, false, "rank 1"}})));
+      std::get<LeaveCommand>(decode<ComputeCommand>(encode(ComputeCommand{LeaveCommand{4, false, "rank 1"}})));
   EXPECT_EQ(leave.seq, 4);
   EXPECT_FALSE(leave.go);
   EXPECT_EQ(leave.difference, "rank 1");
-  EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
-  EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
-  EXPECT_EQ(std::get<AbortCommand>(decode_control_command(encode(ControlCommand{AbortCommand{4}}))).generation, 4);
+  EXPECT_EQ(std::get<RebuildCommand>(decode<ComputeCommand>(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
+  EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode<ComputeCommand>(encode(ComputeCommand{ExitCommand{}}))));
+  EXPECT_EQ(std::get<AbortCommand>(decode<ControlCommand>(encode(ControlCommand{AbortCommand{4}}))).generation, 4);
   const PrepareCommand hint{{{"heads", 3}}};
-  EXPECT_EQ(std::get<PrepareCommand>(decode_control_command(encode(ControlCommand{hint}))).case_json, hint.case_json);
+  EXPECT_EQ(std::get<PrepareCommand>(decode<ControlCommand>(encode(ControlCommand{hint}))).case_json, hint.case_json);
 }
 
 TEST(RankMessages, ArrivalsKeepWhatHasBegunInEachGroup) {
   const CaseArrived sent{3, 9, {{"", 0, 4}, {" of its inner group", 2, 1}}};
-  const auto got = std::get<CaseArrived>(decode_rank_message(encode(RankMessage{sent})));
+  const auto got = std::get<CaseArrived>(decode<RankMessage>(encode(RankMessage{sent})));
   EXPECT_EQ(got.rank, 3);
   EXPECT_EQ(got.seq, 9);
   ASSERT_EQ(got.begun.size(), 2U);
@@ -74,7 +74,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   perf.one_rank_ms = {.median = 3, .min = 2, .max = 4};
   perf.one_rank_reason = "r";
   sent.outcome.lost_outputs = {{"trace", "bad \xff name"}};
-  const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
+  const auto got = std::get<CaseDone>(decode<RankMessage>(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
   EXPECT_EQ(got.outcome.lost_outputs.at(0).output, "trace");
   EXPECT_EQ(got.outcome.lost_outputs.at(0).message, "bad \xff name");
@@ -97,7 +97,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
 
 TEST(RankMessages, AProbeComesBackWithWhereTheRankStands) {
   const Probed sent{5, {1, "forward", 2.5, "all_to_all on group cp: bad \xff byte", 1.5}};
-  const auto got = std::get<Probed>(decode_rank_message(encode(RankMessage{sent})));
+  const auto got = std::get<Probed>(decode<RankMessage>(encode(RankMessage{sent})));
   EXPECT_EQ(got.token, 5);
   EXPECT_EQ(got.where.rank, 1);
   EXPECT_EQ(got.where.phase, "forward");
@@ -107,30 +107,30 @@ TEST(RankMessages, AProbeComesBackWithWhereTheRankStands) {
 }
 
 TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {
-  const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{CaseDone{}})));
+  const auto got = std::get<CaseDone>(decode<RankMessage>(encode(RankMessage{CaseDone{}})));
   EXPECT_FALSE(got.outcome.verdict.has_value());
   EXPECT_FALSE(got.outcome.failure.has_value());
 }
 
 TEST(RankMessages, DiagnosesComeBackAsTheyWereSent) {
   const auto asked =
-      std::get<DiagnoseCommand>(decode_compute_command(encode(ComputeCommand{DiagnoseCommand{9, 5000}})));
+      std::get<DiagnoseCommand>(decode<ComputeCommand>(encode(ComputeCommand{DiagnoseCommand{9, 5000}})));
   EXPECT_EQ(asked.seq, 9);
   EXPECT_EQ(asked.limit_ms, 5000);
   DiagnosisDone sent;
   sent.seq = 9;
   sent.outcome.rank = 1;
-  auto got = std::get<DiagnosisDone>(decode_rank_message(encode(RankMessage{sent})));
+  auto got = std::get<DiagnosisDone>(decode<RankMessage>(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
   EXPECT_EQ(got.outcome.rank, 1);
   EXPECT_FALSE(got.diagnosis);
   sent.diagnosis.emplace().cause = "it is late";
-  got = std::get<DiagnosisDone>(decode_rank_message(encode(RankMessage{sent})));
+  got = std::get<DiagnosisDone>(decode<RankMessage>(encode(RankMessage{sent})));
   ASSERT_TRUE(got.diagnosis);
   EXPECT_EQ(got.diagnosis->cause, "it is late");
   CaseDone done;
   done.outcome.can_diagnose = true;
-  EXPECT_TRUE(std::get<CaseDone>(decode_rank_message(encode(RankMessage{done}))).outcome.can_diagnose);
+  EXPECT_TRUE(std::get<CaseDone>(decode<RankMessage>(encode(RankMessage{done}))).outcome.can_diagnose);
 }
 
 TEST(FailureKind, HasTheNamesThatPythonUses) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <fcntl.h>
+#include <functional>
 #include <future>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -243,13 +243,14 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   }
   clock.mark("device");
   const bool prepares = runner.prepares(device.device());
-  std::unique_ptr<RankZero> rank_zero;
+  std::future<bool> rank_zero;  // waits for the end when it is destroyed
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(*server, ready_event(environment, device.device(), gpu, runner),
-                                           FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
+    rank_zero = std::async(std::launch::async, serve_rank_zero, std::ref(*server),
+                           ready_event(environment, device.device(), gpu, runner), FaultInjector(config.faults, 0),
+                           config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
-  MessageClient messages = or_die(rank, [&] { return MessageClient(environment); });
+  auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment); });
   const auto store = or_die(rank, [&] { return connect_store(environment); });
   GroupSlot groups;
   StoppedSignal stopped;
@@ -284,7 +285,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   compute.serve();
   messages.to_rank0(Goodbye{environment.rank});
   stopped.signal();
-  return !rank_zero || rank_zero->wait() ? 0 : 1;
+  return !rank_zero.valid() || rank_zero.get() ? 0 : 1;
 }
 
 }  // namespace cp_pool

@@ -28,69 +28,6 @@
 namespace cp_pool {
 namespace {
 
-// Reads requests from the driver on a thread of its own, so that they arrive during a case.
-class RequestReader {
- public:
-  struct Handlers {  // called on the reading thread
-    std::function<void(const protocol::Request&)> request;
-    std::function<void(const protocol::ProtocolError&)> bad_request;
-    std::function<void()> end_of_input;  // also when reading fails
-  };
-  RequestReader(int fd, Handlers handlers);  // fd is not owned
-  ~RequestReader();                          // stops reading
-
- private:
-  void serve();
-  void handle(const protocol::Line& line);
-
-  int fd_;
-  UniqueFd wake_fd_;
-  Handlers handlers_;
-  std::jthread thread_;
-};
-
-constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
-
-RequestReader::RequestReader(int fd, Handlers handlers)
-    : fd_(fd), wake_fd_(eventfd(0, EFD_CLOEXEC)), handlers_(std::move(handlers)) {
-  if (!wake_fd_) throw std::system_error(errno, std::generic_category(), "eventfd");
-  thread_ = std::jthread([this] { serve(); });
-}
-
-RequestReader::~RequestReader() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_fd_.get(), &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
-}
-
-void RequestReader::serve() {
-  protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
-  std::array<char, kReadBytes> buffer;
-  for (;;) {
-    std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}}};
-    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
-    if (ready[1].revents != 0) return;
-    if (ready[0].revents == 0) continue;
-    const ssize_t got = read(fd_, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-    for (const protocol::Line& line : framer.feed(bytes)) handle(line);
-  }
-  handlers_.end_of_input();
-}
-
-void RequestReader::handle(const protocol::Line& line) {
-  try {
-    if (line.kind == protocol::Line::Kind::over_long) {
-      throw protocol::ProtocolError(fmt::format("a request longer than {} bytes", protocol::kMaxLineBytes));
-    }
-    handlers_.request(protocol::parse_request(line.text));
-  } catch (const protocol::ProtocolError& e) {
-    handlers_.bad_request(e);
-  }
-}
-
 // A queue between threads of one process.
 template <typename Item>
 class ThreadQueue {
@@ -128,6 +65,57 @@ class ThreadQueue {
 struct EndOfInput {};
 using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage>;
 
+// Reads requests from the driver on a thread of its own, so that they arrive during a case.
+class RequestReader {
+ public:
+  // fd is not owned. The end of input is put into the queue, too, also when reading fails.
+  RequestReader(int fd, ThreadQueue<Item>& items) : fd_(fd), items_(items), wake_fd_(eventfd(0, EFD_CLOEXEC)) {
+    if (!wake_fd_) throw std::system_error(errno, std::generic_category(), "eventfd");
+    thread_ = std::jthread([this] { serve(); });
+  }
+  RequestReader(const RequestReader&) = delete;
+  RequestReader& operator=(const RequestReader&) = delete;
+  ~RequestReader() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_fd_.get(), &one, sizeof one);
+  }
+
+ private:
+  void serve() {
+    constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
+    protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
+    std::array<char, kReadBytes> buffer;
+    for (;;) {
+      std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}}};
+      if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
+      if (ready[1].revents != 0) return;
+      if (ready[0].revents == 0) continue;
+      const ssize_t got = read(fd_, buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+      for (const protocol::Line& line : framer.feed(bytes)) items_.put(item_of(line));
+    }
+    items_.put(EndOfInput{});
+  }
+
+  static Item item_of(const protocol::Line& line) {
+    if (line.kind == protocol::Line::Kind::over_long) {
+      return protocol::ProtocolError(fmt::format("a request longer than {} bytes", protocol::kMaxLineBytes));
+    }
+    try {
+      return protocol::parse_request(line.text);
+    } catch (const protocol::ProtocolError& e) {
+      return e;
+    }
+  }
+
+  int fd_;
+  ThreadQueue<Item>& items_;
+  UniqueFd wake_fd_;
+  std::jthread thread_;
+};
+
 class ServerPorts final : public Coordinator::Ports {
  public:
   ServerPorts(MessageServer& server, FaultInjector faults, int stdout_fd)
@@ -158,71 +146,38 @@ void dispatch(Coordinator& coordinator, const Item& item) {
   if (std::holds_alternative<EndOfInput>(item)) coordinator.on_end_of_input();
 }
 
-}  // namespace
-
-class RankZero::Threads {
- public:
-  Threads(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd)
-      : server_(server),
-        ports_(server, std::move(faults), stdout_fd),
-        coordinator_(ports_, ready),
-        reader_(stdin_fd, {.request = [this](const protocol::Request& r) { items_.put(r); },
-                           .bad_request = [this](const protocol::ProtocolError& e) { items_.put(e); },
-                           .end_of_input = [this] { items_.put(EndOfInput{}); }}) {
-    server_.on_rank0([this](const Bytes& message) { collect(message); });
-    protocol_ = std::jthread([this] { serve(); });
+Item item_of(const Bytes& message) {
+  try {
+    return decode<RankMessage>(message);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: rank 0: {}\n", e.what());
+    return EndOfInput{};
   }
-
-  bool wait() {
-    if (protocol_.joinable()) protocol_.join();
-    server_.on_rank0(nullptr);
-    return coordinator_.stopped_cleanly();
-  }
-
- private:
-  void collect(const Bytes& message) {
-    try {
-      items_.put(decode_rank_message(message));
-    } catch (const std::exception& e) {
-      fmt::print(stderr, "cp-pool-worker: rank 0: {}\n", e.what());
-      items_.put(EndOfInput{});
-    }
-  }
-
-  void serve() {
-    try {
-      while (!coordinator_.finished()) {
-        if (const std::optional<Item> item = items_.take(coordinator_.next_deadline())) {
-          dispatch(coordinator_, *item);
-        } else {
-          coordinator_.on_time();
-        }
-      }
-    } catch (const std::exception& e) {
-      // Without this thread the driver would never hear of this pool again, so the process ends.
-      fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
-      _exit(1);
-    }
-  }
-
-  ThreadQueue<Item> items_;
-  MessageServer& server_;
-  ServerPorts ports_;
-  Coordinator coordinator_;
-  RequestReader reader_;
-  std::jthread protocol_;
-};
-
-RankZero::RankZero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
-                   int stdout_fd)
-    : threads_(std::make_unique<Threads>(server, ready, std::move(faults), stdin_fd, stdout_fd)) {}
-
-RankZero::~RankZero() {
-  threads_->wait();
 }
 
-bool RankZero::wait() {
-  return threads_->wait();
+}  // namespace
+
+bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
+                     int stdout_fd) {
+  try {
+    ThreadQueue<Item> items;
+    ServerPorts ports(server, std::move(faults), stdout_fd);
+    Coordinator coordinator(ports, ready);
+    const RequestReader reader(stdin_fd, items);
+    server.on_rank0([&items](const Bytes& message) { items.put(item_of(message)); });
+    while (!coordinator.finished()) {
+      if (const std::optional<Item> item = items.take(coordinator.next_deadline())) {
+        dispatch(coordinator, *item);
+      } else {
+        coordinator.on_time();
+      }
+    }
+    server.on_rank0(nullptr);
+    return coordinator.stopped_cleanly();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
+    _exit(1);
+  }
 }
 
 }  // namespace cp_pool

@@ -1,8 +1,5 @@
-// What rank 0 does beside computing: it reads requests, receives messages of ranks, and runs the coordinator, each on
-// its own thread.
+// What rank 0 does beside computing: it reads requests, receives messages of ranks, and runs the coordinator.
 #pragma once
-
-#include <memory>
 
 #include "worker/control_plane.h"
 #include "worker/fault_injector.h"
@@ -10,19 +7,10 @@
 
 namespace cp_pool {
 
-class RankZero {
- public:
-  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Faults of phase `result` fire while a
-  // result is written.
-  RankZero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd);
-  ~RankZero();
-
-  // Waits for the end; returns whether every rank stopped in time.
-  bool wait();
-
- private:
-  class Threads;
-  std::unique_ptr<Threads> threads_;
-};
+// Serves until end of input or shutdown; returns whether every rank stopped in time. stdin_fd and stdout_fd are not
+// owned. Faults of phase `result` fire while a result is written. Ends the process on an error, because the driver
+// would never hear of this pool again.
+bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
+                     int stdout_fd);
 
 }  // namespace cp_pool

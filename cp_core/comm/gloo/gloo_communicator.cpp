@@ -69,7 +69,7 @@ class GlooWork final : public Work {
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
 
   void wait() override {
-    for (auto& transfer : transfers_) transfer->wait(link_->deadline.load(), what_);
+    for (auto& transfer : transfers_) transfer->wait(link_->deadline.load());
     transfers_.clear();
     if (finish_) std::exchange(finish_, nullptr)();
   }
@@ -90,15 +90,16 @@ void require(bool condition, const char* operation, std::string_view what, const
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
 
-// Reduces in rank order. Partial sums of 16-bit floats are kept in fp32 and rounded once.
-void reduce_in_rank_order(at::Tensor& out, const std::vector<at::Tensor>& parts, ReduceOp op) {
+// Reduces the parts of `count` ranks in rank order. Partial sums of 16-bit floats are kept in fp32 and rounded once.
+void reduce_in_rank_order(const at::Tensor& parts, int count, ReduceOp op, const at::Tensor& out) {
   const bool widen = op == ReduceOp::sum && at::isReducedFloatingType(out.scalar_type());
-  at::Tensor total = parts.front().to(widen ? at::kFloat : out.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-  for (std::size_t r = 1; r < parts.size(); ++r) {
+  at::Tensor total =
+      part(parts, 0, count).to(widen ? at::kFloat : out.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  for (int rank = 1; rank < count; ++rank) {
     if (op == ReduceOp::sum) {
-      total.add_(parts[r]);
+      total.add_(part(parts, rank, count));
     } else {
-      at::maximum_out(total, total, parts[r]);
+      at::maximum_out(total, total, part(parts, rank, count));
     }
   }
   out.copy_(total.view_as(out));
@@ -135,8 +136,7 @@ class GlooCommunicator final : public Communicator {
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     require(out.numel() == in.numel() * size(), "all_gather", what, "out holds size() times the elements of in");
     auto work = begin("all_gather", what);
-    const at::Tensor flat = out.view(-1);
-    gather_into(*work, flat, in.view(-1));
+    swap_parts(*work, out.view(-1), [&in](int /*to*/) { return in.view(-1); });
     return work;
   }
 
@@ -144,26 +144,16 @@ class GlooCommunicator final : public Communicator {
     require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
     auto work = begin("reduce_scatter", what);
     const at::Tensor received = at::empty({in.numel()}, in.options());
-    swap_parts(*work, received, in.view(-1));
-    work->then([received, out, count = size()]() mutable {
-      std::vector<at::Tensor> parts;
-      parts.reserve(static_cast<std::size_t>(count));
-      for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
-      reduce_in_rank_order(out, parts, ReduceOp::sum);
-    });
+    swap_parts(*work, received, [&](int to) { return part(in.view(-1), to, size()); });
+    work->then([received, out, count = size()] { reduce_in_rank_order(received, count, ReduceOp::sum, out); });
     return work;
   }
 
   WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
     auto work = begin("all_reduce", what);
     const at::Tensor received = at::empty({inout.numel() * size()}, inout.options());
-    gather_into(*work, received, inout.view(-1));
-    work->then([received, inout, op, count = size()]() mutable {
-      std::vector<at::Tensor> parts;
-      parts.reserve(static_cast<std::size_t>(count));
-      for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
-      reduce_in_rank_order(inout, parts, op);
-    });
+    swap_parts(*work, received, [&inout](int /*to*/) { return inout.view(-1); });
+    work->then([received, inout, op, count = size()] { reduce_in_rank_order(received, count, op, inout); });
     return work;
   }
 
@@ -172,7 +162,6 @@ class GlooCommunicator final : public Communicator {
   CpGroups strided(int groups) override;
 
  private:
-  // True for the group of all ranks, whose barrier also compares the operations in inner and outer groups.
   [[nodiscard]] BegunInGroup begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
@@ -196,16 +185,12 @@ class GlooCommunicator final : public Communicator {
     return std::make_unique<GlooWork>(link_, fmt::format("{}, {}", operation, what));
   }
 
-  void gather_into(GlooWork& work, const at::Tensor& out, const at::Tensor& in) {
+  // Sends part_for(r) to each rank r, and receives what rank r sends in part r of `out`.
+  template <typename PartFor>
+  void swap_parts(GlooWork& work, const at::Tensor& out, const PartFor& part_for) {
     for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
-    for_each_peer([&](int peer) { work.send(in, member(peer), tag()); });
-    part(out, rank_, size()).copy_(in);
-  }
-
-  void swap_parts(GlooWork& work, const at::Tensor& out, const at::Tensor& in) {
-    for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
-    for_each_peer([&](int peer) { work.send(part(in, peer, size()), member(peer), tag()); });
-    part(out, rank_, size()).copy_(part(in, rank_, size()));
+    for_each_peer([&](int peer) { work.send(part_for(peer), member(peer), tag()); });
+    part(out, rank_, size()).copy_(part_for(rank_));
   }
 
   // Visits the next rank first, so that not all ranks begin with the same peer.
@@ -253,7 +238,7 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   at::Tensor answer = at::empty({kAnswerSize}, numbers);
   std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers;
   const auto wait_for_all = [&](Clock::time_point until) {
-    for (auto& transfer : transfers) transfer->wait(until, what);
+    for (auto& transfer : transfers) transfer->wait(until);
     transfers.clear();
   };
   if (rank_ == 0) {

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
-#include <mutex>
 #include <net/if.h>
 #include <stdexcept>
-#include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -51,132 +48,16 @@ void ignore_sigpipe() {
   }
 }
 
-class Mesh;
+}  // namespace
 
-class GlooTransfer final : public GlooMesh::Transfer {
- public:
-  GlooTransfer(std::shared_ptr<Mesh> mesh, std::string direction, int peer)
-      : mesh_(std::move(mesh)), direction_(std::move(direction)), peer_(peer) {}
-  ~GlooTransfer() override;
-  void wait(GlooMesh::Clock::time_point deadline, const std::string& what) override;
+GlooMesh::Transfer::Transfer(std::shared_ptr<GlooMesh> mesh, std::string step)
+    : mesh_(std::move(mesh)), step_(std::move(step)) {}
 
- private:
-  friend class Mesh;
-  std::shared_ptr<Mesh> mesh_;
-  std::string direction_;
-  int peer_;
-  WorkRef work_;  // guarded by the mesh's mutex; null once the transfer is complete or abandoned
-};
-
-class Mesh final : public GlooMesh, public std::enable_shared_from_this<Mesh> {
- public:
-  Mesh(GroupRef group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {}
-
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return size_; }
-
-  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int peer, int tag, const std::string& what) override {
-    return start("send to", peer, what, [&](c10d::ProcessGroupGloo& group) {
-      std::vector<at::Tensor> tensors{tensor};
-      return group.send(tensors, peer, tag);
-    });
-  }
-
-  std::unique_ptr<Transfer> recv(const at::Tensor& tensor, int peer, int tag, const std::string& what) override {
-    return start("receive from", peer, what, [&](c10d::ProcessGroupGloo& group) {
-      std::vector<at::Tensor> tensors{tensor};
-      return group.recv(tensors, peer, tag);
-    });
-  }
-
-  void abort(const std::string& reason) override {
-    // Connections close when the group and every message buffer are destroyed. Both are destroyed here, whichever
-    // thread started the messages, and without mutex_ held, because the group joins its threads.
-    const std::lock_guard lock(abort_mutex_);
-    GroupRef group;
-    std::vector<WorkRef> works;
-    {
-      const std::lock_guard state_lock(mutex_);
-      if (!aborted_) abort_reason_ = reason;
-      aborted_ = true;
-      group = std::move(group_);
-      for (GlooTransfer* transfer : in_flight_) works.push_back(std::move(transfer->work_));
-      in_flight_.clear();
-    }
-    for (const WorkRef& work : works) work->abort();
-  }
-
-  [[noreturn]] void fail(const GlooTransfer& transfer, const std::string& what, bool timed_out,
-                         const std::string& detail) {
-    const std::string step = describe(transfer.direction_, transfer.peer_, what);
-    throw_if_aborted(step);
-    const std::string text = fmt::format("{}: {}", step, timed_out ? "timed out" : detail);
-    abort(text);
-    throw CommError(timed_out ? CommError::Kind::timeout : CommError::Kind::failed, text);
-  }
-
-  void throw_if_aborted(const std::string& step) {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", step, abort_reason_));
-  }
-
-  WorkRef work_of(const GlooTransfer& transfer) {
-    const std::lock_guard lock(mutex_);
-    return transfer.work_;
-  }
-
-  void forget(GlooTransfer& transfer) {
-    WorkRef work;
-    const std::lock_guard lock(mutex_);
-    in_flight_.erase(&transfer);
-    work = std::move(transfer.work_);
-  }
-
- private:
-  template <typename Start>
-  std::unique_ptr<Transfer> start(const char* direction, int peer, const std::string& what, Start&& start_work) {
-    auto transfer = std::make_unique<GlooTransfer>(shared_from_this(), direction, peer);
-    GroupRef group;
-    {
-      const std::lock_guard lock(mutex_);
-      group = group_;
-    }
-    if (!group) throw_if_aborted(describe(direction, peer, what));
-    WorkRef work;
-    try {
-      work = start_work(*group);
-    } catch (const std::exception& error) {
-      fail(*transfer, what, /*timed_out=*/false, error.what());
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      if (!aborted_) {
-        transfer->work_ = std::move(work);
-        in_flight_.insert(transfer.get());
-      }
-    }
-    return transfer;
-  }
-
-  [[nodiscard]] std::string describe(const std::string& direction, int peer, const std::string& what) const {
-    return fmt::format("rank {}: {}: {} rank {}", rank_, what, direction, peer);
-  }
-
-  std::mutex abort_mutex_;  // makes a second abort() return only after the first has closed the connections
-  std::mutex mutex_;
-  GroupRef group_;
-  bool aborted_ = false;
-  std::string abort_reason_;
-  std::unordered_set<GlooTransfer*> in_flight_;
-  int rank_;
-  int size_;
-};
-
-GlooTransfer::~GlooTransfer() {
+GlooMesh::Transfer::~Transfer() {
   mesh_->forget(*this);
 }
 
-void GlooTransfer::wait(GlooMesh::Clock::time_point deadline, const std::string& what) {
+void GlooMesh::Transfer::wait(Clock::time_point deadline) {
   bool done = false;
   std::string detail = "the transfer was abandoned";
   if (const WorkRef work = mesh_->work_of(*this)) {
@@ -186,11 +67,90 @@ void GlooTransfer::wait(GlooMesh::Clock::time_point deadline, const std::string&
       detail = error.what();
     }
   }
-  if (!done) mesh_->fail(*this, what, GlooMesh::Clock::now() >= deadline, detail);
+  if (!done) mesh_->fail(step_, Clock::now() >= deadline, detail);
   mesh_->forget(*this);
 }
 
-}  // namespace
+GlooMesh::GlooMesh(GroupRef group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {}
+
+GlooMesh::~GlooMesh() = default;
+
+std::unique_ptr<GlooMesh::Transfer> GlooMesh::send(const at::Tensor& tensor, int peer, int tag,
+                                                   const std::string& what) {
+  return start(&c10d::ProcessGroupGloo::send, tensor, peer, tag,
+               fmt::format("rank {}: {}: send to rank {}", rank_, what, peer));
+}
+
+std::unique_ptr<GlooMesh::Transfer> GlooMesh::recv(const at::Tensor& tensor, int peer, int tag,
+                                                   const std::string& what) {
+  return start(&c10d::ProcessGroupGloo::recv, tensor, peer, tag,
+               fmt::format("rank {}: {}: receive from rank {}", rank_, what, peer));
+}
+
+std::unique_ptr<GlooMesh::Transfer> GlooMesh::start(Start start_work, const at::Tensor& tensor, int peer, int tag,
+                                                    std::string step) {
+  auto transfer = std::make_unique<Transfer>(shared_from_this(), std::move(step));
+  GroupRef group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = group_;
+  }
+  if (!group) throw_if_aborted(transfer->step_);
+  WorkRef work;
+  try {
+    std::vector<at::Tensor> tensors{tensor};
+    work = ((*group).*start_work)(tensors, peer, tag);
+  } catch (const std::exception& error) {
+    fail(transfer->step_, /*timed_out=*/false, error.what());
+  }
+  const std::lock_guard lock(mutex_);
+  if (!aborted_) {
+    transfer->work_ = std::move(work);
+    in_flight_.insert(transfer.get());
+  }
+  return transfer;
+}
+
+void GlooMesh::abort(const std::string& reason) {
+  // Connections close when the group and every message buffer are destroyed. Both are destroyed here, whichever thread
+  // started the messages, and without mutex_ held, because the group joins its threads.
+  const std::lock_guard lock(abort_mutex_);
+  GroupRef group;
+  std::vector<WorkRef> works;
+  {
+    const std::lock_guard state_lock(mutex_);
+    if (!aborted_) abort_reason_ = reason;
+    aborted_ = true;
+    group = std::move(group_);
+    for (Transfer* transfer : in_flight_) works.push_back(std::move(transfer->work_));
+    in_flight_.clear();
+  }
+  for (const WorkRef& work : works) work->abort();
+}
+
+void GlooMesh::fail(const std::string& step, bool timed_out, const std::string& detail) {
+  throw_if_aborted(step);
+  const std::string text = fmt::format("{}: {}", step, timed_out ? "timed out" : detail);
+  abort(text);
+  throw CommError(timed_out ? CommError::Kind::timeout : CommError::Kind::failed, text);
+}
+
+void GlooMesh::throw_if_aborted(const std::string& step) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", step, abort_reason_));
+}
+
+WorkRef GlooMesh::work_of(const Transfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  return transfer.work_;
+}
+
+void GlooMesh::forget(Transfer& transfer) {
+  WorkRef work;
+  const std::lock_guard lock(mutex_);
+  in_flight_.erase(&transfer);
+  work = std::move(transfer.work_);
+}
 
 std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                             const GlooOptions& options) {
@@ -206,7 +166,7 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
                                       : Gloo::createDeviceForHostname(options.host)};
     tell_place(*store, rank, own->devices.front()->str());
     own->threads = 0;  // threads serve Gloo's collectives only; sends and receives run on the device's own thread
-    return std::make_shared<Mesh>(c10::make_intrusive<Gloo>(store, rank, size, own), rank, size);
+    return std::make_shared<GlooMesh>(c10::make_intrusive<Gloo>(store, rank, size, own), rank, size);
   } catch (const std::exception& error) {
     throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}{}", rank, size,
                                                          options.interface.value_or(options.host),

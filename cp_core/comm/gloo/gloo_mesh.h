@@ -1,19 +1,23 @@
 // Messages between CPU ranks. Every pair of ranks is connected; sends and receives have tags, deadlines and can be
-// aborted. gloo_communicator.cpp builds its operations from them. This header hides c10d and Gloo, whose headers are
-// slow to compile.
+// aborted. gloo_communicator.cpp builds its operations from them.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_set>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
 namespace c10d {
+class ProcessGroupGloo;
 class Store;
-}
+class Work;
+}  // namespace c10d
 
 namespace cp_pool {
 
@@ -23,21 +27,26 @@ struct GlooOptions {
   std::chrono::milliseconds connect_timeout{30000};
 };
 
-class GlooMesh {
+class GlooMesh : public std::enable_shared_from_this<GlooMesh> {
  public:
   using Clock = std::chrono::steady_clock;
 
   // One message in flight. It holds its tensor's memory. Destroying an unfinished transfer abandons the message.
   class Transfer {
    public:
-    Transfer() = default;
+    Transfer(std::shared_ptr<GlooMesh> mesh, std::string step);
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
-    virtual ~Transfer() = default;
-    // Waits until the message is sent or received, at most until `deadline`. The error text begins with `what`, e.g.
-    // "exchange, p2p step 2". An error aborts the mesh, since its ranks are no longer at the same place; the closed
-    // connections end the waits of the peers. Throws CommError.
-    virtual void wait(Clock::time_point deadline, const std::string& what) = 0;
+    ~Transfer();
+    // Waits until the message is sent or received, at most until `deadline`. An error aborts the mesh, since its ranks
+    // are no longer at the same place; the closed connections end the waits of the peers. Throws CommError.
+    void wait(Clock::time_point deadline);
+
+   private:
+    friend class GlooMesh;
+    std::shared_ptr<GlooMesh> mesh_;
+    std::string step_;                     // the first words of an error text
+    c10::intrusive_ptr<c10d::Work> work_;  // guarded by the mesh's mutex; null once it is complete or abandoned
   };
 
   // Collective: returns when all ranks are connected, or throws CommError. Makes the process ignore SIGPIPE if the
@@ -45,22 +54,40 @@ class GlooMesh {
   static std::shared_ptr<GlooMesh> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                            const GlooOptions& options);
 
-  GlooMesh() = default;
+  GlooMesh(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, int rank, int size);
   GlooMesh(const GlooMesh&) = delete;
   GlooMesh& operator=(const GlooMesh&) = delete;
-  virtual ~GlooMesh() = default;
+  ~GlooMesh();
 
-  [[nodiscard]] virtual int rank() const = 0;
-  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
 
   // A message goes to the receive with the same peer and tag. tensor: contiguous, on the CPU, of any dtype; it may have
-  // no elements. Both functions throw CommError.
-  virtual std::unique_ptr<Transfer> send(const at::Tensor& tensor, int peer, int tag, const std::string& what) = 0;
-  virtual std::unique_ptr<Transfer> recv(const at::Tensor& tensor, int peer, int tag, const std::string& what) = 0;
+  // no elements. what: for error texts, e.g. "exchange, p2p step 2". Both functions throw CommError.
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int peer, int tag, const std::string& what);
+  std::unique_ptr<Transfer> recv(const at::Tensor& tensor, int peer, int tag, const std::string& what);
 
   // Ends every wait, in progress or to come, with CommError::Kind::aborted, and closes the connections. Callable from
   // any thread, any number of times; the first reason is kept.
-  virtual void abort(const std::string& reason) = 0;
+  void abort(const std::string& reason);
+
+ private:
+  using Start = c10::intrusive_ptr<c10d::Work> (c10d::ProcessGroupGloo::*)(std::vector<at::Tensor>& tensors, int peer,
+                                                                           int tag);
+  std::unique_ptr<Transfer> start(Start start_work, const at::Tensor& tensor, int peer, int tag, std::string step);
+  [[noreturn]] void fail(const std::string& step, bool timed_out, const std::string& detail);
+  void throw_if_aborted(const std::string& step);
+  c10::intrusive_ptr<c10d::Work> work_of(const Transfer& transfer);
+  void forget(Transfer& transfer);
+
+  std::mutex abort_mutex_;  // makes a second abort() return only after the first has closed the connections
+  std::mutex mutex_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  bool aborted_ = false;
+  std::string abort_reason_;
+  std::unordered_set<Transfer*> in_flight_;
+  int rank_;
+  int size_;
 };
 
 }  // namespace cp_pool

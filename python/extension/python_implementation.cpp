@@ -1,11 +1,12 @@
 #include "python/extension/python_implementation.h"
 
 #include <algorithm>
+#include <functional>
 #include <pybind11/stl.h>
 #include <stdexcept>
 #include <vector>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
@@ -23,21 +24,13 @@ verify::PaddingFill fill_of(const std::string& padding) {
   return verify::PaddingFill::garbage;
 }
 
-// Returns a member of each row as int64 on the device.
-at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify::LocalRow::* member,
-                  const at::Device& device) {
-  at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
-  auto* const values = out.mutable_data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < rows.size(); ++i) values[i] = rows[i].*member;
-  return out.to(device);
-}
-
-// Returns the position of each row in its sequence as int64 on the device; -1 for padding.
-at::Tensor positions(const std::vector<verify::LocalRow>& rows, const at::Device& device) {
-  at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
-  auto* const values = out.mutable_data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < rows.size(); ++i) values[i] = rows[i].canonical < 0 ? -1 : rows[i].position;
-  return out.to(device);
+// Returns a number of each row as int64 on the device.
+template <typename Number>
+at::Tensor column(const std::vector<verify::LocalRow>& rows, const Number& number, const at::Device& device) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(rows.size());
+  for (const verify::LocalRow& row : rows) numbers.push_back(std::invoke(number, row));
+  return at::tensor(numbers).to(device);
 }
 
 class PythonStep final : public Step {
@@ -185,9 +178,10 @@ std::unique_ptr<Step> PythonImplementation::make_step(const StepSetting& setting
   const SequenceLengths& lengths = setting.lengths;
   const auto is_padding = [](const verify::LocalRow& row) { return row.canonical < 0; };
   idle_ = std::ranges::all_of(view.q.rows(), is_padding) && std::ranges::all_of(view.kv.rows(), is_padding);
-  const at::Tensor positions_q = positions(view.q.rows(), setting.device);
+  const auto position = [&](const verify::LocalRow& row) { return is_padding(row) ? -1 : row.position; };
+  const at::Tensor positions_q = column(view.q.rows(), position, setting.device);
   const at::Tensor sequences_q = column(view.q.rows(), &verify::LocalRow::sequence, setting.device);
-  const at::Tensor positions_kv = positions(view.kv.rows(), setting.device);
+  const at::Tensor positions_kv = column(view.kv.rows(), position, setting.device);
   const at::Tensor sequences_kv = column(view.kv.rows(), &verify::LocalRow::sequence, setting.device);
   return with_python(breaker_, [&]() -> std::unique_ptr<Step> {
     return std::make_unique<PythonStep>(

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
+#include <c10/util/ScopeExit.h>
 
 #include "cases/case_groups.h"
 #include "cases/comm_facts.h"
@@ -19,19 +19,6 @@ namespace {
 
 // Operations on groups that are kept of a case.
 constexpr std::size_t kMostOperations = 4000;
-
-// Calls a function when it is destroyed.
-template <typename Function>
-class AtEnd {
- public:
-  explicit AtEnd(Function function) : function_(std::move(function)) {}
-  AtEnd(const AtEnd&) = delete;
-  AtEnd& operator=(const AtEnd&) = delete;
-  ~AtEnd() { function_(); }
-
- private:
-  Function function_;
-};
 
 // Returns the ranks of all groups of a kind. Every rank has to make all of them, in the same order. strided: how many
 // groups the ranks are divided into.
@@ -69,7 +56,7 @@ std::string PythonRunner::backend(const Case& c, const at::Device& device) {
 
 RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOptions& options) {
   breaker_.begin_case(options.deadline);
-  const AtEnd end([this] { breaker_.end_case(); });
+  const auto end = c10::make_scope_exit([this] { breaker_.end_case(); });
   const auto ranks_of = [&](std::vector<int> GroupRanks::* member, bool needed) {
     return needed ? all_groups(world_size(c), c.group, member) : std::vector<std::vector<int>>();
   };
@@ -85,7 +72,7 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
 
 CallReport PythonRunner::run_call(const nlohmann::json& call, const RunOptions& options) {
   breaker_.begin_case(options.deadline);
-  const AtEnd end([this] { breaker_.end_case(); });
+  const auto end = c10::make_scope_exit([this] { breaker_.end_case(); });
   const auto arguments = call.find("arguments");
   const std::string given = arguments == call.end() ? "{}" : arguments->dump();
   implementation_.forget_idle();
@@ -106,7 +93,7 @@ std::optional<GroupHistory> PythonRunner::history() {
 Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
                                  std::chrono::steady_clock::time_point waits_end) {
   breaker_.begin_case(waits_end);
-  const AtEnd end([this] { breaker_.end_case(); });
+  const auto end = c10::make_scope_exit([this] { breaker_.end_case(); });
   with_python(breaker_, [&] { runner_.attr("begin_diagnosis")(); });
   return diagnosis::diagnose(implementation_, judged, groups, settings);
 }

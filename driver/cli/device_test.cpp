@@ -12,9 +12,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using namespace ::testing;
 
 // Makes a folder like /dev of a machine with two GPUs.
 class DeviceFiles : public testing::Test {

@@ -15,10 +15,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 using ExitCodes = CommandLine;
 

@@ -13,9 +13,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 class OutputLoss : public CommandLine {
  protected:

@@ -8,9 +8,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 SequenceLengths one_sequence(std::int64_t valid, std::int64_t padded) {
   return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};

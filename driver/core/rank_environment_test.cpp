@@ -9,9 +9,7 @@ namespace cp_pool {
 namespace {
 
 using test::ScopedVariable;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
+using namespace ::testing;
 
 TEST(RankEnvironment, KeepsWhatMattersAndNoSecret) {
   const ScopedVariable kept("NCCL_DEBUG", "INFO");

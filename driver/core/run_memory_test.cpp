@@ -13,9 +13,7 @@ namespace cp_pool {
 
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Optional;
+using namespace ::testing;
 
 CaseFinished run_of(const std::string& id, const std::vector<std::string>& hashes) {
   CaseFinished event;

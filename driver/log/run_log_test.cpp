@@ -11,9 +11,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 std::string reading_error(const std::filesystem::path& file) {
   try {

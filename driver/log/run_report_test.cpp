@@ -9,9 +9,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 CaseStarted sent(std::size_t index, double at_ms, int generation) {
   CaseStarted event;

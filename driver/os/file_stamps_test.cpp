@@ -17,10 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::TemporaryFolder;
 using test::write_file;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 TEST(FileStamps, AFileThatNobodyTouchesHasNotChanged) {
   const TemporaryFolder folder;

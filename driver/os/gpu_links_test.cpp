@@ -6,9 +6,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using namespace ::testing;
 
 TEST(GpuLinks, AreThoseOfTheDriversLibrary) {
   const GpuLinks links = gpu_links({"0", "GPU-second", "3"}, CP_POOL_FAKE_NVML);

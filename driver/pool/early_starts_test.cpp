@@ -12,9 +12,7 @@
 namespace cp_pool::fleet_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 std::vector<VirtualCase> cases_of(const std::vector<int>& ranks, std::size_t count, Seconds time = Seconds{1}) {
   std::vector<VirtualCase> out;

@@ -10,9 +10,7 @@
 namespace cp_pool::fleet_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::Optional;
+using namespace ::testing;
 
 // A fleet with one key of two ranks. Its pool, number 1, was ready after 1 s and ran case 0 until 2 s. If a spare is
 // wanted, it is pool 2 and still starting.

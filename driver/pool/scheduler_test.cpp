@@ -11,9 +11,7 @@
 namespace cp_pool::fleet_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 // `count` cases of so many ranks and one second each.
 std::vector<VirtualCase> cases_of(int ranks, std::size_t count) {

@@ -10,9 +10,7 @@
 namespace cp_pool::fleet_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::Optional;
-using testing::SizeIs;
+using namespace ::testing;
 
 // Two slots, both held by a pool of key 0 for client 1, which has many cases. Key 1, of client 2, needs both.
 class TurnsOfTwo : public testing::Test {

@@ -8,9 +8,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using namespace ::testing;
 
 VariableLookup lookup_in(std::map<std::string, std::string> variables) {
   return [variables = std::move(variables)](const char* name) -> std::optional<std::string> {

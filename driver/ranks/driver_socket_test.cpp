@@ -23,10 +23,7 @@ namespace {
 
 using asio::ip::tcp;
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 constexpr auto kPatience = 30s;
 

@@ -11,8 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using namespace ::testing;
 
 using Words = std::vector<std::string>;
 
@@ -69,8 +68,6 @@ TEST(Launcher, IsCalledByItsProgram) {
   EXPECT_EQ(name_of(custom({"/opt/bin/go", "{worker}"})), "go");
 }
 
-using testing::ElementsAre;
-
 const std::vector<HostShare> kHosts{{"a", 2}, {"b", 4}, {"c", 2}};
 
 TEST(Placing, RanksAreWhereTheSlotsAre) {
@@ -88,9 +85,6 @@ TEST(Placing, MoreRanksThanSlotsAreDealtOutEvenly) {
               ElementsAre(HostShare{"a", 3, {0, 1}}, HostShare{"b", 5, {0, 1, 2, 3}}, HostShare{"c", 3, {0, 1}}));
   EXPECT_THAT(place(5, {0, 1}, {{"a", 2}}), ElementsAre(HostShare{"a", 5, {0, 1}}));
 }
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::string own_host() {
   std::array<char, 256> name{};

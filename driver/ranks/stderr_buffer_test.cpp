@@ -10,14 +10,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::Gt;
-using testing::HasSubstr;
-using testing::Le;
-using testing::Not;
-using testing::SizeIs;
-using testing::StartsWith;
+using namespace ::testing;
 
 const std::string kFence1 = "\n[CP_POOL_FENCE] 1\n";
 const std::string kFence2 = "\n[CP_POOL_FENCE] 2\n";

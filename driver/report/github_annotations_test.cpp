@@ -10,9 +10,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 std::vector<std::string> annotations(const std::vector<Event>& events) {
   return github_annotations(report_of(events));

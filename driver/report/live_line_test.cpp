@@ -6,9 +6,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 LiveState some_state() {
   LiveState state;

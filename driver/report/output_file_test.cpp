@@ -26,9 +26,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Optional;
+using namespace ::testing;
 
 std::size_t files_in(const TemporaryFolder& folder) {
   return static_cast<std::size_t>(

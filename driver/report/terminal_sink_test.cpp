@@ -18,12 +18,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 // Returns what the sink writes to a file.
 std::string captured(TerminalStyle style, const std::vector<Event>& events) {

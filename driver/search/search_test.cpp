@@ -14,15 +14,8 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
+using namespace ::testing;
 using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 // Sets the result of a case, as a worker would.
 using Worker = std::function<void(const Case& c, CaseFinished& finished)>;

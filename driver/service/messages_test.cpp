@@ -17,14 +17,7 @@ namespace {
 
 using nlohmann::json;
 using test::ScopedVariable;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Pair;
-using ::testing::ThrowsMessage;
-using ::testing::WhenSorted;
+using namespace ::testing;
 
 template <typename T>
 inline constexpr bool kIsFigures = std::is_same_v<T, OutcomeCounts>;

@@ -23,11 +23,7 @@ namespace fs = std::filesystem;
 using test::ScopedVariable;
 using test::TemporaryFolder;
 using test::write_file;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
+using namespace ::testing;
 
 unsigned mode_of(const fs::path& path) {
   struct stat status{};

@@ -15,10 +15,7 @@ namespace cp_pool {
 
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using namespace ::testing;
 
 using Ids = std::vector<std::string>;
 constexpr CaseOutcome kFail = CaseOutcome::fail;
@@ -200,9 +197,6 @@ TEST(CaseTriage, IsRarelyMisledByACaseThatFailsOneTimeInThree) {
   }
   EXPECT_LT(misled, kTimes / 40);
 }
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 CaseFinished crash(std::string reason) {
   CaseFinished event;

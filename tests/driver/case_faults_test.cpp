@@ -15,9 +15,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using namespace ::testing;
 
 // The deadline of cases that hang. The other kinds must end without a deadline.
 constexpr milliseconds kTimeout{1000};

@@ -11,9 +11,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
+using namespace ::testing;
 
 Item scaled(const std::string& model) {
   Item named = fake_case(model);

@@ -17,9 +17,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
+using namespace ::testing;
 
 TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
   const TemporaryPath starts("starts");

@@ -19,11 +19,8 @@ namespace {
 
 using conformance::Finding;
 using std::chrono::milliseconds;
-using testing::Each;
-using testing::ElementsAre;
+using namespace ::testing;
 using testing::Field;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 struct Verdicts {
   std::vector<Finding> findings;

@@ -17,10 +17,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 constexpr milliseconds kShortTimeout{1000};  // the deadline of a case, which leaves 200 ms to a diagnosis
 

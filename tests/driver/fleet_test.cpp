@@ -22,11 +22,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::Contains;
-using testing::Each;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 RunConfig with_slots(int slots) {
   RunConfig config = fake_config();

@@ -14,12 +14,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 // `mode` is the mode of test_fork_server.py. Ranks that are not forked execute the fake worker.
 RunConfig forked_config(const std::string& mode) {

@@ -12,9 +12,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   const std::size_t descriptors = open_descriptors();

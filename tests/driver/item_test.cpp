@@ -15,9 +15,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 // Tells the fake worker what to do, on a number of ranks. It answers every other question with nothing.
 class Order final : public Payload::Kind {

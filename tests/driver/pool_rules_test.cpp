@@ -16,12 +16,8 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Each;
-using testing::ElementsAre;
+using namespace ::testing;
 using testing::Field;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 TEST(Pool, KeepsItsWorkersWarmFromCaseToCase) {
   Recorder recorder;

@@ -12,10 +12,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 RunConfig with_retries(int most, const std::vector<std::string>& options = {}) {
   RunConfig config = fake_config(options);

@@ -14,11 +14,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
+using namespace ::testing;
 
 TEST(Run, WithoutCasesFinishesAtOnce) {
   Recorder recorder;

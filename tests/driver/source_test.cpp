@@ -15,10 +15,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 // A source that gives what a function gives, and records how it is used.
 class Source : public CaseSource {

@@ -13,12 +13,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Each;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 struct BadStart {
   std::string name;

@@ -22,9 +22,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 // A line is "model" or "model world_size"; "-" is refused.
 std::optional<Item> read_case(const protocol::Line& framed) {

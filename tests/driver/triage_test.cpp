@@ -13,12 +13,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-using testing::Contains;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 RunConfig with_triage(const std::vector<std::string>& options = {}) {
   RunConfig config = fake_config(options);

@@ -14,9 +14,7 @@ namespace {
 using test::Finished;
 using test::Program;
 using test::TemporaryFolder;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 class Installation : public ::testing::Test {
  protected:

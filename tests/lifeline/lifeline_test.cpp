@@ -25,9 +25,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using lifeline_test::Process;
 using lifeline_test::Variables;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
+using namespace ::testing;
 
 constexpr auto kPatience = 60s;
 

@@ -12,9 +12,7 @@ namespace cp_pool::test {
 namespace {
 
 using nlohmann::json;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 json the_case_with(const std::string& fault, const std::string& timeout = "60s") {
   DriverRun run({"run", "--matrix", "quick", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--no-progress", "--timeout",

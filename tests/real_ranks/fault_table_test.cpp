@@ -29,9 +29,7 @@ namespace {
 using driver_test::processes_left;
 using driver_test::TemporaryPath;
 using nlohmann::json;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 // CP_POOL_FAULT_DEVICE is the device of the ranks. Deadlines on GPUs are longer, because the first case of a pool loads
 // its kernels.

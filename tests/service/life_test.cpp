@@ -26,12 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::is_one_error;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
+using namespace ::testing;
 
 using Life = Service;
 

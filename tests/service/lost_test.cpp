@@ -16,11 +16,7 @@ namespace cp_pool::service_test {
 namespace {
 
 using test::is_one_error;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
+using namespace ::testing;
 
 class Lost : public Service {
  protected:

@@ -15,9 +15,7 @@ namespace cp_pool::service_test {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 class Pools : public Service {
  protected:

@@ -13,12 +13,7 @@
 namespace cp_pool::service_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
+using namespace ::testing;
 
 enum class Over { socket, stdio };
 

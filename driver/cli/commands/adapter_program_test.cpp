@@ -14,10 +14,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 class AdapterProgram : public CommandLine {
  protected:

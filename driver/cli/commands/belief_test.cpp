@@ -13,9 +13,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 class Belief : public ::testing::Test {
  protected:

@@ -9,9 +9,7 @@ namespace cp_pool::test {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 TEST(RunCommandOptions, HaveTheDocumentedDefaults) {
   const auto run = parse_as<RunCommandOptions>({"run"});

@@ -13,9 +13,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 Finished conformance(std::vector<std::string> words) {
   words.insert(words.begin(), {CP_POOL_PROGRAM, "conformance", "--device", "cpu"});

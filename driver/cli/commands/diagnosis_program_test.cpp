@@ -11,9 +11,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 class DiagnosisReports : public ::testing::Test {
  protected:

@@ -10,9 +10,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 class Doctor : public CommandLine {};
 

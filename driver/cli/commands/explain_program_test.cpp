@@ -9,9 +9,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
+using namespace ::testing;
 
 using ExplainProgram = CommandLine;
 

@@ -10,12 +10,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 ParsedPage explained(const Case& c) {
   ParsedPage page(explanation_page("the/<id>", c));

@@ -8,9 +8,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 SequenceLengths lengths_of(std::int64_t valid, std::int64_t padded) {
   return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};

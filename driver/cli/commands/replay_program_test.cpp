@@ -15,9 +15,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using namespace ::testing;
 
 using Capsules = CommandLine;
 using Tries = CommandLine;

@@ -12,15 +12,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
-using testing::UnorderedElementsAre;
+using namespace ::testing;
 
 constexpr const char* kFiles = "<files>";
 

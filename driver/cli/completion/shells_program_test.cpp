@@ -13,9 +13,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsSupersetOf;
+using namespace ::testing;
 
 // Returns the lines that a script prints in the shell, after the completion of cp-pool has been loaded.
 std::vector<std::string> printed_by(const std::string& shell, const std::vector<std::string>& options,

@@ -9,9 +9,7 @@ namespace cp_pool {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 std::vector<CaseOverride> read(const std::string& text) {
   const OverrideKeys keys{

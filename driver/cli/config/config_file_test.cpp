@@ -11,9 +11,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using namespace ::testing;
 
 std::string error_of(const std::string& text) {
   try {

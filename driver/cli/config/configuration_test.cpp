@@ -15,9 +15,7 @@ namespace cp_pool::test {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 // Each test runs in a folder of its own. The variables that it sets are restored at the end.
 class Configured : public ::testing::Test {

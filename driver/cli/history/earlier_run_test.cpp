@@ -13,11 +13,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 FailedCases failed_in(const std::vector<Event>& events) {
   const TemporaryFolder folder;

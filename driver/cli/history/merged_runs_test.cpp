@@ -13,10 +13,7 @@ namespace cp_pool::test {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
+using namespace ::testing;
 
 const auto kStart = run_started(0).started;
 

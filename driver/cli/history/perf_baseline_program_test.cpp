@@ -13,10 +13,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 using Baseline = CommandLine;
 

@@ -9,9 +9,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 using RerunFailed = CommandLine;
 

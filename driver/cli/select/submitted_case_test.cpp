@@ -13,9 +13,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 const std::string kCase = R"("seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":16)";
 

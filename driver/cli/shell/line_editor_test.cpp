@@ -11,10 +11,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 TEST(CommonBeginning, IsWhatAllCandidatesShare) {
   EXPECT_EQ(common_beginning({}), "");

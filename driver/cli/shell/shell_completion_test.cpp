@@ -11,15 +11,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::IsSupersetOf;
-using ::testing::Not;
-using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
+using namespace ::testing;
 
 // Asks for completions as the shell does, in a folder without files.
 class ShellCompletion : public ::testing::Test {

@@ -8,9 +8,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 std::string shell_error(const std::string& text) {
   try {

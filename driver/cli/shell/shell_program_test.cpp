@@ -18,11 +18,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 constexpr const char* kPass = "demo/pass/p2p/cp1/bshd/fp32";
 constexpr const char* kFail = "demo/fail/p2p/cp1/bshd/fp32";

@@ -7,9 +7,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 ParsedPage case_mask_page(const CaseDrawing& drawing, int tiles) {
   return page_with([&](pugi::xml_node body) { append_case_mask(body, drawing, tiles, "Sequence 0", "m"); });

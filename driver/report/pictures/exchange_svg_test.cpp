@@ -7,11 +7,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
+using namespace ::testing;
 
 ParsedPage exchange_page(std::vector<Message> messages, int ranks, int times = 1) {
   const Exchange exchange{

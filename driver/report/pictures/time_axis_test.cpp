@@ -6,9 +6,7 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::DoubleEq;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 std::vector<std::string> tick_texts(const std::vector<TimeAxis::Tick>& ticks) {
   std::vector<std::string> out;

@@ -11,10 +11,7 @@
 namespace cp_pool::test {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::testing;
 
 ParsedPage timeline_page(const RunReport& run) {
   return page_with([&](pugi::xml_node body) { append_timeline(body, run); });

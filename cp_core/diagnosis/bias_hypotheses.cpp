@@ -96,6 +96,7 @@ class Biases : public Subject {
     const Side& keys = dense_.kv_rows;
     const Runs q = runs_of(queries, of_queries, 0);
     std::vector<at::Tensor> numbers;  // of the runs of keys, for the queries of each rank
+    numbers.reserve(static_cast<std::size_t>(dense_.ranks));
     for (int rank = 0; rank < dense_.ranks; ++rank) numbers.push_back(runs_of(keys, of_keys, rank).number);
     const at::Tensor part =
         q.number.unsqueeze(1).mul(keys.count() + 1).add(at::stack(numbers).index_select(0, queries.rank));

@@ -115,6 +115,7 @@ class Constants : public Subject {
       for (const Named& reason : reasons(alike.front())) add({reason});
     } else if (!alike.empty()) {
       std::vector<Named> first;
+      first.reserve(alike.size());
       for (const Alike& one : alike) first.push_back(reasons(one).front());
       first.front().id = "result_times_constant";
       add(first);

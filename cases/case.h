@@ -83,6 +83,8 @@ struct Case {
   // How many tokens at the beginning of each sequence, of queries and of keys, every rank holds. A shorter sequence is
   // held whole by every rank. The rest of a sequence is split over the ranks.
   std::int64_t replicated = 0;
+  // Whether every rank holds all queries, as in decoding, and only keys are split. `replicated` then counts keys alone.
+  bool all_queries = false;
   // How many groups of cp_size ranks run the case at once, each a strided part of the world (case_groups.h).
   int group = 1;
   std::uint64_t seed = 1234;

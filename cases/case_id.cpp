@@ -44,6 +44,7 @@ std::string part(const CaseField& field, const Case& c) {
   if (field.name == "training") return c.training ? "" : "fwd";
   if (field.name == "deterministic") return c.deterministic ? "deterministic" : "";
   if (field.name == "strided") return c.strided ? "strided" : "";
+  if (field.name == "all_queries") return c.all_queries ? "all_queries" : "";
   if (field.name == "max_logit") return c.max_logit ? "max_logit" : "";
   return fmt::format("{}={}", field.name, field_text(field, c));
 }

@@ -177,6 +177,7 @@ constexpr std::array kFields{
     field<&Case::score_offset>("score_offset", /*required=*/false, /*in_version_1=*/false),
     field<&Case::strided>("strided", /*required=*/false, /*in_version_1=*/false),
     field<&Case::replicated>("replicated", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::all_queries>("all_queries", /*required=*/false, /*in_version_1=*/false),
     field<&Case::group>("group", /*required=*/false, /*in_version_1=*/false),
     field<&Case::seed>("seed"),
 };

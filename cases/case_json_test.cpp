@@ -34,7 +34,7 @@ TEST(CaseJson, ParsesEveryKey) {
     "layout":"thd","dtype":"fp16","batch":3,"seqlen_q":96,"seqlen_kv":128,"heads":12,"kv_heads":2,"head_dim_qk":192,
     "head_dim_v":128,"causal":true,"window":[7,-1],"chunk":5,"softmax":"off_by_one","bias":"b1ss","max_logit":true,
     "seqlens":[0,8,96],"seqlens_kv":[1,2,128],"pad_between_seqs":true,"training":false,"deterministic":true,
-    "input_scale":0.125,"score_offset":-65.5,"strided":true,"replicated":40,"group":3,"seed":18446744073709551615})",
+    "input_scale":0.125,"score_offset":-65.5,"strided":true,"replicated":40,"all_queries":true,"group":3,"seed":18446744073709551615})",
                                  "a.json");
   Case expected;
   expected.suite = "te-fused";
@@ -66,6 +66,7 @@ TEST(CaseJson, ParsesEveryKey) {
   expected.score_offset = -65.5;
   expected.strided = true;
   expected.replicated = 40;
+  expected.all_queries = true;
   expected.group = 3;
   expected.seed = 18446744073709551615U;
   EXPECT_EQ(c, expected);
@@ -91,7 +92,7 @@ TEST(CaseJson, WritesAllKeysInProtocolOrder) {
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
       R"("causal":false,"window":[-1,-1],"chunk":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
-      R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"group":1,"seed":1234})");
+      R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,"seed":1234})");
 }
 
 TEST(CaseJson, AcceptsJsonWithSortedKeys) {
@@ -168,7 +169,8 @@ TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   for (const CaseField& field : case_fields()) {
     if (!field.in_version_1) newer.emplace_back(field.name);
   }
-  EXPECT_THAT(newer, testing::ElementsAre("input_scale", "score_offset", "strided", "replicated", "group"));
+  EXPECT_THAT(newer,
+              testing::ElementsAre("input_scale", "score_offset", "strided", "replicated", "all_queries", "group"));
 }
 
 TEST(CaseJson, FieldsKnowTheirDefault) {

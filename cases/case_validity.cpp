@@ -119,60 +119,79 @@ Problem check_comm(const Case& c) {
 
 // A larger value would be the same as the whole sequence and leave nothing to split over the ranks.
 Problem check_replicated(const Case& c) {
-  const bool q_is_shorter = c.seqlen_q <= c.seqlen_kv;
+  const bool q_is_shorter = !c.all_queries && c.seqlen_q <= c.seqlen_kv;
   const std::int64_t most = q_is_shorter ? c.seqlen_q : c.seqlen_kv;
   if (c.replicated >= 0 && c.replicated <= most) return std::nullopt;
   return problem("replicated", fmt::format("{} is not within 0..{} (the upper limit is {})", c.replicated, most,
                                            q_is_shorter ? "seqlen_q" : "seqlen_kv"));
 }
 
-// The number of tokens of a sequence that are split over the ranks.
-std::int64_t cut_tokens(const Case& c, std::int64_t length) {
-  return length - replicated_tokens(c.replicated, length);
+// A side of a case: its queries or its keys.
+struct Side {
+  std::string_view field;  // of the largest length
+  std::int64_t largest = 0;
+  std::int64_t replicated = 0;
+};
+
+Side queries_of(const Case& c) {
+  return {.field = "seqlen_q", .largest = c.seqlen_q, .replicated = replicated_queries(c)};
+}
+Side keys_of(const Case& c) {
+  return {.field = "seqlen_kv", .largest = c.seqlen_kv, .replicated = c.replicated};
 }
 
-std::string without_replicated(const Case& c, std::int64_t length) {
-  if (c.replicated == 0) return {};
-  return fmt::format(" without its {} replicated tokens", replicated_tokens(c.replicated, length));
+// The number of tokens of a sequence that are split over the ranks.
+std::int64_t cut_tokens(const Side& side, std::int64_t length) {
+  return length - replicated_tokens(side.replicated, length);
+}
+
+std::string without_replicated(const Side& side, std::int64_t length) {
+  if (side.replicated == 0) return {};
+  return fmt::format(" without its {} replicated tokens", replicated_tokens(side.replicated, length));
 }
 
 Problem check_explicit_lengths(const Case& c, std::string_view field, const std::vector<std::int64_t>& lengths,
-                               std::string_view largest_field, std::int64_t largest) {
+                               const Side& side) {
   if (static_cast<std::int64_t>(lengths.size()) != c.batch) {
     return problem(field, fmt::format("{} lengths for a batch of {}", lengths.size(), c.batch));
   }
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     const std::string element = fmt::format("{}[{}]", field, b);
     if (lengths[b] < 0) return problem(element, fmt::format("the length {} is negative", lengths[b]));
-    if (lengths[b] > largest) {
-      return problem(element, fmt::format("the length {} is larger than {} ({})", lengths[b], largest_field, largest));
+    if (lengths[b] > side.largest) {
+      return problem(element,
+                     fmt::format("the length {} is larger than {} ({})", lengths[b], side.field, side.largest));
     }
-    if (!c.pad_between_seqs && cut_tokens(c, lengths[b]) % dual_chunks(c.cp_size) != 0) {
+    if (!c.pad_between_seqs && cut_tokens(side, lengths[b]) % dual_chunks(c.cp_size) != 0) {
       return problem(element, fmt::format("the length {} of sequence {}{} is not a multiple of 2 * cp_size ({}), and "
                                           "without pad_between_seqs it cannot be padded",
-                                          lengths[b], b, without_replicated(c, lengths[b]), dual_chunks(c.cp_size)));
+                                          lengths[b], b, without_replicated(side, lengths[b]), dual_chunks(c.cp_size)));
     }
   }
   return std::nullopt;
 }
 
-Problem check_divisible(const Case& c, std::string_view field, std::int64_t length) {
-  if (cut_tokens(c, length) % dual_chunks(c.cp_size) == 0) return std::nullopt;
-  return problem(field, fmt::format("the length {} of every sequence{} is not a multiple of 2 * cp_size ({})", length,
-                                    without_replicated(c, length), dual_chunks(c.cp_size)));
+Problem check_divisible(const Case& c, const Side& side) {
+  if (cut_tokens(side, side.largest) % dual_chunks(c.cp_size) == 0) return std::nullopt;
+  return problem(side.field, fmt::format("the length {} of every sequence{} is not a multiple of 2 * cp_size ({})",
+                                         side.largest, without_replicated(side, side.largest), dual_chunks(c.cp_size)));
 }
 
-Problem check_tokens(const Case& c, std::string_view field, std::int64_t length) {
+Problem check_tokens(const Case& c, const Side& side) {
   const std::int64_t multiple = dual_chunks(c.cp_size);
-  const std::int64_t cut = cut_tokens(c, length);
-  const std::int64_t padded = length - cut + (cut + multiple - 1) / multiple * multiple;
+  const std::int64_t cut = cut_tokens(side, side.largest);
+  const std::int64_t padded = side.largest - cut + (cut + multiple - 1) / multiple * multiple;
   if (padded <= kMaxTokens / c.batch) return std::nullopt;
-  return problem(field, fmt::format("{} sequences of {} tokens are more than {} tokens", c.batch, padded, kMaxTokens));
+  return problem(side.field,
+                 fmt::format("{} sequences of {} tokens are more than {} tokens", c.batch, padded, kMaxTokens));
 }
 
 Problem check_lengths(const Case& c) {
-  if (auto found = check_tokens(c, "seqlen_q", c.seqlen_q)) return found;
-  if (auto found = check_tokens(c, "seqlen_kv", c.seqlen_kv)) return found;
+  Side queries = queries_of(c);
+  const Side keys = keys_of(c);
+  for (const Side& side : {queries, keys}) {
+    if (auto found = check_tokens(c, side)) return found;
+  }
   if (c.layout != Layout::thd) {
     const auto only_thd = [&c](std::string_view field) {
       return problem(field, fmt::format("only allowed with layout thd, not {}", to_string(c.layout)));
@@ -180,19 +199,21 @@ Problem check_lengths(const Case& c) {
     if (c.seqlens) return only_thd("seqlens");
     if (c.seqlens_kv) return only_thd("seqlens_kv");
   }
+  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
   if (c.seqlens) {
-    if (auto found = check_explicit_lengths(c, "seqlens", *c.seqlens, "seqlen_q", c.seqlen_q)) return found;
+    if (kv_as_q) queries.replicated = keys.replicated;
+    if (auto found = check_explicit_lengths(c, "seqlens", *c.seqlens, queries)) return found;
   }
   if (c.seqlens_kv) {
-    if (auto found = check_explicit_lengths(c, "seqlens_kv", *c.seqlens_kv, "seqlen_kv", c.seqlen_kv)) return found;
+    if (auto found = check_explicit_lengths(c, "seqlens_kv", *c.seqlens_kv, keys)) return found;
   }
   // Drawn lengths are rounded up to a multiple of 2 * cp_size, so the largest possible length has to be one.
   if (c.pad_between_seqs) return std::nullopt;
-  const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && c.seqlen_kv == c.seqlen_q);
+  const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && kv_as_q);
   if (!c.seqlens) {
-    if (auto found = check_divisible(c, "seqlen_q", c.seqlen_q)) return found;
+    if (auto found = check_divisible(c, queries)) return found;
   }
-  return kv_is_explicit ? std::nullopt : check_divisible(c, "seqlen_kv", c.seqlen_kv);
+  return kv_is_explicit ? std::nullopt : check_divisible(c, keys);
 }
 
 }  // namespace

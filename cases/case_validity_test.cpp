@@ -234,6 +234,33 @@ TEST(CaseValidity, WhatIsNotReplicatedDividesByTwiceTheRanks) {
             "(4), and without pad_between_seqs it cannot be padded");
 }
 
+TEST(CaseValidity, QueriesThatEveryRankHasMayBeOfAnyNumber) {
+  const auto decode = [](Case& c) {
+    c.all_queries = true;
+    c.seqlen_q = 1;
+  };
+  EXPECT_EQ(problem_of(decode), "");
+  EXPECT_EQ(problem_of([&](Case& c) {
+              decode(c);
+              c.replicated = 4;
+              c.seqlen_kv = 68;
+            }),
+            "")
+      << "replicated counts keys";
+  EXPECT_EQ(problem_of([&](Case& c) {
+              decode(c);
+              c.seqlen_kv = 66;
+            }),
+            "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
+  EXPECT_EQ(thd_problem_of([](Case& c) {
+              c.all_queries = true;
+              c.seqlens = {13, 8};
+            }),
+            "seqlens[0]: the length 13 of sequence 0 is not a multiple of 2 * cp_size (4), and without "
+            "pad_between_seqs it cannot be padded")
+      << "they are the lengths of keys, too";
+}
+
 TEST(CaseValidity, OnlyThdHasLengthsOfSequences) {
   for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
     const auto problem_with = [layout](const std::function<void(Case&)>& change) {

@@ -74,6 +74,11 @@ const CommFacts& facts_of(CommType type);
 #include "cases/comm_types.def"
 #undef CP_POOL_COMM_TYPE
 
+// Whether each rank of our own attention computes all queries with its own keys, so that ranks exchange results.
+constexpr bool merges_parts(const Case& c) {
+  return c.all_queries && c.replicated == 0 && !c.training && c.comm == CommType::all_gather;
+}
+
 // CommFacts::head_ranks for the case's type and number of ranks.
 int head_ranks(const Case& c);
 

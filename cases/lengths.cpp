@@ -42,12 +42,13 @@ std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t re
 
 SequenceLengths resolve_lengths(const Case& c) {
   SequenceLengths lengths;
+  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
   if (c.layout == Layout::thd) {
     std::mt19937_64 generator(c.seed);
     lengths.valid_q = c.seqlens ? *c.seqlens : draw_lengths(generator, c, c.seqlen_q);
     if (c.seqlens_kv) {
       lengths.valid_kv = *c.seqlens_kv;
-    } else if (c.seqlen_kv == c.seqlen_q) {
+    } else if (kv_as_q) {
       lengths.valid_kv = lengths.valid_q;
     } else {
       lengths.valid_kv = draw_lengths(generator, c, c.seqlen_kv);
@@ -57,10 +58,12 @@ SequenceLengths resolve_lengths(const Case& c) {
     lengths.valid_kv.assign(static_cast<std::size_t>(c.batch), c.seqlen_kv);
   }
   const std::int64_t multiple = dual_chunks(c.cp_size);
-  lengths.replicated = c.replicated;
-  lengths.padded_q = pad(lengths.valid_q, c.replicated, multiple);
+  lengths.replicated_q = replicated_queries(c);
+  lengths.replicated_kv = c.replicated;
+  lengths.padded_q = pad(lengths.valid_q, lengths.replicated_q, multiple);
   lengths.padded_kv = pad(lengths.valid_kv, c.replicated, multiple);
   if (!c.pad_between_seqs) {
+    if (kv_as_q) lengths.padded_q = lengths.padded_kv;
     lengths.valid_q = lengths.padded_q;
     lengths.valid_kv = lengths.padded_kv;
   }
@@ -68,10 +71,10 @@ SequenceLengths resolve_lengths(const Case& c) {
 }
 
 SequenceLengths without_replication(const SequenceLengths& lengths, int cp_size) {
-  if (lengths.replicated == 0) return lengths;
+  if (lengths.replicated_q == 0) return lengths;
   SequenceLengths whole = lengths;
   const std::int64_t multiple = dual_chunks(cp_size);
-  whole.replicated = 0;
+  whole.replicated_q = whole.replicated_kv = 0;
   whole.padded_q = pad(whole.valid_q, 0, multiple);
   whole.padded_kv = pad(whole.valid_kv, 0, multiple);
   return whole;

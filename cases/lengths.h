@@ -17,10 +17,21 @@ struct SequenceLengths {
   std::vector<std::int64_t> padded_q;
   std::vector<std::int64_t> valid_kv;
   std::vector<std::int64_t> padded_kv;
-  std::int64_t replicated = 0;  // Case::replicated
+  std::int64_t replicated_q = 0;  // how many tokens at the beginning of each sequence every rank holds
+  std::int64_t replicated_kv = 0;
 
   bool operator==(const SequenceLengths&) const = default;
 };
+
+// How many query tokens at the beginning of each sequence every rank holds, if it has so many. Of keys these are
+// c.replicated.
+constexpr std::int64_t replicated_queries(const Case& c) {
+  return c.all_queries ? c.seqlen_q : c.replicated;
+}
+// Whether every rank holds some tokens.
+constexpr bool has_replicated(const Case& c) {
+  return c.all_queries || c.replicated > 0;
+}
 
 // How many tokens of a sequence with `valid` valid tokens every rank holds.
 constexpr std::int64_t replicated_tokens(std::int64_t replicated, std::int64_t valid) {

@@ -57,9 +57,36 @@ TEST(Lengths, WhatIsNotReplicatedIsPaddedToTwiceTheRanks) {
   c.replicated = 5;
   c.seqlens = {0, 3, 5, 6, 21};
   const SequenceLengths lengths = resolve_lengths(c);
-  EXPECT_EQ(lengths.replicated, 5);
+  EXPECT_EQ(lengths.replicated_q, 5);
+  EXPECT_EQ(lengths.replicated_kv, 5);
   EXPECT_THAT(lengths.valid_q, ElementsAre(0, 3, 5, 6, 21));
   EXPECT_THAT(lengths.padded_q, ElementsAre(0, 3, 5, 13, 21));
+}
+
+TEST(Lengths, QueriesThatEveryRankHasAreNotPadded) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.cp_size = 4;
+  c.batch = 3;
+  c.all_queries = true;
+  c.replicated = 1;
+  c.seqlens = {0, 3, 21};
+  c.seqlens_kv = {0, 3, 21};
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_EQ(lengths.replicated_kv, 1);
+  EXPECT_EQ(lengths.padded_q, lengths.valid_q);
+  EXPECT_THAT(lengths.padded_kv, ElementsAre(0, 9, 25));
+  EXPECT_THAT(without_replication(lengths, 4).padded_q, ElementsAre(0, 8, 24));
+}
+
+// Without padding the lengths of keys are rounded up, and those of queries stay the same as those of keys.
+TEST(Lengths, OfQueriesThatEveryRankHasAreThoseOfKeys) {
+  Case c = thd_case();
+  c.all_queries = true;
+  c.batch = 50;
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_EQ(lengths.valid_q, lengths.valid_kv);
+  EXPECT_EQ(lengths.valid_q, lengths.padded_kv);
 }
 
 TEST(Lengths, WithoutReplicationAreThoseOfWholeSequences) {

@@ -57,7 +57,7 @@ Options parse_options(int argc, char** argv) {
         if (!convention) {
           return "'" + text +
                  "' is none of dual_chunk, dual_chunk_pack, contiguous, contiguous_pack, striped[:STRIPE], "
-                 "dual_chunk_ulysses:RING[:outer]";
+                 "paged[:PAGE], dual_chunk_ulysses:RING[:outer]";
         }
         out.cut = *convention;
         return {};

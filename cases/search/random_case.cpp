@@ -112,18 +112,26 @@ std::int64_t draw_longest(Draw& draw, const Case& c) {
   return one_token ? 1 : longest - less;
 }
 
+constexpr std::int64_t kFewQueries = 8;
+
+// Where every rank has all queries, they are often the few of a decoding step.
+void draw_all_queries(Draw& draw, Case& c) {
+  c.all_queries = draw.feature();
+}
+
 void draw_seqlen_q(Draw& draw, Case& c) {
   c.seqlen_q = draw_longest(draw, c);
+  if (c.all_queries && draw.one_in(2)) c.seqlen_q = 1 + draw.up_to(kFewQueries - 1);
 }
 
 void draw_seqlen_kv(Draw& draw, Case& c) {
   const std::int64_t other = draw_longest(draw, c);
-  c.seqlen_kv = draw.feature() ? other : c.seqlen_q;
+  c.seqlen_kv = draw.feature() || (c.all_queries && c.seqlen_q <= kFewQueries) ? other : c.seqlen_q;
 }
 
 // Often draws empty sequences, sequences of one token, and sequences of the largest length.
-Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest) {
-  const std::int64_t multiple = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
+Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest, bool cut = true) {
+  const std::int64_t multiple = c.pad_between_seqs || !cut ? 1 : dual_chunks(c.cp_size);
   Lengths lengths(static_cast<std::size_t>(c.batch));
   for (std::int64_t& length : lengths) {
     const std::int64_t any = draw.up_to(largest);
@@ -133,7 +141,8 @@ Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest) {
 }
 
 void draw_seqlens(Draw& draw, Case& c) {
-  if (c.layout == Layout::thd && draw.one_in(2)) c.seqlens = draw_lengths(draw, c, c.seqlen_q);
+  const bool cut = !c.all_queries || c.seqlen_q == c.seqlen_kv;
+  if (c.layout == Layout::thd && draw.one_in(2)) c.seqlens = draw_lengths(draw, c, c.seqlen_q, cut);
 }
 
 void draw_seqlens_kv(Draw& draw, Case& c) {
@@ -247,6 +256,7 @@ constexpr std::array kSteps{
     Step{"heads", draw_heads},
     Step{"head_dim_qk", draw_head_dim_qk},
     Step{"head_dim_v", draw_head_dim_v},
+    Step{"all_queries", draw_all_queries},
     Step{"seqlen_q", draw_seqlen_q},
     Step{"seqlen_kv", draw_seqlen_kv},
     Step{"seqlens", draw_seqlens},

@@ -62,12 +62,23 @@ void for_each_length(Case& c, Function&& function) {
 void round_lengths(Case& c) {
   if (c.pad_between_seqs) return;
   const std::int64_t multiple = dual_chunks(c.cp_size);
-  const auto rounded = [&](std::int64_t length) {
-    const std::int64_t first = std::min(c.replicated, length);
-    return first + rounded_up(length - first, multiple);
+  const auto round = [multiple](std::int64_t replicated, std::int64_t& longest, std::optional<Lengths>& lengths) {
+    const auto rounded = [=](std::int64_t length) {
+      const std::int64_t first = std::min(replicated, length);
+      return first + rounded_up(length - first, multiple);
+    };
+    longest = rounded(longest);
+    if (lengths) std::ranges::transform(*lengths, lengths->begin(), rounded);
   };
-  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = rounded(*length);
-  for_each_length(c, rounded);
+  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
+  round(kv_as_q ? c.replicated : replicated_queries(c), c.seqlen_q, c.seqlens);
+  round(c.replicated, c.seqlen_kv, c.seqlens_kv);
+}
+
+// Cuts queries like keys.
+void cut_queries(Case& c) {
+  if (!std::exchange(c.all_queries, false)) return;
+  round_lengths(c);
 }
 
 // Removes `tokens` replicated tokens from every sequence and keeps the other tokens.
@@ -90,6 +101,7 @@ void drop_all_features(Case& c) {
   c.score_offset = plain.score_offset;
   c.group = plain.group;
   c.seed = plain.seed;
+  cut_queries(c);
   take_replicated(c, c.replicated);
 }
 
@@ -184,10 +196,14 @@ void simplify_layout(Steps& steps, const Case& /*c*/) {
   });
 }
 
+std::int64_t unit_of_lengths(const Case& c) {
+  return c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
+}
+
 // Reduces seqlen_q and seqlen_kv to the longest explicit valid length, rounded up to a multiple of 2 * cp_size unless
 // the case has padding between sequences.
 void trim(Case& c) {
-  const std::int64_t unit = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
+  const std::int64_t unit = unit_of_lengths(c);
   const auto fit = [unit](const Lengths& lengths) {
     return std::max(unit, rounded_up(*std::ranges::max_element(lengths), unit));
   };
@@ -200,7 +216,8 @@ void trim(Case& c) {
 }
 
 void reduce_lengths(Steps& steps, const Case& c) {
-  const std::int64_t unit = c.pad_between_seqs ? 1 : dual_chunks(c.cp_size);
+  const std::int64_t unit = unit_of_lengths(c);
+  const std::int64_t unit_q = c.all_queries ? 1 : unit;
   steps.add(trim);
   steps.add([](Case& s) { s.seqlen_q = s.seqlen_kv = std::min(s.seqlen_q, s.seqlen_kv); });
   if (c.seqlen_q == c.seqlen_kv) {
@@ -208,10 +225,10 @@ void reduce_lengths(Steps& steps, const Case& c) {
       if (value >= unit && value < c.seqlen_q) steps.add([value](Case& s) { s.seqlen_q = s.seqlen_kv = value; });
     }
   }
-  steps.reduce([](auto& s) -> auto& { return s.seqlen_q; }, unit, unit);
+  steps.reduce([](auto& s) -> auto& { return s.seqlen_q; }, unit_q, unit_q);
   steps.reduce([](auto& s) -> auto& { return s.seqlen_kv; }, unit, unit);
   for (std::size_t b = 0; c.seqlens && b < c.seqlens->size(); ++b) {
-    steps.reduce([b](auto& s) -> auto& { return s.seqlens.value().at(b); }, 0, unit);
+    steps.reduce([b](auto& s) -> auto& { return s.seqlens.value().at(b); }, 0, unit_q);
   }
   for (std::size_t b = 0; c.seqlens_kv && b < c.seqlens_kv->size(); ++b) {
     steps.reduce([b](auto& s) -> auto& { return s.seqlens_kv.value().at(b); }, 0, unit);
@@ -261,6 +278,7 @@ void drop_features(Steps& steps, const Case& c) {
   steps.add([](Case& s) { s.input_scale = 1; });
   steps.add([](Case& s) { s.score_offset = 0; });
   steps.add([](Case& s) { s.strided = false; });
+  steps.add(cut_queries);
   steps.add([](Case& s) { s.group = 1; });
   steps.add([](Case& s) { s.group = std::min(s.group, 2); });
   steps.add([](Case& s) { s.seed = Case{}.seed; });
@@ -310,8 +328,9 @@ bool is_simpler(const Case& c, const Case& than) {
   const auto keys_like_queries = [](const Case& of) { return of.seqlen_q == of.seqlen_kv && !of.seqlens_kv; };
   if (keys_like_queries(than) && !keys_like_queries(c)) return false;
   const bool says_less = keys_like_queries(c) && !keys_like_queries(than);
-  return c.cp_size < than.cp_size || c.replicated < than.replicated || c.layout != than.layout ||
-         c.pad_between_seqs != than.pad_between_seqs || says_less || tokens(c) <= tokens(than);
+  return c.cp_size < than.cp_size || c.replicated < than.replicated || c.all_queries != than.all_queries ||
+         c.layout != than.layout || c.pad_between_seqs != than.pad_between_seqs || says_less ||
+         tokens(c) <= tokens(than);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "cases/backend_facts.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
+#include "cp_core/builtin/parts_step.h"
 #include "cp_core/builtin/rank_step.h"
 #include "cp_core/builtin/whole_sequences.h"
 #include "cp_core/context_parallel/make_backend.h"
@@ -113,7 +114,8 @@ std::int64_t BuiltinImplementation::probe_heads(const Case& c) {
 }
 
 std::unique_ptr<Step> BuiltinImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
-  if (setting.c.replicated > 0) return std::make_unique<ReplicatedStep>(setting, shards);
+  if (merges_parts(setting.c)) return make_parts_step(setting, shards);
+  if (has_replicated(setting.c)) return std::make_unique<ReplicatedStep>(setting, shards);
   return std::make_unique<OwnStep>(setting, shards);
 }
 
@@ -127,12 +129,13 @@ std::string skip_reason(const Case& c, const at::Device& device) {
 }
 
 std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend) {
-  const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Preparation> pieces;
+  if (merges_parts(c)) return pieces;
+  const SequenceLengths lengths = resolve_lengths(c);
   // run_case runs steps of these two cases. Steps that are replayed as a graph are not prepared.
   for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
     const AttentionProblem problem =
-        step.replicated > 0 ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);
+        has_replicated(step) ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);
     auto of_step = preparations(problem, verify::scalar_type_of(step.dtype), c.cp_size, rank, step.training, backend);
     for (auto& piece : of_step) pieces.push_back(std::move(piece));
   }

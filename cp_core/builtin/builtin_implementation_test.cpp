@@ -94,6 +94,26 @@ TEST(BuiltinImplementation, TakesReplicatedTokensInEveryLayoutAndCommunicationTy
   }
 }
 
+TEST(BuiltinImplementation, TakesQueriesThatEveryRankHasInEveryLayoutAndCommunicationType) {
+  for (const CommType comm : kValues<CommType>) {
+    for (const Layout layout : kValues<Layout>) {
+      for (const std::int64_t replicated : {0, 5}) {
+        for (const bool training : {true, false}) {
+          Case c = replicated_case(comm, layout);
+          c.all_queries = true;
+          c.replicated = replicated;
+          c.seqlen_kv = replicated + 16;
+          c.seqlen_q = layout == Layout::thd ? 37 : 3;
+          if (layout == Layout::thd) c.seqlens_kv = {9, 16, 4, 0};
+          c.bias = BiasShape::shape_bhss;
+          c.training = training;
+          EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);
+        }
+      }
+    }
+  }
+}
+
 // Every rank holds whole sequences, or all of their keys, so that nothing is left to shard.
 TEST(BuiltinImplementation, TakesSequencesThatAreReplicatedAsAWhole) {
   Case c = replicated_case(CommType::p2p, Layout::bshd);

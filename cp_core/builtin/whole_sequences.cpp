@@ -151,8 +151,8 @@ WholeSequences::WholeSequences(const Case& c, const SequenceLengths& lengths, Co
       kv_(make_side(lengths.valid_kv, lengths.padded_kv, whole_lengths_.padded_kv, /*keys=*/true)) {}
 
 WholeSequences::Side WholeSequences::make_side(const Lengths& valid, const Lengths& padded, const Lengths& whole,
-                                               [[maybe_unused]] bool keys) const {
-  const std::int64_t replicated = lengths_.replicated;
+                                               bool keys) const {
+  const std::int64_t replicated = keys ? lengths_.replicated_kv : lengths_.replicated_q;
   const ShardRuns all = runs_of_all(valid, padded, replicated, cp_);
   const ShardRuns own = shard_runs(valid, padded, replicated, cp_.size(), cp_.rank());
   const std::vector<Run> whole_of_all = gathered_runs(whole, cp_.size(), 0, cp_.size());
@@ -216,7 +216,7 @@ at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
   if (case_.layout == Layout::thd) return resized(bias, rows, columns);
   // All sequences have the same length here, so the rows of one stand for all.
   const Lengths valid{lengths_.valid_q.front()};
-  const ShardRuns all = runs_of_all(valid, {lengths_.padded_q.front()}, lengths_.replicated, cp_);
+  const ShardRuns all = runs_of_all(valid, {lengths_.padded_q.front()}, lengths_.replicated_q, cp_);
   const at::Tensor by_row = rows_first(bias);
   at::Tensor whole = filled_rows(valid.front(), by_row);
   copy_rows(gathered(by_row, "replicated tokens: bias"), whole,
@@ -227,7 +227,7 @@ at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
 at::Tensor WholeSequences::shard_of_dbias(const at::Tensor& dbias, const at::Tensor& bias) const {
   if (case_.layout == Layout::thd) return resized(dbias, bias.size(2), bias.size(3));
   const Lengths padded{lengths_.padded_q.front()};
-  const ShardRuns own = shard_runs({lengths_.valid_q.front()}, padded, lengths_.replicated, cp_.size(), cp_.rank());
+  const ShardRuns own = shard_runs({lengths_.valid_q.front()}, padded, lengths_.replicated_q, cp_.size(), cp_.rank());
   const at::Tensor whole = rows_first(resized(dbias, padded.front(), bias.size(3)));
   at::Tensor rows = filled_rows(own.rows, whole);
   copy_rows(whole, rows, row_copies(whole_runs(padded), own.replicated));

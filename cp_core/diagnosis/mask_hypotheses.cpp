@@ -222,7 +222,7 @@ class Masks : public Subject {
     if (c_.pad_between_seqs) {
       mask("padding_keys_seen", "keys at padding positions take part",
            [](MaskRule& rule) { rule.padding_keys = true; });
-    } else if (c_.replicated == 0) {
+    } else if (!has_replicated(c_)) {
       return;
     }
     for (const Ring& ring : rings_of(dense_)) {

@@ -57,7 +57,7 @@ ProbeGrid make_grid(const Case& c, const SequenceLengths& lengths, const verify:
   const std::size_t sequences = lengths.valid_q.size();
   ProbeGrid grid{.q = make_axis(owners.q, sequences), .kv = make_axis(owners.kv, sequences)};
   const auto* const convention = std::get_if<Convention>(&sharding.rows);
-  if (convention == nullptr || lengths.replicated > 0) return grid;
+  if (convention == nullptr || lengths.replicated_q > 0) return grid;
   const bool by_pack = convention->kind == ConventionKind::dual_chunk_pack;
   if (!by_pack && convention->kind != ConventionKind::dual_chunk) return grid;
   for (GridAxis* const axis : {&grid.q, &grid.kv}) {

@@ -22,17 +22,22 @@ at::Tensor replicated_rows(const Side& side) {
 class ReplicatedTokens : public Subject {
  public:
   ReplicatedTokens(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
-    if (!keys_.any().item<bool>()) return;
-    for (const int count : std::set<int>{2, dense_.ranks}) {
-      counted_several_times(count);
-      one_after_the_other(count);
-    }
-    missing();
+    const bool keys = keys_.any().item<bool>();
+    if (!keys && !queries_.any().item<bool>()) return;
+    if (keys) several_or_none();
     if (c_.training) shares_of_queries();
     own_rows();
   }
 
  private:
+  void several_or_none() {
+    for (const int count : std::set<int>{2, dense_.ranks}) {
+      counted_several_times(count);
+      one_after_the_other(count);
+    }
+    missing();
+  }
+
   // Queries see the keys of several ranks. Their gradient is that of all of them, or that of one.
   void counted_several_times(int count) {
     const char* const id = "replicated_keys_repeated";
@@ -49,7 +54,7 @@ class ReplicatedTokens : public Subject {
   void one_after_the_other(int count) {
     const Side& side = dense_.kv_rows;
     const at::Tensor length = index_tensor(dense_.lengths().valid_kv).index_select(0, side.sequence);
-    const at::Tensor first = length.clamp(1, dense_.lengths().replicated);
+    const at::Tensor first = length.clamp(1, dense_.lengths().replicated_kv);
     const at::Tensor from = at::where(side.position.lt(first.mul(count)), side.position.remainder(first),
                                       side.position.sub(first.mul(count - 1)));
     const at::Tensor valid = side.valid.nonzero().flatten();

@@ -60,7 +60,7 @@ class Rows : public Subject {
   [[nodiscard]] bool may_have_two_chunks() const {
     const auto* const convention = std::get_if<Convention>(&dense_.observation->sharding.rows);
     constexpr std::array kOfOtherParts{ConventionKind::contiguous, ConventionKind::contiguous_pack,
-                                       ConventionKind::striped};
+                                       ConventionKind::striped, ConventionKind::paged};
     return convention == nullptr || std::ranges::find(kOfOtherParts, convention->kind) == kOfOtherParts.end();
   }
 
@@ -128,7 +128,7 @@ class Rows : public Subject {
       const std::string name = verify::to_string(convention);
       add("sharding_" + name.substr(0, name.find(':')),
           fmt::format("attention assumes that rows are sharded by the convention {}", name),
-          [convention, layout = c_.layout, ranks = dense_.ranks, replicated = lengths_.replicated](
+          [convention, layout = c_.layout, ranks = dense_.ranks, replicated = lengths_.replicated_kv](
               const RowsByRank&, const Lengths& valid, const Lengths& padded) -> std::optional<RowsByRank> {
             if (!verify::convention_obstacle(convention, layout, valid, padded, ranks, replicated).empty())
               return std::nullopt;
@@ -140,7 +140,7 @@ class Rows : public Subject {
   // The places that the rows of both sides are taken for; nullopt if they are their own, or not possible.
   [[nodiscard]] std::optional<Places> places_by(const Belief& belief) const {
     const verify::Ownership& right = dense_.owners;
-    const auto q = belief(right.q, lengths_.valid_q, lengths_.padded_q);
+    const auto q = c_.all_queries ? right.q : belief(right.q, lengths_.valid_q, lengths_.padded_q);
     const auto kv = belief(right.kv, lengths_.valid_kv, lengths_.padded_kv);
     const auto count = &std::vector<LocalRow>::size;
     if (!q || !kv || !std::ranges::equal(*q, right.q, {}, count, count) ||

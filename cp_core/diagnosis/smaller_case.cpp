@@ -64,9 +64,10 @@ std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& leng
   small.chunk = scaled(small.chunk, by, 0);
   small.replicated = scaled(small.replicated, by, 0);
   const bool whole = !c.pad_between_seqs;
-  const std::vector<std::int64_t> q = shrunk(lengths.valid_q, small.batch, by, multiple, whole, small.replicated);
+  const std::vector<std::int64_t> q =
+      shrunk(lengths.valid_q, small.batch, by, multiple, whole && !c.all_queries, small.replicated);
   const std::vector<std::int64_t> kv = shrunk(lengths.valid_kv, small.batch, by, multiple, whole, small.replicated);
-  small.seqlen_q = std::max(multiple, std::ranges::max(q));
+  small.seqlen_q = std::max(c.all_queries ? 1 : multiple, std::ranges::max(q));
   small.seqlen_kv = std::max(multiple, std::ranges::max(kv));
   if (c.layout == Layout::thd) {
     small.seqlens = q;

@@ -101,13 +101,16 @@ at::Tensor offsets_of(const std::vector<std::int64_t>& lengths) {
 // Queries or keys of a case: which rank holds which row of the padded sequences.
 struct Side {
   std::vector<RankRows> ranks;
+  std::int64_t replicated = 0;
   std::vector<std::int64_t> starts;  // the first row of each padded sequence in the whole
   std::int64_t total = 0;
   std::int64_t most_rows = 0;  // the most rows of any rank
 
   Side(Layout layout, std::int64_t batch, const RowsByRank& by_rank, const std::vector<std::int64_t>& padded,
-       const at::Device& device)
-      : starts(padded.size(), 0), total(std::accumulate(padded.begin(), padded.end(), std::int64_t{0})) {
+       std::int64_t first_tokens, const at::Device& device)
+      : replicated(first_tokens),
+        starts(padded.size(), 0),
+        total(std::accumulate(padded.begin(), padded.end(), std::int64_t{0})) {
     std::exclusive_scan(padded.begin(), padded.end(), starts.begin(), std::int64_t{0});
     for (const std::vector<LocalRow>& rows : by_rank) {
       ranks.emplace_back(layout, batch, rows, PaddingFill::zeros, device);
@@ -150,7 +153,7 @@ class Gatherer {
       const auto count = static_cast<std::ptrdiff_t>(rows.count() / case_.batch);
       first.emplace_back(rows.rows().begin(), rows.rows().begin() + count);
     }
-    const Side side(Layout::thd, 1, first, {bias.size(2)}, options_.device());
+    const Side side(Layout::thd, 1, first, {bias.size(2)}, q_.replicated, options_.device());
     const std::int64_t rows = own(side).count();
     const std::vector<std::int64_t> shape{bias.size(0), bias.size(1), rows, bias.size(3)};
     const bool fits = dbias.defined() && dbias.scalar_type() == bias.scalar_type() && dbias.sizes() == shape;
@@ -167,11 +170,10 @@ class Gatherer {
            const at::Device& device, Communicator& group)
       : case_(c),
         judges_padding_(sharding.judges_padding),
-        replicated_(lengths.replicated),
         options_(device),
         group_(group),
-        q_(c.layout, c.batch, owners.q, lengths.padded_q, device),
-        kv_(c.layout, c.batch, owners.kv, lengths.padded_kv, device) {}
+        q_(c.layout, c.batch, owners.q, lengths.padded_q, lengths.replicated_q, device),
+        kv_(c.layout, c.batch, owners.kv, lengths.padded_kv, lengths.replicated_kv, device) {}
 
   [[nodiscard]] const RankRows& own(const Side& side) const {
     return side.ranks[static_cast<std::size_t>(group_.rank())];
@@ -202,7 +204,7 @@ class Gatherer {
       const std::vector<LocalRow>& of_rank = side.ranks[static_cast<std::size_t>(rank)].rows();
       for (std::size_t i = 0; i < of_rank.size(); ++i) {
         const bool told = of_rank[i].canonical >= 0 || (judges_padding_ && of_rank[i].position >= 0);
-        const bool copy = rank > 0 && of_rank[i].canonical >= 0 && of_rank[i].position < replicated_;
+        const bool copy = rank > 0 && of_rank[i].canonical >= 0 && of_rank[i].position < side.replicated;
         if (!told || copy) continue;
         from.push_back(rank * rows + static_cast<std::int64_t>(i));
         to.push_back(side.starts[static_cast<std::size_t>(of_rank[i].sequence)] + of_rank[i].position);
@@ -221,7 +223,6 @@ class Gatherer {
 
   const Case& case_;
   bool judges_padding_;
-  std::int64_t replicated_;
   at::TensorOptions options_;
   Communicator& group_;
   Side q_;

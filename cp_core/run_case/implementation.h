@@ -38,8 +38,8 @@ class Step {
   Step& operator=(const Step&) = delete;
   virtual ~Step() = default;
 
-  // Fills out, and lse and max_logit if the implementation returns them. Their shapes are those of docs/definitions.md,
-  // for the rows of the view, with heads in the implementation's order.
+  // Fills out, and lse, part_lse and max_logit if the implementation returns them. Their shapes are those of
+  // docs/definitions.md, for the rows of the view, with heads in the implementation's order.
   virtual void forward(verify::Results& results) = 0;
   // Fills the gradients.
   virtual void backward(verify::Results& results) = 0;

@@ -181,6 +181,19 @@ TEST(Seam, ReplicatedTokensPassUnderEveryConvention) {
   }
 }
 
+TEST(Seam, QueriesThatEveryRankHasPassUnderEveryConventionOfKeys) {
+  for (const std::int64_t replicated : {0, 5}) {
+    Case c = replicated_pack();
+    c.replicated = replicated;
+    c.all_queries = true;
+    c.seqlens = {3, 1, 0};
+    c.seqlens_kv = {29, 4, 32};
+    for (const char* convention : {"dual_chunk", "contiguous", "striped:2", "paged", "paged:3"}) {
+      EXPECT_EQ(test::fault_of(reports_of(c, declared(convention))), "") << convention;
+    }
+  }
+}
+
 TEST(Seam, SeesCommonFaultsWithReplicatedTokens) {
   for (const PlainFault fault : {PlainFault::replicated_keys_of_every_rank, PlainFault::replicated_loss_of_every_rank,
                                  PlainFault::replicated_gradients_of_a_rank}) {

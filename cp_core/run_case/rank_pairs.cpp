@@ -1,6 +1,7 @@
 #include "cp_core/run_case/rank_pairs.h"
 
 #include <cstddef>
+#include <numeric>
 #include <variant>
 
 #include "cases/comm_facts.h"
@@ -29,22 +30,55 @@ HeadGroups head_groups(const Case& c, const verify::Sharding& sharding, int rank
   return {.size = size, .count = ranks / size};
 }
 
+// The visible pairs of each query, or of each key, by sequence and position.
+using Pairs = std::vector<std::vector<std::int64_t>>;
+
+Pairs pairs_of_queries(const Case& c, const SequenceLengths& lengths) {
+  const Mask mask = make_mask(c);
+  Pairs pairs;
+  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+    std::vector<std::int64_t>& of_sequence = pairs.emplace_back();
+    for (std::int64_t i = 0; i < lengths.valid_q[b]; ++i) {
+      of_sequence.push_back(visible_keys(mask, i, lengths.valid_q[b], lengths.valid_kv[b]).size());
+    }
+  }
+  return pairs;
+}
+
+Pairs pairs_of_keys(const Case& c, const SequenceLengths& lengths) {
+  const Mask mask = make_mask(c);
+  Pairs pairs;
+  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+    // First how many more queries see a key than see the key before it.
+    std::vector<std::int64_t>& of_sequence = pairs.emplace_back(lengths.valid_kv[b] + 1, 0);
+    for (std::int64_t i = 0; i < lengths.valid_q[b]; ++i) {
+      const Interval keys = visible_keys(mask, i, lengths.valid_q[b], lengths.valid_kv[b]);
+      if (keys.size() == 0) continue;
+      ++of_sequence[static_cast<std::size_t>(keys.begin)];
+      --of_sequence[static_cast<std::size_t>(keys.end)];
+    }
+    std::inclusive_scan(of_sequence.begin(), of_sequence.end(), of_sequence.begin());
+  }
+  return pairs;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> pairs_by_rank(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding,
                                         int ranks) {
   const HeadGroups groups = head_groups(c, sharding, ranks);
-  const verify::RowsByRank rows = verify::ownership_of(sharding, c.layout, lengths, ranks).q;
-  const Mask mask = make_mask(c);
+  const verify::Ownership owners = verify::ownership_of(sharding, c.layout, lengths, ranks);
+  const verify::RowsByRank& rows = c.all_queries ? owners.kv : owners.q;
+  const std::int64_t replicated = c.all_queries ? lengths.replicated_kv : lengths.replicated_q;
+  const auto pairs_of = c.all_queries ? pairs_of_keys(c, lengths) : pairs_of_queries(c, lengths);
   std::vector<std::int64_t> of_groups(static_cast<std::size_t>(groups.count), 0);
   std::vector<bool> begun(static_cast<std::size_t>(groups.count), false);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto group = static_cast<std::size_t>(groups.of_rank(rank));
     for (const verify::LocalRow& row : rows[static_cast<std::size_t>(rank)]) {
       // The ranks of a group all hold the replicated rows, and together compute them once.
-      if (row.canonical < 0 || (begun[group] && row.position < lengths.replicated)) continue;
-      const auto b = static_cast<std::size_t>(row.sequence);
-      of_groups[group] += visible_keys(mask, row.position, lengths.valid_q[b], lengths.valid_kv[b]).size();
+      if (row.canonical < 0 || (begun[group] && row.position < replicated)) continue;
+      of_groups[group] += pairs_of[static_cast<std::size_t>(row.sequence)][static_cast<std::size_t>(row.position)];
     }
     begun[group] = true;
   }

@@ -94,6 +94,22 @@ TEST(PairsByRank, OfReplicatedRowsCountOnEveryRankAndOnceInAGroup) {
   EXPECT_THAT(pairs_of(c, "contiguous"), ElementsAre(210, 210));
 }
 
+// Where every rank has all queries, it computes them with its own keys.
+TEST(PairsByRank, OfAllQueriesAreThoseOfARanksKeys) {
+  Case c = causal_case(2);
+  c.all_queries = true;
+  c.seqlen_q = 2;
+  c.seqlen_kv = 8;
+  EXPECT_THAT(pairs_of(c, "contiguous"), ElementsAre(4 + 4, 4 + 3));
+  EXPECT_THAT(pairs_of(c, "paged:3"), ElementsAre(5 + 4, 3 + 3));
+  c.replicated = 1;
+  c.seqlen_kv = 9;
+  EXPECT_THAT(pairs_of(c, "contiguous"), ElementsAre(5 + 5, 5 + 4)) << "every rank has the first key";
+  c.comm = CommType::a2a;
+  c.heads = c.kv_heads = 2;
+  EXPECT_THAT(pairs_of(c, "contiguous"), ElementsAre(17, 17));
+}
+
 // The sum over all ranks is that of all visible pairs, whatever the cut.
 TEST(PairsByRank, AreAllPairsTogether) {
   Case c = verify::test::small_case();
@@ -113,9 +129,12 @@ TEST(PairsByRank, AreAllPairsTogether) {
       }
     }
   }
-  for (const char* convention : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped"}) {
-    const std::vector<std::int64_t> pairs = pairs_of(c, convention);
-    EXPECT_EQ(std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0}), all) << convention;
+  for (const bool all_queries : {false, true}) {
+    c.all_queries = all_queries;
+    for (const char* convention : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped"}) {
+      const std::vector<std::int64_t> pairs = pairs_of(c, convention);
+      EXPECT_EQ(std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0}), all) << convention;
+    }
   }
 }
 

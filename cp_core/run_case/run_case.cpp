@@ -184,6 +184,7 @@ class CaseRun {
     bool repeats = true;
     timed(case_phase::kCompare, [&] {
       add(verify::check_outputs(case_, *expected, view_, results));
+      if (results.part_lse.defined()) add({verify::check_part_lse(canonical, inputs, view_, results)});
       report_.output_hash = verify::hash_of(results);
       repetition.compare(*expected, results);
       repeats = !repetition.differs_anywhere(*groups_.cp, options_.device);

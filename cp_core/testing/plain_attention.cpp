@@ -113,8 +113,8 @@ class PlainStep final : public Step {
     return all;
   }
 
-  [[nodiscard]] bool replicated(const LocalRow& row) const {
-    return row.canonical >= 0 && row.position < setting_.lengths.replicated;
+  [[nodiscard]] bool is_replicated_key(const LocalRow& row) const {
+    return row.canonical >= 0 && row.position < setting_.lengths.replicated_kv;
   }
 
   // bool, one per key row of all ranks: whether the row counts. Of the copies of a replicated row, only rank 0's
@@ -122,7 +122,7 @@ class PlainStep final : public Step {
   [[nodiscard]] at::Tensor counted_keys() const {
     std::vector<std::int64_t> counted;
     for (std::size_t r = 0; r < owners_.kv.size(); ++r) {
-      for (const LocalRow& row : owners_.kv[r]) counted.push_back(r == 0 || !replicated(row) ? 1 : 0);
+      for (const LocalRow& row : owners_.kv[r]) counted.push_back(r == 0 || !is_replicated_key(row) ? 1 : 0);
     }
     return at::tensor(counted, at::kLong).ne(0);
   }
@@ -130,7 +130,10 @@ class PlainStep final : public Step {
   // fp32 [rows, 1]: 1 for each query whose contribution to dk and dv this rank adds, else 0.
   [[nodiscard]] at::Tensor counted_queries() const {
     std::vector<double> counted;
-    for (const LocalRow& row : setting_.view.q.rows()) counted.push_back(rank() == 0 || !replicated(row) ? 1 : 0);
+    for (const LocalRow& row : setting_.view.q.rows()) {
+      const bool is_copy = rank() > 0 && row.canonical >= 0 && row.position < setting_.lengths.replicated_q;
+      counted.push_back(is_copy ? 0 : 1);
+    }
     at::Tensor out = at::tensor(counted, at::kDouble).to(at::kFloat).unsqueeze(1);
     return fault_ == PlainFault::replicated_loss_of_every_rank ? out.fill_(1) : out;
   }
@@ -142,7 +145,7 @@ class PlainStep final : public Step {
     std::vector<std::int64_t> places;
     for (const LocalRow& row : owners_.kv[rank()]) {
       const auto at_rank_0 = std::ranges::find(owners_.kv[0], row);
-      places.push_back(replicated(row) ? at_rank_0 - owners_.kv[0].begin() : first);
+      places.push_back(is_replicated_key(row) ? at_rank_0 - owners_.kv[0].begin() : first);
       ++first;
     }
     return at::tensor(places, at::kLong);
@@ -204,7 +207,7 @@ class PlainStep final : public Step {
     at::Tensor of_all = by_kv_head.index_select(1, own_keys());
     if (fault_ != PlainFault::replicated_gradients_of_a_rank) return of_all;
     std::vector<std::int64_t> everybodys;
-    for (const LocalRow& row : owners_.kv[rank()]) everybodys.push_back(replicated(row) ? 1 : 0);
+    for (const LocalRow& row : owners_.kv[rank()]) everybodys.push_back(is_replicated_key(row) ? 1 : 0);
     return at::where(at::tensor(everybodys, at::kLong).ne(0).view({1, -1, 1}), own, of_all);
   }
 

@@ -30,8 +30,18 @@ std::vector<Case> rare_cases() {
   uneven_heads.comm = CommType::a2a;
   uneven_heads.heads = 6;
   uneven_heads.kv_heads = 3;
-  std::vector<Case> cases{right_window, fewer_keys,       one_key_case(), steep_case(),  shared_heads,
-                          uneven,       high_sink_case(), low_case(),     lowest_case(), uneven_heads};
+  // Parts of a few queries, of which some are empty.
+  Case decode = small_case();
+  decode.comm = CommType::all_gather;
+  decode.cp_size = 4;
+  decode.layout = Layout::thd;
+  decode.pad_between_seqs = decode.all_queries = decode.causal = true;
+  decode.training = false;
+  decode.batch = 2;
+  decode.seqlens = {3, 1};
+  decode.seqlens_kv = {16, 3};
+  std::vector<Case> cases{decode, right_window,     fewer_keys, one_key_case(), steep_case(), shared_heads,
+                          uneven, high_sink_case(), low_case(), lowest_case(),  uneven_heads};
   std::ranges::move(twin_cases(), std::back_inserter(cases));
   return cases;
 }

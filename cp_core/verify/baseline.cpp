@@ -18,6 +18,7 @@ class Baseline {
         q_(inputs.q.to(at::kFloat)),
         k_(inputs.k.to(at::kFloat)),
         v_(inputs.v.to(at::kFloat)),
+        held_(inputs.held),
         sink_(inputs.sink),
         results_(empty_results(problem, inputs.q.options().dtype(at::kFloat))) {
     if (problem.training) dout_ = inputs.dout.to(at::kFloat);
@@ -55,14 +56,14 @@ class Baseline {
       by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
       scores = rounded_scores(scores);
     }
-    hide_invisible_keys(problem_, block, scores);
+    hide_invisible_keys(problem_, block, held_, scores);
   }
 
   // Computes lse and max_logit, from fp32 scores whatever the dtype.
   void add_lse(const QueryBlock& block, const at::Tensor& raw_scores) {
     at::Tensor scores = raw_scores.mul(problem_.scale());
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
-    hide_invisible_keys(problem_, block, scores);
+    hide_invisible_keys(problem_, block, held_, scores);
     const at::Tensor largest = by_head(problem_, block, scores.amax(-1, /*keepdim=*/true)).amax(1);
     at::maximum_out(results_.max_logit, results_.max_logit, largest.view({1, problem_.heads, 1}));
     at::Tensor lse = scores.logsumexp({-1}, /*keepdim=*/true);
@@ -108,7 +109,7 @@ class Baseline {
 
   const CanonicalProblem& problem_;
   at::ScalarType dtype_;
-  at::Tensor q_, k_, v_, dout_, bias_, sink_;
+  at::Tensor q_, k_, v_, held_, dout_, bias_, sink_;
   Results results_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "cp_core/verify/check.h"
@@ -67,6 +68,25 @@ std::vector<Check> check_outputs(const Case& c, const Expected& expected, const 
   }
   if (c.training) std::ranges::move(check_gradients(c, expected, view, results), std::back_inserter(checks));
   return checks;
+}
+
+Check check_part_lse(const CanonicalProblem& problem, const CanonicalInputs& inputs, const RankView& view,
+                     const Results& results) {
+  CanonicalProblem part = problem;
+  part.training = false;
+  part.softmax = SoftmaxType::vanilla;
+  CanonicalInputs of_part = inputs;
+  of_part.held = at::zeros({problem.tokens_kv()}, at::kBool);
+  auto* const held = of_part.held.mutable_data_ptr<bool>();
+  for (const LocalRow& row : view.kv.rows()) {
+    if (row.canonical >= 0) held[row.canonical] = true;
+  }
+  of_part.held = of_part.held.to(inputs.q.device());
+  of_part.sink.reset();
+  const char* const name = "part_lse";
+  Expected expected = compute_expected(part, of_part);
+  std::ranges::find(expected.tensors, "lse", &ExpectedTensor::name)->name = name;
+  return check_by_head(expected, name, view.q, results.part_lse, rules_of(view));
 }
 
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,

@@ -13,6 +13,10 @@ namespace cp_pool::verify {
 // gives a failed check.
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Results& results);
 
+// Compares Results::part_lse, which must be defined, with the lse of the keys that the rank holds.
+Check check_part_lse(const CanonicalProblem& problem, const CanonicalInputs& inputs, const RankView& view,
+                     const Results& results);
+
 // The same for gradients only. The case must train.
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const Results& results);

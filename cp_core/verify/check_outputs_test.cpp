@@ -1,11 +1,13 @@
 #include "cp_core/verify/check_outputs.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/matmul.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,6 +107,38 @@ TEST_F(CheckOutputs, RefusesNumbersAtPadding) {
     return wrong;
   };
   expect_each_refused(at_padding, "padding", {"max_logit", "dsink"});
+}
+
+TEST_F(CheckOutputs, JudgesTheLseOfTheKeysThatARankHolds) {
+  Case c = case_;
+  c.cp_size = 4;
+  c.all_queries = true;
+  c.bias.reset();
+  c.dtype = DType::fp32;
+  c.seqlens_kv = {3};
+  const SequenceLengths lengths = resolve_lengths(c);
+  const CanonicalProblem problem = canonical_problem(c, lengths);
+  const CanonicalInputs inputs = make_inputs(problem);
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankView view(c, lengths, rank, 4);
+    at::Tensor scores = at::matmul(inputs.q.transpose(0, 1), inputs.k.permute({1, 2, 0})).mul_(problem.scale());
+    // Ranks 0 to 2 have one key each.
+    for (std::int64_t key = 0; key < 3; ++key) {
+      if (key != rank) scores.select(2, key).fill_(-std::numeric_limits<float>::infinity());
+    }
+    Results results;
+    results.part_lse = scores.logsumexp({2});
+    EXPECT_TRUE(check_part_lse(problem, inputs, view, results).ok) << rank;
+    if (rank == 3) {
+      EXPECT_TRUE(results.part_lse.isinf().all().item<bool>()) << "an empty part";
+      results.part_lse = results.part_lse.clamp_min(-1e30);
+    } else {
+      results.part_lse = results.part_lse.add(1e-3);
+    }
+    const Check wrong = check_part_lse(problem, inputs, view, results);
+    EXPECT_FALSE(wrong.ok) << rank;
+    EXPECT_EQ(wrong.tensor, "part_lse");
+  }
 }
 
 class CheckOutputsOfLowScores : public CheckOutputs {

@@ -13,12 +13,13 @@
 namespace cp_pool::verify {
 namespace {
 
-constexpr std::array<std::pair<ConventionKind, std::string_view>, 6> kKindNames{
+constexpr std::array<std::pair<ConventionKind, std::string_view>, 7> kKindNames{
     {{ConventionKind::dual_chunk, "dual_chunk"},
      {ConventionKind::dual_chunk_pack, "dual_chunk_pack"},
      {ConventionKind::contiguous, "contiguous"},
      {ConventionKind::contiguous_pack, "contiguous_pack"},
      {ConventionKind::striped, "striped"},
+     {ConventionKind::paged, "paged"},
      {ConventionKind::dual_chunk_ulysses, "dual_chunk_ulysses"}}};
 
 std::string_view name_of(ConventionKind kind) {
@@ -35,6 +36,10 @@ std::optional<std::int64_t> positive_number(std::string_view text) {
 bool is_over_pack(ConventionKind kind) {
   return kind == ConventionKind::dual_chunk_pack || kind == ConventionKind::contiguous_pack ||
          kind == ConventionKind::striped;
+}
+
+bool has_stripes(ConventionKind kind) {
+  return kind == ConventionKind::striped || kind == ConventionKind::paged;
 }
 
 // Returns the lengths of the packs.
@@ -56,6 +61,8 @@ std::int64_t parts_of(const Convention& convention, int ranks) {
       return ranks;
     case ConventionKind::striped:
       return convention.stripe * ranks;
+    case ConventionKind::paged:
+      return 1;
     case ConventionKind::dual_chunk_ulysses:
       return std::int64_t{2} * ranks;  // then the rows of a chunk divide by the ranks of a Ulysses group too
   }
@@ -87,8 +94,9 @@ std::vector<std::int64_t> rows_of_pack(const Convention& convention, std::int64_
       append(rows, rank * (length / ranks), (rank + 1) * (length / ranks));
       return rows;
     case ConventionKind::striped:
+    case ConventionKind::paged:
       for (std::int64_t first = rank * convention.stripe; first < length; first += convention.stripe * ranks) {
-        append(rows, first, first + convention.stripe);
+        append(rows, first, std::min(first + convention.stripe, length));
       }
       return rows;
     case ConventionKind::dual_chunk_ulysses: {
@@ -160,7 +168,7 @@ std::optional<Convention> parse_convention(std::string_view text) {
   const bool has_number = words.size() > 1;
   const auto number = has_number ? positive_number(words[1]) : std::nullopt;
   if (has_number && !number) return std::nullopt;
-  if (convention.kind == ConventionKind::striped && words.size() <= 2) {
+  if (has_stripes(convention.kind) && words.size() <= 2) {
     convention.stripe = number.value_or(1);
     return convention;
   }
@@ -176,7 +184,7 @@ std::optional<Convention> parse_convention(std::string_view text) {
 
 std::string to_string(const Convention& convention) {
   std::string text(name_of(convention.kind));
-  if (convention.kind == ConventionKind::striped && convention.stripe != 1) {
+  if (has_stripes(convention.kind) && convention.stripe != 1) {
     text += fmt::format(":{}", convention.stripe);
   }
   if (convention.kind == ConventionKind::dual_chunk_ulysses) {

@@ -26,21 +26,23 @@ enum class ConventionKind {
   contiguous,          // per sequence: n parts, rank r has part r. Ulysses, plain rings, torch without a balancer
   contiguous_pack,     // the same over the pack. ring-flash-attention's llama3
   striped,             // over the pack: stripe i belongs to rank i mod n. Striped attention; TE-JAX with larger stripes
+  paged,               // per sequence, of any length: page i belongs to rank i mod n. Keys in decoding: vLLM's DCP
   dual_chunk_ulysses,  // per sequence: dual-chunk over a ring, then the rows of a place of the ring, in order, are cut
                        // over the ranks of its Ulysses group. zigzag of long-context-attention (yunchang)
 };
 
 struct Convention {
   ConventionKind kind = ConventionKind::dual_chunk;
-  std::int64_t stripe = 1;    // striped: rows per stripe
+  std::int64_t stripe = 1;    // striped, paged: rows per stripe or page
   int ring = 1;               // dual_chunk_ulysses: ranks per ring; a Ulysses group has n / ring ranks
   bool ulysses_inner = true;  // dual_chunk_ulysses: neighbouring ranks are in one Ulysses group; else in one ring
 
   bool operator==(const Convention&) const = default;
 };
 
-// Reads dual_chunk, dual_chunk_pack, contiguous, contiguous_pack, striped, striped:STRIPE, dual_chunk_ulysses:RING and
-// dual_chunk_ulysses:RING:outer (Ulysses groups of ranks that are n / ring apart). nullopt: none of these.
+// Reads dual_chunk, dual_chunk_pack, contiguous, contiguous_pack, striped, striped:STRIPE, paged, paged:PAGE,
+// dual_chunk_ulysses:RING and dual_chunk_ulysses:RING:outer (Ulysses groups of ranks that are n / ring apart). nullopt:
+// none of these.
 std::optional<Convention> parse_convention(std::string_view text);
 std::string to_string(const Convention& convention);
 

@@ -53,6 +53,13 @@ TEST(Conventions, StripesGoAroundTheRanks) {
   EXPECT_THAT(rows_of("striped", {3, 5}, 2, 0), ElementsAre(0, 2, 4, 6)) << "stripes are of the pack";
 }
 
+TEST(Conventions, PagesOfEachSequenceGoAroundTheRanks) {
+  EXPECT_THAT(rows_of("paged", {3, 4}, 2, 0), ElementsAre(0, 2, 3, 5));
+  EXPECT_THAT(rows_of("paged:2", {5, 1}, 2, 0), ElementsAre(0, 1, 4, 5));
+  EXPECT_THAT(rows_of("paged:2", {5, 1}, 2, 1), ElementsAre(2, 3));
+  EXPECT_EQ(obstacle("paged:2", {5, 1}, 2), "") << "any length";
+}
+
 TEST(Conventions, DualChunkOverARingIsCutAgainOverUlyssesRanks) {
   // Rings of 2 and Ulysses groups of 2 neighbours. Ranks 0 and 1 share the first place of the ring, which has rows 0 to
   // 3 and 12 to 15.
@@ -118,10 +125,10 @@ TEST(Conventions, DivideWhatIsNotReplicated) {
 
 TEST(Conventions, AreReadAsTheyAreWritten) {
   for (const char* text : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped", "striped:128",
-                           "dual_chunk_ulysses:2", "dual_chunk_ulysses:2:outer"}) {
+                           "paged", "paged:16", "dual_chunk_ulysses:2", "dual_chunk_ulysses:2:outer"}) {
     EXPECT_EQ(to_string(parse_convention(text).value()), text);
   }
-  for (const char* text : {"", "zigzag", "striped:0", "striped:x", "striped:1:outer", "contiguous:2",
+  for (const char* text : {"", "zigzag", "striped:0", "striped:x", "paged:0", "striped:1:outer", "contiguous:2",
                            "dual_chunk_ulysses", "dual_chunk_ulysses:2:inner", "dual_chunk:"}) {
     EXPECT_FALSE(parse_convention(text)) << text;
   }

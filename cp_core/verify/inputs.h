@@ -9,12 +9,13 @@ namespace cp_pool::verify {
 
 // Tensors in canonical order (canonical.h) and in the problem's dtype, unless stated otherwise.
 struct CanonicalInputs {
-  at::Tensor q;     // [tokens_q, heads, head_dim_qk]
-  at::Tensor k;     // [tokens_kv, kv_heads, head_dim_qk]
-  at::Tensor v;     // [tokens_kv, kv_heads, head_dim_v]
-  at::Tensor dout;  // [tokens_q, heads, head_dim_v]; undefined unless training
-  at::Tensor bias;  // shaped as bias_extents says; undefined if there is none
-  at::Tensor sink;  // fp32 [heads], 0 for softmax off_by_one; undefined for vanilla
+  at::Tensor q;          // [tokens_q, heads, head_dim_qk]
+  at::Tensor k;          // [tokens_kv, kv_heads, head_dim_qk]
+  at::Tensor v;          // [tokens_kv, kv_heads, head_dim_v]
+  at::Tensor dout;       // [tokens_q, heads, head_dim_v]; undefined unless training
+  at::Tensor bias;       // shaped as bias_extents says; undefined if there is none
+  at::Tensor sink;       // fp32 [heads], 0 for softmax off_by_one; undefined for vanilla
+  at::Tensor held = {};  // bool [tokens_kv]: the keys that queries can see; undefined: all
 };
 
 // Each value is a function of (seed, tensor, index) alone. Values are nearly normal (a sum of four uniform numbers)

@@ -78,10 +78,12 @@ void add_bias_rows(const CanonicalProblem& problem, const QueryBlock& block, at:
   bias_rows(problem, block, dbias).add_(dbias.size(1) == 1 ? heads.sum(0, /*keepdim=*/true) : heads);
 }
 
-void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores) {
-  const at::Tensor hidden =
+void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& held,
+                         at::Tensor& scores) {
+  at::Tensor hidden =
       visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows, scores.device())
           .logical_not_();
+  if (held.defined()) hidden.logical_or_(held.narrow(0, block.kv_start, block.seqlen_kv).logical_not());
   const auto group = problem.heads / problem.kv_heads;
   scores.view({problem.kv_heads, group, block.rows, block.seqlen_kv})
       .masked_fill_(hidden, -std::numeric_limits<double>::infinity());

@@ -47,7 +47,8 @@ at::Tensor per_head(const CanonicalProblem& problem, const QueryBlock& block, co
 // columns].
 void add_bias_rows(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& dbias, const at::Tensor& ds);
 
-// Fills scores [kv_heads, group * rows, seqlen_kv] with -inf where the key is not visible.
-void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores);
+// Fills scores [kv_heads, group * rows, seqlen_kv] with -inf where the key is not visible. held: CanonicalInputs::held.
+void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& held,
+                         at::Tensor& scores);
 
 }  // namespace cp_pool::verify

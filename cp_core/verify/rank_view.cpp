@@ -91,7 +91,7 @@ Results in_defined_heads(const Case& c, const Results& results, const RankView& 
   ordered.out = with_heads(results.out, of_shard, heads);
   ordered.dq = with_heads(results.dq, of_shard, heads);
   ordered.dbias = with_heads(results.dbias, 1, heads);
-  for (const auto member : {&Results::lse, &Results::max_logit, &Results::dsink}) {
+  for (const auto member : {&Results::lse, &Results::part_lse, &Results::max_logit, &Results::dsink}) {
     ordered.*member = with_heads(results.*member, 0, heads);
   }
   return ordered;

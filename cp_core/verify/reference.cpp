@@ -52,6 +52,7 @@ class ReferenceBuilder {
       : problem_(problem),
         wide_(wide_operands(inputs)),
         absolute_(absolute_operands(inputs)),
+        held_(inputs.held),
         reference_{.value = empty_results(problem, inputs.q.options().dtype(at::kDouble)),
                    .magnitude = empty_results(problem, inputs.q.options().dtype(at::kFloat))} {
     if (problem.bias) bias_ = inputs.bias.to(at::kDouble);
@@ -162,7 +163,7 @@ class ReferenceBuilder {
     at::Tensor scores = at::bmm(query_rows(problem_, block, wide_.q), transposed(key_rows(block, wide_.k)));
     scores.mul_(problem_.scale());
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
-    hide_invisible_keys(problem_, block, scores);
+    hide_invisible_keys(problem_, block, held_, scores);
     const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
     at::maximum_out(reference_.value.max_logit, reference_.value.max_logit,
                     by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
@@ -215,6 +216,7 @@ class ReferenceBuilder {
   const CanonicalProblem& problem_;
   Operands wide_;
   Operands absolute_;
+  at::Tensor held_;
   at::Tensor bias_;
   at::Tensor sink_;
   Reference reference_;

@@ -24,6 +24,9 @@ struct Results {
   at::Tensor max_logit;  // [1, heads, 1]; -inf for heads without a visible score
   at::Tensor dbias;      // shaped like the bias; undefined if it has no gradient
   at::Tensor dsink;      // [1, heads, 1]; undefined unless the softmax is learnable
+  // A rank's only: lse over the keys that it holds, without a sink. It is compared with the reference, and not
+  // repeated.
+  at::Tensor part_lse = {};
 };
 
 // The results, with the names that they have in checks.

@@ -1,7 +1,7 @@
 #include "cp_core/verify/sharding.h"
 
 #include <limits>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <ATen/ops/arange.h>
@@ -13,9 +13,10 @@ namespace cp_pool::verify {
 
 std::string sharding_fault(const Sharding& sharding, const Case& c, const SequenceLengths& lengths, int ranks) {
   if (const auto* const convention = std::get_if<Convention>(&sharding.rows)) {
-    for (const auto& [valid, padded] :
-         {std::pair{&lengths.valid_q, &lengths.padded_q}, std::pair{&lengths.valid_kv, &lengths.padded_kv}}) {
-      std::string obstacle = convention_obstacle(*convention, c.layout, *valid, *padded, ranks, lengths.replicated);
+    for (const auto& [valid, padded, replicated] :
+         {std::tuple{&lengths.valid_q, &lengths.padded_q, lengths.replicated_q},
+          std::tuple{&lengths.valid_kv, &lengths.padded_kv, lengths.replicated_kv}}) {
+      std::string obstacle = convention_obstacle(*convention, c.layout, *valid, *padded, ranks, replicated);
       if (!obstacle.empty()) return obstacle;
     }
   }
@@ -24,18 +25,17 @@ std::string sharding_fault(const Sharding& sharding, const Case& c, const Sequen
     if (listed->size() == static_cast<std::size_t>(ranks)) continue;
     return fmt::format("the rows of {} ranks are listed, and there are {}", listed->size(), ranks);
   }
-  std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q", lengths.replicated);
+  std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q", lengths.replicated_q);
   if (!fault.empty()) return fault;
-  return ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv", lengths.replicated);
+  return ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv", lengths.replicated_kv);
 }
 
 Ownership ownership_of(const Sharding& sharding, Layout layout, const SequenceLengths& lengths, int ranks) {
   if (const auto* const ownership = std::get_if<Ownership>(&sharding.rows)) return *ownership;
   const auto& convention = std::get<Convention>(sharding.rows);
-  const auto rows = [&](const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded) {
-    return rows_by_convention(convention, layout, valid, padded, ranks, lengths.replicated);
-  };
-  return {.q = rows(lengths.valid_q, lengths.padded_q), .kv = rows(lengths.valid_kv, lengths.padded_kv)};
+  return {
+      .q = rows_by_convention(convention, layout, lengths.valid_q, lengths.padded_q, ranks, lengths.replicated_q),
+      .kv = rows_by_convention(convention, layout, lengths.valid_kv, lengths.padded_kv, ranks, lengths.replicated_kv)};
 }
 
 at::Tensor padding_values(at::IntArrayRef shape, PaddingFill fill, const at::TensorOptions& options) {

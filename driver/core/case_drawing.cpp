@@ -60,11 +60,11 @@ char block_of(const Mask& mask, const Interval& queries, const Interval& keys, s
 CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t sequence, std::int64_t most_blocks) {
   const std::int64_t sq = lengths.valid_q[sequence];
   const std::int64_t skv = lengths.valid_kv[sequence];
-  const auto blocks = [&](std::int64_t padded, std::int64_t valid) {
-    return blocks_of(padded, replicated_tokens(lengths.replicated, valid), c.cp_size, most_blocks);
+  const auto blocks = [&](std::int64_t padded, std::int64_t valid, std::int64_t replicated) {
+    return blocks_of(padded, replicated_tokens(replicated, valid), c.cp_size, most_blocks);
   };
-  const Blocks queries = blocks(lengths.padded_q[sequence], sq);
-  const Blocks keys = blocks(lengths.padded_kv[sequence], skv);
+  const Blocks queries = blocks(lengths.padded_q[sequence], sq, lengths.replicated_q);
+  const Blocks keys = blocks(lengths.padded_kv[sequence], skv, lengths.replicated_kv);
   if (queries.positions.empty() || keys.positions.empty()) return {};
   CaseDrawing drawing{.q_per_block = queries.size,
                       .kv_per_block = keys.size,

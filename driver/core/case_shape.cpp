@@ -40,8 +40,8 @@ std::int64_t rows_of_rank(const std::vector<std::int64_t>& valid, const std::vec
 
 RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
   const std::int64_t bytes = bytes_of(c.dtype);
-  const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated, c.cp_size);
-  const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated, c.cp_size);
+  const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated_q, c.cp_size);
+  const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated_kv, c.cp_size);
   const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
   return {.heads = c.heads,
           .kv_heads = c.kv_heads,
@@ -50,6 +50,11 @@ RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
           .out = q_rows * c.heads * c.head_dim_v * bytes,
           .dkv_sums = kv * kFp32Bytes,
           .statistic = q_rows * c.heads * kFp32Bytes};
+}
+
+// The shards are those of whole sequences.
+RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
+  return bytes_of_rank(c, without_replication(lengths, c.cp_size));
 }
 
 }  // namespace
@@ -90,8 +95,12 @@ Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, in
   const int ring_ranks = c.cp_size / head_split;
   Compute out;
   out.heads = head_share(c.heads, c.kv_heads, head_split, rank % head_split).count;
+  if (merges_parts(c) && owner != rank) return out;
   for (std::size_t b = 0; b < cut.valid_q.size(); ++b) {
-    for (const Interval& queries : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split)) {
+    const std::vector<Interval> computed = merges_parts(c)
+                                               ? std::vector{Interval{.begin = 0, .end = cut.valid_q[b]}}
+                                               : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split);
+    for (const Interval& queries : computed) {
       for (const Interval& keys : owned_chunks(cut.padded_kv[b], ring_ranks, owner)) {
         add_tile(c, queries, keys, cut.valid_q[b], cut.valid_kv[b], out);
       }
@@ -113,21 +122,31 @@ Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
   return out;
 }
 
-RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
-  return bytes_of_rank(c, without_replication(lengths, c.cp_size));
+std::string_view exchange_words(const Case& c) {
+  return merges_parts(c) ? "every rank gets out and lse of all ranks' keys, and merges them"
+                         : facts_of(c.comm).exchange;
+}
+
+std::vector<Exchange> exchanges_of(const Case& c, const SequenceLengths& lengths) {
+  if (!merges_parts(c)) return facts_of(c.comm).exchanges(rank_bytes_of(c, lengths), c.cp_size);
+  if (c.cp_size == 1) return {};
+  // out is in fp32, and so has head_dim_v times the bytes of an lse.
+  const std::int64_t bytes = bytes_of_rank(c, lengths).statistic * (c.head_dim_v + 1);
+  return {
+      {Pass::forward, "every rank sends out and lse of its keys to every other", 1, messages_to_all(c.cp_size, bytes)}};
 }
 
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   const RankBytes whole = rank_bytes_of(c, lengths);
   std::vector<Traffic> by_rank(static_cast<std::size_t>(c.cp_size));
-  for (const Exchange& exchange : facts_of(c.comm).exchanges(whole, c.cp_size)) {
+  for (const Exchange& exchange : exchanges_of(c, lengths)) {
     for (const Message& message : exchange.messages) {
       Traffic& sender = by_rank[static_cast<std::size_t>(message.from)];
       (exchange.pass == Pass::forward ? sender.forward : sender.backward) += exchange.times * message.bytes;
     }
   }
   Traffic traffic = std::ranges::max(by_rank, {}, [](const Traffic& of) { return of.forward + of.backward; });
-  if (c.replicated > 0) {
+  if (has_replicated(c) && !merges_parts(c)) {
     // Every rank gathers the rows of all ranks: the shards before a pass, and the results after it.
     const RankBytes shard = bytes_of_rank(c, lengths);
     traffic.forward += (c.cp_size - 1) * (shard.q + shard.kv + whole.out + whole.statistic);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "cases/case.h"
@@ -39,9 +40,9 @@ Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank);
 // of ranks that split the heads (CommFacts::head_ranks).
 Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, int owner);
 
-// The bytes of each rank's shards of the tensors that the ranks exchange. Where tokens are replicated, the shards are
-// those of whole sequences.
-RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths);
+// CommFacts::exchange and CommFacts::exchanges of the case, or those of ranks that merge parts.
+std::string_view exchange_words(const Case& c);
+std::vector<Exchange> exchanges_of(const Case& c, const SequenceLengths& lengths);
 
 // The bytes that one rank sends to others in a step.
 struct Traffic {

@@ -35,6 +35,7 @@ TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
   of_version_1.erase("score_offset");
   of_version_1.erase("strided");
   of_version_1.erase("replicated");
+  of_version_1.erase("all_queries");
   of_version_1.erase("group");
   for (const nlohmann::json& capabilities :
        {nlohmann::json::object(), nlohmann::json{{"case_fields", nlohmann::json::array()}},
@@ -50,7 +51,7 @@ TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
 
 TEST(Payload, TellsAWorkerWhatItLists) {
   const nlohmann::json capabilities{
-      {"case_fields", {"another", "input_scale", "score_offset", "strided", "replicated", "group"}}};
+      {"case_fields", {"another", "input_scale", "score_offset", "strided", "replicated", "all_queries", "group"}}};
   EXPECT_EQ(told(Payload{}, capabilities), nlohmann::json(to_json(Case{})));
   EXPECT_EQ(told(scaled_case(), capabilities), nlohmann::json(to_json(*scaled_case()->attention())));
   EXPECT_EQ(scaled_case()->unknown_to_worker(capabilities), "");

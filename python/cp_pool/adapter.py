@@ -55,6 +55,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "padded_batch": ("padded sequences in bshd or sbhd", lambda c: c.pad_between_seqs and c.layout != "thd"),
     "unequal": ("queries and keys of different lengths", lambda c: c.unequal),
     "replicated": ("tokens that every rank has", lambda c: c.replicated > 0),
+    "all_queries": ("queries that every rank has", lambda c: c.all_queries),
     "deterministic": ("the same bits from the same step", lambda c: c.deterministic),
     "group": ("several groups of ranks at once", lambda c: c.group > 1),
 }

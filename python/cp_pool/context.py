@@ -48,6 +48,7 @@ class CaseView:
     score_offset: float
     strided: bool
     replicated: int
+    all_queries: bool
     group: int
     seed: int
     #: The ID of the case; empty for cases without an ID, such as the mask probe.
@@ -77,6 +78,7 @@ class CaseView:
         "score_offset": 0.0,
         "strided": False,
         "replicated": 0,
+        "all_queries": False,
         "group": 1,
         "seed": 1234,
     }
@@ -107,6 +109,12 @@ class CaseView:
     def scale(self) -> float:
         """The factor of the scores."""
         return 1.0 / math.sqrt(self.head_dim_qk)
+
+    @property
+    def replicated_queries(self) -> int:
+        """How many query tokens at the beginning of each sequence every rank has, if it has so many. Of keys these are
+        `replicated`."""
+        return self.seqlen_q if self.all_queries else self.replicated
 
     @property
     def unequal(self) -> bool:
@@ -300,11 +308,13 @@ class Ctx:
     @property
     def replicated_q(self) -> list[int]:
         """The number of query tokens of each sequence that are on every rank. They are the first of the sequence."""
-        return self._replicated(self._known_lengths.valid_q)
+        assert self.case is not None
+        return [min(self.case.replicated_queries, length) for length in self._known_lengths.valid_q]
 
     @property
     def replicated_kv(self) -> list[int]:
-        return self._replicated(self._known_lengths.valid_kv)
+        assert self.case is not None
+        return [min(self.case.replicated, length) for length in self._known_lengths.valid_kv]
 
     # This rank's rows in packed order: in thd as the shard holds them, in bshd and sbhd sequence by sequence.
 
@@ -337,10 +347,6 @@ class Ctx:
         if self._rows is None:
             raise AttributeError("setup(ctx) has no case, and so no rows")
         return self._rows
-
-    def _replicated(self, lengths: list[int]) -> list[int]:
-        assert self.case is not None
-        return [min(self.case.replicated, length) for length in lengths]
 
     def _offsets(self, lengths: list[int]) -> Tensor:
         import torch

@@ -15,7 +15,7 @@ __all__ = ["bias_rows", "in_turns", "key_rows", "places", "query_rows"]
 
 def query_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
     """The indices of replicated rows among this rank's query rows in packed order, sorted by sequence and position."""
-    return _rows(ctx.positions_q, ctx.sequences_q, case.replicated)
+    return _rows(ctx.positions_q, ctx.sequences_q, case.replicated_queries)
 
 
 def key_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
@@ -25,7 +25,7 @@ def key_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
 def bias_rows(case: CaseView, ctx: Ctx) -> torch.Tensor:
     """The same among the rows of a bias in bshd and sbhd, which are those of the queries of any one sequence."""
     first = ctx.sequences_q == 0
-    return _rows(ctx.positions_q[first], ctx.sequences_q[first], case.replicated)
+    return _rows(ctx.positions_q[first], ctx.sequences_q[first], case.replicated_queries)
 
 
 def places(rows: torch.Tensor, tensor: torch.Tensor, layout: str) -> tuple[torch.Tensor, ...]:

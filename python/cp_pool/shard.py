@@ -28,6 +28,7 @@ __all__ = [
     "dual_chunk",
     "dual_chunk_pack",
     "dual_chunk_ulysses",
+    "paged",
     "striped",
     "striped_by",
 ]
@@ -64,6 +65,14 @@ def striped_by(rows: int) -> Convention:
 
 #: Row i of the pack belongs to rank i mod n. Striped attention.
 striped = striped_by(1)
+
+
+def paged(rows: int = 1) -> Convention:
+    """Each sequence, of any length, is cut into pages of ``rows`` rows; page i belongs to rank i mod n. Keys in vLLM's
+    decode context parallelism."""
+    if rows < 1:
+        raise ValueError(f"a page has at least one row, not {rows}")
+    return Convention(f"paged:{rows}" if rows > 1 else "paged")
 
 
 def dual_chunk_ulysses(ring: int, ulysses_inner: bool = True) -> Convention:

@@ -33,7 +33,7 @@ class Step:
         self._bias = self._copy(inputs["bias"], leaf=case.bias != "111s")
         self._sink = self._copy(inputs["sink"])
         self._dout = None if inputs["dout"] is None else copy_of(inputs["dout"])
-        if self._dout is not None and case.replicated and not adapter.sums_replicated:
+        if self._dout is not None and case.replicated_queries and not adapter.sums_replicated:
             # The loss counts each row once. For an adapter that does not sum the ranks' parts of gradients, each
             # replicated query has a dout on only one rank.
             others = in_turns(query_rows(case, ctx), ctx.rank, ctx.world_size)
@@ -48,9 +48,9 @@ class Step:
         copied = copy_of(tensor)
         return copied.requires_grad_() if self._leaves and leaf else copied
 
-    def forward(self) -> tuple[Any, Any, Any]:
-        """Runs the forward. Returns out, lse and max_logit; the last two are None if the adapter does not return
-        them."""
+    def forward(self) -> tuple[Any, Any, Any, Any]:
+        """Runs the forward. Returns out, lse, max_logit and part_lse; each of the last three is None if the adapter
+        does not return it."""
         runner = self._runner
         target = runner.adapter.target
         function = target if runner.adapter.is_function else target.forward
@@ -67,9 +67,9 @@ class Step:
         self._saved = given
         self._out = given["out"]
         out = self._result("out", given["out"])
-        lse = self._result("lse", given.get("lse"), missing=True)
+        lse, part_lse = (self._result(key, given.get(key), missing=True) for key in ("lse", "part_lse"))
         max_logit = self._result("max_logit", given.get("max_logit"), missing=True) if self._case.max_logit else None
-        return out, None if lse is None else self._by_head(lse), None if max_logit is None else max_logit.reshape(-1)
+        return out, self._by_head(lse), None if max_logit is None else max_logit.reshape(-1), self._by_head(part_lse)
 
     def backward(self) -> tuple[Any, Any, Any, Any, Any]:
         """Runs the backward. Returns dq, dk, dv, dbias and dsink; the last two are None if the case does not have
@@ -137,7 +137,7 @@ class Step:
             if part is None or (name == "dbias" and self._case.layout != "thd"):
                 continue
             gradients[name] = self._summed(part)
-        if self._case.replicated:
+        if self._case.replicated_queries:
             self._sum_replicated_rows(gradients)
 
     def _sum_replicated_rows(self, gradients: dict[str, Any]) -> None:
@@ -177,9 +177,11 @@ class Step:
             raise Failure("exception", f"{name} is on the device {value.device}, and has to be on {device}")
         return value.detach().clone(memory_format=torch.contiguous_format)
 
-    def _by_head(self, lse: torch.Tensor) -> torch.Tensor:
+    def _by_head(self, lse: torch.Tensor | None) -> torch.Tensor | None:
         """Converts an lse to [heads, rows in packed order]. It may also be [batch, heads, s], and either may have a
         last dimension of 1."""
+        if lse is None:
+            return None
         if lse.dim() > 2 and lse.shape[-1] == 1 and self._q.numel() > 0 and lse.numel() != lse.shape[0]:
             lse = lse.squeeze(-1)
         if lse.dim() != 3:

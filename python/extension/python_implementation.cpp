@@ -50,6 +50,7 @@ class PythonStep final : public Step {
       results.out = to_tensor(given[0]);
       results.lse = to_tensor(given[1]);
       results.max_logit = to_tensor(given[2]);
+      results.part_lse = to_tensor(given[3]);
     });
   }
 
@@ -111,8 +112,9 @@ std::string PythonImplementation::skip_reason(const Case& c, const at::Device& d
 std::string PythonImplementation::obstacle(const Case& c) const {
   if (!without_padding_ || !convention_) return {};
   const SequenceLengths lengths = resolve_lengths(c);
-  for (const auto* const valid : {&lengths.valid_q, &lengths.valid_kv}) {
-    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, *valid, c.cp_size, c.replicated);
+  for (const auto& [valid, replicated] :
+       {std::pair{&lengths.valid_q, lengths.replicated_q}, std::pair{&lengths.valid_kv, lengths.replicated_kv}}) {
+    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, *valid, c.cp_size, replicated);
     if (!found.empty()) return fmt::format("without padding, as the adapter {} declares it: {}", name_, found);
   }
   return {};
@@ -131,7 +133,10 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
   const auto& padded_q = without_padding_ ? lengths.valid_q : lengths.padded_q;
   const auto& padded_kv = without_padding_ ? lengths.valid_kv : lengths.padded_kv;
   sharding.rows =
-      verify::Ownership{.q = rows(c, lengths.valid_q, padded_q), .kv = rows(c, lengths.valid_kv, padded_kv)};
+      verify::Ownership{.q = c.all_queries ? verify::rows_by_convention({}, c.layout, lengths.valid_q, lengths.valid_q,
+                                                                        c.cp_size, lengths.replicated_q)
+                                           : rows(c, lengths.valid_q, padded_q),
+                        .kv = rows(c, lengths.valid_kv, padded_kv)};
   if (const std::string fault = verify::sharding_fault(sharding, c, lengths, c.cp_size); !fault.empty()) {
     const std::string text = fmt::format("the rows of {}, by its shard function: {}", name_, fault);
     throw RunnerError(FailureKind::exception, text, text);

@@ -106,6 +106,7 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "pad_between_seqs": True}, "padded_batch"),
         ({"causal": False, "seqlen_kv": 32}, "unequal"),
         ({"causal": False, "replicated": 4}, "replicated"),
+        ({"causal": False, "all_queries": True}, "all_queries"),
         ({"causal": False, "deterministic": True}, "deterministic"),
         ({"causal": False, "group": 2}, "group"),
     ],
@@ -155,10 +156,13 @@ def test_bits_are_promised_on_cpus_unless_the_adapter_says_otherwise() -> None:
 def test_conventions_are_values() -> None:
     assert shard.striped == shard.striped_by(1)
     assert str(shard.striped_by(128)) == "striped:128"
+    assert [str(shard.paged()), str(shard.paged(16))] == ["paged", "paged:16"]
     assert str(shard.dual_chunk_ulysses(ring=2)) == "dual_chunk_ulysses:2"
     assert str(shard.dual_chunk_ulysses(ring=2, ulysses_inner=False)) == "dual_chunk_ulysses:2:outer"
     with pytest.raises(ValueError, match="at least one row"):
         shard.striped_by(0)
+    with pytest.raises(ValueError, match="at least one row"):
+        shard.paged(0)
 
 
 def test_a_case_has_its_fields_as_attributes() -> None:
@@ -463,6 +467,8 @@ def stream() -> Run:
         REPLICATED,
         {**REPLICATED, "layout": "sbhd", "bias": "1hss", "softmax": "learnable", "causal": False},
         {**REPLICATED_PACK, "bias": "b1ss"},
+        {"all_queries": True, "seqlen_q": 3},
+        {**REPLICATED_PACK, "all_queries": True, "bias": "11ss"},
         {"comm": "a2a"},
         {"comm": "all_gather"},
     ]
@@ -470,7 +476,7 @@ def stream() -> Run:
 
 
 def test_a_plain_adapter_passes_with_every_feature(stream: Run) -> None:
-    assert stream.outcomes() == ["pass"] * 18, [(c.event["id"], c.reason) for c in stream.cases]
+    assert stream.outcomes() == ["pass"] * 20, [(c.event["id"], c.reason) for c in stream.cases]
     assert stream.pools() == 1
 
 
@@ -528,6 +534,31 @@ def test_an_adapter_passes_with_tokens_that_every_rank_has(name: str) -> None:
     cases = [case("case", **packed), case("case", **packed, softmax="learnable", window=[4, 0], causal=False)]
     found = run_cases(f"conventions.py:{name}", cases)
     assert found.outcomes() == ["pass"] * 2, [c.reason for c in found.cases] or found.output
+
+
+#: A rank may have no key of a sequence, and none at all.
+DECODE: dict[str, Any] = {
+    "comm": "all_gather", "all_queries": True, "training": False, "layout": "thd", "batch": 4, "pad_between_seqs": True,
+    "seqlen_q": 4, "seqlens": [1, 4, 0, 2], "seqlen_kv": 96, "seqlens_kv": [96, 1, 5, 0], "heads": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["contiguous", "token_by_token", "pages"])
+@pytest.mark.long
+def test_an_adapter_decodes_with_keys_cut_as_it_declares(name: str) -> None:
+    few = {**DECODE, "seqlens_kv": [2, 1, 0, 1], "cp_size": 4, "softmax": "learnable", "max_logit": True}
+    cases = [case("case", **DECODE), case("case", **DECODE, group=2, window=[8, 0]), case("case", **few)]
+    found = run_cases(f"decode.py:{name}", cases)
+    assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
+    assert "part_lse" in {check["tensor"] for check in found.cases[0].event["checks"]}
+
+
+@pytest.mark.long
+def test_parts_that_are_not_merged_and_a_wrong_lse_of_a_part_are_seen() -> None:
+    for name, reason in (("not_merged", "out: error beyond the bound"), ("empty_part_is_0", "part_lse: ")):
+        found = run_cases(f"decode.py:{name}", [case("case", **DECODE)])
+        assert found.outcomes() == ["fail"]
+        assert reason in found.cases[0].reason, found.output
 
 
 @pytest.mark.long

@@ -73,6 +73,7 @@ std::string intervals_of(int rank, std::int64_t padded, std::int64_t replicated,
   std::string text;
   if (replicated > 0) text += fmt::format(" {} [0, {})", side, replicated);
   for (const Interval& chunk : owned_chunks(padded - replicated, ranks, rank)) {
+    if (replicated > 0 && chunk.size() == 0) continue;
     text += fmt::format(" {} [{}, {})", side, replicated + chunk.begin, replicated + chunk.end);
   }
   return text;
@@ -83,10 +84,10 @@ std::size_t longest_of(const SequenceLengths& lengths) {
 }
 
 std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
-  const std::int64_t replicated_q = replicated_tokens(lengths.replicated, lengths.valid_q[sequence]);
-  const std::int64_t replicated_kv = replicated_tokens(lengths.replicated, lengths.valid_kv[sequence]);
+  const std::int64_t replicated_q = replicated_tokens(lengths.replicated_q, lengths.valid_q[sequence]);
+  const std::int64_t replicated_kv = replicated_tokens(lengths.replicated_kv, lengths.valid_kv[sequence]);
   std::string text = fmt::format("who owns what of sequence {}: {}rank r the chunks r and {} - r of {}\n", sequence,
-                                 c.replicated > 0 ? "every rank the replicated tokens, of the rest " : "",
+                                 has_replicated(c) ? "every rank the replicated tokens, of the rest " : "",
                                  dual_chunks(c.cp_size) - 1, dual_chunks(c.cp_size));
   for (int rank = 0; rank < c.cp_size; ++rank) {
     text += fmt::format("  rank {}:{}{}\n", rank,
@@ -109,12 +110,12 @@ std::string share_line(const std::vector<std::int64_t>& pairs) {
 
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
-  std::string text = fmt::format("exchange: {}\n  each rank sends {}{} forward", facts_of(c.comm).exchange,
+  std::string text = fmt::format("exchange: {}\n  each rank sends {}{} forward", exchange_words(c),
                                  has_uneven_heads(c) ? "at most " : "", bytes_words(traffic.forward));
   if (c.training) text += fmt::format(", {} backward", bytes_words(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";
-  if (c.replicated > 0) {
+  if (has_replicated(c) && !merges_parts(c)) {
     text += "\n  this includes rows that ranks gather to compute whole sequences and to return the replicated tokens";
   }
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
@@ -137,7 +138,7 @@ std::string mask(const Case& c, const SequenceLengths& lengths, bool owners) {
   const CaseDrawing drawing = draw_case(c, lengths, longest, kDrawnBlocks);
   std::string own;
   if (owners) own = "; and who owns them";
-  if (owners && c.replicated > 0) own += fmt::format(" ({}: the replicated tokens, as one)", kEveryRank);
+  if (owners && has_replicated(c)) own += fmt::format(" ({}: the replicated tokens, as one)", kEveryRank);
   return fmt::format(
              "mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + some, . "
              "none{}\n",
@@ -193,8 +194,10 @@ std::string describe_case(const Case& c) {
                   c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
   if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
   if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
+  if (c.all_queries) text += "  all_queries: every rank has all queries, and only keys are cut\n";
   if (c.replicated > 0) {
-    text += fmt::format("  replicated: the first {} tokens of each sequence are on every rank\n", c.replicated);
+    text += fmt::format("  replicated: the first {} {} of each sequence are on every rank\n", c.replicated,
+                        c.all_queries ? "keys" : "tokens");
   }
   return text;
 }

@@ -89,8 +89,8 @@ void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Pa
 
 void append_exchanges(pugi::xml_node body, const Case& c, const SequenceLengths& lengths) {
   append_text(body, "h2", "Exchanges");
-  append_text(body, "p", fmt::format("{}: {}.", to_string(c.comm), facts_of(c.comm).exchange));
-  const std::vector<Exchange> exchanges = facts_of(c.comm).exchanges(rank_bytes_of(c, lengths), c.cp_size);
+  append_text(body, "p", fmt::format("{}: {}.", to_string(c.comm), exchange_words(c)));
+  const std::vector<Exchange> exchanges = exchanges_of(c, lengths);
   if (exchanges.empty()) {
     append_text(body, "p", "One rank sends nothing.");
     return;

@@ -58,7 +58,7 @@ TEST(DrawMask, ShowsReplicatedTokensAsOneBlockOfEveryRank) {
   Case c = test::example_case();
   c.causal = true;
   SequenceLengths lengths = lengths_of(7, 7);
-  lengths.replicated = 3;
+  lengths.replicated_q = lengths.replicated_kv = 3;
   EXPECT_EQ(draw_mask(c, lengths, 0),
             "         *0110\n"
             "       0 +.... *\n"
@@ -77,6 +77,17 @@ TEST(ExplainCase, SaysWhatIsReplicated) {
        {"replicated: the first 8 tokens of each sequence are on every rank\n",
         "rank 1: q [0, 8) q [40, 72) q [72, 104) kv [0, 8) kv [40, 72) kv [72, 104)\n", "a character for 4 x 4",
         "owns them (*: the replicated tokens, as one)\n", "rows that ranks gather to compute whole sequences"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(ExplainCase, SaysThatEveryRankHasAllQueries) {
+  Case c = test::example_case();
+  c.all_queries = true;
+  c.seqlen_q = 3;
+  const std::string text = explain_case("the/id", c);
+  for (const char* part : {"all_queries: every rank has all queries, and only keys are cut\n",
+                           "rank 1: q [0, 3) kv [32, 64) kv [64, 96)\n", "       0 ####"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

@@ -18,6 +18,7 @@ bool is_plain(const Case& c) {
   return c.softmax == plain.softmax && c.bias == plain.bias && c.max_logit == plain.max_logit &&
          c.window == plain.window && c.chunk == plain.chunk && c.input_scale == plain.input_scale &&
          c.score_offset == plain.score_offset && c.deterministic == plain.deterministic && c.strided == plain.strided &&
+         c.replicated == plain.replicated && c.all_queries == plain.all_queries && c.group == plain.group &&
          c.seqlen_q == c.seqlen_kv && !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
 }
 

@@ -62,6 +62,7 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "score_offset=-100",
                                        "strided=true",
                                        "replicated=2",
+                                       "all_queries=true",
                                        "group=2"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};

@@ -15,6 +15,7 @@
 #include "cases/case_json.h"
 #include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"
+#include "worker/caught_error.h"
 #include "worker/cpu_threads.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"

@@ -95,6 +95,7 @@ TEST(BuiltinImplementation, TakesReplicatedTokensInEveryLayoutAndCommunicationTy
 }
 
 TEST(BuiltinImplementation, TakesQueriesThatEveryRankHasInEveryLayoutAndCommunicationType) {
+  std::size_t tried = 1;
   for (const CommType comm : kValues<CommType>) {
     for (const Layout layout : kValues<Layout>) {
       for (const std::int64_t replicated : {0, 5}) {
@@ -106,6 +107,7 @@ TEST(BuiltinImplementation, TakesQueriesThatEveryRankHasInEveryLayoutAndCommunic
           c.seqlen_q = layout == Layout::thd ? 37 : 3;
           if (layout == Layout::thd) c.seqlens_kv = {9, 16, 4, 0};
           c.bias = BiasShape::shape_bhss;
+          c.softmax = kValues<SoftmaxType>[tried++ % kValues<SoftmaxType>.size()];
           c.training = training;
           EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);
         }

@@ -33,13 +33,19 @@ std::vector<Run> from_zero(std::vector<Run> runs) {
 }
 #endif
 
+// problem: of whole sequences, in thd. layout: of the shards.
+PackedInputs packed(AttentionProblem problem, Layout layout, const verify::Shards& shards) {
+  problem.layout = layout;
+  return pack_inputs(problem, {.q = shards.q, .k = shards.k, .v = shards.v, .bias = shards.bias, .sink = shards.sink});
+}
+
 class PartsStep final : public Step {
  public:
   PartsStep(const StepSetting& setting, const verify::Shards& shards)
       : case_(setting.c),
         problem_(whole_sequences_problem(setting.c, setting.lengths)),
         cp_(*setting.groups.cp),
-        shards_(shards),
+        inputs_(packed(problem_, setting.c.layout, shards)),
         queries_(whole_runs(setting.lengths.valid_q)),
         keys_(local_runs(setting.lengths.padded_kv, cp_.size(), cp_.rank())) {}
 
@@ -49,7 +55,8 @@ class PartsStep final : public Step {
     results.part_lse = part.lse.clone();
     AttentionSums sums = merged(part);
     if (sums.max_logit.defined()) cp_.all_reduce(sums.max_logit, ReduceOp::max, "parts: max_logit")->wait();
-    const PackedForward forward = finish_forward(problem_, queries_, shards_.sink, shards_.q.scalar_type(), sums);
+    const PackedForward forward =
+        finish_forward(problem_, queries_, inputs_.sink, inputs_.operands.q.scalar_type(), sums);
     results.out = from_packed(forward.out, case_.layout, case_.batch);
     results.lse = forward.lse;
     results.max_logit = forward.max_logit;
@@ -59,12 +66,7 @@ class PartsStep final : public Step {
 
  private:
   AttentionSums own_part() const {
-    const AttentionOperands operands{.q = to_packed(shards_.q, case_.layout),
-                                     .k = to_packed(shards_.k, case_.layout),
-                                     .v = to_packed(shards_.v, case_.layout),
-                                     .bias = shards_.bias,
-                                     .bias_rows = case_.layout == Layout::thd ? BiasRows::position : BiasRows::local,
-                                     .scale = problem_.scale};
+    const AttentionOperands& operands = inputs_.operands;
     const auto backend = make_backend(problem_.backend, operands.q.device());
     AttentionSums part = make_empty_sums(operands, case_.max_logit);
     attend(*backend, make_plan(problem_, queries_, CP_MUTATE(part_keys_from_zero, keys_, from_zero(keys_))), operands,
@@ -93,7 +95,7 @@ class PartsStep final : public Step {
   const Case& case_;
   AttentionProblem problem_;
   Communicator& cp_;
-  const verify::Shards& shards_;
+  PackedInputs inputs_;
   std::vector<Run> queries_;
   std::vector<Run> keys_;
 };

@@ -21,22 +21,6 @@
 namespace cp_pool {
 namespace {
 
-PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs& inputs) {
-  PackedInputs packed;
-  packed.operands = {.q = to_packed(inputs.q, problem.layout),
-                     .k = to_packed(inputs.k, problem.layout),
-                     .v = to_packed(inputs.v, problem.layout),
-                     .bias = inputs.bias,
-                     .bias_rows = problem.layout == Layout::thd ? BiasRows::position : BiasRows::local,
-                     .scale = problem.scale};
-  if (problem.softmax == SoftmaxType::learnable) packed.sink = inputs.sink;
-  if (problem.softmax == SoftmaxType::off_by_one) {
-    packed.sink = at::zeros({problem.heads}, inputs.q.options().dtype(at::kFloat));
-    if (CP_MUTATE(off_by_one_logit, false, true)) packed.sink.fill_(1.0);
-  }
-  return packed;
-}
-
 #ifdef CP_POOL_MUTANTS
 SequenceLengths rounded_down(SequenceLengths lengths, int ranks) {
   for (auto* const valid : {&lengths.valid_q, &lengths.valid_kv}) {

@@ -28,6 +28,7 @@ struct PackedInputs {
   AttentionOperands operands;
   at::Tensor sink;  // fp32 [heads], undefined for a vanilla softmax
 };
+PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs& inputs);
 
 // K and V of the rows that one rank owns.
 struct KeyValues {

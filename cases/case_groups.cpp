@@ -13,8 +13,7 @@ Case case_of_group(const Case& c, int group) {
   if (c.layout != Layout::thd) return own;
   // The lengths are made explicit, because they would otherwise be drawn from the group's own seed.
   const SequenceLengths lengths = resolve_lengths(c);
-  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
-  if (!kv_as_q) own.seqlens_kv = lengths.valid_kv;
+  if (!keys_like_queries(c)) own.seqlens_kv = lengths.valid_kv;
   own.seqlens = lengths.valid_q;
   return own;
 }

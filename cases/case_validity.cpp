@@ -199,9 +199,8 @@ Problem check_lengths(const Case& c) {
     if (c.seqlens) return only_thd("seqlens");
     if (c.seqlens_kv) return only_thd("seqlens_kv");
   }
-  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
   if (c.seqlens) {
-    if (kv_as_q) queries.replicated = keys.replicated;
+    if (keys_like_queries(c)) queries.replicated = keys.replicated;
     if (auto found = check_explicit_lengths(c, "seqlens", *c.seqlens, queries)) return found;
   }
   if (c.seqlens_kv) {
@@ -209,7 +208,7 @@ Problem check_lengths(const Case& c) {
   }
   // Drawn lengths are rounded up to a multiple of 2 * cp_size, so the largest possible length has to be one.
   if (c.pad_between_seqs) return std::nullopt;
-  const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && kv_as_q);
+  const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && keys_like_queries(c));
   if (!c.seqlens) {
     if (auto found = check_divisible(c, queries)) return found;
   }

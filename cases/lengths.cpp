@@ -42,13 +42,12 @@ std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t re
 
 SequenceLengths resolve_lengths(const Case& c) {
   SequenceLengths lengths;
-  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
   if (c.layout == Layout::thd) {
     std::mt19937_64 generator(c.seed);
     lengths.valid_q = c.seqlens ? *c.seqlens : draw_lengths(generator, c, c.seqlen_q);
     if (c.seqlens_kv) {
       lengths.valid_kv = *c.seqlens_kv;
-    } else if (kv_as_q) {
+    } else if (keys_like_queries(c)) {
       lengths.valid_kv = lengths.valid_q;
     } else {
       lengths.valid_kv = draw_lengths(generator, c, c.seqlen_kv);
@@ -63,7 +62,7 @@ SequenceLengths resolve_lengths(const Case& c) {
   lengths.padded_q = pad(lengths.valid_q, lengths.replicated_q, multiple);
   lengths.padded_kv = pad(lengths.valid_kv, c.replicated, multiple);
   if (!c.pad_between_seqs) {
-    if (kv_as_q) lengths.padded_q = lengths.padded_kv;
+    if (keys_like_queries(c)) lengths.padded_q = lengths.padded_kv;
     lengths.valid_q = lengths.padded_q;
     lengths.valid_kv = lengths.padded_kv;
   }

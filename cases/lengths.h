@@ -23,6 +23,11 @@ struct SequenceLengths {
   bool operator==(const SequenceLengths&) const = default;
 };
 
+// Whether each sequence has as many keys as queries, explicit and drawn lengths alike.
+inline bool keys_like_queries(const Case& c) {
+  return c.seqlen_q == c.seqlen_kv && !c.seqlens_kv;
+}
+
 // How many query tokens at the beginning of each sequence every rank holds, if it has so many. Of keys these are
 // c.replicated.
 constexpr std::int64_t replicated_queries(const Case& c) {

@@ -70,8 +70,7 @@ void round_lengths(Case& c) {
     longest = rounded(longest);
     if (lengths) std::ranges::transform(*lengths, lengths->begin(), rounded);
   };
-  const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
-  round(kv_as_q ? c.replicated : replicated_queries(c), c.seqlen_q, c.seqlens);
+  round(keys_like_queries(c) ? c.replicated : replicated_queries(c), c.seqlen_q, c.seqlens);
   round(c.replicated, c.seqlen_kv, c.seqlens_kv);
 }
 
@@ -325,7 +324,6 @@ bool is_simpler(const Case& c, const Case& than) {
   if (c.group > than.group || c.replicated > than.replicated) return false;
   if (c.head_dim_qk > than.head_dim_qk || c.head_dim_v > than.head_dim_v) return false;
   // A case with as many keys as queries counts as simpler than one with slightly fewer keys.
-  const auto keys_like_queries = [](const Case& of) { return of.seqlen_q == of.seqlen_kv && !of.seqlens_kv; };
   if (keys_like_queries(than) && !keys_like_queries(c)) return false;
   const bool says_less = keys_like_queries(c) && !keys_like_queries(than);
   return c.cp_size < than.cp_size || c.replicated < than.replicated || c.all_queries != than.all_queries ||

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/lengths.h"
 #include "cases/search/traits.h"
 
 namespace cp_pool::search {
@@ -19,7 +20,7 @@ bool is_plain(const Case& c) {
          c.window == plain.window && c.chunk == plain.chunk && c.input_scale == plain.input_scale &&
          c.score_offset == plain.score_offset && c.deterministic == plain.deterministic && c.strided == plain.strided &&
          c.replicated == plain.replicated && c.all_queries == plain.all_queries && c.group == plain.group &&
-         c.seqlen_q == c.seqlen_kv && !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
+         keys_like_queries(c) && c.head_dim_qk == c.head_dim_v;
 }
 
 // Calls the function for every pair of the sorted numbers.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include "cp_core/builtin/whole_sequences.h"
 #include "cp_core/context_parallel/core.h"
@@ -16,15 +15,6 @@
 
 namespace cp_pool {
 namespace {
-
-// Returns the tensors of all ranks one after the other.
-at::Tensor gathered(Communicator& cp, const at::Tensor& own, std::string_view what) {
-  std::vector<std::int64_t> sizes = own.sizes().vec();
-  sizes.front() *= cp.size();
-  at::Tensor all = at::empty(sizes, own.options());
-  cp.all_gather(all, own.contiguous(), what)->wait();
-  return all;
-}
 
 #ifdef CP_POOL_MUTANTS
 std::vector<Run> from_zero(std::vector<Run> runs) {

@@ -142,6 +142,14 @@ AttentionProblem whole_sequences_problem(const Case& c, const SequenceLengths& l
   return make_problem(packed, without_replication(lengths, c.cp_size));
 }
 
+at::Tensor gathered(Communicator& cp, const at::Tensor& rows, std::string_view what) {
+  std::vector<std::int64_t> sizes = rows.sizes().vec();
+  sizes.front() *= cp.size();
+  at::Tensor all = at::empty(sizes, rows.options());
+  cp.all_gather(all, rows.contiguous(), what)->wait();
+  return all;
+}
+
 WholeSequences::WholeSequences(const Case& c, const SequenceLengths& lengths, Communicator& cp)
     : case_(c),
       lengths_(lengths),
@@ -169,24 +177,16 @@ WholeSequences::Side WholeSequences::make_side(const Lengths& valid, const Lengt
           .replicated_to_shard = row_copies(whole_of_all, own.replicated)};
 }
 
-at::Tensor WholeSequences::gathered(const at::Tensor& rows, std::string_view what) const {
-  std::vector<std::int64_t> sizes = rows.sizes().vec();
-  sizes.front() *= cp_.size();
-  at::Tensor all = at::empty(sizes, rows.options());
-  cp_.all_gather(all, rows.contiguous(), what)->wait();
-  return all;
-}
-
 at::Tensor WholeSequences::whole(const Side& side, const at::Tensor& rows, std::string_view what) const {
   at::Tensor out = filled_rows(side.whole_rows, rows);
-  copy_rows(gathered(rows, what), out, side.to_whole);
+  copy_rows(gathered(cp_, rows, what), out, side.to_whole);
   return out;
 }
 
 at::Tensor WholeSequences::shard(const Side& side, const std::vector<RowCopy>& replicated, const at::Tensor& rows,
                                  std::string_view what, double padding) const {
   at::Tensor out = filled_rows(side.shard_rows, rows, padding);
-  const at::Tensor all = gathered(rows, what);
+  const at::Tensor all = gathered(cp_, rows, what);
   copy_rows(all, out, side.cut_to_shard);
   copy_rows(all, out, replicated);
   return out;
@@ -219,7 +219,7 @@ at::Tensor WholeSequences::whole_bias(const at::Tensor& bias) const {
   const ShardRuns all = runs_of_all(valid, {lengths_.padded_q.front()}, lengths_.replicated_q, cp_);
   const at::Tensor by_row = rows_first(bias);
   at::Tensor whole = filled_rows(valid.front(), by_row);
-  copy_rows(gathered(by_row, "replicated tokens: bias"), whole,
+  copy_rows(gathered(cp_, by_row, "replicated tokens: bias"), whole,
             row_copies(joined(all.replicated, all.cut), whole_runs(valid)));
   return resized(rows_third(whole), rows, columns);
 }

@@ -22,6 +22,9 @@ namespace cp_pool {
 // The problem as our attention computes it: in thd, with whole sequences padded to multiples of 2 * cp_size.
 AttentionProblem whole_sequences_problem(const Case& c, const SequenceLengths& lengths);
 
+// Returns the rows of all ranks, rank by rank. Collective over cp; every rank has as many rows. what: in errors.
+at::Tensor gathered(Communicator& cp, const at::Tensor& rows, std::string_view what);
+
 // Converts between a rank's shards of a case and the inputs and results of a step on whole sequences. All arguments of
 // the constructor must outlive this; cp must have as many ranks as the case. Every method is collective over cp.
 class WholeSequences {
@@ -48,7 +51,6 @@ class WholeSequences {
   [[nodiscard]] Side make_side(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
                                const std::vector<std::int64_t>& whole, bool keys) const;
 
-  [[nodiscard]] at::Tensor gathered(const at::Tensor& rows, std::string_view what) const;
   // Convert the packed rows of a shard to those of the step, and back. Padding rows are 0, or `padding`.
   [[nodiscard]] at::Tensor whole(const Side& side, const at::Tensor& rows, std::string_view what) const;
   [[nodiscard]] at::Tensor shard(const Side& side, const std::vector<RowCopy>& replicated, const at::Tensor& rows,

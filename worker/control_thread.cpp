@@ -52,7 +52,8 @@ void ControlThread::serve() {
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
       if (const auto* abort = std::get_if<AbortCommand>(&command)) {
         functions_.free_waits(abort->generation);
-        groups_.abort(abort->generation);
+        // Waits for the device, on which work of the code under test may never end.
+        aborting_ = std::jthread([this, generation = abort->generation] { groups_.abort(generation); });
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) {

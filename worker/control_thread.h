@@ -38,6 +38,7 @@ class ControlThread {
   std::shared_future<void> compute_stopped_;
   Functions functions_;
   MessageClient<ControlCommand> messages_;
+  std::jthread aborting_;
   std::jthread thread_;
 };
 

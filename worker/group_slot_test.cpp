@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/control_thread.h"
+#include "worker/testing/listening_environment.h"
+
 namespace cp_pool {
 namespace {
 
@@ -93,6 +96,30 @@ TEST(GroupSlots, OfAnotherGenerationAreNotAborted) {
   ASSERT_TRUE(old);
   EXPECT_TRUE(old->cp);
   EXPECT_FALSE(slot.get().cp);
+}
+
+TEST(ControlThreads, AnswerAProbeWhileAnAbortWaits) {
+  auto slow = std::make_shared<SlowToAbort>();
+  GroupSlot slot;
+  slot.put(groups_of(slow), 0);
+  const protocol::RankEnvironment environment = test::listening_environment(1);
+  MessageServer server(environment);
+  std::promise<std::int64_t> answered;
+  server.on_rank0(
+      [&](const Bytes& message) { answered.set_value(std::get<Probed>(decode<RankMessage>(message)).token); });
+  std::promise<void> stopped;
+  {
+    const ControlThread thread(environment, slot, stopped.get_future(),
+                               {.prepare = nullptr, .free_waits = [](int) {}, .history = [] { return std::nullopt; }});
+    server.to_control_threads(AbortCommand{0});
+    slow->begun.get_future().wait();
+    server.to_control_threads(ProbeCommand{3});
+    EXPECT_EQ(answered.get_future().get(), 3);
+    slow->may_end.set_value();
+    stopped.set_value();
+    server.to_control_threads(ExitCommand{});
+  }
+  server.on_rank0(nullptr);
 }
 
 }  // namespace

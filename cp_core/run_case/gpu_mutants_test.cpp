@@ -21,6 +21,7 @@
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/gpu_step.h"
+#include "cp_core/testing/witness_cases.h"
 #include "cp_core/verify/output_hash.h"
 
 namespace cp_pool::verify {
@@ -190,32 +191,13 @@ bool needs_an_odd_ring(Mutant mutant) {
   return mutant == Mutant::odd_ring_order;
 }
 
-// Cases with properties that random ones rarely have: see testing/witness_cases.cpp.
-std::vector<Case> rare_cases() {
-  Case start = test::small_case();
-  start.cp_size = kRanks;
-  start.seqlen_q = start.seqlen_kv = 64;
-  Case right_window = start;
-  right_window.window = {kInfiniteWindow, 1};
-  Case fewer_keys = start;
-  fewer_keys.window = {kInfiniteWindow, 2};
-  fewer_keys.seqlen_kv = 56;
-  Case one_key = test::one_key_case();
-  one_key.cp_size = kRanks;
-  one_key.seqlen_q = one_key.seqlen_kv = start.seqlen_q;
-  Case lowest = test::lowest_case();
-  lowest.cp_size = kRanks;
-  std::vector<Case> cases{right_window, fewer_keys, one_key, lowest};
-  for (Case& twin : test::twin_cases()) {
-    twin.cp_size = kRanks;
-    cases.push_back(std::move(twin));
-  }
-  return cases;
-}
-
 std::vector<Case> witness_cases(const at::Device& device, int ranks) {
   std::vector<Case> cases;
-  if (ranks == kRanks) cases = rare_cases();
+  if (ranks == kRanks) cases = test::rare_cases();
+  for (Case& c : cases) {
+    c.cp_size = kRanks;
+    c.backend = Backend::math;
+  }
   std::mt19937_64 generator(7);
   while (cases.size() < 120) {
     Case c = test::random_case(generator);

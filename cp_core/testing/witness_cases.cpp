@@ -7,9 +7,7 @@
 #include "cp_core/testing/cases_on_threads.h"
 
 namespace cp_pool::verify::test {
-namespace {
 
-// Cases with properties that random ones rarely have.
 std::vector<Case> rare_cases() {
   // A rank's two chunks of queries must not become one tile if the diagonal continues past the keys of the first chunk,
   // or does not meet the first row of the second chunk.
@@ -45,8 +43,6 @@ std::vector<Case> rare_cases() {
   std::ranges::move(twin_cases(), std::back_inserter(cases));
   return cases;
 }
-
-}  // namespace
 
 std::vector<Case> witness_cases() {
   constexpr std::size_t kRandomCases = 120;

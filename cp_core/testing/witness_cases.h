@@ -7,7 +7,10 @@
 
 namespace cp_pool::verify::test {
 
-// Small valid training cases of 2 to 8 ranks: random ones, and ones with properties that random ones rarely have.
+// Small valid cases of 2 to 8 ranks: random ones that train, and rare ones.
 std::vector<Case> witness_cases();
+
+// Cases of 2 to 4 ranks with properties that random ones rarely have; valid on 4 ranks, too.
+std::vector<Case> rare_cases();
 
 }  // namespace cp_pool::verify::test

@@ -12,10 +12,12 @@ std::vector<Case> rare_cases() {
   // A rank's two chunks of queries must not become one tile if the diagonal continues past the keys of the first chunk,
   // or does not meet the first row of the second chunk.
   Case right_window = small_case();
+  right_window.cp_size = 4;
+  right_window.seqlen_q = right_window.seqlen_kv = 64;
   right_window.window = {kInfiniteWindow, 1};
-  Case fewer_keys = small_case();
+  Case fewer_keys = right_window;
   fewer_keys.window = {kInfiniteWindow, 2};
-  fewer_keys.seqlen_kv = 12;
+  fewer_keys.seqlen_kv = 56;
   // The lse of the parts of a row differ by about 10, so that the smaller part still shows in the merged lse.
   Case uneven = steep_case();
   uneven.input_scale = 3;
@@ -26,8 +28,9 @@ std::vector<Case> rare_cases() {
   shared_heads.kv_heads = 2;
   Case uneven_heads = small_case();
   uneven_heads.comm = CommType::a2a;
-  uneven_heads.heads = 6;
-  uneven_heads.kv_heads = 3;
+  uneven_heads.cp_size = 4;
+  uneven_heads.heads = 12;
+  uneven_heads.kv_heads = 6;
   // Parts of a few queries, of which some are empty.
   Case decode = small_case();
   decode.comm = CommType::all_gather;

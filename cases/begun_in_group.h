@@ -15,8 +15,7 @@ struct BegunInGroup {
   std::int64_t operations = 0;  // operations begun; equal on every rank of the group if all are at the same place
 
   static constexpr auto fields() {
-    return FieldList{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),
-                     field("operations", &BegunInGroup::operations)};
+    return FieldList{optional<&BegunInGroup::group, &BegunInGroup::first_rank, &BegunInGroup::operations>()};
   }
 };
 

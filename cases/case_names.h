@@ -23,16 +23,11 @@ inline constexpr std::array kNames<CommType>{
 #undef CP_POOL_COMM_TYPE
 };
 template <>
-inline constexpr std::array<std::pair<Layout, std::string_view>, 3> kNames<Layout>{
-    {{Layout::bshd, "bshd"}, {Layout::sbhd, "sbhd"}, {Layout::thd, "thd"}}};
+inline constexpr auto kNames<Layout> = kSpelledNames<Layout::thd>;
 template <>
-inline constexpr std::array<std::pair<DType, std::string_view>, 3> kNames<DType>{
-    {{DType::fp32, "fp32"}, {DType::bf16, "bf16"}, {DType::fp16, "fp16"}}};
+inline constexpr auto kNames<DType> = kSpelledNames<DType::fp16>;
 template <>
-inline constexpr std::array<std::pair<SoftmaxType, std::string_view>, 3> kNames<SoftmaxType>{
-    {{SoftmaxType::vanilla, "vanilla"},
-     {SoftmaxType::off_by_one, "off_by_one"},
-     {SoftmaxType::learnable, "learnable"}}};
+inline constexpr auto kNames<SoftmaxType> = kSpelledNames<SoftmaxType::learnable>;
 template <>
 inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<BiasShape>{
     {{BiasShape::shape_1hss, "1hss"},

@@ -27,16 +27,7 @@ inline constexpr std::size_t kCaseOutcomes = 9;
 using OutcomeCounts = std::array<std::size_t, kCaseOutcomes>;  // indexed by CaseOutcome
 
 template <>
-inline constexpr std::array<std::pair<CaseOutcome, std::string_view>, kCaseOutcomes> kNames<CaseOutcome>{
-    {{CaseOutcome::pass, "pass"},
-     {CaseOutcome::fail, "fail"},
-     {CaseOutcome::skip, "skip"},
-     {CaseOutcome::error, "error"},
-     {CaseOutcome::timeout, "timeout"},
-     {CaseOutcome::crash, "crash"},
-     {CaseOutcome::infra, "infra"},
-     {CaseOutcome::cancelled, "cancelled"},
-     {CaseOutcome::not_run, "not-run"}}};
+inline constexpr auto kNames<CaseOutcome> = kSpelledNames<CaseOutcome::not_run, '-'>;
 
 constexpr std::string_view to_string(CaseOutcome outcome) {
   return name_of(outcome);

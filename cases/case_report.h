@@ -28,20 +28,13 @@ struct Check {
   double baseline = 0;                    // baseline error of that row
   std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
   bool ok = true;
-  std::string message;   // empty if ok; else the mistake ("NaN in 3 rows", "padding not zero", ...)
-  bool measured = true;  // false if error and bound are unknown
+  std::string message = {};  // empty if ok; else the mistake ("NaN in 3 rows", "padding not zero", ...)
+  bool measured = true;      // false if error and bound are unknown
 
   static constexpr auto fields() {
-    return FieldList{field("tensor", &Check::tensor, Presence::required),
-                     field("rank", &Check::rank, Presence::required),
-                     field("ok", &Check::ok, Presence::required),
-                     figure("error", &Check::error, &Check::measured),
-                     figure("bound", &Check::bound, &Check::measured),
-                     field("baseline", &Check::baseline),
-                     field("max_abs", &Check::max_abs),
-                     field("rms", &Check::rms),
-                     field("worst_index", &Check::worst_index),
-                     field("message", &Check::message)};
+    return FieldList{required<&Check::tensor, &Check::rank, &Check::ok>(),
+                     figure("error", &Check::error, &Check::measured), figure("bound", &Check::bound, &Check::measured),
+                     optional<&Check::baseline, &Check::max_abs, &Check::rms, &Check::worst_index, &Check::message>()};
   }
 };
 
@@ -51,7 +44,7 @@ struct LostOutput {
   std::string message;  // one line that names the file and the cause
 
   static constexpr auto fields() {
-    return FieldList{field("output", &LostOutput::output), field("message", &LostOutput::message, Presence::required)};
+    return FieldList{optional<&LostOutput::output>(), required<&LostOutput::message>()};
   }
 };
 
@@ -61,9 +54,7 @@ struct StepMs {
   double min = 0;
   double max = 0;
 
-  static constexpr auto fields() {
-    return FieldList{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
-  }
+  static constexpr auto fields() { return FieldList{optional<&StepMs::median, &StepMs::min, &StepMs::max>()}; }
 };
 // step_ms: at least one.
 StepMs summarise(std::vector<double> step_ms);
@@ -80,9 +71,8 @@ struct StepMeasurements {
   void join(const StepMeasurements& other) { bytes_sent = std::max(bytes_sent, other.bytes_sent); }
 
   static constexpr auto fields() {
-    return FieldList{field("one_rank_ms", &StepMeasurements::one_rank_ms),
-                     field("one_rank_reason", &StepMeasurements::one_rank_reason),
-                     field("bytes_sent", &StepMeasurements::bytes_sent, Presence::sparse)};
+    return FieldList{optional<&StepMeasurements::one_rank_ms, &StepMeasurements::one_rank_reason>(),
+                     sparse<&StepMeasurements::bytes_sent>()};
   }
 };
 
@@ -92,9 +82,7 @@ struct StepTimes : StepMeasurements {
   std::string trace_error;      // why a trace could not be written: one line that names the file; empty if all were
 
   // trace_error is not sent: it has become a LostOutput by then.
-  static constexpr auto fields() {
-    return FieldList{field("step_ms", &StepTimes::step_ms)} + StepMeasurements::fields();
-  }
+  static constexpr auto fields() { return FieldList{optional<&StepTimes::step_ms>()} + StepMeasurements::fields(); }
 };
 
 // What a rank reports about itself in any result.
@@ -106,9 +94,8 @@ struct RankMeasurements {
   std::optional<std::int64_t> pairs = std::nullopt;
 
   static constexpr auto fields() {
-    return FieldList{field("output_hash", &RankMeasurements::output_hash),
-                     field("timings_ms", &RankMeasurements::timings_ms, Presence::sparse),
-                     field("pairs", &RankMeasurements::pairs, Presence::sparse)};
+    return FieldList{optional<&RankMeasurements::output_hash>(),
+                     sparse<&RankMeasurements::timings_ms, &RankMeasurements::pairs>()};
   }
 };
 
@@ -122,12 +109,9 @@ struct CaseReport : RankMeasurements {
   double bound_factor = 1;               // the factor by which every bound was widened
 
   static constexpr auto fields() {
-    return FieldList{field("reason", &CaseReport::reason, Presence::sparse),
-                     field("checks", &CaseReport::checks, Presence::sparse),
-                     field("remarks", &CaseReport::remarks, Presence::sparse),
-                     field("perf", &CaseReport::perf, Presence::sparse),
-                     field("lost_outputs", &CaseReport::lost_outputs, Presence::sparse),
-                     field("bound_factor", &CaseReport::bound_factor)} +
+    return FieldList{sparse<&CaseReport::reason, &CaseReport::checks, &CaseReport::remarks, &CaseReport::perf,
+                            &CaseReport::lost_outputs>(),
+                     optional<&CaseReport::bound_factor>()} +
            RankMeasurements::fields();
   }
 };

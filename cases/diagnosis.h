@@ -22,8 +22,7 @@ enum class Certainty {
   unknown,  // no explanation fits
 };
 template <>
-inline constexpr std::array<std::pair<Certainty, std::string_view>, 3> kNames<Certainty>{
-    {{Certainty::certain, "certain"}, {Certainty::likely, "likely"}, {Certainty::unknown, "unknown"}}};
+inline constexpr auto kNames<Certainty> = kSpelledNames<Certainty::unknown>;
 constexpr std::string_view to_string(Certainty certainty) {
   return name_of(certainty);
 }
@@ -41,14 +40,9 @@ struct PairRectangle {
   std::int64_t times = 0;  // how often each of the queries saw each of the keys
 
   static constexpr auto fields() {
-    return FieldList{field("text", &PairRectangle::text),
-                     field("q_sequence", &PairRectangle::q_sequence),
-                     field("q_first", &PairRectangle::q_first),
-                     field("q_last", &PairRectangle::q_last),
-                     field("kv_sequence", &PairRectangle::kv_sequence),
-                     field("kv_first", &PairRectangle::kv_first),
-                     field("kv_last", &PairRectangle::kv_last),
-                     field("times", &PairRectangle::times)};
+    return FieldList{optional<&PairRectangle::text, &PairRectangle::q_sequence, &PairRectangle::q_first,
+                              &PairRectangle::q_last, &PairRectangle::kv_sequence, &PairRectangle::kv_first,
+                              &PairRectangle::kv_last, &PairRectangle::times>()};
   }
 };
 
@@ -61,9 +55,8 @@ struct WrongPairs {
   std::vector<PairRectangle> excess;
 
   static constexpr auto fields() {
-    return FieldList{field("missing_pairs", &WrongPairs::missing_pairs),
-                     field("excess_pairs", &WrongPairs::excess_pairs), field("missing", &WrongPairs::missing),
-                     field("excess", &WrongPairs::excess)};
+    return FieldList{
+        optional<&WrongPairs::missing_pairs, &WrongPairs::excess_pairs, &WrongPairs::missing, &WrongPairs::excess>()};
   }
 };
 
@@ -75,26 +68,21 @@ struct WrongPairs {
 struct MaskPicture {
   std::int64_t q_per_cell = 1;
   std::int64_t kv_per_cell = 1;
-  std::vector<std::string> rows;         // of equal length
-  std::vector<std::int64_t> q_borders;   // indexes of the cells at which another sequence begins, without 0
-  std::vector<std::int64_t> kv_borders;  // as q_borders, for columns
-  std::vector<int> q_ranks;              // for each row of cells the rank that owns its first query; -1 if none does
-  std::vector<int> kv_ranks;             // for each column of cells, in the same way
+  std::vector<std::string> rows = {};         // of equal length
+  std::vector<std::int64_t> q_borders = {};   // indexes of the cells at which another sequence begins, without 0
+  std::vector<std::int64_t> kv_borders = {};  // as q_borders, for columns
+  std::vector<int> q_ranks = {};   // for each row of cells the rank that owns its first query; -1 if none does
+  std::vector<int> kv_ranks = {};  // for each column of cells, in the same way
   // For each row and each column of cells all ranks that own its queries or keys, in ascending order. Empty if each has
   // one owner at most, which q_ranks and kv_ranks name.
   std::vector<std::vector<int>> q_owners = {};
   std::vector<std::vector<int>> kv_owners = {};
 
   static constexpr auto fields() {
-    return FieldList{field("q_per_cell", &MaskPicture::q_per_cell),
-                     field("kv_per_cell", &MaskPicture::kv_per_cell),
-                     field("rows", &MaskPicture::rows),
-                     field("q_borders", &MaskPicture::q_borders),
-                     field("kv_borders", &MaskPicture::kv_borders),
-                     field("q_ranks", &MaskPicture::q_ranks),
-                     field("kv_ranks", &MaskPicture::kv_ranks),
-                     field("q_owners", &MaskPicture::q_owners, Presence::sparse),
-                     field("kv_owners", &MaskPicture::kv_owners, Presence::sparse)};
+    return FieldList{
+        optional<&MaskPicture::q_per_cell, &MaskPicture::kv_per_cell, &MaskPicture::rows, &MaskPicture::q_borders,
+                 &MaskPicture::kv_borders, &MaskPicture::q_ranks, &MaskPicture::kv_ranks>(),
+        sparse<&MaskPicture::q_owners, &MaskPicture::kv_owners>()};
   }
 };
 
@@ -123,12 +111,8 @@ struct ErrorStrip {
   std::vector<double> by_head;
 
   static constexpr auto fields() {
-    return FieldList{field("tensor", &ErrorStrip::tensor),
-                     field("rank", &ErrorStrip::rank),
-                     field("rows_per_cell", &ErrorStrip::rows_per_cell),
-                     field("by_row", &ErrorStrip::by_row),
-                     field("borders", &ErrorStrip::borders),
-                     field("by_head", &ErrorStrip::by_head)};
+    return FieldList{optional<&ErrorStrip::tensor, &ErrorStrip::rank, &ErrorStrip::rows_per_cell, &ErrorStrip::by_row,
+                              &ErrorStrip::borders, &ErrorStrip::by_head>()};
   }
 };
 
@@ -147,16 +131,9 @@ struct Diagnosis {
   double ms = 0;                   // milliseconds that the diagnosis took
 
   static constexpr auto fields() {
-    return FieldList{field("certainty", &Diagnosis::certainty, Presence::required),
-                     field("id", &Diagnosis::id, Presence::required),
-                     field("cause", &Diagnosis::cause, Presence::required),
-                     field("explains", &Diagnosis::explains),
-                     field("others", &Diagnosis::others),
-                     field("evidence", &Diagnosis::evidence),
-                     field("pairs", &Diagnosis::pairs, Presence::sparse),
-                     field("picture", &Diagnosis::picture, Presence::sparse),
-                     field("strips", &Diagnosis::strips),
-                     field("ms", &Diagnosis::ms)};
+    return FieldList{required<&Diagnosis::certainty, &Diagnosis::id, &Diagnosis::cause>(),
+                     optional<&Diagnosis::explains, &Diagnosis::others, &Diagnosis::evidence>(),
+                     sparse<&Diagnosis::pairs, &Diagnosis::picture>(), optional<&Diagnosis::strips, &Diagnosis::ms>()};
   }
 };
 
@@ -168,8 +145,7 @@ struct KnownMistake {
   std::string case_id;           // the case that was diagnosed
 
   static constexpr auto fields() {
-    return FieldList{field("certainty", &KnownMistake::certainty, Presence::required),
-                     field("ids", &KnownMistake::ids, Presence::required), field("case", &KnownMistake::case_id)};
+    return FieldList{required<&KnownMistake::certainty, &KnownMistake::ids>(), field("case", &KnownMistake::case_id)};
   }
 };
 

@@ -9,11 +9,22 @@
 #include <utility>
 #include <vector>
 
+#include "cases/spelling.h"
+
 namespace cp_pool {
 
 // (value, name) pairs in the order of the enumeration. Empty for an enumeration without names.
 template <typename Enum>
 inline constexpr std::array<std::pair<Enum, std::string_view>, 0> kNames{};
+
+// The table of an enumeration whose enumerators, from 0 to `last`, are named as the source spells them. separator:
+// stands in the names in the place of '_'.
+template <auto last, char separator = '_'>
+inline constexpr auto kSpelledNames = []<std::size_t... I>(std::index_sequence<I...>) {
+  using Enum = decltype(last);
+  return std::array<std::pair<Enum, std::string_view>, sizeof...(I)>{
+      {{static_cast<Enum>(I), kSpelling<static_cast<Enum>(I), separator>.data()}...}};
+}(std::make_index_sequence<static_cast<std::size_t>(last) + 1>{});
 
 // The values of kNames<Enum>, without the names.
 template <typename Enum>

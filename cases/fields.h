@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cases/spelling.h"
+
 namespace cp_pool {
 
 // Says when a field is written, and what a reader does if it is missing or null.
@@ -35,9 +37,34 @@ constexpr auto field(const char* name, Access access, Presence presence = Presen
   return Field<Access, std::nullptr_t>{name, access, presence, nullptr};
 }
 
+// Members that are written under their own names: who renames such a member renames the field.
+template <Presence presence, auto... members>
+struct Members {};
+template <auto... members>
+constexpr auto required() {
+  return Members<Presence::required, members...>{};
+}
+template <auto... members>
+constexpr auto optional() {
+  return Members<Presence::optional, members...>{};
+}
+template <auto... members>
+constexpr auto sparse() {
+  return Members<Presence::sparse, members...>{};
+}
+
 template <typename Struct>
 constexpr auto figure(const char* name, double Struct::* access, bool Struct::* told) {
   return Field<double Struct::*, bool Struct::*>{name, access, Presence::optional, told};
+}
+
+template <typename Access, typename Told, typename Function>
+constexpr void visit_fields(const Field<Access, Told>& field, Function& function) {
+  function(field);
+}
+template <Presence presence, auto... members, typename Function>
+constexpr void visit_fields(Members<presence, members...> /*of*/, Function& function) {
+  (function(field(kSpelling<members>.data(), members, presence)), ...);
 }
 
 // The fields of a struct in their order, as fields() returns them. Not a std::tuple: every unit that includes an event
@@ -53,7 +80,7 @@ struct FieldsAt<std::index_sequence<I...>, Fields...> : FieldAt<I, Fields>... {
   constexpr explicit FieldsAt(const Fields&... fields) : FieldAt<I, Fields>{fields}... {}
   template <typename Function>
   constexpr void for_each(Function& function) const {
-    (function(FieldAt<I, Fields>::field), ...);
+    (visit_fields(FieldAt<I, Fields>::field, function), ...);
   }
 };
 template <typename... Fields>

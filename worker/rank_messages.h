@@ -26,13 +26,13 @@ namespace cp_pool {
 struct RunCommand {
   protocol::RunRequest request;
 
-  static constexpr auto fields() { return FieldList{field("request", &RunCommand::request)}; }
+  static constexpr auto fields() { return FieldList{optional<&RunCommand::request>()}; }
 };
 struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
   std::int64_t seq = 0;
   bool go = true;  // false: a rank has failed before, or the case was cancelled
 
-  static constexpr auto fields() { return FieldList{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)}; }
+  static constexpr auto fields() { return FieldList{optional<&BeginCommand::seq, &BeginCommand::go>()}; }
 };
 struct LeaveCommand {  // every rank has reached the end of the case or of its diagnosis
   std::int64_t seq = 0;
@@ -40,33 +40,30 @@ struct LeaveCommand {  // every rank has reached the end of the case or of its d
   std::string difference;  // which ranks have begun different operations; empty if all have begun the same
 
   static constexpr auto fields() {
-    return FieldList{field("seq", &LeaveCommand::seq), field("go", &LeaveCommand::go),
-                     field("difference", &LeaveCommand::difference)};
+    return FieldList{optional<&LeaveCommand::seq, &LeaveCommand::go, &LeaveCommand::difference>()};
   }
 };
 struct DiagnoseCommand {  // asks for a diagnosis of the failed case whose result has been sent
   std::int64_t seq = 0;
   std::int64_t limit_ms = 0;
 
-  static constexpr auto fields() {
-    return FieldList{field("seq", &DiagnoseCommand::seq), field("limit_ms", &DiagnoseCommand::limit_ms)};
-  }
+  static constexpr auto fields() { return FieldList{optional<&DiagnoseCommand::seq, &DiagnoseCommand::limit_ms>()}; }
 };
 struct RebuildCommand {
   int generation = 0;  // generation of the communicators to make
 
-  static constexpr auto fields() { return FieldList{field("generation", &RebuildCommand::generation)}; }
+  static constexpr auto fields() { return FieldList{optional<&RebuildCommand::generation>()}; }
 };
 // --- Rank 0 to the watching thread of a rank -------------------------------------------------------------------------
 struct AbortCommand {
   int generation = 0;  // generation of the communicators to abort; others are left alone
 
-  static constexpr auto fields() { return FieldList{field("generation", &AbortCommand::generation)}; }
+  static constexpr auto fields() { return FieldList{optional<&AbortCommand::generation>()}; }
 };
 struct ProbeCommand {  // answered at once, also during a case
   std::int64_t token = 0;
 
-  static constexpr auto fields() { return FieldList{field("token", &ProbeCommand::token)}; }
+  static constexpr auto fields() { return FieldList{optional<&ProbeCommand::token>()}; }
 };
 struct PrepareCommand {  // a hint that this case comes next
   nlohmann::json case_json;
@@ -89,21 +86,20 @@ struct RankStarted {
   std::string data_plane;  // Communicator::description
 
   static constexpr auto fields() {
-    return FieldList{field("info", &RankStarted::info), field("startup_ms", &RankStarted::startup_ms),
-                     field("data_plane", &RankStarted::data_plane)};
+    return FieldList{optional<&RankStarted::info, &RankStarted::startup_ms, &RankStarted::data_plane>()};
   }
 };
 struct CaseReset {  // the rank has reset its state and waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
 
-  static constexpr auto fields() { return FieldList{field("rank", &CaseReset::rank), field("seq", &CaseReset::seq)}; }
+  static constexpr auto fields() { return FieldList{optional<&CaseReset::rank, &CaseReset::seq>()}; }
 };
 struct CasePhase {
   std::int64_t seq = 0;
   std::string phase;  // cases/case_phases.h
 
-  static constexpr auto fields() { return FieldList{field("seq", &CasePhase::seq), field("phase", &CasePhase::phase)}; }
+  static constexpr auto fields() { return FieldList{optional<&CasePhase::seq, &CasePhase::phase>()}; }
 };
 
 struct CaseArrived {  // the rank is at the end of the case or of its diagnosis, and waits for LeaveCommand
@@ -113,8 +109,8 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
   std::string declined = {};        // Declined::place if the rank has declined the case; empty if it has run it
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),
-                     field("begun", &CaseArrived::begun), field("declined", &CaseArrived::declined, Presence::sparse)};
+    return FieldList{optional<&CaseArrived::rank, &CaseArrived::seq, &CaseArrived::begun>(),
+                     sparse<&CaseArrived::declined>()};
   }
 };
 
@@ -124,13 +120,7 @@ struct CaseArrived {  // the rank is at the end of the case or of its diagnosis,
 enum class FailureKind { assertion, exception, unsupported, timeout, communication, aborted };
 // python/cp_pool/errors.py uses the same names.
 template <>
-inline constexpr std::array<std::pair<FailureKind, std::string_view>, 6> kNames<FailureKind>{
-    {{FailureKind::assertion, "assertion"},
-     {FailureKind::exception, "exception"},
-     {FailureKind::unsupported, "unsupported"},
-     {FailureKind::timeout, "timeout"},
-     {FailureKind::communication, "communication"},
-     {FailureKind::aborted, "aborted"}}};
+inline constexpr auto kNames<FailureKind> = kSpelledNames<FailureKind::aborted>;
 enum class FailurePhase {
   run,
   judge,    // the code under test had returned, and the rank computed expected results or compared
@@ -145,9 +135,8 @@ struct Failure {
   std::string collective = {};
 
   static constexpr auto fields() {
-    return FieldList{field("kind", &Failure::kind), field("phase", &Failure::phase),
-                     field("summary", &Failure::summary), field("text", &Failure::text),
-                     field("collective", &Failure::collective, Presence::sparse)};
+    return FieldList{optional<&Failure::kind, &Failure::phase, &Failure::summary, &Failure::text>(),
+                     sparse<&Failure::collective>()};
   }
 };
 // Sent at once when a rank fails, before the rank does anything slow about the failure.
@@ -155,9 +144,7 @@ struct CaseFailing {
   int rank = 0;
   std::int64_t seq = 0;
 
-  static constexpr auto fields() {
-    return FieldList{field("rank", &CaseFailing::rank), field("seq", &CaseFailing::seq)};
-  }
+  static constexpr auto fields() { return FieldList{optional<&CaseFailing::rank, &CaseFailing::seq>()}; }
 };
 
 // An operation that the code under test has begun on a group of ranks.
@@ -170,9 +157,8 @@ struct GroupOperation {
   std::int64_t bytes = 0;    // of all tensors that it gives, or receives
 
   static constexpr auto fields() {
-    return FieldList{field("name", &GroupOperation::name),       field("group", &GroupOperation::group),
-                     field("members", &GroupOperation::members), field("peer", &GroupOperation::peer),
-                     field("tensor", &GroupOperation::tensor),   field("bytes", &GroupOperation::bytes)};
+    return FieldList{optional<&GroupOperation::name, &GroupOperation::group, &GroupOperation::members,
+                              &GroupOperation::peer, &GroupOperation::tensor, &GroupOperation::bytes>()};
   }
 };
 
@@ -184,8 +170,7 @@ struct GroupHistory {
   bool idle = false;                  // the rank has no tokens of the case
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &GroupHistory::rank), field("begun", &GroupHistory::begun),
-                     field("left", &GroupHistory::left), field("idle", &GroupHistory::idle)};
+    return FieldList{optional<&GroupHistory::rank, &GroupHistory::begun, &GroupHistory::left, &GroupHistory::idle>()};
   }
 };
 
@@ -201,15 +186,10 @@ struct RankOutcome : CaseReport {
   std::optional<GroupHistory> history;  // of a rank with a failure, if it is known
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &RankOutcome::rank),
-                     field("verdict", &RankOutcome::verdict, Presence::sparse),
-                     field("failure", &RankOutcome::failure, Presence::sparse),
-                     field("hygiene", &RankOutcome::hygiene),
-                     field("backend", &RankOutcome::backend, Presence::sparse),
-                     field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse),
-                     field("declined", &RankOutcome::declined, Presence::sparse),
-                     field("value", &RankOutcome::value, Presence::sparse),
-                     field("history", &RankOutcome::history, Presence::sparse)} +
+    return FieldList{optional<&RankOutcome::rank>(), sparse<&RankOutcome::verdict, &RankOutcome::failure>(),
+                     optional<&RankOutcome::hygiene>(),
+                     sparse<&RankOutcome::backend, &RankOutcome::can_diagnose, &RankOutcome::declined,
+                            &RankOutcome::value, &RankOutcome::history>()} +
            CaseReport::fields();
   }
 };
@@ -217,9 +197,7 @@ struct CaseDone {  // the rank has finished the case and is free
   std::int64_t seq = 0;
   RankOutcome outcome;
 
-  static constexpr auto fields() {
-    return FieldList{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
-  }
+  static constexpr auto fields() { return FieldList{optional<&CaseDone::seq, &CaseDone::outcome>()}; }
 };
 struct DiagnosisDone {  // the rank has finished the diagnosis and is free
   std::int64_t seq = 0;
@@ -228,8 +206,7 @@ struct DiagnosisDone {  // the rank has finished the diagnosis and is free
       diagnosis;  // from the first rank of each group, unless it failed before the barrier that follows
 
   static constexpr auto fields() {
-    return FieldList{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),
-                     field("diagnosis", &DiagnosisDone::diagnosis, Presence::sparse)};
+    return FieldList{optional<&DiagnosisDone::seq, &DiagnosisDone::outcome>(), sparse<&DiagnosisDone::diagnosis>()};
   }
 };
 struct Rebuilt {
@@ -239,8 +216,7 @@ struct Rebuilt {
   bool declined = false;  // CaseRunner::reconnect_obstacle gave a reason; this is no further failure
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
-                     field("error", &Rebuilt::error), field("declined", &Rebuilt::declined)};
+    return FieldList{optional<&Rebuilt::rank, &Rebuilt::generation, &Rebuilt::error, &Rebuilt::declined>()};
   }
 };
 struct Probed {
@@ -249,14 +225,13 @@ struct Probed {
   std::optional<GroupHistory> history = {};
 
   static constexpr auto fields() {
-    return FieldList{field("token", &Probed::token), field("where", &Probed::where),
-                     field("history", &Probed::history, Presence::sparse)};
+    return FieldList{optional<&Probed::token, &Probed::where>(), sparse<&Probed::history>()};
   }
 };
 struct Goodbye {
   int rank = 0;
 
-  static constexpr auto fields() { return FieldList{field("rank", &Goodbye::rank)}; }
+  static constexpr auto fields() { return FieldList{optional<&Goodbye::rank>()}; }
 };
 using RankMessage = std::variant<RankStarted, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;

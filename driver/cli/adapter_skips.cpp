@@ -37,7 +37,7 @@ Filtered ask(const std::vector<std::string>& words, const std::string& input) {
   try {
     return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});
   } catch (const SpawnError& e) {
-    return {.exit = {false, protocol::kExitCommandNotFound}, .out = "", .err = std::string{e.what()} + '\n'};
+    return {.exit = {false, protocol::kExitCommandNotFound}, .err = std::string{e.what()} + '\n'};
   }
 }
 

@@ -33,8 +33,8 @@ int gpus_of_machine() {
 }
 
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {
-  if (requested != "auto") return {.device = requested, .warning = {}};
-  if (gpus == 0 || built_for_gpus) return {.device = gpus > 0 ? "cuda" : "cpu", .warning = {}};
+  if (requested != "auto") return {.device = requested};
+  if (gpus == 0 || built_for_gpus) return {.device = gpus > 0 ? "cuda" : "cpu"};
   return {.device = "cpu",
           .warning = fmt::format("ranks run on the CPU: this machine has {}, but the worker was built without its CUDA "
                                  "part (with nvcc of CUDA 13 installed: {})",

@@ -20,8 +20,8 @@ int count_gpus(const std::filesystem::path& dev, const char* visible);
 int gpus_of_machine();
 
 struct DeviceChoice {
-  std::string device;   // cpu or cuda
-  std::string warning;  // why auto did not take the GPUs of this machine; else empty
+  std::string device;        // cpu or cuda
+  std::string warning = {};  // why auto did not take the GPUs of this machine; else empty
 };
 // `requested` is cpu, cuda or auto. auto means cuda if there is a GPU. For the worker that is `shipped` with this
 // program, auto means cuda only if the worker was also built for GPUs.

@@ -10,7 +10,7 @@ namespace cp_pool {
 namespace {
 
 Item ranks(const std::string& id, int cp_size, int group = 1) {
-  Item named{.id = id, .payload = {}, .rerun = ""};
+  Item named{.id = id};
   test::attention(named.payload).cp_size = cp_size;
   test::attention(named.payload).group = group;
   return named;

@@ -25,9 +25,7 @@ class Input : public CommandLine {
 
 TEST_F(Input, KeywordsSelectAPartOfWhatFiltersSelect) {
   const auto listed = [&](const Words& more) {
-    Words words = {"list", "--matrix", path("demo.json")};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words).out_lines();
+    return call(with({"list", "--matrix", path("demo.json")}, more)).out_lines();
   };
   EXPECT_THAT(listed({"-k", "pass"}), ElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/pass_2/p2p/cp1/bshd/fp32"));
   EXPECT_THAT(listed({"-k", "PASS and not pass_2"}), ElementsAre("demo/pass/p2p/cp1/bshd/fp32"));

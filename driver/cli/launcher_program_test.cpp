@@ -22,8 +22,7 @@ TEST_F(LauncherProgram, CasesRunOnPoolsThatItStarts) {
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
   EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 1 fail, "));
   EXPECT_THAT(done.out, HasSubstr("--launcher 'env RANK=0 WORLD_SIZE={world_size} {worker}'"));  // in the rerun command
-  for (const auto& event : json_lines(read_file(path("e")))) {
-    if (event["type"] != "pool_retired") continue;
+  for (const auto& event : events_in(path("e"), "pool_retired")) {
     EXPECT_TRUE(event["leftovers"].empty()) << event.dump();
   }
 }

@@ -13,6 +13,7 @@
 
 #include "driver/cli/configured_app.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 #include "driver/core/run.h"
 #include "worker/protocol/text_clean.h"
 
@@ -228,9 +229,7 @@ void bar_from_configuration(CLI::App& command, const std::vector<std::string>& n
 void bar_others_from_configuration(CLI::App& command, const std::vector<std::string>& names) {
   ConfiguredApp* const app = configured(command);
   if (app == nullptr) return;
-  std::vector<const CLI::Option*> kept;
-  kept.reserve(names.size());
-  for (const std::string& name : names) kept.push_back(command.get_option(name));
+  const auto kept = mapped(names, [&](const std::string& name) { return command.get_option(name); });
   for (const CLI::Option* option : command.get_options()) {
     if (std::ranges::count(kept, option) == 0) app->command_line_alone.push_back(option);
   }

@@ -139,8 +139,7 @@ enum class SettingSource {
   built_in,  // a profile that cp-pool has without a file
 };
 template <>
-inline constexpr std::array<std::pair<SettingSource, std::string_view>, 3> kNames<SettingSource>{
-    {{SettingSource::variable, "variable"}, {SettingSource::file, "file"}, {SettingSource::built_in, "built-in"}}};
+inline constexpr auto kNames<SettingSource> = kSpelledNames<SettingSource::built_in, '-'>;
 
 // A value that an option has although it is not on the command line, and who set it.
 struct OptionSetting {

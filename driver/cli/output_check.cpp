@@ -118,7 +118,7 @@ std::optional<FileIdentity> identify(const std::filesystem::path& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode)) return std::nullopt;
-    return FileIdentity{.device = status.st_dev, .inode = status.st_ino, .rest = ""};
+    return FileIdentity{.device = status.st_dev, .inode = status.st_ino};
   }
   if (errno != ENOENT) return std::nullopt;
   std::filesystem::path folder = follow_dangling_links(path);

@@ -16,8 +16,8 @@ namespace cp_pool {
 // Two paths with equal identities are one file: one is a hard link, a symbolic link or another spelling of the other.
 struct FileIdentity {
   dev_t device = 0;
-  ino_t inode = 0;   // of the file; if there is none, of the nearest existing folder above it
-  std::string rest;  // from that folder to the file; empty if the file exists
+  ino_t inode = 0;        // of the file; if there is none, of the nearest existing folder above it
+  std::string rest = {};  // from that folder to the file; empty if the file exists
 
   bool operator==(const FileIdentity&) const = default;
 };

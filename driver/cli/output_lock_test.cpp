@@ -19,9 +19,7 @@ class OutputLock : public CommandLine {
  protected:
   // Returns the words of a run of three cases whose second hangs. The events file e shows when it does.
   [[nodiscard]] Words hanging(const Words& more = {}) const {
-    Words words = program_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with(program_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")}), more);
   }
   void wait_for_the_hang() const {
     while (!std::filesystem::exists(path("e")) ||

@@ -60,8 +60,7 @@ TEST_F(OutputLoss, LogsThatCannotBeMadeEndNoPool) {
   EXPECT_EQ(done.exit_code, 73);
   EXPECT_THAT(done.err, is_one_error("--run-dir: cannot write " + path("d/logs")));
   EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"));
-  const auto lines = json_lines(read_file(path("e")));
-  EXPECT_EQ(std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "output_lost"; }), 1);
+  EXPECT_THAT(events_in(path("e"), "output_lost"), SizeIs(1));
   const Finished report = call({"report", path("e")});
   EXPECT_EQ(report.exit_code, 0) << "the cases are as they were: " << report.err;
 }

@@ -26,7 +26,7 @@ class OutputSafety : public CommandLine {
   void expect_refused(Words words, const std::string& file, const std::string& part, const std::string& in = "") {
     const std::string before = read_file(path(file));
     words.insert(words.begin(), kProgram);
-    const Finished done = Program{words, {.in = in.empty() ? "/dev/null" : in, .out = ""}}.wait();
+    const Finished done = Program{words, {.in = in.empty() ? "/dev/null" : in}}.wait();
     EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words) << done.err;
     EXPECT_THAT(done.err, AllOf(is_one_error(part), HasSubstr(" are the same file")));
     EXPECT_EQ(read_file(path(file)), before) << ::testing::PrintToString(words);

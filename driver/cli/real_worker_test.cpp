@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,15 +28,11 @@ struct Outputs {
 Outputs outputs_of(const std::vector<std::string>& more) {
   const TemporaryFolder folder;
   const std::string events = (folder / "events.jsonl").string();
-  std::vector<std::string> words = {CP_POOL_PROGRAM, "run", "--filter", "cp_size=2 & model=causal", "--events", events};
-  words.insert(words.end(), more.begin(), more.end());
-  const Finished done = Program{words}.wait();
+  const Words words = {CP_POOL_PROGRAM, "run", "--filter", "cp_size=2 & model=causal", "--events", events};
+  const Finished done = Program{with(words, more)}.wait();
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   Outputs outputs;
-  std::istringstream lines{read_file(events)};
-  for (std::string line; std::getline(lines, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event["type"] != "case_finished") continue;
+  for (const auto& event : events_in(events, "case_finished")) {
     std::string& hashes = outputs.hashes[event["id"]];
     for (const auto& rank : event["ranks"]) hashes += rank["output_hash"].get<std::string>() + " ";
     outputs.generations = std::max(outputs.generations, event["pool"]["generation"].get<int>());
@@ -150,11 +145,10 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   const std::string before = (folder / "before.jsonl").string();
   const std::string junit = (folder / "junit.xml").string();
   const auto run = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {CP_POOL_PROGRAM,      "run",    "--matrix", "perf",     "--filter",
-                                      "model=b2_s4096_h12", "--mode", "perf",     "--warmup", "1",
-                                      "--iterations",       "3",      "--device", "cpu"};
-    words.insert(words.end(), more.begin(), more.end());
-    return Program{words}.wait();
+    const Words words = {CP_POOL_PROGRAM,      "run",    "--matrix", "perf",     "--filter",
+                         "model=b2_s4096_h12", "--mode", "perf",     "--warmup", "1",
+                         "--iterations",       "3",      "--device", "cpu"};
+    return Program{with(words, more)}.wait();
   };
   const Finished first = run({"--events", before, "--junit", junit});
   ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
@@ -162,11 +156,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   EXPECT_THAT(read_file(junit), ::testing::HasSubstr("[[PROPERTY|perf_efficiency="));
 
   std::map<std::string, nlohmann::json> figures;
-  std::istringstream lines{read_file(before)};
-  for (std::string line; std::getline(lines, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event["type"] == "case_finished") figures[event["id"]] = event["perf"];
-  }
+  for (const auto& event : events_in(before, "case_finished")) figures[event["id"]] = event["perf"];
   EXPECT_EQ(figures.size(), 6U);  // two layouts (bshd, thd) with p2p, all_gather and a2a
   for (const auto& [id, perf] : figures) {
     EXPECT_GT(perf["min_ms"].get<double>(), 0) << id;

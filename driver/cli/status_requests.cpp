@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -31,9 +32,7 @@ double ms_between(Clock::time_point since, Clock::time_point now) {
 // Returns the values of a map, the oldest first.
 template <class Map, class Since>
 auto by_age(const Map& map, Since since) {
-  std::vector<const typename Map::mapped_type*> out;
-  out.reserve(map.size());
-  for (const auto& entry : map) out.push_back(&entry.second);
+  auto out = mapped(map, [](const auto& entry) { return &entry.second; });
   std::ranges::stable_sort(out, {}, since);
   return out;
 }
@@ -65,11 +64,8 @@ std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, 
   }
   std::vector<std::string> out;
   for (const auto& group : groups) {
-    std::vector<int> numbers;
-    numbers.reserve(group.size());
-    for (const RankStanding* rank : group) numbers.push_back(rank->rank);
     const RankStanding& first = *group.front();
-    std::string& line = out.emplace_back(fmt::format("  {}: ", name_ranks(numbers)));
+    std::string& line = out.emplace_back(fmt::format("  {}: ", name_ranks(mapped(group, &RankStanding::rank))));
     if (first.silent) {
       line += group.size() == 1 ? "does not answer" : "do not answer";
       continue;
@@ -137,9 +133,7 @@ void RunningNow::on_event(const Event& event) {
                               .pool = name_of_pool(started->pool),
                               .attempt = started->attempt,
                               .since = now,
-                              .phase = "",
                               .told = now,
-                              .ranks = {},
                               .answered = now};
   } else if (const auto* progress = std::get_if<CaseProgress>(&event)) {
     const auto running = cases_.find(progress->index);

@@ -43,9 +43,9 @@ class RunningNow : public EventSink {
     std::string pool;
     int attempt = 1;
     Clock::time_point since;
-    std::string phase;  // the phase that was reported last
+    std::string phase = {};  // the phase that was reported last
     Clock::time_point told;
-    std::vector<RankStanding> ranks;  // the latest answer
+    std::vector<RankStanding> ranks = {};  // the latest answer
     Clock::time_point answered;
     bool asked = false;  // an answer is awaited
   };

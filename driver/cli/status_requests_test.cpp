@@ -19,7 +19,7 @@ TEST(RunningNow, NamesCasesPoolsAgesAndPhases) {
   view.on_event(test::run_started(9));
   view.on_event(PoolSpawned{.pool = {"cpu/2", 1}, .world_size = 2, .pids = {70, 71}});
   view.on_event(test::pool_ready());
-  view.on_event(PoolSpawned{.pool = {"cpu/4", 1}, .world_size = 4, .pids = {}});
+  view.on_event(PoolSpawned{.pool = {"cpu/4", 1}, .world_size = 4});
   view.on_event(test::finished(0, "a", CaseOutcome::pass));
   CaseStarted started;
   started.index = 1;

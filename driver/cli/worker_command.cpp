@@ -80,7 +80,7 @@ WorkerCommand worker_command(const WorkerChoice& choice) {
   const fs::path shipped = default_worker();
   const std::string own = "own";
   if (choice.command.empty()) return {.words = {shipped.string()}, .implementation = own, .shipped = true};
-  WorkerCommand command{.words = split_words(choice.command).value(), .implementation = {}};
+  WorkerCommand command{.words = split_words(choice.command).value()};
   std::string& program = command.words.front();
   if (program == shipped.filename() && fs::exists(shipped)) program = shipped.string();
   command.shipped = program == shipped.string();
@@ -105,9 +105,9 @@ void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item) {
 }
 
 AdapterPlace adapter_place(std::string_view text) {
-  if (text.ends_with(kPythonFile)) return {.file = std::string(text), .name = ""};
+  if (text.ends_with(kPythonFile)) return {.file = std::string(text)};
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return {.file = "", .name = ""};
+  if (colon == std::string_view::npos) return {.file = ""};
   const std::string_view before = text.substr(0, colon);
   const bool file = before.ends_with(kPythonFile) || before.find('/') != std::string_view::npos;
   return {.file = file ? std::string(before) : "", .name = std::string(text.substr(colon + 1))};

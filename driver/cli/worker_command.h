@@ -41,8 +41,8 @@ void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item);
 // The two forms of an adapter: a Python file with a name in it, FILE.py[:NAME], or a module and a name,
 // package.module:NAME.
 struct AdapterPlace {
-  std::string file;  // as given; empty for a module
-  std::string name;  // the adapter's name; may be empty for a file
+  std::string file;       // as given; empty for a module
+  std::string name = {};  // the adapter's name; may be empty for a file
 };
 AdapterPlace adapter_place(std::string_view text);
 

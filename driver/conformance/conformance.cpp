@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/core/mapped.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -53,8 +54,7 @@ Tally Conformance::run() {
   check_unknown_function();
   check_unknown_fields();
   check_unknown_op();
-  check_deep_line();
-  check_long_line();
+  check_large_lines();
   check_stacks();
   check_stdout();
   check_end("shutdown", [](Session& session) { session.say({{"op", "shutdown"}}); });
@@ -115,11 +115,8 @@ void Conformance::check_start() {
   const protocol::ReadyEvent ready = session->ready();
   std::string surplus;
   for (const Incoming& incoming : session->messages()) {
-    const auto* event = std::get_if<protocol::Event>(&incoming);
-    if (event != nullptr && std::holds_alternative<protocol::ReadyEvent>(*event)) surplus = "ready twice";
-    if (event != nullptr && std::holds_alternative<protocol::ResultEvent>(*event)) {
-      surplus = "a result before any case";
-    }
+    if (message_in<protocol::ReadyEvent>(incoming) != nullptr) surplus = "ready twice";
+    if (message_in<protocol::ResultEvent>(incoming) != nullptr) surplus = "a result before any case";
   }
   if (surplus.empty() && session->lost()) surplus = session->why_lost();
   if (!surplus.empty()) return tell(Compliance::broken, "ready", surplus, kHint);
@@ -189,9 +186,7 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
                 "rank 0 ends the other ranks, then itself, within a second");
   }
   if (!left.empty()) {
-    std::vector<pid_t> pids;
-    pids.reserve(left.size());
-    for (const ProcessInfo& process : left) pids.push_back(process.pid);
+    const std::vector<int> pids = mapped(left, &ProcessInfo::pid);
     return tell(Compliance::broken, rule,
                 fmt::format("the ranks have ended, and process {} is left", fmt::join(pids, ", ")),
                 "end what the ranks have started before they end themselves");

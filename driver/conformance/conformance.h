@@ -72,8 +72,7 @@ class Conformance {
   void check_not_judged(const char* rule, const nlohmann::json& request, const std::string& what, const char* hint);
   void check_unknown_fields();
   void check_unknown_op();
-  void check_deep_line();
-  void check_long_line();
+  void check_large_lines();
   // Asks for `request`, the known case with an addition that `sent` describes. Returns false if the case does not have
   // the same outcome as without the addition.
   bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,

@@ -230,24 +230,19 @@ void Conformance::check_unknown_op() {
   tell(Compliance::ok, kRule, "a protocol_error, and the worker goes on");
 }
 
-void Conformance::check_deep_line() {
-  if (!takes_unknown_fields_) return tell(Compliance::untested, "deep line", kNoUnknownFields, "see unknown fields");
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) {
-    nlohmann::json deep = nlohmann::json::array();
-    for (int i = 1; i < kDepth; ++i) deep = nlohmann::json::array({std::move(deep)});
-    request["x_conformance"] = std::move(deep);
-  }
-  expect_same_answer("deep line", request, fmt::format("a field nested {} deep", kDepth),
-                     "a line may be nested 64 deep");
-}
-
-void Conformance::check_long_line() {
-  if (!takes_unknown_fields_) return tell(Compliance::untested, "long line", kNoUnknownFields, "see unknown fields");
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) request["x_conformance"] = std::string(kLongField, 'x');
-  expect_same_answer("long line", request, "a line of nearly 16 MiB",
-                     "a line may hold 16 MiB: read until its newline, whatever a buffer holds");
+void Conformance::check_large_lines() {
+  const auto check_with = [&](const char* rule, nlohmann::json field, const std::string& sent, const char* hint) {
+    if (!takes_unknown_fields_) return tell(Compliance::untested, rule, kNoUnknownFields, "see unknown fields");
+    nlohmann::json request = case_request_;
+    if (!request.is_null()) request["x_conformance"] = std::move(field);
+    expect_same_answer(rule, request, sent, hint);
+  };
+  nlohmann::json deep = nlohmann::json::array();
+  for (int i = 1; i < kDepth; ++i) deep = nlohmann::json::array({std::move(deep)});
+  check_with("deep line", std::move(deep), fmt::format("a field nested {} deep", kDepth),
+             "a line may be nested 64 deep");
+  check_with("long line", std::string(kLongField, 'x'), "a line of nearly 16 MiB",
+             "a line may hold 16 MiB: read until its newline, whatever a buffer holds");
 }
 
 }  // namespace cp_pool::conformance

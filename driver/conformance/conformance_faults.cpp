@@ -97,12 +97,8 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
                 "the case was over before it could be cancelled",
                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
-  const auto answered = [&] {
-    return session.heard<protocol::ResultEvent>(seq) || session.heard<protocol::ProtocolErrorEvent>(seq) ||
-           session.lost();
-  };
-  const bool came =
-      session.wait(answered, offered ? config_.prompt() : std::min(config_.prompt(), kUnlistedCancelWait));
+  const bool came = session.wait([&] { return session.ended(seq); },
+                                 offered ? config_.prompt() : std::min(config_.prompt(), kUnlistedCancelWait));
   if (session.lost()) return tell(Compliance::broken, kCancel, session.why_lost(), kHint);
   if (session.heard<protocol::ProtocolErrorEvent>(seq)) {
     return tell(Compliance::broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error",

@@ -9,6 +9,7 @@
 
 #include "driver/core/payload.h"
 #include "driver/os/spawn.h"
+#include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool::conformance {
@@ -21,9 +22,7 @@ constexpr milliseconds kLastWords{200};     // after an exit, for reading what i
 constexpr std::size_t kMostWords = 300;
 
 std::string shown(std::string_view line) {
-  std::string text = protocol::cut_text(line, kMostWords);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
+  return on_one_line(protocol::cut_text(line, kMostWords));
 }
 
 RunConfig run_config(const Config& config, const std::string& fault) {
@@ -116,15 +115,10 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   Answer answer;
   answer.seq = seq;
   const auto began = Clock::now();
-  wait(
-      [&] {
-        return heard<protocol::ResultEvent>(seq) || heard<protocol::ProtocolErrorEvent>(seq) ||
-               heard_other_result(seq) || lost();
-      },
-      limit);
+  wait([&] { return ended(seq) || heard_other_result(seq); }, limit);
   answer.ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
   // A message between the answer and the pong to this ping came unasked.
-  if (!lost() && (heard<protocol::ResultEvent>(seq) || heard<protocol::ProtocolErrorEvent>(seq))) ping();
+  if (!lost() && ended(seq)) ping();
   find_trouble(first_unread_, answer);
   if (!answer.answered() && answer.trouble.empty()) {
     answer.trouble = lost() ? why_lost() : fmt::format("no result within {} ms", limit.count());
@@ -140,9 +134,7 @@ void Session::find_trouble(std::size_t from, Answer& answer) const {
     if (answer.trouble.empty()) answer.trouble = std::move(text);
   };
   for (std::size_t i = from; i < heard_.size(); ++i) {
-    const auto* event = std::get_if<protocol::Event>(&heard_[i]);
-    if (event == nullptr) continue;
-    if (const auto* result = std::get_if<protocol::ResultEvent>(event)) {
+    if (const auto* result = message_in<protocol::ResultEvent>(heard_[i])) {
       if (result->seq != answer.seq) {
         note(fmt::format("a result for seq {}, where seq {} was asked for", result->seq, answer.seq));
       } else if (answer.answered()) {
@@ -150,9 +142,9 @@ void Session::find_trouble(std::size_t from, Answer& answer) const {
       } else {
         answer.result = *result;
       }
-    } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(event)) {
+    } else if (const auto* refusal = message_in<protocol::ProtocolErrorEvent>(heard_[i])) {
       if (!answer.answered() && refusal->seq.value_or(answer.seq) == answer.seq) answer.refusal = refusal->message;
-    } else if (const auto* started = std::get_if<protocol::StartedEvent>(event)) {
+    } else if (const auto* started = message_in<protocol::StartedEvent>(heard_[i])) {
       if (started->seq != answer.seq) {
         note(fmt::format("started with seq {}, where seq {} was asked for", started->seq, answer.seq));
       } else if (answer.answered()) {
@@ -162,8 +154,8 @@ void Session::find_trouble(std::size_t from, Answer& answer) const {
       } else {
         answer.started = true;
       }
-    } else if (std::holds_alternative<protocol::ReadyEvent>(*event)) {
-      if (answer.started) note("ready in the middle of a case");
+    } else if (answer.started && message_in<protocol::ReadyEvent>(heard_[i]) != nullptr) {
+      note("ready in the middle of a case");
     }
   }
 }
@@ -201,8 +193,7 @@ void Session::read_messages() {
 
 bool Session::heard_other_result(std::int64_t seq) const {
   return std::any_of(heard_.begin() + static_cast<std::ptrdiff_t>(first_unread_), heard_.end(), [&](const auto& heard) {
-    const auto* const event = std::get_if<protocol::Event>(&heard);
-    const auto* const result = event == nullptr ? nullptr : std::get_if<protocol::ResultEvent>(event);
+    const auto* const result = message_in<protocol::ResultEvent>(heard);
     return result != nullptr && result->seq != seq;
   });
 }

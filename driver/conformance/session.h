@@ -99,12 +99,15 @@ class Session : private EventSink {
   template <typename Message>
   [[nodiscard]] bool heard(std::optional<std::int64_t> seq) const {
     return std::ranges::any_of(heard_, [&](const Incoming& incoming) {
-      const auto* const event = std::get_if<protocol::Event>(&incoming);
-      const auto* const message = event == nullptr ? nullptr : std::get_if<Message>(event);
+      const auto* const message = message_in<Message>(incoming);
       return message != nullptr && message->seq == seq;
     });
   }
 
+  // Whether the request with this seq has its answer, or none can come.
+  [[nodiscard]] bool ended(std::int64_t seq) const {
+    return heard<protocol::ResultEvent>(seq) || heard<protocol::ProtocolErrorEvent>(seq) || lost();
+  }
   // Whether the session is of no more use: a rank has exited, a pipe is closed, or a line was not a valid message.
   [[nodiscard]] bool lost() const;
   [[nodiscard]] std::string why_lost();

@@ -8,6 +8,7 @@
 
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -30,10 +31,8 @@ std::optional<AdapterOutlook> outlook_in(std::string_view line) {
 
 std::vector<AdapterOutlook> parse_outlooks(std::string_view lines) {
   std::vector<AdapterOutlook> outlooks;
-  while (!lines.empty()) {
-    const std::size_t end = std::min(lines.find('\n'), lines.size());
-    if (auto outlook = outlook_in(lines.substr(0, end))) outlooks.push_back(*std::move(outlook));
-    lines.remove_prefix(std::min(end + 1, lines.size()));
+  for (const std::string_view line : protocol::lines_of(lines)) {
+    if (auto outlook = outlook_in(line)) outlooks.push_back(*std::move(outlook));
   }
   return outlooks;
 }

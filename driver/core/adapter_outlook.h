@@ -10,9 +10,9 @@ namespace cp_pool {
 
 // What an adapter would make of a case.
 struct AdapterOutlook {
-  std::string skip;  // why it would skip the case, as a sentence; empty if the case would run
+  std::string skip = {};  // why it would skip the case, as a sentence; empty if the case would run
   // RankMeasurements::pairs of each rank; empty if the case would be skipped, or if nobody asked for them
-  std::vector<std::int64_t> pairs;
+  std::vector<std::int64_t> pairs = {};
 };
 
 // Returns the answer in each line {"skip": "..", "pairs": [..]}. Other lines are passed over: the adapter's file may

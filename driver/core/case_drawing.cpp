@@ -68,7 +68,6 @@ CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t
   if (queries.positions.empty() || keys.positions.empty()) return {};
   CaseDrawing drawing{.q_per_block = queries.size,
                       .kv_per_block = keys.size,
-                      .rows = {},
                       .q_ranks = queries.ranks,
                       .kv_ranks = keys.ranks,
                       .q_begins = queries.begins,

@@ -18,7 +18,7 @@ struct CaseDrawing {
   std::int64_t kv_per_block = 1;
   // One string a row of blocks: queries run downwards, keys to the right, padding included. The character of a block
   // says which of its pairs are visible: '#' all, '+' some, '.' none; ' ' is a block of padding alone.
-  std::vector<std::string> rows;
+  std::vector<std::string> rows = {};
   std::vector<int> q_ranks;            // rank that owns each row; kEveryRank: replicated tokens, which form one block
   std::vector<int> kv_ranks;           // rank that owns each column
   std::vector<std::int64_t> q_begins;  // position of the first query of each row

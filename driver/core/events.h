@@ -57,8 +57,8 @@ struct Verdict {
   std::vector<std::string> evidence;  // sentences, in the order of the replays
 
   static constexpr auto fields() {
-    return FieldList{field("kind", &Verdict::kind, Presence::required), field("culprit", &Verdict::culprit),
-                     field("k", &Verdict::k), field("n", &Verdict::n), field("evidence", &Verdict::evidence)};
+    return FieldList{required<&Verdict::kind>(),
+                     optional<&Verdict::culprit, &Verdict::k, &Verdict::n, &Verdict::evidence>()};
   }
 };
 
@@ -67,10 +67,8 @@ struct PoolId {
   std::string key;     // "cpu/2": device and world size
   int generation = 0;  // number of the pool among those started under this key, from 1
 
-  static constexpr auto fields() {
-    return FieldList{field("key", &PoolId::key, Presence::required),
-                     field("generation", &PoolId::generation, Presence::required)};
-  }
+  auto operator<=>(const PoolId&) const = default;
+  static constexpr auto fields() { return FieldList{required<&PoolId::key, &PoolId::generation>()}; }
 };
 
 // The shard of the selected cases that a run has (--shard). The selection as a whole is described too, so that a report
@@ -86,23 +84,21 @@ struct ShardOfRun {
 
   static constexpr auto fields() {
     return FieldList{
-        field("index", &ShardOfRun::index, Presence::required), field("count", &ShardOfRun::count, Presence::required),
-        field("cases", &ShardOfRun::cases, Presence::required), field("ids", &ShardOfRun::ids, Presence::required),
-        field("hash", &ShardOfRun::hash, Presence::required)};
+        required<&ShardOfRun::index, &ShardOfRun::count, &ShardOfRun::cases, &ShardOfRun::ids, &ShardOfRun::hash>()};
   }
 };
 
 struct RunStarted {
-  std::string title;  // titles of the matrices
-  std::string size;   // full | small
+  std::string title;      // titles of the matrices
+  std::string size = {};  // full | small
   std::string device;
   // What computes the cases: "own", "adapter FILE:NAME" or "worker COMMAND". The first one computes every case whose
   // CaseFinished::implementation is empty. Empty: unknown, as in files of earlier versions.
   std::vector<std::string> implementations = {};
   int shared_gpus = 0;    // number of this machine's GPUs if ranks of some cases will share them, else 0
   std::size_t cases = 0;  // number of cases expanded and selected; the ledger must add up to it
-  std::string version;
-  std::vector<std::string> ids;  // IDs of the cases, each once; empty for a stream
+  std::string version = {};
+  std::vector<std::string> ids = {};  // IDs of the cases, each once; empty for a stream
   // How long each case of `ids` took in the earlier run that the order follows (--order history), if that run had it.
   // Empty if there is none.
   std::vector<std::optional<double>> earlier_ms = {};
@@ -110,23 +106,15 @@ struct RunStarted {
   std::optional<std::string> rerun_failed = std::nullopt;  // command that reruns all failures, if there is one
   std::optional<std::uint64_t> seed = std::nullopt;        // seed of a search, whose cases are chosen while it runs
   std::optional<ShardOfRun> shard = std::nullopt;
-  std::chrono::system_clock::time_point started;  // set by the run itself; "ts" in the JSONL line
+  std::chrono::system_clock::time_point started = {};  // set by the run itself; "ts" in the JSONL line
 
   static constexpr const char* kName = "run_started";
   static constexpr auto fields() {
-    return FieldList{field("title", &RunStarted::title),
-                     field("size", &RunStarted::size),
-                     field("device", &RunStarted::device),
-                     field("implementations", &RunStarted::implementations, Presence::sparse),
-                     field("shared_gpus", &RunStarted::shared_gpus),
-                     field("cases", &RunStarted::cases),
-                     field("version", &RunStarted::version),
-                     field("ids", &RunStarted::ids),
-                     field("earlier_ms", &RunStarted::earlier_ms, Presence::sparse),
-                     field("baseline", &RunStarted::baseline, Presence::sparse),
-                     field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
-                     field("seed", &RunStarted::seed, Presence::sparse),
-                     field("shard", &RunStarted::shard, Presence::sparse)};
+    return FieldList{optional<&RunStarted::title, &RunStarted::size, &RunStarted::device>(),
+                     sparse<&RunStarted::implementations>(),
+                     optional<&RunStarted::shared_gpus, &RunStarted::cases, &RunStarted::version, &RunStarted::ids>(),
+                     sparse<&RunStarted::earlier_ms, &RunStarted::baseline, &RunStarted::rerun_failed,
+                            &RunStarted::seed, &RunStarted::shard>()};
   }
 };
 // Returns the header of a run that starts now. `implementation` computes the cases, unless the header names
@@ -139,19 +127,16 @@ std::string implementation_text(const RunStarted& header);
 struct PoolSpawned {
   PoolId pool;
   int world_size = 0;
-  std::vector<int> pids;  // process IDs, by rank
+  std::vector<int> pids = {};  // process IDs, by rank
   std::optional<double> at_ms = std::nullopt;
   std::vector<int> slots = {};         // numbers of the slots that it holds; empty if slots are not counted
   std::vector<std::string> gpus = {};  // GPUs that its ranks see, as in CUDA_VISIBLE_DEVICES; empty: all
 
   static constexpr const char* kName = "pool_spawned";
   static constexpr auto fields() {
-    return FieldList{field("pool", &PoolSpawned::pool, Presence::required),
-                     field("world_size", &PoolSpawned::world_size, Presence::required),
-                     field("pids", &PoolSpawned::pids),
-                     field("slots", &PoolSpawned::slots),
-                     field("gpus", &PoolSpawned::gpus, Presence::sparse),
-                     field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
+    return FieldList{required<&PoolSpawned::pool, &PoolSpawned::world_size>(),
+                     optional<&PoolSpawned::pids, &PoolSpawned::slots>(),
+                     sparse<&PoolSpawned::gpus, &PoolSpawned::at_ms>()};
   }
 };
 
@@ -163,8 +148,8 @@ struct PoolReady {
 
   static constexpr const char* kName = "pool_ready";
   static constexpr auto fields() {
-    return FieldList{field("pool", &PoolReady::pool, Presence::required),
-                     field("spawn_to_ready_ms", &PoolReady::spawn_to_ready_ms),
+    return FieldList{required<&PoolReady::pool>(),
+                     optional<&PoolReady::spawn_to_ready_ms>(),
                      field("worker", [](auto& event) -> auto& { return event.ready.worker; }),
                      field(
                          "protocol", [](auto& event) -> auto& { return event.ready.protocol; }, Presence::required),
@@ -176,7 +161,7 @@ struct PoolReady {
                      field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
                      field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
                      field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; }),
-                     field("at_ms", &PoolReady::at_ms, Presence::sparse)};
+                     sparse<&PoolReady::at_ms>()};
   }
 };
 
@@ -201,19 +186,7 @@ enum class RetireReason {
   interrupted,        // Ctrl-C
 };
 template <>
-inline constexpr std::array<std::pair<RetireReason, std::string_view>, 12> kNames<RetireReason>{
-    {{RetireReason::finished, "finished"},
-     {RetireReason::start_failed, "start_failed"},
-     {RetireReason::timeout, "timeout"},
-     {RetireReason::crash, "crash"},
-     {RetireReason::died_after_result, "died_after_result"},
-     {RetireReason::unhealthy, "unhealthy"},
-     {RetireReason::protocol_break, "protocol_break"},
-     {RetireReason::stdin_broken, "stdin_broken"},
-     {RetireReason::max_cases, "max_cases"},
-     {RetireReason::hygiene, "hygiene"},
-     {RetireReason::paused, "paused"},
-     {RetireReason::interrupted, "interrupted"}}};
+inline constexpr auto kNames<RetireReason> = kSpelledNames<RetireReason::interrupted>;
 constexpr std::string_view to_string(RetireReason reason) {
   return name_of(reason);
 }
@@ -230,9 +203,7 @@ struct RankExit {
   std::string host = {};  // the rank's host, if it is not the driver's
 
   static constexpr auto fields() {
-    return FieldList{
-        field("rank", &RankExit::rank, Presence::required), field("pid", &RankExit::pid, Presence::required),
-        field("status", &RankExit::status, Presence::required), field("host", &RankExit::host, Presence::sparse)};
+    return FieldList{required<&RankExit::rank, &RankExit::pid, &RankExit::status>(), sparse<&RankExit::host>()};
   }
 };
 
@@ -240,13 +211,11 @@ struct RankExit {
 struct Leftover {
   int pid = 0;
   std::string state;  // its state in /proc/PID/stat; on another host that of its lifeline, "connected" or "silent"
-  std::string wchan;
+  std::string wchan = {};
   std::string host = {};  // host of a rank that a launcher started
 
   static constexpr auto fields() {
-    return FieldList{
-        field("pid", &Leftover::pid, Presence::required), field("state", &Leftover::state, Presence::required),
-        field("wchan", &Leftover::wchan, Presence::required), field("host", &Leftover::host, Presence::sparse)};
+    return FieldList{required<&Leftover::pid, &Leftover::state, &Leftover::wchan>(), sparse<&Leftover::host>()};
   }
 };
 
@@ -261,13 +230,10 @@ struct PoolRetired {
 
   static constexpr const char* kName = "pool_retired";
   static constexpr auto fields() {
-    return FieldList{field("pool", &PoolRetired::pool, Presence::required),
-                     field("reason", &PoolRetired::reason, Presence::required),
-                     field("detail", &PoolRetired::detail),
-                     field("cases", &PoolRetired::cases),
-                     field("exits", &PoolRetired::exits),
-                     field("leftovers", &PoolRetired::leftovers),
-                     field("at_ms", &PoolRetired::at_ms, Presence::sparse)};
+    return FieldList{
+        required<&PoolRetired::pool, &PoolRetired::reason>(),
+        optional<&PoolRetired::detail, &PoolRetired::cases, &PoolRetired::exits, &PoolRetired::leftovers>(),
+        sparse<&PoolRetired::at_ms>()};
   }
 };
 
@@ -284,14 +250,14 @@ struct CaseStarted {
 
   static constexpr const char* kName = "case_started";
   static constexpr auto fields() {
-    return FieldList{field("index", &CaseStarted::index),
-                     field("id", &CaseStarted::id, Presence::required),
-                     field("seq", &CaseStarted::seq),
-                     field("pool", &CaseStarted::pool, Presence::required),
-                     field("attempt", &CaseStarted::attempt),
-                     field("number", &CaseStarted::number, Presence::sparse),
+    return FieldList{optional<&CaseStarted::index>(),
+                     required<&CaseStarted::id>(),
+                     optional<&CaseStarted::seq>(),
+                     required<&CaseStarted::pool>(),
+                     optional<&CaseStarted::attempt>(),
+                     sparse<&CaseStarted::number>(),
                      field("case", &CaseStarted::payload, Presence::sparse),
-                     field("at_ms", &CaseStarted::at_ms, Presence::sparse)};
+                     sparse<&CaseStarted::at_ms>()};
   }
 };
 
@@ -305,12 +271,9 @@ struct RankStanding {
   double operation_ms = 0;  // time since the operation began
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &RankStanding::rank, Presence::required),
-                     field("silent", &RankStanding::silent, Presence::sparse),
-                     field("phase", &RankStanding::phase, Presence::sparse),
-                     field("ms", &RankStanding::ms, Presence::sparse),
-                     field("operation", &RankStanding::operation, Presence::sparse),
-                     field("operation_ms", &RankStanding::operation_ms, Presence::sparse)};
+    return FieldList{required<&RankStanding::rank>(),
+                     sparse<&RankStanding::silent, &RankStanding::phase, &RankStanding::ms, &RankStanding::operation,
+                            &RankStanding::operation_ms>()};
   }
 };
 
@@ -329,15 +292,13 @@ struct CaseProgress {
 
   static constexpr const char* kName = "case_progress";
   static constexpr auto fields() {
-    return FieldList{field("index", &CaseProgress::index),
-                     field("id", &CaseProgress::id, Presence::required),
-                     field("seq", &CaseProgress::seq),
-                     field("pool", &CaseProgress::pool, Presence::required),
-                     field("phase", &CaseProgress::phase),
-                     field("running_ms", &CaseProgress::running_ms),
-                     field("timeout_ms", &CaseProgress::timeout_ms),
-                     field("slow", &CaseProgress::slow),
-                     field("ranks", &CaseProgress::ranks, Presence::sparse)};
+    using S = CaseProgress;
+    return FieldList{optional<&S::index>(),
+                     required<&S::id>(),
+                     optional<&S::seq>(),
+                     required<&S::pool>(),
+                     optional<&S::phase, &S::running_ms, &S::timeout_ms, &S::slow>(),
+                     sparse<&S::ranks>()};
   }
 };
 
@@ -355,16 +316,11 @@ struct RunStopping {
 
   static constexpr const char* kName = "run_stopping";
   static constexpr auto fields() {
-    return FieldList{field("reason", &RunStopping::reason, Presence::required),
-                     field("limit_ms", &RunStopping::limit_ms)};
+    return FieldList{required<&RunStopping::reason>(), optional<&RunStopping::limit_ms>()};
   }
 };
 template <>
-inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 4> kNames<RunStopping::Reason>{
-    {{RunStopping::Reason::interrupted, "interrupted"},
-     {RunStopping::Reason::killed, "killed"},
-     {RunStopping::Reason::global_timeout, "global_timeout"},
-     {RunStopping::Reason::outdated, "outdated"}}};
+inline constexpr auto kNames<RunStopping::Reason> = kSpelledNames<RunStopping::Reason::outdated>;
 
 struct StderrTail {
   int rank = 0;
@@ -374,9 +330,7 @@ struct StderrTail {
   std::string of = {};
 
   static constexpr auto fields() {
-    return FieldList{
-        field("rank", &StderrTail::rank, Presence::required), field("fenced", &StderrTail::fenced, Presence::required),
-        field("text", &StderrTail::text, Presence::required), field("of", &StderrTail::of, Presence::sparse)};
+    return FieldList{required<&StderrTail::rank, &StderrTail::fenced, &StderrTail::text>(), sparse<&StderrTail::of>()};
   }
 };
 
@@ -389,12 +343,7 @@ enum class SearchStep {
   smallest,  // it is the simplest that failed in the same way, run once more
 };
 template <>
-inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<SearchStep>{
-    {{SearchStep::drawn, "drawn"},
-     {SearchStep::kept, "kept"},
-     {SearchStep::again, "again"},
-     {SearchStep::smaller, "smaller"},
-     {SearchStep::smallest, "smallest"}}};
+inline constexpr auto kNames<SearchStep> = kSpelledNames<SearchStep::smallest>;
 
 // Whether the case was run to learn more about a known failure of it or of a case like it.
 constexpr bool is_try(std::optional<SearchStep> step) {
@@ -411,23 +360,19 @@ struct FirstRun {
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string reason;
 
-  static constexpr auto fields() {
-    return FieldList{field("outcome", &FirstRun::outcome, Presence::required), field("reason", &FirstRun::reason)};
-  }
+  static constexpr auto fields() { return FieldList{required<&FirstRun::outcome>(), optional<&FirstRun::reason>()}; }
 };
 
 // The end that an override of cp-pool.toml expects of a case (docs/configuration.md).
 struct Expected {
   CaseOutcome outcome = CaseOutcome::fail;  // fail: it is expected not to pass; skip: it is not sent to a worker
-  std::string reason;
+  std::string reason = {};
   bool strict = false;  // if it is expected to fail: a pass counts as a failure of the run
 
   bool operator==(const Expected&) const = default;
 
   static constexpr auto fields() {
-    return FieldList{field("outcome", &Expected::outcome, Presence::required),
-                     field("reason", &Expected::reason, Presence::required),
-                     field("strict", &Expected::strict, Presence::sparse)};
+    return FieldList{required<&Expected::outcome, &Expected::reason>(), sparse<&Expected::strict>()};
   }
 };
 
@@ -438,9 +383,7 @@ struct EarlierRun {
   double duration_ms = 0;
 
   static constexpr auto fields() {
-    return FieldList{field("run", &EarlierRun::run, Presence::required),
-                     field("outcome", &EarlierRun::outcome, Presence::required),
-                     field("duration_ms", &EarlierRun::duration_ms)};
+    return FieldList{required<&EarlierRun::run, &EarlierRun::outcome>(), optional<&EarlierRun::duration_ms>()};
   }
 };
 
@@ -493,42 +436,27 @@ struct CaseFinished {
 
   static constexpr const char* kName = "case_finished";
   static constexpr auto fields() {
-    return FieldList{field("index", &CaseFinished::index),
-                     field("id", &CaseFinished::id, Presence::required),
-                     field("number", &CaseFinished::number),
-                     field("run", &CaseFinished::run),
-                     field("runs", &CaseFinished::runs),
-                     field("search", &CaseFinished::search, Presence::sparse),
-                     field("outcome", &CaseFinished::outcome, Presence::required),
-                     field("flaky", &CaseFinished::flaky, Presence::sparse),
-                     field("expected", &CaseFinished::expected, Presence::sparse),
-                     field("reason", &CaseFinished::reason),
+    using S = CaseFinished;
+    return FieldList{optional<&S::index>(),
+                     required<&S::id>(),
+                     optional<&S::number, &S::run, &S::runs>(),
+                     sparse<&S::search>(),
+                     required<&S::outcome>(),
+                     sparse<&S::flaky, &S::expected>(),
+                     optional<&S::reason>(),
                      field("unverified_by_figures", &is_unverified_by_figures),
                      field("checked_by_itself", &is_checked_by_itself, Presence::sparse),
-                     field("duration_ms", &CaseFinished::duration_ms),
-                     field("seq", &CaseFinished::seq),
-                     field("pool", &CaseFinished::pool),
-                     field("attempts", &CaseFinished::attempts),
-                     field("implementation", &CaseFinished::implementation, Presence::sparse),
-                     field("dump_name", &CaseFinished::dump_name, Presence::sparse),
-                     field("backend", &CaseFinished::backend),
-                     field("shared_gpus", &CaseFinished::shared_gpus),
-                     field("backend_note", &CaseFinished::backend_note),
-                     field("value", &CaseFinished::value, Presence::sparse),
-                     field("bound_factor", &CaseFinished::bound_factor),
-                     field("ranks", &CaseFinished::ranks),
-                     field("checks", &CaseFinished::checks),
-                     field("timings_ms", &CaseFinished::timings_ms),
-                     field("hygiene", &CaseFinished::hygiene),
-                     field("other_bits", &CaseFinished::other_bits),
-                     field("perf", &CaseFinished::perf),
-                     field("diagnosis", &CaseFinished::diagnosis),
-                     field("stderr", &CaseFinished::stderr_tails),
-                     field("first_run", &CaseFinished::first_run, Presence::sparse),
-                     field("earlier", &CaseFinished::earlier, Presence::sparse),
-                     field("case", &CaseFinished::payload, Presence::required),
-                     field("rerun", &CaseFinished::rerun),
-                     field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
+                     optional<&S::duration_ms, &S::seq, &S::pool, &S::attempts>(),
+                     sparse<&S::implementation, &S::dump_name>(),
+                     optional<&S::backend, &S::shared_gpus, &S::backend_note>(),
+                     sparse<&S::value>(),
+                     optional<&S::bound_factor, &S::ranks, &S::checks, &S::timings_ms, &S::hygiene, &S::other_bits,
+                              &S::perf, &S::diagnosis>(),
+                     field("stderr", &S::stderr_tails),
+                     sparse<&S::first_run, &S::earlier>(),
+                     field("case", &S::payload, Presence::required),
+                     optional<&S::rerun>(),
+                     sparse<&S::at_ms>()};
   }
 };
 
@@ -583,17 +511,11 @@ struct CaseReplayed {
 
   static constexpr const char* kName = "case_replayed";
   static constexpr auto fields() {
-    return FieldList{field("index", &CaseReplayed::index),
-                     field("id", &CaseReplayed::id, Presence::required),
-                     field("replay", &CaseReplayed::replay),
-                     field("before", &CaseReplayed::before),
-                     field("first", &CaseReplayed::first, Presence::sparse),
-                     field("pool", &CaseReplayed::pool),
-                     field("outcome", &CaseReplayed::outcome, Presence::required),
-                     field("reason", &CaseReplayed::reason),
-                     field("machine", &CaseReplayed::machine, Presence::sparse),
-                     field("duration_ms", &CaseReplayed::duration_ms),
-                     field("at_ms", &CaseReplayed::at_ms, Presence::sparse)};
+    using S = CaseReplayed;
+    return FieldList{optional<&S::index>(),  required<&S::id>(),    optional<&S::replay, &S::before>(),
+                     sparse<&S::first>(),    optional<&S::pool>(),  required<&S::outcome>(),
+                     optional<&S::reason>(), sparse<&S::machine>(), optional<&S::duration_ms>(),
+                     sparse<&S::at_ms>()};
   }
 };
 
@@ -608,12 +530,9 @@ struct CaseVerdict {
 
   static constexpr const char* kName = "case_verdict";
   static constexpr auto fields() {
-    return FieldList{field("index", &CaseVerdict::index),
-                     field("id", &CaseVerdict::id, Presence::required),
-                     field("run", &CaseVerdict::run),
-                     field("runs", &CaseVerdict::runs),
-                     field("verdict", &CaseVerdict::verdict, Presence::required),
-                     field("at_ms", &CaseVerdict::at_ms, Presence::sparse)};
+    return FieldList{optional<&CaseVerdict::index>(), required<&CaseVerdict::id>(),
+                     optional<&CaseVerdict::run, &CaseVerdict::runs>(), required<&CaseVerdict::verdict>(),
+                     sparse<&CaseVerdict::at_ms>()};
   }
 };
 
@@ -625,8 +544,7 @@ struct RunPaused {
 
   static constexpr const char* kName = "run_paused";
   static constexpr auto fields() {
-    return FieldList{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped),
-                     field("at_ms", &RunPaused::at_ms, Presence::sparse)};
+    return FieldList{optional<&RunPaused::paused_ms, &RunPaused::ranks_stopped>(), sparse<&RunPaused::at_ms>()};
   }
 };
 
@@ -636,9 +554,7 @@ struct OutputLost {
   std::string message;  // one line that names the file and the cause
 
   static constexpr const char* kName = "output_lost";
-  static constexpr auto fields() {
-    return FieldList{field("output", &OutputLost::output), field("message", &OutputLost::message)};
-  }
+  static constexpr auto fields() { return FieldList{optional<&OutputLost::output, &OutputLost::message>()}; }
 };
 
 // The process that an adapter's ranks are forked from is ready, or it cannot be used and ranks are started one by one.
@@ -651,8 +567,8 @@ struct ForkServerTold {
 
   static constexpr const char* kName = "fork_server";
   static constexpr auto fields() {
-    return FieldList{field("ready", &ForkServerTold::ready, Presence::required), field("pid", &ForkServerTold::pid),
-                     field("start_ms", &ForkServerTold::start_ms), field("reason", &ForkServerTold::reason)};
+    return FieldList{required<&ForkServerTold::ready>(),
+                     optional<&ForkServerTold::pid, &ForkServerTold::start_ms, &ForkServerTold::reason>()};
   }
 };
 
@@ -661,30 +577,22 @@ struct SearchFound {
   std::string id;   // the case that failed first
   std::string how;  // text that is equal for all failures of this kind (driver/core/failure_kind.h)
   CaseOutcome outcome = CaseOutcome::fail;
-  bool kept = false;       // an earlier search had found it
-  std::string smallest;    // ID of the last run of the smallest case that fails in the same way
-  Case c;                  // the smallest case
-  std::size_t tries = 0;   // number of cases that were run to make it smaller
-  double ms = 0;           // time from finding the failure to this event
-  std::size_t asked = 0;   // number of runs of the smallest case
-  std::size_t failed = 0;  // how many of these failed in the same way; fewer than `asked`: the case is flaky
-  std::string note;        // why it may not be the smallest, as a sentence; mostly empty
-  std::string command;     // command that runs the smallest case alone
+  bool kept = false;         // an earlier search had found it
+  std::string smallest;      // ID of the last run of the smallest case that fails in the same way
+  Case c;                    // the smallest case
+  std::size_t tries = 0;     // number of cases that were run to make it smaller
+  double ms = 0;             // time from finding the failure to this event
+  std::size_t asked = 0;     // number of runs of the smallest case
+  std::size_t failed = 0;    // how many of these failed in the same way; fewer than `asked`: the case is flaky
+  std::string note = {};     // why it may not be the smallest, as a sentence; mostly empty
+  std::string command = {};  // command that runs the smallest case alone
 
   static constexpr const char* kName = "search_found";
   static constexpr auto fields() {
-    return FieldList{field("id", &SearchFound::id, Presence::required),
-                     field("how", &SearchFound::how, Presence::required),
-                     field("outcome", &SearchFound::outcome, Presence::required),
-                     field("kept", &SearchFound::kept),
-                     field("smallest", &SearchFound::smallest, Presence::required),
-                     field("case", &SearchFound::c, Presence::required),
-                     field("tries", &SearchFound::tries),
-                     field("ms", &SearchFound::ms),
-                     field("asked", &SearchFound::asked),
-                     field("failed", &SearchFound::failed),
-                     field("note", &SearchFound::note),
-                     field("command", &SearchFound::command)};
+    using S = SearchFound;
+    return FieldList{required<&S::id, &S::how, &S::outcome>(), optional<&S::kept>(), required<&S::smallest>(),
+                     field("case", &S::c, Presence::required),
+                     optional<&S::tries, &S::ms, &S::asked, &S::failed, &S::note, &S::command>()};
   }
 };
 
@@ -695,8 +603,7 @@ struct NeverJudged {
   std::string reason;  // why the worker skipped one of them
 
   static constexpr auto fields() {
-    return FieldList{field("what", &NeverJudged::what, Presence::required), field("cases", &NeverJudged::cases),
-                     field("reason", &NeverJudged::reason)};
+    return FieldList{required<&NeverJudged::what>(), optional<&NeverJudged::cases, &NeverJudged::reason>()};
   }
 };
 
@@ -705,9 +612,7 @@ struct CasesWith {
   std::string what;
   std::size_t cases = 0;
 
-  static constexpr auto fields() {
-    return FieldList{field("what", &CasesWith::what, Presence::required), field("cases", &CasesWith::cases)};
-  }
+  static constexpr auto fields() { return FieldList{required<&CasesWith::what>(), optional<&CasesWith::cases>()}; }
 };
 
 // The end of a search, with a summary of what it tried. It comes before run_finished.
@@ -728,13 +633,9 @@ struct SearchFinished {
 
   static constexpr const char* kName = "search_finished";
   static constexpr auto fields() {
-    return FieldList{field("why", &SearchFinished::why),           field("judged", &SearchFinished::judged),
-                     field("skipped", &SearchFinished::skipped),   field("found", &SearchFinished::found),
-                     field("repeated", &SearchFinished::repeated), field("ms", &SearchFinished::ms),
-                     field("fixed", &SearchFinished::fixed),       field("tried", &SearchFinished::tried),
-                     field("edges", &SearchFinished::edges),       field("never_judged", &SearchFinished::never_judged),
-                     field("kept", &SearchFinished::kept),         field("kept_passing", &SearchFinished::kept_passing),
-                     field("file", &SearchFinished::file)};
+    using S = SearchFinished;
+    return FieldList{optional<&S::why, &S::judged, &S::skipped, &S::found, &S::repeated, &S::ms, &S::fixed, &S::tried,
+                              &S::edges, &S::never_judged, &S::kept, &S::kept_passing, &S::file>()};
   }
 };
 
@@ -757,20 +658,14 @@ struct RunFinished {
 
   static constexpr const char* kName = "run_finished";
   static constexpr auto fields() {
-    return FieldList{field("expanded", &RunFinished::expanded, Presence::required),
-                     field("counts", &RunFinished::counts),
-                     field("flaky", &RunFinished::flaky, Presence::sparse),
-                     field("expected_failures", &RunFinished::expected_failures, Presence::sparse),
-                     field("unexpected_passes", &RunFinished::unexpected_passes, Presence::sparse),
-                     field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
-                     field("expected_skips", &RunFinished::expected_skips, Presence::sparse),
-                     field("ledger_exact", &RunFinished::ledger_exact),
-                     field("incomplete", &RunFinished::incomplete, Presence::sparse),
-                     field("partial", &RunFinished::partial, Presence::sparse),
-                     field("interrupted", &RunFinished::interrupted),
-                     field("duration_ms", &RunFinished::duration_ms),
-                     field("driver_cpu_ms", &RunFinished::driver_cpu_ms),
-                     field("exit_code", &RunFinished::exit_code)};
+    using S = RunFinished;
+    return FieldList{
+        required<&S::expanded>(),
+        optional<&S::counts>(),
+        sparse<&S::flaky, &S::expected_failures, &S::unexpected_passes, &S::strict_passes, &S::expected_skips>(),
+        optional<&S::ledger_exact>(),
+        sparse<&S::incomplete, &S::partial>(),
+        optional<&S::interrupted, &S::duration_ms, &S::driver_cpu_ms, &S::exit_code>()};
   }
 };
 

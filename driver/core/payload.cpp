@@ -119,11 +119,6 @@ class FunctionCall final : public Payload::Kind {
   Call call_;
 };
 
-std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
-  const Traffic traffic = traffic_of(c, lengths);
-  return traffic.forward + traffic.backward;
-}
-
 }  // namespace
 
 Payload::Payload(const Call& call) : kind_(std::make_shared<FunctionCall>(call)) {}
@@ -159,7 +154,8 @@ PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
   PerfFigures out{measured};
   const double seconds = out.ms() / 1e3;
   out.tflops = flops / ranks / seconds / 1e12;
-  if (!out.bytes_sent) out.bytes_sent = expected_bytes(c, lengths);
+  const Traffic traffic = traffic_of(c, lengths);
+  if (!out.bytes_sent) out.bytes_sent = traffic.forward + traffic.backward;
   out.gbytes_per_s = static_cast<double>(*out.bytes_sent) / seconds / 1e9;
   if (measured.one_rank_ms && out.ms() > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms());
   return out;

@@ -38,12 +38,9 @@ struct PerfFigures : protocol::PerfResult {  // bytes_sent: also set if the work
                      field("warmup", [](auto& of) -> auto& { return of.request.warmup; }),
                      field("iterations", [](auto& of) -> auto& { return of.request.iterations; }),
                      field("graph", [](auto& of) -> auto& { return of.request.graph; }),
-                     field("tflops", &PerfFigures::tflops),
-                     field("gbytes_per_s", &PerfFigures::gbytes_per_s),
-                     field("efficiency", &PerfFigures::efficiency)} +
+                     optional<&PerfFigures::tflops, &PerfFigures::gbytes_per_s, &PerfFigures::efficiency>()} +
            StepMeasurements::fields() +
-           FieldList{field("baseline_ms", &PerfFigures::baseline_ms), field("ratio", &PerfFigures::ratio),
-                     field("ranks", &PerfFigures::ranks)};
+           FieldList{optional<&PerfFigures::baseline_ms, &PerfFigures::ratio, &PerfFigures::ranks>()};
   }
 };
 // Like the overloads in worker/protocol/messages.h.

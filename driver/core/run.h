@@ -50,19 +50,17 @@ struct OwnRanks {
   auto operator<=>(const OwnRanks&) const = default;
 
   static constexpr auto fields() {
-    return FieldList{field("worker", &OwnRanks::worker_command, Presence::sparse),
-                     field("fork_server", &OwnRanks::fork_server, Presence::sparse),
-                     field("start_timeout_grows", &OwnRanks::start_timeout_grows, Presence::sparse),
-                     field("environment", &OwnRanks::environment, Presence::sparse),
-                     field("slots", &OwnRanks::slots, Presence::sparse)};
+    return FieldList{
+        field("worker", &OwnRanks::worker_command, Presence::sparse),
+        sparse<&OwnRanks::fork_server, &OwnRanks::start_timeout_grows, &OwnRanks::environment, &OwnRanks::slots>()};
   }
 };
 
 // What a run schedules: a case, as the documentation calls it, whatever its payload is.
 struct Item {
   std::string id;
-  Payload payload;
-  std::string rerun;                                 // the exact command that reruns this case alone
+  Payload payload = {};
+  std::string rerun = {};                            // the exact command that reruns this case alone
   std::optional<double> baseline_ms = std::nullopt;  // median step time in the run that this one is compared with
   int run = 1;                                       // which of the `runs` runs of this item it is, from 1 (--repeat)
   int runs = 1;
@@ -101,11 +99,7 @@ enum class LauncherKind {
 };
 // A custom launcher has no name of its own: it is called by its program.
 template <>
-inline constexpr std::array<std::pair<LauncherKind, std::string_view>, 4> kNames<LauncherKind>{
-    {{LauncherKind::local, "local"},
-     {LauncherKind::torchrun, "torchrun"},
-     {LauncherKind::mpirun, "mpirun"},
-     {LauncherKind::srun, "srun"}}};
+inline constexpr auto kNames<LauncherKind> = kSpelledNames<LauncherKind::srun>;
 
 struct Launcher {
   LauncherKind kind = LauncherKind::local;
@@ -160,27 +154,19 @@ struct RunSettings {
   static constexpr auto fields() {
     using S = RunSettings;
     return FieldList{field("worker", &S::worker_command),
-                     field("fork_server", &S::fork_server),
-                     field("device", &S::device),
-                     field("share_gpus", &S::share_gpus),
+                     optional<&S::fork_server, &S::device, &S::share_gpus>(),
                      field("timeout_ms", &S::timeout),
                      field("start_timeout_ms", &S::start_timeout),
-                     field("start_timeout_grows", &S::start_timeout_grows),
+                     optional<&S::start_timeout_grows>(),
                      field("grace_ms", &S::grace),
                      field("global_timeout_ms", &S::global_timeout),
                      field("slow_after_ms", &S::slow_after),
-                     field("max_consecutive_timeouts", &S::max_consecutive_timeouts),
-                     field("max_failures", &S::max_failures),
+                     optional<&S::max_consecutive_timeouts, &S::max_failures>(),
                      field("retries", [](auto& settings) -> auto& { return settings.retries.most; }),
                      field("retry_on", [](auto& settings) -> auto& { return settings.retries.on; }),
-                     field("flaky_fails", &S::flaky_fails),
-                     field("compare_runs", &S::compare_runs),
-                     field("no_skip", &S::no_skip),
-                     field("expect_judged", &S::expect_judged),
-                     field("bound_factor", &S::bound_factor, Presence::sparse),
-                     field("dump_dir", &S::dump_dir, Presence::sparse),
-                     field("reference_cache", &S::reference_cache),
-                     field("diagnosis", &S::diagnosis),
+                     optional<&S::flaky_fails, &S::compare_runs, &S::no_skip, &S::expect_judged>(),
+                     sparse<&S::bound_factor, &S::dump_dir>(),
+                     optional<&S::reference_cache, &S::diagnosis>(),
                      field("diagnosis_time_ms", &S::diagnosis_time)};
   }
 };
@@ -241,9 +227,9 @@ inline Demands demands_of(const RunConfig& config) {
 }
 
 struct RunResult {
-  RunFinished finished;        // the last event of the run
-  bool input_was_cut = false;  // a stream of cases was not read to its end because the run was stopped
-  std::string input_error;     // why the stream could not be read to its end, as a sentence; mostly empty
+  RunFinished finished;          // the last event of the run
+  bool input_was_cut = false;    // a stream of cases was not read to its end because the run was stopped
+  std::string input_error = {};  // why the stream could not be read to its end, as a sentence; mostly empty
 };
 
 // run_cases, run_stream and run_source must be called on the main thread, because parent-death signals follow the

@@ -51,14 +51,6 @@ std::string OutputNames::own_name(std::size_t index) const {
   return own == own_.end() ? "" : own->second;
 }
 
-namespace {
-
-bool is_power_of_four(std::size_t number) {
-  return std::has_single_bit(number) && std::countr_zero(number) % 2 == 0;
-}
-
-}  // namespace
-
 void KnownMistakes::note(const Diagnosis& diagnosis, const std::string& case_id) {
   if (diagnosis.certainty == Certainty::unknown) return;
   if (diagnosis.certainty == Certainty::likely) ++likely_answers_;
@@ -75,7 +67,8 @@ void KnownMistakes::note(const Diagnosis& diagnosis, const std::string& case_id)
 
 std::vector<KnownMistake> KnownMistakes::for_next_case() const {
   std::vector<KnownMistake> out = known_;
-  if (is_power_of_four(likely_answers_)) {
+  const bool is_power_of_four = std::has_single_bit(likely_answers_) && std::countr_zero(likely_answers_) % 2 == 0;
+  if (is_power_of_four) {
     std::erase_if(out, [](const KnownMistake& one) { return one.certainty == Certainty::likely; });
   }
   return out;

@@ -80,7 +80,7 @@ TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
 }
 
 Item named(const std::string& id, int run = 1, int runs = 1) {
-  Item out{.id = id, .payload = {}, .rerun = ""};
+  Item out{.id = id};
   out.run = run;
   out.runs = runs;
   return out;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cases/demangle.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -242,37 +243,25 @@ std::string readable_stack(std::string_view text) {
     for (const Frame& frame : shown_frames(std::move(trace))) out += text_of(frame) + '\n';
     trace.clear();
   };
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
+  for (const std::string_view line : protocol::lines_of(text)) {
     if (auto frame = frame_of(line)) {
       trace.push_back(*std::move(frame));
     } else {
       flush();
-      out += line;
-      if (end != std::string_view::npos) out += '\n';
+      out.append(line).append(1, '\n');
     }
-    if (end == std::string_view::npos) {
-      const bool ends_in_frame = !trace.empty();
-      flush();
-      if (ends_in_frame) out.pop_back();
-      return out;
-    }
-    text.remove_prefix(end + 1);
   }
   flush();
+  if (!text.ends_with('\n') && !out.empty()) out.pop_back();
   return out;
 }
 
 std::string throw_site(std::string_view text) {
   std::vector<Frame> trace;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    auto frame = frame_of(text.substr(0, end));
+  for (const std::string_view line : protocol::lines_of(text)) {
+    auto frame = frame_of(line);
     if (!frame && !trace.empty()) break;
     if (frame) trace.push_back(*std::move(frame));
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
   }
   if (trace.empty()) return "";
   Frame site = shown_frames(std::move(trace)).front();

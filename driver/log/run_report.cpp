@@ -5,13 +5,10 @@
 #include <variant>
 
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
-
-bool are_equal(const PoolId& a, const PoolId& b) {
-  return a.key == b.key && a.generation == b.generation;
-}
 
 template <typename Container>
 void drop(Container& container) {
@@ -60,8 +57,7 @@ void RunReport::on(const RunStarted& event) {
 }
 
 ReportedPool& RunReport::pool_of(const PoolId& id) {
-  const auto found =
-      std::find_if(pools.rbegin(), pools.rend(), [&](const auto& pool) { return are_equal(pool.id, id); });
+  const auto found = std::find_if(pools.rbegin(), pools.rend(), [&](const auto& pool) { return pool.id == id; });
   return found == pools.rend() ? pools.emplace_back(ReportedPool{.id = id}) : *found;
 }
 
@@ -86,13 +82,13 @@ void RunReport::on(const CaseFinished& event) {
   auto known = unfinished_.extract(event.index);
   ReportedCase& c = cases.emplace_back();
   if (known) c.tries = std::move(known.mapped().tries);
-  c.tries.push_back({.end = shown_part(event), .sent = {}});
+  c.tries.push_back({.end = shown_part(event)});
   if (known) c.tries.back().sent = std::move(known.mapped().sent);
 }
 
 std::optional<std::size_t> RunReport::find_pool(const PoolId& id) const {
   for (std::size_t i = pools.size(); i-- > 0;) {
-    if (are_equal(pools[i].id, id) && pools[i].spawned) return i;
+    if (pools[i].id == id && pools[i].spawned) return i;
   }
   return std::nullopt;
 }
@@ -112,9 +108,7 @@ std::vector<std::vector<const ReportedTry*>> RunReport::tries_by_pool() const {
 }
 
 std::vector<const ReportedCase*> RunReport::listed_cases() const {
-  std::vector<const ReportedCase*> listed;
-  listed.reserve(cases.size());
-  for (const ReportedCase& c : cases) listed.push_back(&c);
+  std::vector<const ReportedCase*> listed = mapped(cases, [](const ReportedCase& c) { return &c; });
   std::ranges::stable_sort(listed, {}, [](const ReportedCase* c) { return c->end().index; });
   return listed;
 }

@@ -24,8 +24,8 @@ struct ReportedSend {
 
 struct ReportedTry {
   CaseFinished end;  // how it ended, described as if it were the last try
-  std::vector<ReportedSend>
-      sent;  // in order: all but the last are of pools that were lost. Empty if the time is unknown
+  // In order: all but the last are of pools that were lost. Empty if the time is unknown.
+  std::vector<ReportedSend> sent = {};
 };
 
 struct ReportedCase {
@@ -55,6 +55,11 @@ struct RunReport {
   // The tries that each pool ended, by index into `pools`, in the order in which they ended. Tries and pools without
   // times, as in files of earlier versions, are left out.
   [[nodiscard]] std::vector<std::vector<const ReportedTry*>> tries_by_pool() const;
+  // The verdict on a failure; nullptr if there is none.
+  [[nodiscard]] const Verdict* verdict_on(const CaseFinished& event) const {
+    const auto verdict = verdicts.find(event.index);
+    return verdict == verdicts.end() ? nullptr : &verdict->second.verdict;
+  }
   // The cases in the order of their list.
   [[nodiscard]] std::vector<const ReportedCase*> listed_cases() const;
 

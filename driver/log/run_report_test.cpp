@@ -66,7 +66,7 @@ TEST(RunReport, OfAPassOnlyTheCheckOfEachRankThatIsNearestToItsBoundStays) {
 }
 
 TEST(RunReport, AnEventIsOfTheLatestPoolOfItsName) {
-  const PoolSpawned spawned{.pool = {"cpu/2", 1}, .world_size = 2, .pids = {}, .at_ms = 1};
+  const PoolSpawned spawned{.pool = {"cpu/2", 1}, .world_size = 2, .at_ms = 1};
   CaseFinished pass = test::finished(0, "a", CaseOutcome::pass);
   pass.at_ms = 2;
   const RunReport run = test::report_of({spawned, spawned, test::pool_ready(), pass, test::pool_ready(2)});

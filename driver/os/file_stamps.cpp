@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
+
 namespace cp_pool {
 
 namespace {
@@ -44,10 +46,8 @@ bool is_file_of_folder(std::string_view path) {
 
 }  // namespace
 
-FileStamps::FileStamps(std::vector<std::filesystem::path> files) : files_(std::move(files)) {
-  stamps_.reserve(files_.size());
-  std::ranges::transform(files_, std::back_inserter(stamps_), stamp_of);
-}
+FileStamps::FileStamps(std::vector<std::filesystem::path> files)
+    : files_(std::move(files)), stamps_(mapped(files_, stamp_of)) {}
 
 std::vector<std::filesystem::path> FileStamps::changed() const {
   std::vector<std::filesystem::path> out;

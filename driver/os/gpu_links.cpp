@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/core/mapped.h"
+
 namespace cp_pool {
 
 namespace {
@@ -99,9 +101,7 @@ GpuLinks gpu_links(const std::vector<std::string>& names, const char* library) {
   try {
     const Library nvml(library);
     const Session session(nvml);
-    std::vector<Device> devices;
-    devices.reserve(names.size());
-    for (const std::string& name : names) devices.push_back(session.device(name));
+    const auto devices = mapped(names, [&](const std::string& name) { return session.device(name); });
     std::vector<std::vector<int>> distances(names.size(), std::vector<int>(names.size(), 0));
     for (std::size_t i = 0; i < names.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {

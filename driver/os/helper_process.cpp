@@ -83,8 +83,7 @@ Filtered run_filter(const std::vector<std::string>& argv, const std::string& inp
   const SpawnedProcess process = spawn(
       {.argv = argv, .env = std::move(env), .stdin_fd = in.get(), .stdout_fd = out.get(), .stderr_fd = err.get()});
   pollfd ended{.fd = process.pidfd.get(), .events = POLLIN, .revents = 0};
-  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
-  }
+  TEMP_FAILURE_RETRY(::poll(&ended, 1, -1));
   const ExitStatus exit = peek_exit(process.pid).value();
   reap_if_exited(process.pid);
   return {.exit = exit, .out = contents_of(out), .err = contents_of(err)};

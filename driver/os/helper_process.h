@@ -37,7 +37,7 @@ class ForkedHelper {
 
 struct Filtered {
   ExitStatus exit;
-  std::string out;
+  std::string out = {};
   std::string err;
 };
 

@@ -35,10 +35,6 @@ double in_seconds(std::chrono::nanoseconds time) {
 
 constexpr int kPatienceMs = 1000;
 
-bool is_descriptor_shortage(int error) {
-  return error == EMFILE || error == ENFILE;
-}
-
 // Returns the errno of connecting; 0 if it succeeds.
 int connect_error(std::uint16_t port) {
   const UniqueFd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
@@ -109,7 +105,7 @@ std::string loopback_trouble() {
   } catch (const std::system_error& e) {
     error = e.code().value();
   }
-  if (error == 0 || is_descriptor_shortage(error)) return "";
+  if (error == 0 || error == EMFILE || error == ENFILE) return "";
   return fmt::format("127.0.0.1 cannot be reached ({}): is the loopback interface up?", std::strerror(error));
 }
 

@@ -35,8 +35,7 @@ std::string read_proc_file(pid_t pid, const char* name) {
   if (!fd) return out;
   std::array<char, 4096> buffer{};
   for (;;) {
-    const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = TEMP_FAILURE_RETRY(::read(fd.get(), buffer.data(), buffer.size()));
     if (n <= 0) return out;
     out.append(buffer.data(), static_cast<std::size_t>(n));
   }

@@ -122,20 +122,11 @@ pid_t fork_worker(const ChildPlan& plan) {
   return pid;
 }
 
-void reap(pid_t pid) {
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 // Blocks until the child's exec has succeeded (the pipe closes) or the child has failed. Throws SpawnError.
 void await_exec(int error_fd, pid_t pid, const std::string& program) {
   ChildError report;
-  ssize_t n = 0;
-  do {
-    n = ::read(error_fd, &report, sizeof report);
-  } while (n < 0 && errno == EINTR);
-  if (n == 0) return;
-  reap(pid);
+  if (TEMP_FAILURE_RETRY(::read(error_fd, &report, sizeof report)) == 0) return;
+  TEMP_FAILURE_RETRY(::waitpid(pid, nullptr, 0));
   if (report.step == ChildError::Step::exec) {
     throw SpawnError(fmt::format("cannot run \"{}\": {}", program, std::strerror(report.error)), report.error);
   }
@@ -202,7 +193,7 @@ SpawnedProcess spawn(const SpawnRequest& request) {
   if (!out.pidfd) {
     const int error = errno;
     ::kill(-pid, SIGKILL);
-    reap(pid);
+    TEMP_FAILURE_RETRY(::waitpid(pid, nullptr, 0));
     throw SpawnError(fmt::format("cannot watch process {}: pidfd_open: {}", pid, std::strerror(error)), error);
   }
   return out;
@@ -231,20 +222,13 @@ ListeningSocket listen_on_loopback() {
 
 std::optional<ExitStatus> peek_exit(pid_t child) {
   siginfo_t info{};
-  int rc = 0;
-  do {
-    rc = ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
-  } while (rc < 0 && errno == EINTR);
+  const auto rc = TEMP_FAILURE_RETRY(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT));
   if (rc < 0 || info.si_pid == 0) return std::nullopt;
   return ExitStatus{info.si_code != CLD_EXITED, info.si_status};
 }
 
 bool reap_if_exited(pid_t child) {
-  pid_t rc = 0;
-  do {
-    rc = ::waitpid(child, nullptr, WNOHANG);
-  } while (rc < 0 && errno == EINTR);
-  return rc != 0;
+  return TEMP_FAILURE_RETRY(::waitpid(child, nullptr, WNOHANG)) != 0;
 }
 
 void reap_until(std::chrono::steady_clock::time_point limit, pid_t child) {

@@ -19,7 +19,7 @@ namespace cp_pool {
 struct SpawnRequest {
   std::vector<std::string> argv;  // argv[0] is looked up in the environment's PATH as execvp does
   // Variables that are added to its environment or replace others.
-  std::vector<std::pair<std::string, std::string>> env;
+  std::vector<std::pair<std::string, std::string>> env = {};
   std::vector<std::string> without = {};        // names of variables that are removed from its environment
   int stdin_fd = -1;                            // becomes descriptor 0 of the process; -1: /dev/null. Not closed here
   int stdout_fd = -1;                           // becomes descriptor 1; -1: /dev/null

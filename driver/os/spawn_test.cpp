@@ -88,7 +88,7 @@ TEST(Spawn, StartsWithSignalsAtTheirDefaultsAndUnblocked) {
 
 TEST(Spawn, TellsAMissingBinaryFromACommandThatExits127) {
   try {
-    spawn({.argv = {"/nowhere/worker"}, .env = {}});
+    spawn({.argv = {"/nowhere/worker"}});
     FAIL() << "nothing was thrown";
   } catch (const SpawnError& error) {
     EXPECT_EQ(error.error, ENOENT);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "driver/core/mapped.h"
+
 namespace cp_pool {
 
 // Counts one more case of the client and returns the client. If it had no cases here, its turn comes after everybody
@@ -109,13 +111,10 @@ std::vector<std::size_t> CaseQueue::take_all_of(int client) {
   std::vector<Place> all;
   for (const auto& [group, places] : gone->second.groups) all.insert(all.end(), places.begin(), places.end());
   std::ranges::sort(all, {}, &Place::order);
-  std::vector<std::size_t> out;
-  out.reserve(all.size());
-  for (const Place& place : all) out.push_back(place.index);
   size_ -= gone->second.size;
   leave_turns(gone->second);
   clients_.erase(gone);
-  return out;
+  return mapped(all, &Place::index);
 }
 
 }  // namespace cp_pool

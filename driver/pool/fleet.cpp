@@ -9,6 +9,7 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "driver/os/gpu_links.h"
 #include "driver/ranks/launcher.h"
 #include "worker/protocol/host_resources.h"
@@ -261,19 +262,14 @@ void Fleet::carry_out(const SendCase& send) {
 // The GPUs that the pool's ranks see: those of its slots, or all if slots do not stand for GPUs.
 std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
   if (config_.scheduling.slots != static_cast<int>(config_.gpus.size())) return config_.gpus;
-  std::vector<std::string> out;
-  out.reserve(slots.size());
-  for (const int slot : slots) out.push_back(config_.gpus[static_cast<std::size_t>(slot)]);
-  return out;
+  return mapped(slots, [this](int slot) { return config_.gpus[static_cast<std::size_t>(slot)]; });
 }
 
 PoolPlace Fleet::place_on(int ranks, const std::vector<int>& slots) const {
-  if (config_.hosts.empty()) return {.slots = slots, .gpus = gpus_of(slots), .hosts = {}};
+  if (config_.hosts.empty()) return {.slots = slots, .gpus = gpus_of(slots)};
   const std::vector<int> of_hosts = slots_of(config_.hosts);
   const bool slots_are_of_hosts = config_.scheduling.slots == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
-  return {.slots = slots,
-          .gpus = {},
-          .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, config_.hosts)};
+  return {.slots = slots, .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, config_.hosts)};
 }
 
 PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {

@@ -54,7 +54,7 @@ class Fleet {
     FleetSettings scheduling;
     // If one GPU is named for each slot, a pool sees the GPUs of its slots, else all of them. Empty: it sees all
     // visible GPUs.
-    std::vector<std::string> gpus;
+    std::vector<std::string> gpus = {};
     // Hosts with their slots, as in `scheduling`; empty: there is one host, or the hosts are not known.
     std::vector<HostShare> hosts = {};
   };

@@ -74,10 +74,8 @@ std::optional<Pool::Next> Fleet::begin_case(int number) {
   run.emit(started);
   const Item* const next = is_old(living, 1) ? nullptr : next_of(number);
   if (run.history) {
-    run.history->add(id, {.named = *job.named,
-                          .next = next == nullptr ? std::nullopt : std::optional(*next),
-                          .seq = living.seq,
-                          .lines = {}});
+    run.history->add(
+        id, {.named = *job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = living.seq});
   }
   return Pool::Next{&run, job.named, std::move(started), next};
 }

@@ -111,11 +111,9 @@ Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPla
       tag_(random_tag()),
       processes_(tag_),
       oom_kills_before_(oom_kills()),
-      machine_(
-          *this,
-          {.pool = {.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus},
-           .start_timeout = start_timeout_of(*start_.config, world_size_),
-           .home = &home_.config}) {
+      machine_(*this, {.pool = {.pool = id_, .world_size = world_size_, .slots = place_.slots, .gpus = place_.gpus},
+                       .start_timeout = start_timeout_of(*start_.config, world_size_),
+                       .home = &home_.config}) {
   host_.add(wakeup_);
 }
 

@@ -24,8 +24,8 @@ namespace cp_pool {
 // Where a pool runs: its slots and GPUs as in PoolSpawned, and its hosts if a launcher starts it.
 struct PoolPlace {
   std::vector<int> slots;
-  std::vector<std::string> gpus;
-  std::vector<HostShare> hosts;  // empty: this host, or hosts that the launcher chooses
+  std::vector<std::string> gpus = {};
+  std::vector<HostShare> hosts = {};  // empty: this host, or hosts that the launcher chooses
 };
 
 // How the ranks of a pool are started.
@@ -41,7 +41,7 @@ class Pool : private PoolHands {
   struct Next {
     RunContext* run = nullptr;
     const Item* named = nullptr;
-    CaseStarted started;
+    CaseStarted started = {};
     const Item* next = nullptr;  // CaseToRun::next
   };
   // Called when the pool is ready for a case, after each wake(). Returns nothing if there is no case for it.

@@ -155,12 +155,11 @@ void PoolMachine::after_spawn(std::optional<StartFailure> failure) {
 void PoolMachine::await_ready() {
   while (const auto incoming = hands_.take_message()) {
     if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) return begin_to_fail(bad->detail);
-    const auto& event = std::get<protocol::Event>(*incoming);
-    if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) failing_.why = refusal->message;
-    if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
+    if (const auto* refusal = message_in<protocol::ProtocolErrorEvent>(*incoming)) failing_.why = refusal->message;
+    if (const auto* result = message_in<protocol::ResultEvent>(*incoming)) {
       return begin_to_fail(fmt::format("a result for seq {} before the worker was ready", result->seq));
     }
-    if (const auto* ready = std::get_if<protocol::ReadyEvent>(&event)) return take_ready(*ready);
+    if (const auto* ready = message_in<protocol::ReadyEvent>(*incoming)) return take_ready(*ready);
   }
   if (any_ended()) return begin_to_fail(std::move(failing_.why));
   if (auto given_up = given_up_start()) return fail(*std::move(given_up));
@@ -198,8 +197,7 @@ void PoolMachine::fail_start() {
   if (any_ended() && !all_known && !over_time()) return;
   std::string detail = std::move(failing_.why);
   while (const auto incoming = hands_.take_message()) {
-    const auto* event = std::get_if<protocol::Event>(&*incoming);
-    const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
+    const auto* refusal = message_in<protocol::ProtocolErrorEvent>(*incoming);
     if (refusal != nullptr && detail.empty()) detail = refusal->message;
   }
   if (any_ended()) {

@@ -99,7 +99,7 @@ struct PoolFacts {
 struct CaseToRun {
   const RunConfig* config = nullptr;  // of the case's run
   const Item* named = nullptr;
-  CaseStarted started;             // the event that has been emitted
+  CaseStarted started = {};        // the event that has been emitted
   const Item* next = nullptr;      // the case that the pool is to run afterwards; nullptr: it is not known
   std::string name_of_files = {};  // the ID that the worker names files by; empty: named->id
   bool was_diagnosed = false;      // an earlier run of the case has a diagnosis

@@ -97,10 +97,8 @@ void PoolMachine::send_case() {
   request.seq = current_.seq;
   request.id = name_of_files.empty() ? named->id : name_of_files;
   request.timeout_ms = current_.timeout.count();
-  request.options = {.dump_dir = std::nullopt,
-                     .reference_cache = config->reference_cache,
-                     .perf = config->perf,
-                     .bound_factor = config->bound_factor};
+  request.options = {
+      .reference_cache = config->reference_cache, .perf = config->perf, .bound_factor = config->bound_factor};
   if (current_.asks_diagnosis) {
     request.options.diagnosis_ms = diagnosis_time_of(*config).count();
     if (lists(capabilities_, "options", "known_mistakes")) request.options.known_mistakes = known_mistakes;
@@ -367,8 +365,7 @@ void PoolMachine::show_stacks() {
 
 void PoolMachine::await_stacks() {
   while (const auto incoming = hands_.take_message()) {
-    const auto* const event = std::get_if<protocol::Event>(&*incoming);
-    const auto* const pong = event == nullptr ? nullptr : std::get_if<protocol::PongEvent>(event);
+    const auto* const pong = message_in<protocol::PongEvent>(*incoming);
     if (pong == nullptr || pong->seq != current_.ping || pong->difference.empty()) continue;
     current_.conclusion.reason += "; " + protocol::cut_text(pong->difference, kMaxDifferenceBytes);
   }

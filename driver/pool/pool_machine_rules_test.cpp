@@ -47,8 +47,7 @@ TEST(AStart, IsRefusedToAWorkerThatDoesNotFit) {
 TEST(ARequest, NamesTheFilesAndTheTimeOfTheCase) {
   ReadyPool pool;
   pool.named.timeout = 1500ms;
-  pool.hands.waiting = CaseToRun{
-      .config = &pool.config, .named = &pool.named, .started = {}, .next = nullptr, .name_of_files = "case-2"};
+  pool.hands.waiting = CaseToRun{.config = &pool.config, .named = &pool.named, .name_of_files = "case-2"};
   pool.look();
   const auto& request = std::get<protocol::RunRequest>(pool.hands.requests.at(0));
   EXPECT_EQ(request.id, "case-2");
@@ -73,8 +72,8 @@ TEST(ARequest, AsksForNoMoreThanIsOfUse) {
     TestedPool pool;
     set(pool);
     pool.say(protocol::Event{offered ? TestedPool::ready() : TestedPool::ready({})});
-    pool.hands.waiting = CaseToRun{
-        .config = &pool.config, .named = &pool.named, .started = {}, .next = &next, .was_diagnosed = was_diagnosed};
+    pool.hands.waiting =
+        CaseToRun{.config = &pool.config, .named = &pool.named, .next = &next, .was_diagnosed = was_diagnosed};
     std::string out = pool.look();
     const auto& options = std::get<protocol::RunRequest>(pool.hands.requests.at(0)).options;
     if (options.diagnosis_ms) out += ", diagnosis";
@@ -96,9 +95,7 @@ TEST(ARequest, AsksForNoMoreThanIsOfUse) {
   };
   EXPECT_EQ(asks(replay), "send run, times");
   EXPECT_EQ(asks([](TestedPool& pool) { pool.config.diagnosis = false; }), "send run, send prepare");
-  const auto to_fail = [](TestedPool& pool) {
-    pool.named.expected = Expected{.outcome = CaseOutcome::fail, .reason = ""};
-  };
+  const auto to_fail = [](TestedPool& pool) { pool.named.expected = Expected{.outcome = CaseOutcome::fail}; };
   EXPECT_EQ(asks(to_fail), "send run, send prepare");
   EXPECT_EQ(asks([](TestedPool& pool) { pool.named.search = SearchStep::smaller; }), "send run, send prepare");
   const auto repeated = [](TestedPool& pool) { pool.named.runs = 2; };
@@ -116,7 +113,6 @@ TEST(ARequest, HasTheKnownMistakesOnlyForAWorkerThatTriesThem) {
         {{"options", offered ? nlohmann::json{"diagnosis_ms", "known_mistakes"} : nlohmann::json{"diagnosis_ms"}}})});
     pool.hands.waiting = CaseToRun{.config = &pool.config,
                                    .named = &pool.named,
-                                   .started = {},
                                    .known_mistakes = {{.ids = {"scale_missing"}, .case_id = "quick/a"}}};
     pool.look();
     EXPECT_EQ(std::get<protocol::RunRequest>(pool.hands.requests.at(0)).options.known_mistakes.size(), offered ? 1 : 0);

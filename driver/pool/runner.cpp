@@ -16,12 +16,6 @@ namespace {
 // The most cases about which an adapter is asked before its ranks start. The pools skip the others.
 constexpr std::size_t kMostAsked = 10'000;
 
-// Whether a pool may start while another works on its slots. It would disturb what is timed, and a launcher may have no
-// room for both.
-bool starts_early(const RunConfig& config) {
-  return !config.perf && config.launcher.kind == LauncherKind::local;
-}
-
 }  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
@@ -33,7 +27,8 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
                              .slots_of_hosts = slots_of(config.hosts),
                              .cases_of_a_pool = config.pool_max_cases,
                              .spare = config.spare,
-                             .early_starts = starts_early(config)},
+                             // It would disturb what is timed, and a launcher may have no room for both pools.
+                             .early_starts = !config.perf && config.launcher.kind == LauncherKind::local},
               .gpus = config.gpus,
               .hosts = config.hosts}),
       signals_(io_, SIGINT, SIGTERM),

@@ -1,6 +1,9 @@
 #include "driver/pool/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 
@@ -21,23 +24,12 @@ int Scheduler::add_key(int ranks) {
   Key key;
   key.slots = slots_.held_by(ranks);
   for (const int client : held_) key.queue.hold(client, true);
-  if (removed_keys_.empty()) {
-    keys_.push_back(std::move(key));
-    return static_cast<int>(keys_.size()) - 1;
-  }
-  const int number = removed_keys_.back();
-  removed_keys_.pop_back();
-  keys_[static_cast<std::size_t>(number)] = std::move(key);
-  return number;
-}
-
-void Scheduler::remove_key(int key) {
-  keys_.at(static_cast<std::size_t>(key)) = Key{};
-  removed_keys_.push_back(key);
+  keys_.emplace(next_key_, std::move(key));
+  return next_key_++;
 }
 
 void Scheduler::case_added(int key, QueuedCase added) {
-  keys_.at(static_cast<std::size_t>(key)).queue.add(added);
+  keys_.at(key).queue.add(added);
   without_spares_ = false;
 }
 
@@ -88,10 +80,7 @@ void Scheduler::pool_gone(int pool) {
 std::vector<std::size_t> Scheduler::drop_cases_of(int client) {
   held_.erase(client);
   std::vector<std::size_t> out;
-  for (Key& key : keys_) {
-    const std::vector<std::size_t> dropped = key.queue.take_all_of(client);
-    out.insert(out.end(), dropped.begin(), dropped.end());
-  }
+  for (auto& [number, key] : keys_) std::ranges::move(key.queue.take_all_of(client), std::back_inserter(out));
   std::ranges::sort(out);
   return out;
 }
@@ -102,7 +91,7 @@ void Scheduler::hold(int client, bool held) {
   } else {
     held_.erase(client);
   }
-  for (Key& key : keys_) key.queue.hold(client, held);
+  for (auto& [number, key] : keys_) key.queue.hold(client, held);
 }
 
 void Scheduler::outdate_pool(int pool) {
@@ -125,7 +114,7 @@ std::vector<int> Scheduler::idle_pools() const {
 }
 
 std::vector<std::size_t> Scheduler::drop_cases_of(int client, int key) {
-  return keys_.at(static_cast<std::size_t>(key)).queue.take_all_of(client);
+  return keys_.at(key).queue.take_all_of(client);
 }
 
 std::optional<std::size_t> Scheduler::next_of(int pool) const {
@@ -224,8 +213,7 @@ std::optional<Seconds> Scheduler::look_again_at(Seconds now) const {
     }
   }
   if (!slots_.limited()) return out;
-  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
-    const Key& key = keys_[static_cast<std::size_t>(number)];
+  for (const auto& [number, key] : keys_) {
     if (key.queue.empty()) continue;
     if (const auto since = held_up_since(number)) look_at(*since + start_time(key));
     if (key.waits_since) look_at(*key.waits_since + settings_.turn);
@@ -275,7 +263,7 @@ void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
       make_way(out, now);
       continue;
     }
-    const int needed = keys_[static_cast<std::size_t>(key)].slots;
+    const int needed = keys_.at(key).slots;
     if (needed > room) room += retire_idle(needed - room, out, now);
     room = std::max(room - needed, 0);
   }
@@ -284,17 +272,13 @@ void Scheduler::yield_to_overdue(std::vector<Decision>& out, Seconds now) {
 // Returns the overdue keys, the one that has waited longest first.
 std::vector<int> Scheduler::overdue_keys(Seconds now) const {
   std::vector<std::pair<Seconds, int>> waiting;
-  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
-    const Key& key = keys_[static_cast<std::size_t>(number)];
+  for (const auto& [number, key] : keys_) {
     if (!key.waits_since || now <= *key.waits_since || now < *key.waits_since + settings_.turn) continue;
     if (!key.queue.empty() && !key.held && others_compete(number, false))
       waiting.emplace_back(*key.waits_since, number);
   }
   std::ranges::sort(waiting);
-  std::vector<int> out;
-  out.reserve(waiting.size());
-  for (const auto& [since, number] : waiting) out.push_back(number);
-  return out;
+  return mapped(waiting, &std::pair<Seconds, int>::second);
 }
 
 bool Scheduler::may_yield(const Pool& pool, Seconds now) const {
@@ -307,8 +291,7 @@ bool Scheduler::may_yield(const Pool& pool, Seconds now) const {
 // their pools have just been retired for it, so that they do not come before it.
 void Scheduler::update_waiting_keys(Seconds now) {
   if (!slots_.limited()) return;
-  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
-    Key& key = keys_[static_cast<std::size_t>(number)];
+  for (auto& [number, key] : keys_) {
     if (has_pool_with_slots(number)) {
       key.waits_since.reset();
       continue;
@@ -325,12 +308,10 @@ void Scheduler::update_waiting_keys(Seconds now) {
 
 // Whether another key (with_pools: another key with pools) has cases of a client other than one that waits in this key.
 bool Scheduler::others_compete(int number, bool with_pools) const {
-  const Key& key = keys_[static_cast<std::size_t>(number)];
-  for (int other = 0; other < static_cast<int>(keys_.size()); ++other) {
-    if (other == number || (with_pools && !has_pool_with_slots(other))) continue;
-    if (works_for_others(other, key)) return true;
-  }
-  return false;
+  return std::ranges::any_of(keys_, [&](const auto& other) {
+    return other.first != number && (!with_pools || has_pool_with_slots(other.first)) &&
+           works_for_others(other.first, keys_.at(number));
+  });
 }
 
 // Whether key `number` has a case, waiting or on a pool, of a client other than one that waits in key `than`.
@@ -338,7 +319,7 @@ bool Scheduler::works_for_others(int number, const Key& than) const {
   const int client = than.queue.next_client();
   const bool has_several = than.queue.clients_in_turn() > 1;
   const auto differs = [&](int served) { return has_several || served != client; };
-  const CaseQueue& queue = keys_[static_cast<std::size_t>(number)].queue;
+  const CaseQueue& queue = keys_.at(number).queue;
   if (queue.clients_in_turn() > 1 || (!queue.empty() && differs(queue.next_client()))) return true;
   return std::ranges::any_of(pools_, [&](const auto& entry) {
     const Pool& pool = entry.second;

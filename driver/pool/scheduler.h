@@ -74,11 +74,7 @@ struct FleetSettings {
 
 enum class PoolState { starting, idle, busy, ending };
 template <>
-inline constexpr std::array<std::pair<PoolState, std::string_view>, 4> kNames<PoolState>{
-    {{PoolState::starting, "starting"},
-     {PoolState::idle, "idle"},
-     {PoolState::busy, "busy"},
-     {PoolState::ending, "ending"}}};
+inline constexpr auto kNames<PoolState> = kSpelledNames<PoolState::ending>;
 
 // Start pool number `pool` for this key. slots: the numbers of its slots, from 0; empty if slots are not limited.
 // early: other pools still hold some of these slots.
@@ -104,8 +100,8 @@ class Scheduler {
 
   // Adds a key for pools of so many ranks and returns its number, from 0.
   int add_key(int ranks);
-  // Removes a key that has no cases and no pools and gets no more cases. A later key may get its number.
-  void remove_key(int key);
+  // Removes a key that has no cases and no pools and gets no more cases.
+  void remove_key(int key) { keys_.erase(key); }
 
   // The following functions report what has happened. `now` is a time on any clock that does not go backwards.
   void case_added(int key, QueuedCase added);
@@ -129,7 +125,7 @@ class Scheduler {
   // Holds the client's cases, later ones included, until it is called with false.
   void hold(int client, bool held);
   // While a key is held, no pool starts for it.
-  void hold_key(int key, bool held) { keys_.at(static_cast<std::size_t>(key)).held = held; }
+  void hold_key(int key, bool held) { keys_.at(key).held = held; }
 
   // The pool gets no more cases: it is retired as soon as it is idle, or at once if it is starting. Another pool takes
   // its place if cases wait.
@@ -189,8 +185,8 @@ class Scheduler {
     void keep(int slots);
   };
 
-  [[nodiscard]] Key& key_of(const Pool& pool) { return keys_[static_cast<std::size_t>(pool.key)]; }
-  [[nodiscard]] const Key& key_of(const Pool& pool) const { return keys_[static_cast<std::size_t>(pool.key)]; }
+  [[nodiscard]] Key& key_of(const Pool& pool) { return keys_.at(pool.key); }
+  [[nodiscard]] const Key& key_of(const Pool& pool) const { return keys_.at(pool.key); }
   void set_state(Pool& pool, PoolState state, Seconds now);
   void retire(int number, std::vector<Decision>& out, Seconds now);
   void give_back(Pool& pool);
@@ -231,11 +227,11 @@ class Scheduler {
   [[nodiscard]] bool works_for_others(int number, const Key& than) const;
 
   FleetSettings settings_;
-  std::vector<Key> keys_;
-  std::vector<int> removed_keys_;  // numbers that add_key() may use again
-  std::map<int, Pool> pools_;      // by number
+  std::map<int, Key> keys_;    // by number
+  std::map<int, Pool> pools_;  // by number
   SlotTable slots_;
   std::set<int> held_;  // held clients
+  int next_key_ = 0;
   int last_pool_ = 0;
   bool closed_ = false;
   bool proven_ = false;          // a pool has become ready at least once

@@ -29,11 +29,11 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
   std::set<int> passed_over;
   const auto start = [&](int key) {
     start_pool(key, out, now);
-    if (slots_.limited()) room.free -= keys_[static_cast<std::size_t>(key)].slots;
+    if (slots_.limited()) room.free -= keys_.at(key).slots;
   };
   for (const int key : overdue_keys(now)) {
     if (pools_for_cases(key) > 0) continue;  // a pool that has started early, and gets its slots by itself
-    const int needed = keys_[static_cast<std::size_t>(key)].slots;
+    const int needed = keys_.at(key).slots;
     if (needed <= room.free) {
       start(key);
     } else {
@@ -42,7 +42,7 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
     }
   }
   while (const std::optional<int> key = most_urgent(passed_over, now)) {
-    const int needed = keys_[static_cast<std::size_t>(*key)].slots;
+    const int needed = keys_.at(*key).slots;
     int given = 0;
     if (needed > room.free && needed <= room.free + room.coming + slots_in(PoolState::idle)) {
       given = retire_idle(needed - room.free - room.coming, out, now);
@@ -70,7 +70,7 @@ void Scheduler::start_pool(int key, std::vector<Decision>& out, Seconds now) {
   const int number = ++last_pool_;
   Pool pool;
   pool.key = key;
-  pool.slots = slots_.take(keys_[static_cast<std::size_t>(key)].slots);
+  pool.slots = slots_.take(keys_.at(key).slots);
   pool.since = now;
   out.emplace_back(StartPool{number, key, pool.slots, false});
   pools_.emplace(number, std::move(pool));
@@ -78,8 +78,7 @@ void Scheduler::start_pool(int key, std::vector<Decision>& out, Seconds now) {
 
 void Scheduler::start_spares(std::vector<Decision>& out, Seconds now) {
   if (!settings_.spare || !slots_.limited() || without_spares_) return;
-  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
-    const Key& key = keys_[static_cast<std::size_t>(number)];
+  for (const auto& [number, key] : keys_) {
     const bool working =
         count(number, PoolState::busy) > 0 && count(number, PoolState::idle) + count(number, PoolState::starting) == 0;
     const bool may_be_of_use = !closed_ || !key.queue.empty();
@@ -91,13 +90,13 @@ void Scheduler::start_spares(std::vector<Decision>& out, Seconds now) {
 std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seconds now) const {
   std::optional<int> best;
   std::pair<Seconds, int> best_rank;  // time that the key still needs, slots of its pool
-  for (int key = 0; key < static_cast<int>(keys_.size()); ++key) {
-    if (passed_over.contains(key)) continue;
-    const std::optional<Seconds> left = time_left(key, now);
+  for (const auto& [number, key] : keys_) {
+    if (passed_over.contains(number)) continue;
+    const std::optional<Seconds> left = time_left(number, now);
     if (!left) continue;
-    const std::pair rank{*left, keys_[static_cast<std::size_t>(key)].slots};
+    const std::pair rank{*left, key.slots};
     if (best && rank <= best_rank) continue;
-    best = key;
+    best = number;
     best_rank = rank;
   }
   return best;
@@ -106,7 +105,7 @@ std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seco
 // Returns how long the key's pools need for its waiting cases: infinite without a pool. nullopt: another pool does not
 // pay.
 std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
-  const Key& key = keys_[static_cast<std::size_t>(number)];
+  const Key& key = keys_.at(number);
   if (key.queue.empty() || key.held) return std::nullopt;
   const int pools = pools_for_cases(number);
   if (pools == 0) return Seconds{std::numeric_limits<double>::infinity()};
@@ -172,7 +171,7 @@ void Scheduler::start_early(const std::set<int>& keys, std::vector<Decision>& ou
   const Key* best = nullptr;
   int number = 0;
   for (const int candidate : keys) {
-    const Key& key = keys_[static_cast<std::size_t>(candidate)];
+    const Key& key = keys_.at(candidate);
     if (pools_for_cases(candidate) > 0 || (best != nullptr && key.slots <= best->slots)) continue;
     if (key.slots <= slots_.free() + coming_slots()) continue;  // it starts when those pools are gone
     best = &key;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "driver/core/failure_kind.h"
+#include "driver/core/mapped.h"
 #include "driver/triage/case_triage.h"
 #include "worker/protocol/text_clean.h"
 
@@ -31,19 +32,15 @@ FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentC
   return out;
 }
 
-std::vector<FailureToTriage> all_to_triage(const PoolHistory& history) {
-  std::vector<FailureToTriage> out;
-  for (const HistoryOfFailure& failure : history.failures()) out.push_back(to_triage(failure, history.until(failure)));
-  return out;
-}
-
 }  // namespace
 
 TriageRun::TriageRun(RunContext& run, Fleet& fleet, std::function<RankStart(const Item& named)> start)
     : run_(run),
       fleet_(fleet),
       start_ranks_(std::move(start)),
-      plan_(all_to_triage(*run.history), run.config.triage_limits),
+      plan_(mapped(run.history->failures(),
+                   [&](const auto& failure) { return to_triage(failure, run.history->until(failure)); }),
+            run.config.triage_limits),
       start_(Clock::now()) {}
 
 std::chrono::milliseconds TriageRun::spent() const {
@@ -80,9 +77,7 @@ asio::awaitable<void> TriageRun::serve() {
 asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan::Replay& replay) {
   const HistoryOfFailure& failure = run_.history->failures().at(replay.failure);
   const std::span<const SentCase> sent = run_.history->until(failure);
-  std::vector<const SentCase*> sequence;
-  sequence.reserve(replay.before.size() + 1);
-  for (const std::size_t place : replay.before) sequence.push_back(&sent[place]);
+  std::vector<const SentCase*> sequence = mapped(replay.before, [&](std::size_t place) { return &sent[place]; });
   sequence.push_back(&sent.back());
   CaseReplayed out;
   out.index = failure.event.index;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 
 namespace {
@@ -140,10 +142,8 @@ std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std:
 std::vector<HostShare> hosts_of_hostfile(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
   std::vector<HostShare> out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, std::min(text.find('#'), end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string_view line : protocol::lines_of(text)) {
+    line = line.substr(0, line.find('#'));
     std::vector<std::string_view> words;
     while (true) {
       line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));

@@ -89,7 +89,6 @@ DriverSocket::DriverSocket(asio::io_context& io, Config config, Functions functi
       token_(protocol::random_token()),
       acceptor_(io),
       ranks_(static_cast<std::size_t>(config_.world_size)),
-      last_heard_(ranks_.size()),
       watch_timer_(io),
       watched_(Clock::now()),
       sender_(config_.beat_every) {
@@ -209,7 +208,7 @@ bool DriverSocket::take_joined(const ConnectionRef& connection, const lifeline::
   rank.connected = true;
   rank.joined = joined;
   rank.joined->token.clear();
-  last_heard_[static_cast<std::size_t>(joined.rank)] = Clock::now();
+  rank.heard = Clock::now();
   if (rendezvous_ && joined.rank != 0) send(*connection, *rendezvous_);
   sender_.add(connection->socket.native_handle());
   functions_.on_joined(joined.rank, *rank.joined);
@@ -217,13 +216,12 @@ bool DriverSocket::take_joined(const ConnectionRef& connection, const lifeline::
 }
 
 void DriverSocket::take_event(const Connection& connection, const lifeline::Event& event) {
-  const int rank = connection.rank;
-  heard(rank);
-  if (const auto* ending = std::get_if<lifeline::Ending>(&event)) {
-    ranks_[static_cast<std::size_t>(rank)].ending = ending->exit_code;
-  }
+  Rank& rank = ranks_[static_cast<std::size_t>(connection.rank)];
+  rank.heard = Clock::now();
+  if (std::exchange(rank.silent, false)) functions_.on_heard_again(connection.rank);
+  if (const auto* ending = std::get_if<lifeline::Ending>(&event)) rank.ending = ending->exit_code;
   const auto* const where = std::get_if<lifeline::Rendezvous>(&event);
-  if (where == nullptr || rank != 0 || rendezvous_) return;
+  if (where == nullptr || connection.rank != 0 || rendezvous_) return;
   rendezvous_ = *where;
   for (int other = 1; other < config_.world_size; ++other) send_to(other, *rendezvous_);
 }
@@ -247,12 +245,6 @@ void DriverSocket::close(Connection& connection) {
 }
 
 // --- Silence ---------------------------------------------------------------------------------------------------------
-void DriverSocket::heard(int rank) {
-  last_heard_[static_cast<std::size_t>(rank)] = Clock::now();
-  if (!std::exchange(ranks_[static_cast<std::size_t>(rank)].silent, false)) return;
-  functions_.on_heard_again(rank);
-}
-
 void DriverSocket::watch() {
   watch_timer_.expires_after(config_.silence / 10);
   watch_timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
@@ -268,12 +260,12 @@ void DriverSocket::watch_silence() {
   // This thread was busy and has not read what the ranks sent meanwhile, so the time does not count as silence of
   // theirs.
   if (since > config_.silence / 2) {
-    for (Clock::time_point& heard : last_heard_) heard += since;
+    for (Rank& rank : ranks_) rank.heard += since;
     return;
   }
   for (int rank = 0; rank < config_.world_size; ++rank) {
     Rank& r = ranks_[static_cast<std::size_t>(rank)];
-    const Clock::duration silence = now - last_heard_[static_cast<std::size_t>(rank)];
+    const Clock::duration silence = now - r.heard;
     if (!r.connected || r.silent || silence < config_.silence) continue;
     r.silent = true;
     functions_.on_silent(rank, std::chrono::duration_cast<milliseconds>(silence));
@@ -313,7 +305,7 @@ std::vector<std::pair<std::string, std::string>> DriverSocket::variables() const
 }
 
 Clock::duration DriverSocket::silence_of(int rank) const {
-  return Clock::now() - last_heard_[static_cast<std::size_t>(rank)];
+  return Clock::now() - ranks_[static_cast<std::size_t>(rank)].heard;
 }
 
 }  // namespace cp_pool

@@ -83,7 +83,8 @@ class DriverSocket {
     bool connected = false;
     bool closed = false;  // its connection has ended, and it cannot connect again
     bool silent = false;
-    std::optional<int> ending;  // exit code that it has announced
+    Clock::time_point heard = {};  // time of the last message
+    std::optional<int> ending;     // exit code that it has announced
   };
 
   // Starts to listen at a port of all addresses of this host. Throws std::system_error.
@@ -118,7 +119,6 @@ class DriverSocket {
   void take_event(const Connection& connection, const lifeline::Event& event);
   void drop(const ConnectionRef& connection, const std::string& why);
   void close(Connection& connection);
-  void heard(int rank);
   void watch();
   void watch_silence();
   void send(Connection& connection, const lifeline::Order& order);
@@ -131,7 +131,6 @@ class DriverSocket {
   asio::ip::tcp::acceptor acceptor_;
   std::set<ConnectionRef> connections_;
   std::vector<Rank> ranks_;
-  std::vector<Clock::time_point> last_heard_;  // time of the last message, by rank
   std::optional<lifeline::Rendezvous> rendezvous_;
   Timer watch_timer_;
   Clock::time_point watched_;

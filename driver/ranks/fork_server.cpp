@@ -181,8 +181,7 @@ void ForkServer::listen() {
 void ForkServer::read_messages() {
   std::string text(kMostMessageBytes, '\0');
   for (;;) {
-    const ssize_t size = ::recv(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT);
-    if (size < 0 && errno == EINTR) continue;
+    const ssize_t size = TEMP_FAILURE_RETRY(::recv(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT));
     if (size < 0 && errno == EAGAIN) return listen();
     if (size <= 0) return become_useless(describe_end());
     take(text.substr(0, static_cast<std::size_t>(size)));

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <iterator>
 #include <random>
+#include <ranges>
 #include <string_view>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "driver/os/spawn.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/own_addresses.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -52,11 +54,8 @@ bool is_ornament(std::string_view line) {
 }
 
 std::string last_sentence(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t at = text.rfind('\n');
-    const std::string_view line = at == std::string_view::npos ? text : text.substr(at + 1);
+  for (const std::string_view line : protocol::lines_of(text) | std::views::reverse) {
     if (!is_ornament(line)) return std::string(line);
-    text = at == std::string_view::npos ? std::string_view{} : text.substr(0, at);
   }
   return "";
 }
@@ -270,10 +269,8 @@ std::vector<Leftover> LaunchedGroup::unproven() const {
   for (const int rank : connected_ranks()) {
     const Rank& left = ranks()[static_cast<std::size_t>(rank)];
     const bool silent = lifelines_->ranks()[static_cast<std::size_t>(rank)].silent;
-    out.push_back({.pid = left.pid,
-                   .state = silent ? "silent" : "connected",
-                   .wchan = "",
-                   .host = left.host.empty() ? own_host_ : left.host});
+    out.push_back(
+        {.pid = left.pid, .state = silent ? "silent" : "connected", .host = left.host.empty() ? own_host_ : left.host});
   }
   return out;
 }
@@ -359,7 +356,7 @@ void LaunchedGroup::cancel_step() const {
   const std::string command = fmt::format(
       "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
   try {
-    cp_pool::spawn({.argv = {"sh", "-c", command}, .env = {}, .process = process_environment()});
+    cp_pool::spawn({.argv = {"sh", "-c", command}, .process = process_environment()});
   } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
     return;
   }

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/core/mapped.h"
+
 namespace cp_pool {
 
 namespace {
@@ -216,10 +218,7 @@ const std::vector<std::string>& rank_variables() {
 }
 
 std::vector<int> slots_of(const std::vector<HostShare>& hosts) {
-  std::vector<int> out;
-  out.reserve(hosts.size());
-  for (const HostShare& host : hosts) out.push_back(host.ranks);
-  return out;
+  return mapped(hosts, &HostShare::ranks);
 }
 
 std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std::vector<HostShare>& hosts) {
@@ -250,9 +249,7 @@ std::vector<std::string> restrict_gpus(const std::vector<HostShare>& hosts, std:
   std::string names;
   for (const HostShare& host : hosts) {
     if (host.slots.empty() || !is_plain(host.host)) return worker;
-    std::vector<int> fields;  // field numbers of cut, from 1
-    fields.reserve(host.slots.size());
-    for (const int slot : host.slots) fields.push_back(slot + 1);
+    const std::vector<int> fields = mapped(host.slots, [](int slot) { return slot + 1; });  // of cut, from 1
     const std::string short_name = host.host.substr(0, host.host.find('.'));
     const bool is_address = host.host.find_first_not_of("0123456789.") == std::string::npos;
     const std::string patterns =

@@ -26,6 +26,12 @@ struct ProtocolBreak {
   std::string detail;
 };
 using Incoming = std::variant<protocol::Event, ProtocolBreak>;
+// Returns the message if it is of this type, else nullptr.
+template <typename Message>
+const Message* message_in(const Incoming& incoming) {
+  const auto* const event = std::get_if<protocol::Event>(&incoming);
+  return event == nullptr ? nullptr : std::get_if<Message>(event);
+}
 
 // What is known of a pool's ranks. The defaults are the facts of a pool that has none.
 struct RankFacts {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -187,16 +188,11 @@ void WorkerGroup::reopen_tails() {
 }
 
 std::vector<StderrBuffer*> WorkerGroup::streams() {
-  std::vector<StderrBuffer*> out(ranks_.size());
-  std::ranges::transform(ranks_, out.begin(), [](Rank& rank) { return &rank.tail; });
-  return out;
+  return mapped(ranks_, [](Rank& rank) { return &rank.tail; });
 }
 
 std::vector<StderrTail> WorkerGroup::tails() {
-  std::vector<StderrTail> out;
-  out.reserve(ranks_.size());
-  for (Rank& rank : ranks_) out.push_back(rank.tail.tail());
-  return out;
+  return mapped(ranks_, [](Rank& rank) { return rank.tail.tail(); });
 }
 
 std::string WorkerGroup::locate_ranks_in(std::string_view text) const {

@@ -43,24 +43,21 @@ std::string fold_repeats(std::string_view text) {
   std::string waiting;  // the second of such lines, shown if there is no third
   std::size_t more = 0;
   const auto flush = [&] {
-    if (more == 1) out += waiting;
+    if (more == 1) out += waiting + '\n';
     if (more > 1) out += fmt::format("[and {} more lines that differ in digits alone]\n", more);
     more = 0;
   };
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
-    const std::string_view line = text.substr(0, end);
+  for (const std::string_view line : protocol::lines_of(text)) {
     std::string form{line};
     std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
-    if (form == last && form.size() > 1) {
+    if (form == last && !form.empty()) {
       waiting = line;
       ++more;
     } else {
       flush();
-      out += line;
+      out.append(line).append(1, '\n');
       last = std::move(form);
     }
-    text.remove_prefix(end);
   }
   flush();
   return out;

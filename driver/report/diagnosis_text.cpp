@@ -123,11 +123,8 @@ std::vector<std::vector<int>> coarser(const std::vector<std::vector<int>>& owner
 MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
   MaskPicture out{.q_per_cell = picture.q_per_cell * static_cast<std::int64_t>(factor),
                   .kv_per_cell = picture.kv_per_cell * static_cast<std::int64_t>(factor),
-                  .rows = {},
                   .q_borders = coarser(picture.q_borders, factor),
                   .kv_borders = coarser(picture.kv_borders, factor),
-                  .q_ranks = {},
-                  .kv_ranks = {},
                   .q_owners = coarser(owners_of(picture.q_ranks, picture.q_owners), factor),
                   .kv_owners = coarser(owners_of(picture.kv_ranks, picture.kv_owners), factor)};
   for (std::size_t first = 0; first < picture.rows.size(); first += factor) {

@@ -95,14 +95,11 @@ svg.strip { display: block; width: 100%; height: 36px; border-bottom: 1px solid 
 
 HtmlDocument::HtmlDocument(const std::string& title) {
   document_.append_child(pugi::node_doctype).set_value("html");
-  pugi::xml_node root = document_.append_child("html");
-  set(root, "lang", "en");
+  pugi::xml_node root = append(document_, "html", {{"lang", "en"}});
   pugi::xml_node head = root.append_child("head");
-  set(head.append_child("meta"), "charset", "utf-8");
+  append(head, "meta", {{"charset", "utf-8"}});
   append_text(head, "title", title);
-  pugi::xml_node viewport = head.append_child("meta");
-  set(viewport, "name", "viewport");
-  set(viewport, "content", "width=device-width, initial-scale=1");
+  append(head, "meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}});
   append_text(head, "style", std::string{kColors} + kText + kPictures + kLayouts);
   body_ = root.append_child("body");
 }

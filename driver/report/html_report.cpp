@@ -12,6 +12,7 @@
 
 #include "driver/core/failure_kind.h"
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
@@ -61,8 +62,7 @@ void append_words(pugi::xml_node parent, std::string_view text) {
   append_text(parent, "p", std::string(sentence.substr(0, sentence.find('\n'))));
   append_lines(parent, take_lines(text, kShownEvidence));
   if (text.empty()) return;
-  pugi::xml_node rest = parent.append_child("details");
-  set(rest, "class", "calm");
+  pugi::xml_node rest = append(parent, "details", {{"class", "calm"}});
   append_text(rest, "summary", count_of(static_cast<std::size_t>(std::ranges::count(text, '\n')), "more line"));
   append_lines(rest, text);
 }
@@ -70,9 +70,9 @@ void append_words(pugi::xml_node parent, std::string_view text) {
 // A try of a case that did not pass.
 struct Failure {
   const CaseFinished* event;
-  bool last;               // false: the case was run again
-  const Verdict* verdict;  // of the last failure of a case; nullptr if there is none
-  std::size_t kind;        // number of its kind (FailureKinds)
+  bool last;                         // false: the case was run again
+  const Verdict* verdict = nullptr;  // of the last failure of a case; nullptr if there is none
+  std::size_t kind;                  // number of its kind (FailureKinds)
 };
 
 // Returns the failures kind by kind. Kinds and their cases are in the order of the list of cases.
@@ -89,10 +89,9 @@ std::vector<Failure> failures_of(const RunReport& run) {
         return is_failure(event) || (event.outcome == CaseOutcome::infra && reasons.insert(event.reason).second);
       };
       if (last && (!is_told() || is_shown_by_smallest(event.search))) continue;
-      failures.push_back({.event = &event, .last = last, .verdict = nullptr, .kind = kinds.add(event)});
+      failures.push_back({.event = &event, .last = last, .kind = kinds.add(event)});
     }
-    const auto verdict = run.verdicts.find(c.end().index);
-    if (failures.size() > before && verdict != run.verdicts.end()) failures.back().verdict = &verdict->second.verdict;
+    if (failures.size() > before) failures.back().verdict = run.verdict_on(c.end());
   }
   std::ranges::stable_sort(failures, {}, [](const Failure& failure) { return failure.event->index; });
   std::map<std::size_t, std::size_t> firsts;  // the place of each kind's first failure
@@ -128,8 +127,7 @@ void append_failures(pugi::xml_node body, const RunReport& run, const std::strin
   std::size_t drawn = 0;
   for (const Failure& failure : failures) {
     const CaseFinished& event = *failure.event;
-    pugi::xml_node details = body.append_child("details");
-    set(details, "class", "failure");
+    pugi::xml_node details = append(body, "details", {{"class", "failure"}});
     if (kinds.insert(failure.kind).second && kinds.size() <= kOpenKinds) set(details, "open", "open");
     pugi::xml_node head = details.append_child("summary");
     set(append_text(head, "span", std::string{outcome_word(event)}), "class", outcome_class(Urgency::bad));
@@ -198,21 +196,18 @@ void append_overview(pugi::xml_node body, const std::vector<const ReportedCase*>
   }
 }
 
-std::string on_one_line(std::string_view foreign) {
-  std::string text = shortened(foreign);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
+std::string in_a_cell(std::string_view foreign) {
+  return on_one_line(shortened(foreign));
 }
 
 // Returns the worker's name and versions.
 std::string worker_text(const protocol::ReadyEvent& ready) {
-  std::string text = on_one_line(ready.worker);
+  std::string text = in_a_cell(ready.worker);
   if (const int gpus = protocol::shared_gpus(ready); gpus > 0) {
     text += fmt::format(", ranks share {}", count_of(static_cast<std::size_t>(gpus), "GPU"));
   }
   for (const auto& [name, version] : ready.versions.items()) {
-    text +=
-        on_one_line(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
+    text += in_a_cell(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
   }
   return text;
 }
@@ -221,7 +216,7 @@ std::string hosts_text(const protocol::ReadyEvent& ready) {
   std::string text;
   std::set<std::string> hosts;
   for (const protocol::RankInfo& rank : ready.ranks) {
-    if (hosts.insert(rank.host).second) text += (text.empty() ? "" : " ") + on_one_line(rank.host);
+    if (hosts.insert(rank.host).second) text += (text.empty() ? "" : " ") + in_a_cell(rank.host);
   }
   return text;
 }
@@ -232,7 +227,7 @@ void append_pools(pugi::xml_node body, const std::vector<ReportedPool>& pools) {
   pugi::xml_node table = append_table(body, {"pool", "ready after", "cases", "ended", "hosts", "worker"});
   for (const ReportedPool& pool : pools) {
     std::string end = pool.retired ? std::string{to_string(pool.retired->reason)} : "";
-    if (pool.retired && !pool.retired->detail.empty()) end += ": " + on_one_line(pool.retired->detail);
+    if (pool.retired && !pool.retired->detail.empty()) end += ": " + in_a_cell(pool.retired->detail);
     pugi::xml_node row = table.append_child("tr");
     append_cell(row, to_string(pool.id));
     append_cell(row, pool.ready ? format_duration(pool.ready->spawn_to_ready_ms) : "never", "number");
@@ -271,16 +266,12 @@ std::string nearest_to_its_bound(const CaseFinished& event) {
 // Returns the reason and remarks on one line.
 std::string note_of(const ReportedCase& c, const RunReport& run) {
   const CaseFinished& event = c.end();
-  std::vector<CaseOutcome> earlier;
-  earlier.reserve(c.tries.size());
-  for (const ReportedTry& each : c.tries) earlier.push_back(each.end.outcome);
+  std::vector<CaseOutcome> earlier = mapped(c.tries, [](const ReportedTry& each) { return each.end.outcome; });
   earlier.pop_back();
-  std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : on_one_line(event.reason),
-                                 on_one_line(first_run_text(event)), tries_text(event, earlier),
-                                 on_one_line(expected_text(event))};
-  if (const auto verdict = run.verdicts.find(event.index); verdict != run.verdicts.end()) {
-    notes.push_back(verdict_line(verdict->second.verdict));
-  }
+  std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : in_a_cell(event.reason),
+                                 in_a_cell(first_run_text(event)), tries_text(event, earlier),
+                                 in_a_cell(expected_text(event))};
+  if (const Verdict* const verdict = run.verdict_on(event)) notes.push_back(verdict_line(*verdict));
   std::erase(notes, "");
   return fmt::format("{}", fmt::join(notes, "; "));
 }
@@ -300,8 +291,7 @@ void append_cases(pugi::xml_node body, const std::vector<const ReportedCase*>& c
   pugi::xml_node table = append_table(body, head);
   for (const ReportedCase* const c : cases) {
     const CaseFinished& event = c->end();
-    pugi::xml_node row = table.append_child("tr");
-    set(row, "id", case_anchor(event.index));
+    pugi::xml_node row = append(table, "tr", {{"id", case_anchor(event.index)}});
     append_cell(row, std::to_string(event.index + 1), "number");
     append_cell(row, std::string{outcome_word(event)}, outcome_class(urgency_of(event)));
     append_cell(row, format_duration(event.duration_ms), "number");

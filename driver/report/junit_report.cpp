@@ -12,6 +12,7 @@
 #include "driver/core/figures.h"
 #include "driver/report/case_text.h"
 #include "driver/report/reports.h"
+#include "driver/report/text_format.h"
 #include "driver/report/xml_nodes.h"
 #include "worker/protocol/text_clean.h"
 
@@ -42,22 +43,14 @@ std::string seconds_text(double seconds) {
 
 void append_properties(pugi::xml_node parent, const Properties& properties) {
   pugi::xml_node list = parent.append_child("properties");
-  for (const auto& [name, value] : properties) {
-    pugi::xml_node property = list.append_child("property");
-    set(property, "name", name);
-    set(property, "value", value);
-  }
+  for (const auto& [name, value] : properties) append(list, "property", {{"name", name}, {"value", value}});
 }
 
 // No published schema allows <properties> in a <testcase>. Lines of this form in <system-out> are the accepted
 // replacement (https://github.com/testmoapp/junitxml, "Properties in test output").
 std::string property_lines(const Properties& properties) {
   std::string out;
-  for (const auto& [name, value] : properties) {
-    std::string line = value;
-    std::ranges::replace(line, '\n', ' ');
-    out += fmt::format("[[PROPERTY|{}={}]]\n", name, line);
-  }
+  for (const auto& [name, value] : properties) out += fmt::format("[[PROPERTY|{}={}]]\n", name, on_one_line(value));
   return out;
 }
 
@@ -84,9 +77,8 @@ void append_try(pugi::xml_node test, const CaseFinished& tried, bool passed) {
   const char* const element = passed    ? (failure ? "flakyFailure" : "flakyError")
                               : failure ? "rerunFailure"
                                         : "rerunError";
-  pugi::xml_node node = test.append_child(element);
-  set(node, "type", std::string{to_string(tried.outcome)});
-  set(node, "message", message_of(tried));
+  pugi::xml_node node =
+      append(test, element, {{"type", std::string{to_string(tried.outcome)}}, {"message", message_of(tried)}});
   append_text(node, "stackTrace", failure_details(tried, DrawMask::coarse));
   if (const std::string said = stderr_details(tried); !said.empty()) append_text(node, "system-err", said);
 }
@@ -146,11 +138,7 @@ std::string element_text(const CaseFinished& event, const Verdict* verdict) {
 }
 
 pugi::xml_node append_test(pugi::xml_node suite, const std::string& name, const std::string& class_name, double ms) {
-  pugi::xml_node node = suite.append_child("testcase");
-  set(node, "name", name);
-  set(node, "classname", class_name);
-  set(node, "time", seconds_text(ms / 1000));
-  return node;
+  return append(suite, "testcase", {{"name", name}, {"classname", class_name}, {"time", seconds_text(ms / 1000)}});
 }
 
 void append_why(pugi::xml_node test, Element element, const std::string& type, const std::string& message,
@@ -212,8 +200,7 @@ void set_counts(pugi::xml_node node, const Suite& counts) {
 }
 
 pugi::xml_node append_suite(pugi::xml_node root, const Suite& counts, const RunStarted& run, const std::string& host) {
-  pugi::xml_node suite = root.append_child("testsuite");
-  set(suite, "name", counts.name);
+  pugi::xml_node suite = append(root, "testsuite", {{"name", counts.name}});
   set_counts(suite, counts);
   set(suite, "skipped", std::to_string(counts.skipped));
   set(suite, "time", seconds_text(counts.seconds));
@@ -233,10 +220,9 @@ pugi::xml_node append_suite(pugi::xml_node root, const Suite& counts, const RunS
 std::string junit_report(const RunReport& run, const std::string& host) {
   pugi::xml_document document;
   pugi::xml_node declaration = document.append_child(pugi::node_declaration);
-  declaration.append_attribute("version") = "1.0";
-  declaration.append_attribute("encoding") = "UTF-8";
-  pugi::xml_node root = document.append_child("testsuites");
-  set(root, "name", "cp-pool " + run.header.title);
+  set(declaration, "version", "1.0");
+  set(declaration, "encoding", "UTF-8");
+  pugi::xml_node root = append(document, "testsuites", {{"name", "cp-pool " + run.header.title}});
   Suite all;
   std::vector<Suite> suites;  // in the order of their first case
   const auto suite_called = [&](const std::string& name) -> Suite& {
@@ -267,9 +253,8 @@ std::string junit_report(const RunReport& run, const std::string& host) {
   for (const Suite& suite : suites) {
     pugi::xml_node node = append_suite(root, suite, run.header, host);
     for (const ReportedCase* const c : suite.cases) {
-      const auto verdict = run.verdicts.find(c->end().index);
       append_case(node, *c, unique_name(class_name(c->end()), case_name(c->end())), runs.difference(c->end().id),
-                  verdict == run.verdicts.end() ? nullptr : &verdict->second.verdict);
+                  run.verdict_on(c->end()));
     }
     if (suite.name != report) continue;
     for (const std::string& missing : run.end.incomplete) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "driver/report/output_file.h"
 #include "driver/report/terminal_sink.h"
 #include "driver/report/text_format.h"
@@ -38,15 +39,15 @@ std::string counts_text(const LiveState& state, std::size_t done) {
 }
 
 struct Speed {
-  std::string rate;  // " 4.0/s"
-  std::string eta;   // " ETA 0:10"
+  std::string rate = {};  // " 4.0/s"
+  std::string eta = {};   // " ETA 0:10"
 };
 
 Speed speed(const LiveState& state, std::size_t done) {
-  if (state.stopping) return {.rate = "", .eta = " stopping"};
+  if (state.stopping) return {.eta = " stopping"};
   if (done == 0 || state.elapsed_s <= 0) return {};
   const double rate = static_cast<double>(done) / state.elapsed_s;
-  Speed out{.rate = fmt::format(" {:.1f}/s", rate), .eta = ""};
+  Speed out{.rate = fmt::format(" {:.1f}/s", rate)};
   if (done < state.expanded && state.left_s) {
     out.eta = fmt::format(" ETA {}", format_clock(*state.left_s));
   } else if (done < state.expanded) {
@@ -182,9 +183,7 @@ std::vector<LiveItem> LiveLines::items() const {
   const auto now = style_.now();
   std::vector<LiveItem> items;
   const auto add = [&](const auto& running) {
-    std::vector<const Running*> sorted;
-    sorted.reserve(running.size());
-    for (const auto& entry : running) sorted.push_back(&entry.second);
+    std::vector<const Running*> sorted = mapped(running, [](const auto& entry) { return &entry.second; });
     std::ranges::stable_sort(sorted, {}, &Running::since);
     for (const Running* each : sorted) {
       items.push_back({.name = each->id,

@@ -28,8 +28,8 @@ struct LiveState {
 // A case that runs, or a pool that starts.
 struct LiveItem {
   std::string name;
-  double seconds = 0;  // its age
-  std::string phase;   // the phase of a case; empty if unknown
+  double seconds = 0;      // its age
+  std::string phase = {};  // the phase of a case; empty if unknown
 };
 
 // Returns the number of cases that have ended, without those that were never started.

@@ -54,8 +54,7 @@ TEST(LiveLine, ARunThatIsStoppedPromisesNothing) {
 
 TEST(LiveItem, HasAgeNameAndPhase) {
   EXPECT_EQ(live_item({.name = "quick/a", .seconds = 75.9, .phase = "reference"}, 80), "   1:15 quick/a (reference)");
-  EXPECT_EQ(live_item({.name = "pool cpu/2 #1 starts", .seconds = 0.4, .phase = ""}, 80),
-            "   0:00 pool cpu/2 #1 starts");
+  EXPECT_EQ(live_item({.name = "pool cpu/2 #1 starts", .seconds = 0.4}, 80), "   0:00 pool cpu/2 #1 starts");
 }
 
 TEST(LiveItem, ANameLacksItsMiddleWhereItDoesNotFit) {
@@ -66,15 +65,14 @@ TEST(LiveItem, ANameLacksItsMiddleWhereItDoesNotFit) {
   // The name has 5 columns and 6 bytes.
   EXPECT_EQ(live_item({.name = "m\xc3\xb6"
                                "del",
-                       .seconds = 0,
-                       .phase = ""},
+                       .seconds = 0},
                       13),
             "   0:00 m\xc3\xb6"
             "del");
 }
 
 TEST(LiveLines, AllThatFit) {
-  const std::vector<LiveItem> items(4, {.name = "a", .seconds = 1, .phase = ""});
+  const std::vector<LiveItem> items(4, {.name = "a", .seconds = 1});
   LiveState state;
   state.expanded = 9;
   EXPECT_THAT(live_lines(state, items, 20, 5), SizeIs(5));

@@ -104,12 +104,12 @@ struct Entry {
   std::string details;  // empty if an earlier case has the same
 };
 
-Entry entry_of(const CaseFinished& event, const std::string& first_like, const CaseVerdict* verdict) {
+Entry entry_of(const CaseFinished& event, const std::string& first_like, const Verdict* verdict) {
   Entry entry{.row = row_of(event, first_like), .details = first_like.empty() ? details_of(event) : ""};
   if (verdict == nullptr) return entry;
-  entry.row += fmt::format("; {}", line_of(verdict_line(verdict->verdict)));
+  entry.row += fmt::format("; {}", line_of(verdict_line(*verdict)));
   if (!entry.details.empty()) {
-    entry.details += markdown_block(protocol::cut_text(verdict_text(verdict->verdict), kMostDetails)) + '\n';
+    entry.details += markdown_block(protocol::cut_text(verdict_text(*verdict), kMostDetails)) + '\n';
   }
   return entry;
 }
@@ -121,9 +121,7 @@ std::string failures_text(const RunReport& run, std::size_t room) {
   for (const ReportedCase& c : run.cases) {
     const CaseFinished& event = c.end();
     if (!is_failure(event) || is_shown_by_smallest(event.search) || ++failed > kMostRows) continue;
-    const auto verdict = run.verdicts.find(event.index);
-    failures.push_back(
-        entry_of(event, kinds.first_like(event), verdict == run.verdicts.end() ? nullptr : &verdict->second));
+    failures.push_back(entry_of(event, kinds.first_like(event), run.verdict_on(event)));
   }
   if (failures.empty()) return "";
   std::string rows =

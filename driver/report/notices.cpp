@@ -23,10 +23,6 @@ std::string what_stops(RunStopping::Reason reason) {
   return "no further case is started";
 }
 
-std::string in_phase(const std::string& phase) {
-  return phase.empty() ? "no phase reported" : "in " + phase;
-}
-
 }  // namespace
 
 Notices::Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
@@ -44,7 +40,7 @@ void Notices::on_event(const Event& event) {
 
 void Notices::on(const CaseStarted& event) {
   std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // sent again
-  running_.push_back({.index = event.index, .id = event.id, .phase = ""});
+  running_.push_back({.index = event.index, .id = event.id});
 }
 
 void Notices::on(const CaseProgress& event) {
@@ -52,7 +48,8 @@ void Notices::on(const CaseProgress& event) {
   if (running != running_.end()) running->phase = event.phase;
   if (!event.slow) return;
   show_("slow", fmt::format("{} has been running for {} on pool {}, {}; its deadline is {} (--timeout)", event.id,
-                            format_duration(event.running_ms), to_string(event.pool), in_phase(event.phase),
+                            format_duration(event.running_ms), to_string(event.pool),
+                            event.phase.empty() ? "no phase reported" : "in " + event.phase,
                             format_duration(event.timeout_ms)));
 }
 
@@ -61,25 +58,19 @@ void Notices::on(const CaseFinished& event) {
   case_failed_ = case_failed_ || is_failure(event);
   if (!errors_ || event.outcome != CaseOutcome::infra) return;
   if (!reasons_shown_.insert(event.reason).second) return;
-  std::string reason = event.reason;
-  std::ranges::replace(reason, '\n', ' ');
-  show_("error", reason);
+  show_("error", on_one_line(event.reason));
 }
 
 void Notices::on(const OutputLost& event) {
   output_lost_ = true;
-  std::string text = fmt::format("{}: {}", event.output, event.message);
-  std::ranges::replace(text, '\n', ' ');
-  show_("error", text);
+  show_("error", on_one_line(fmt::format("{}: {}", event.output, event.message)));
 }
 
 void Notices::on(const ForkServerTold& event) {
   if (event.reason.empty()) return;
-  std::string reason = event.reason;
-  std::ranges::replace(reason, '\n', ' ');
   show_("warning",
         fmt::format("{}: {}", event.ready ? "each rank imports the adapter by itself" : "ranks are started one by one",
-                    reason));
+                    on_one_line(event.reason)));
 }
 
 void Notices::on(const RunStopping& event) {

@@ -31,7 +31,7 @@ class Notices : public EventSink {
   struct Running {
     std::size_t index = 0;
     std::string id;
-    std::string phase;  // the phase that was reported last
+    std::string phase = {};  // the phase that was reported last
   };
 
   void on(const CaseStarted& event);

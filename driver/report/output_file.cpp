@@ -22,12 +22,9 @@ constexpr mode_t kMode = 0666;  // reduced by the umask
 constexpr int kMostInterruptions = 2;
 
 int open_for_writing(const std::filesystem::path& path, int extra_flags, const std::string& name) {
-  int fd = -1;
-  do {
-    fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | extra_flags, kMode);
-  } while (fd < 0 && errno == EINTR);
+  const auto fd = TEMP_FAILURE_RETRY(::open(path.c_str(), O_WRONLY | O_CLOEXEC | extra_flags, kMode));
   if (fd < 0) fail_to_write(name, errno);
-  return fd;
+  return static_cast<int>(fd);
 }
 
 struct flock whole_file(short type) {
@@ -88,13 +85,9 @@ OutputFile::OutputFile(const std::filesystem::path& path)
   }
 }
 
-void OutputFile::replace_content() {
-  if (std::exchange(replaced_, true) || !regular_) return;
-  if (::ftruncate(fd_.get(), 0) != 0) fail_to_write(name_, errno);
-}
-
 void OutputFile::write(std::string_view text) {
-  replace_content();
+  const bool truncates = !std::exchange(replaced_, true) && regular_;
+  if (truncates && ::ftruncate(fd_.get(), 0) != 0) fail_to_write(name_, errno);
   write_all(fd_.get(), text, name_);
   struct stat status{};
   if (has_name_ && ::fstat(fd_.get(), &status) == 0 && status.st_nlink == 0) {

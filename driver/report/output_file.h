@@ -50,8 +50,6 @@ class OutputFile {
   void write(std::string_view text);
 
  private:
-  void replace_content();
-
   std::string name_;
   UniqueFd fd_;
   bool regular_ = false;   // a regular file: no pipe and no device

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
+#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -61,10 +62,8 @@ std::string tried_text(const SearchFinished& event) {
 }
 
 std::string edges_text(const SearchFinished& event) {
-  std::vector<std::string> words;
-  words.reserve(event.edges.size());
-  for (const CasesWith& edge : event.edges) words.push_back(fmt::format("{} {}", edge.what, edge.cases));
-  return words.empty() ? "" : wrapped("edges:", words);
+  const auto text = [](const CasesWith& edge) { return fmt::format("{} {}", edge.what, edge.cases); };
+  return event.edges.empty() ? "" : wrapped("edges:", mapped(event.edges, text));
 }
 
 std::string never_judged_text(const SearchFinished& event) {

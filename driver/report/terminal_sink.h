@@ -43,8 +43,7 @@ inline constexpr std::array<std::pair<StatusLevel, std::string_view>, 5> kNames<
 // The cases whose stderr tails are shown, if their events have them.
 enum class ShowOutput { never, failed, always };
 template <>
-inline constexpr std::array<std::pair<ShowOutput, std::string_view>, 3> kNames<ShowOutput>{
-    {{ShowOutput::never, "never"}, {ShowOutput::failed, "failed"}, {ShowOutput::always, "always"}}};
+inline constexpr auto kNames<ShowOutput> = kSpelledNames<ShowOutput::always>;
 
 struct TerminalStyle {
   bool live = false;  // redraw the lines at the bottom in place

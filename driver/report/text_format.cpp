@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/utf8.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -100,16 +101,14 @@ std::string clip(std::string_view text, std::size_t count) {
   return std::string{text.substr(0, end)};
 }
 
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
 std::string prefix_lines(std::string_view text, std::string_view prefix) {
   std::string out;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    out += prefix;
-    out += text.substr(0, end);
-    out += '\n';
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
+  for (const std::string_view line : protocol::lines_of(text)) out += fmt::format("{}{}\n", prefix, line);
   return out;
 }
 

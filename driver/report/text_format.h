@@ -34,6 +34,9 @@ std::string clip(std::string_view text, std::size_t count);
 // end is the larger part, because the point of a message and the differences between IDs are there.
 std::string cut_middle(std::string_view text, std::size_t count);
 
+// Returns the text with a blank in the place of each newline.
+std::string on_one_line(std::string text);
+
 // Returns every line of the text behind the prefix, each ended by a newline. A final newline of the text adds no line.
 std::string prefix_lines(std::string_view text, std::string_view prefix);
 

@@ -36,7 +36,7 @@ E at(double at_ms, E event) {
 }
 
 PoolSpawned spawned(int generation) {
-  return {.pool = {"cpu/2", generation}, .world_size = 2, .pids = {}};
+  return {.pool = {"cpu/2", generation}, .world_size = 2};
 }
 
 CaseStarted sent(std::size_t index, const std::string& id) {

@@ -10,6 +10,7 @@
 #include "cases/case_json.h"
 #include "cases/search/edges.h"
 #include "cases/search/traits.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
@@ -28,10 +29,7 @@ std::uint64_t mixed(std::uint64_t bits) {
 constexpr std::size_t kLetThrough = 50;  // one of so many cases is never left out
 
 std::vector<CasesWith> listed(const std::map<std::string, std::size_t>& counts) {
-  std::vector<CasesWith> out;
-  out.reserve(counts.size());
-  for (const auto& [what, cases] : counts) out.push_back({.what = what, .cases = cases});
-  return out;
+  return mapped(counts, [](const auto& count) { return CasesWith{.what = count.first, .cases = count.second}; });
 }
 
 }  // namespace
@@ -90,11 +88,11 @@ std::string Drawing::trouble() const {
     if (fits(c)) return {};
     if (const auto problem = find_problem(c)) last = fmt::format("{}: {}", problem->field, problem->message);
   }
-  std::vector<std::string> set;
-  set.reserve(fixed_.size());
-  for (const search::FixedField& one : fixed_) set.push_back(fmt::format("{}={}", one.field->name, one.value.dump()));
+  const auto text = [](const search::FixedField& one) {
+    return fmt::format("{}={}", one.field->name, one.value.dump());
+  };
   return fmt::format("of {} random cases{}{} none is possible and selected; of the last one, {}", kMostRefused,
-                     set.empty() ? "" : " with ", fmt::join(set, ", "), last);
+                     fixed_.empty() ? "" : " with ", fmt::join(mapped(fixed_, text), ", "), last);
 }
 
 void Coverage::add(const CaseFinished& finished) {

@@ -38,22 +38,16 @@ std::optional<Examination::Try> Examination::next() {
              .brief = stage_ != Stage::smallest};
 }
 
-void Examination::count_it(const CaseFinished& finished) {
-  ++asked_;
-  if (failure_signature(finished).how != how_) return;
-  ++failed_;
-  smallest_id_ = finished.id;
-}
-
 void Examination::tell(const CaseFinished& finished) {
+  const bool fails = failure_signature(finished).how == how_;
+  if (fails) smallest_id_ = finished.id;
   if (stage_ == Stage::smaller) {
     ++tries_;
-    const bool fails = failure_signature(finished).how == how_;
     shrinker_.tell(fails);
-    if (fails) smallest_id_ = finished.id;
     return;
   }
-  count_it(finished);
+  ++asked_;
+  failed_ += fails ? 1 : 0;
   const bool steady = failed_ == asked_;
   if (steady && stage_ == Stage::again) {
     stage_ = Stage::smaller;

@@ -40,7 +40,6 @@ class Examination {
   enum class Stage { again, smaller, smallest, count, over };
 
   [[nodiscard]] bool out_of_time() const;
-  void count_it(const CaseFinished& finished);
 
   CaseFinished first_;
   // How the first case failed. The smaller cases are not diagnosed, so the rest of a FailureSignature cannot be

@@ -142,9 +142,7 @@ void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events)
           .smallest = finished.id,
           .c = *finished.payload->attention(),
           .asked = 1,
-          .failed = 1,
-          .note = "",
-          .command = ""},
+          .failed = 1},
          events);
 }
 

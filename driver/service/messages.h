@@ -30,8 +30,7 @@ struct Hello {
 
   static constexpr const char* kName = "hello";
   static constexpr auto fields() {
-    return FieldList{field("protocol", &Hello::protocol, Presence::required), field("version", &Hello::version),
-                     field("client", &Hello::client)};
+    return FieldList{required<&Hello::protocol>(), optional<&Hello::version, &Hello::client>()};
   }
 };
 
@@ -47,9 +46,8 @@ struct Open : RunSettings {
 
   static constexpr const char* kName = "open";
   static constexpr auto fields() {
-    return FieldList{field("run", &Open::run, Presence::required), field("folder", &Open::folder),
-                     field("environment", &Open::environment, Presence::sparse), field("title", &Open::title),
-                     field("size", &Open::size)} +
+    return FieldList{required<&Open::run>(), optional<&Open::folder>(), sparse<&Open::environment>(),
+                     optional<&Open::title, &Open::size>()} +
            RunSettings::fields();
   }
 };
@@ -63,15 +61,13 @@ struct Submit : Item {
   static constexpr auto fields() {
     return FieldList{field("run", &Submit::of_run, Presence::required),
                      field("case", &Submit::payload, Presence::required),
-                     field("id", &Submit::id),
-                     field("number", &Submit::number, Presence::sparse),
-                     field("rerun", &Submit::rerun),
+                     optional<&Submit::id>(),
+                     sparse<&Submit::number>(),
+                     optional<&Submit::rerun>(),
                      field("repetition", &Submit::run),
                      field("repetitions", &Submit::runs),
                      field("timeout_ms", &Submit::timeout, Presence::sparse),
-                     field("retries", &Submit::retries, Presence::sparse),
-                     field("expected", &Submit::expected, Presence::sparse),
-                     field("ranks", &Submit::ranks, Presence::sparse)};
+                     sparse<&Submit::retries, &Submit::expected, &Submit::ranks>()};
   }
 };
 
@@ -80,7 +76,7 @@ struct Close {
   std::string run;
 
   static constexpr const char* kName = "close";
-  static constexpr auto fields() { return FieldList{field("run", &Close::run, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{required<&Close::run>()}; }
 };
 
 // Ends the run: waiting cases end as not_run, running ones as cancelled.
@@ -89,9 +85,7 @@ struct Cancel {
   bool kill = false;  // ranks are killed without grace
 
   static constexpr const char* kName = "cancel";
-  static constexpr auto fields() {
-    return FieldList{field("run", &Cancel::run, Presence::required), field("kill", &Cancel::kill)};
-  }
+  static constexpr auto fields() { return FieldList{required<&Cancel::run>(), optional<&Cancel::kill>()}; }
 };
 
 struct AskStatus {
@@ -130,8 +124,7 @@ struct Welcome {
 
   static constexpr const char* kName = "welcome";
   static constexpr auto fields() {
-    return FieldList{field("protocol", &Welcome::protocol, Presence::required), field("version", &Welcome::version),
-                     field("pid", &Welcome::pid)};
+    return FieldList{required<&Welcome::protocol>(), optional<&Welcome::version, &Welcome::pid>()};
   }
 };
 
@@ -141,23 +134,20 @@ struct Happened {
   nlohmann::json event;
 
   static constexpr const char* kName = "event";
-  static constexpr auto fields() {
-    return FieldList{field("run", &Happened::run, Presence::required),
-                     field("event", &Happened::event, Presence::required)};
-  }
+  static constexpr auto fields() { return FieldList{required<&Happened::run, &Happened::event>()}; }
 };
 
 // A request was refused and had no effect. `message` says why, in a sentence.
 struct Refused {
-  std::string run;  // run of the request; empty: none
+  std::string run = {};  // run of the request; empty: none
   std::string message;
-  std::optional<std::size_t> number;  // number of the refused submit
-  bool fatal = false;                 // the service closes the connection
+  std::optional<std::size_t> number = {};  // number of the refused submit
+  bool fatal = false;                      // the service closes the connection
 
   static constexpr const char* kName = "refused";
   static constexpr auto fields() {
-    return FieldList{field("run", &Refused::run), field("message", &Refused::message, Presence::required),
-                     field("number", &Refused::number, Presence::sparse), field("fatal", &Refused::fatal)};
+    return FieldList{optional<&Refused::run>(), required<&Refused::message>(), sparse<&Refused::number>(),
+                     optional<&Refused::fatal>()};
   }
 };
 
@@ -175,17 +165,10 @@ struct PoolStatus {
   int client = 0;         // process ID of the client of that case
 
   static constexpr auto fields() {
-    return FieldList{field("pool", &PoolStatus::pool),
-                     field("worker", &PoolStatus::worker),
-                     field("folder", &PoolStatus::folder),
-                     field("world_size", &PoolStatus::world_size),
-                     field("state", &PoolStatus::state),
-                     field("for_ms", &PoolStatus::for_ms),
-                     field("cases", &PoolStatus::cases),
-                     field("slots", &PoolStatus::slots),
-                     field("pids", &PoolStatus::pids),
-                     field("runs", &PoolStatus::runs, Presence::sparse),
-                     field("client", &PoolStatus::client, Presence::sparse)};
+    return FieldList{
+        optional<&PoolStatus::pool, &PoolStatus::worker, &PoolStatus::folder, &PoolStatus::world_size,
+                 &PoolStatus::state, &PoolStatus::for_ms, &PoolStatus::cases, &PoolStatus::slots, &PoolStatus::pids>(),
+        sparse<&PoolStatus::runs, &PoolStatus::client>()};
   }
 };
 
@@ -196,8 +179,8 @@ struct DeviceStatus {
   std::vector<std::string> gpus;
 
   static constexpr auto fields() {
-    return FieldList{field("device", &DeviceStatus::device), field("slots", &DeviceStatus::slots),
-                     field("held", &DeviceStatus::held), field("gpus", &DeviceStatus::gpus, Presence::sparse)};
+    return FieldList{optional<&DeviceStatus::device, &DeviceStatus::slots, &DeviceStatus::held>(),
+                     sparse<&DeviceStatus::gpus>()};
   }
 };
 
@@ -211,13 +194,8 @@ struct ClientStatus {
   bool held = false;  // it does not read its answers, so no more of its cases begin
 
   static constexpr auto fields() {
-    return FieldList{field("pid", &ClientStatus::pid),
-                     field("client", &ClientStatus::client),
-                     field("for_ms", &ClientStatus::for_ms),
-                     field("runs", &ClientStatus::runs),
-                     field("unfinished", &ClientStatus::unfinished),
-                     field("finished", &ClientStatus::finished),
-                     field("held", &ClientStatus::held)};
+    return FieldList{optional<&ClientStatus::pid, &ClientStatus::client, &ClientStatus::for_ms, &ClientStatus::runs,
+                              &ClientStatus::unfinished, &ClientStatus::finished, &ClientStatus::held>()};
   }
 };
 
@@ -233,10 +211,8 @@ struct Status {
 
   static constexpr const char* kName = "status";
   static constexpr auto fields() {
-    return FieldList{field("pid", &Status::pid),       field("version", &Status::version),
-                     field("for_ms", &Status::for_ms), field("stopping", &Status::stopping),
-                     field("counts", &Status::counts), field("devices", &Status::devices),
-                     field("pools", &Status::pools),   field("clients", &Status::clients)};
+    return FieldList{optional<&Status::pid, &Status::version, &Status::for_ms, &Status::stopping, &Status::counts,
+                              &Status::devices, &Status::pools, &Status::clients>()};
   }
 };
 
@@ -245,7 +221,7 @@ struct Stopping {
   std::string why;
 
   static constexpr const char* kName = "stopping";
-  static constexpr auto fields() { return FieldList{field("why", &Stopping::why)}; }
+  static constexpr auto fields() { return FieldList{optional<&Stopping::why>()}; }
 };
 
 using Reply = std::variant<Welcome, Happened, Refused, Status, Stopping>;

@@ -82,7 +82,7 @@ Service::Service(ServiceConfig config)
   FleetSettings cpu{
       .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
   FleetSettings gpu = cpu;
-  devices_.emplace("cpu", std::make_unique<Devices>(*this, Fleet::Config{.scheduling = cpu, .gpus = {}}));
+  devices_.emplace("cpu", std::make_unique<Devices>(*this, Fleet::Config{.scheduling = cpu}));
   if (config_.gpu_slots == 0) return;
   gpu.slots = config_.gpu_slots;
   gpu.spare = false;
@@ -211,7 +211,7 @@ void Service::let_in(UniqueFd connection) {
   }
   if (!why.empty()) {
     // The socket's buffer is empty, so this does not block.
-    const std::string line = line_of(Refused{.run = "", .message = why, .number = std::nullopt, .fatal = true});
+    const std::string line = line_of(Refused{.message = why, .fatal = true});
     (void)::send(connection.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return;
   }

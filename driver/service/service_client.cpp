@@ -1,7 +1,6 @@
 #include "driver/service/service_client.h"
 
 #include <array>
-#include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,8 +49,7 @@ void ServiceConnection::send(const Request& request) {
   const std::string line = line_of(request);
   std::string_view rest = line;
   while (!rest.empty()) {
-    const ssize_t sent = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
+    const ssize_t sent = TEMP_FAILURE_RETRY(::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL));
     if (sent < 0) return;  // the connection is lost, which the next read will show
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -93,18 +91,15 @@ void ServiceConnection::stop() {
 
 // Waits for bytes; without a limit if limit_ms is -1. Returns false if the service has closed the connection.
 bool ServiceConnection::read_more(int limit_ms) {
-  for (;;) {
-    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&wait, 1, limit_ms);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) fail_of(name_, fmt::format("process {} did not answer within {} s", pid_, limit_ms / 1000));
-    std::array<char, 4096> chunk{};
-    const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
-    received_.append(chunk.data(), static_cast<std::size_t>(size));
-    return true;
+  pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+  if (TEMP_FAILURE_RETRY(::poll(&wait, 1, limit_ms)) == 0) {
+    fail_of(name_, fmt::format("process {} did not answer within {} s", pid_, limit_ms / 1000));
   }
+  std::array<char, 4096> chunk{};
+  const ssize_t size = TEMP_FAILURE_RETRY(::recv(fd_.get(), chunk.data(), chunk.size(), 0));
+  if (size <= 0) return false;
+  received_.append(chunk.data(), static_cast<std::size_t>(size));
+  return true;
 }
 
 void ServiceConnection::open(const Open& request) {

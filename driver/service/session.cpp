@@ -29,10 +29,6 @@ constexpr std::size_t kMostRuns = 64;
 constexpr std::size_t kLongestRunName = 1000;
 constexpr std::size_t kMostQuoted = 400;
 
-std::string reason_of(const std::exception& error) {
-  return protocol::cut_text(protocol::clean_text(error.what()), kMostQuoted);
-}
-
 }  // namespace
 
 Session::Session(asio::io_context& io, Service& service, UniqueFd in, UniqueFd out, pid_t pid)
@@ -55,9 +51,7 @@ void Session::on_line(const protocol::Line& line) {
   if (over_) return;
   if (line.kind == protocol::Line::Kind::over_long) {
     return say(
-        Refused{.run = "",
-                .message = fmt::format("line {} has more than {} MiB", line.number, protocol::kMaxLineBytes >> 20U),
-                .number = std::nullopt});
+        Refused{.message = fmt::format("line {} has more than {} MiB", line.number, protocol::kMaxLineBytes >> 20U)});
   }
   std::string run;
   std::optional<std::size_t> number;
@@ -73,9 +67,10 @@ void Session::on_line(const protocol::Line& line) {
     }
     std::visit([this](const auto& r) { take(r); }, request);
   } catch (const nlohmann::json::exception&) {
-    say(Refused{.run = "", .message = fmt::format("line {} is no JSON object", line.number), .number = std::nullopt});
+    say(Refused{.message = fmt::format("line {} is no JSON object", line.number)});
   } catch (const std::exception& error) {  // errors of messages and cases
-    say(Refused{.run = run, .message = fmt::format("line {}: {}", line.number, reason_of(error)), .number = number});
+    const std::string reason = protocol::cut_text(protocol::clean_text(error.what()), kMostQuoted);
+    say(Refused{.run = run, .message = fmt::format("line {}: {}", line.number, reason), .number = number});
   }
 }
 
@@ -213,7 +208,7 @@ void Session::cancel_all(bool kill) {
 }
 
 void Session::refuse(const std::string& why) {
-  say(Refused{.run = "", .message = why, .number = std::nullopt, .fatal = true});
+  say(Refused{.message = why, .fatal = true});
   ended_ = true;
   end_if_done();
 }

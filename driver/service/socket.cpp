@@ -86,13 +86,6 @@ UniqueFd try_lock(const std::filesystem::path& file, int flags) {
   return {};
 }
 
-// The process ID in the lock file; 0: unknown.
-pid_t holder_of(const std::filesystem::path& file) {
-  pid_t pid = 0;
-  std::ifstream(file) >> pid;
-  return pid;
-}
-
 // Locks the name until the descriptor is closed. The holder may remove a socket that was left behind.
 UniqueFd lock_name(const std::filesystem::path& socket) {
   const std::filesystem::path file = lock_file(socket);
@@ -105,7 +98,8 @@ UniqueFd lock_name(const std::filesystem::path& socket) {
       return out;
     }
     // The lock file of a dead service may be locked for a moment by a process that removes it.
-    const pid_t pid = holder_of(file);
+    pid_t pid = 0;
+    std::ifstream(file) >> pid;
     const bool lives = pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
     if (lives || tries == kMostTries) {
       fail(socket, fmt::format("a service of this name is there already: process {}",

@@ -32,8 +32,7 @@ inline Check right_check(int rank) {
           .bound = 2e-3,
           .baseline = 1e-3,
           .worst_index = {0, 1, 2},
-          .ok = true,
-          .message = ""};
+          .ok = true};
 }
 
 inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutcome outcome, std::string reason = "") {
@@ -121,8 +120,7 @@ inline CaseFinished failed_case(std::size_t index, const std::string& id) {
                    .bound = 0.012,
                    .baseline = 0.005,
                    .worst_index = {0, 17, 3},
-                   .ok = false,
-                   .message = ""}};
+                   .ok = false}};
   event.ranks = {{{.output_hash = "00ff"}, 0, /*ok=*/false, /*aborted=*/false, "first line\nsecond line"},
                  {{.output_hash = "11ff"}, 1}};
   event.stderr_tails = {{.rank = 0, .text = "hello from rank 0\n", .fenced = true},
@@ -144,13 +142,8 @@ inline Diagnosis example_diagnosis() {
                     .q_first = 64,
                     .q_last = 127,
                     .kv_last = 63}};
-  out.picture = MaskPicture{.q_per_cell = 64,
-                            .kv_per_cell = 64,
-                            .rows = {". ", "-."},
-                            .q_borders = {},
-                            .kv_borders = {},
-                            .q_ranks = {0, 1},
-                            .kv_ranks = {0, 1}};
+  out.picture =
+      MaskPicture{.q_per_cell = 64, .kv_per_cell = 64, .rows = {". ", "-."}, .q_ranks = {0, 1}, .kv_ranks = {0, 1}};
   out.strips = {
       {.tensor = "out", .rank = 1, .rows_per_cell = 32, .by_row = {0.5, 40}, .borders = {1}, .by_head = {40}}};
   out.ms = 12.5;
@@ -164,7 +157,6 @@ inline RunStarted run_started(std::size_t cases) {
           .implementations = {"own"},
           .cases = cases,
           .version = "0.1.0",
-          .ids = {},
           .started = std::chrono::system_clock::from_time_t(1'800'000'000)};  // 2027-01-15T08:00:00Z
 }
 

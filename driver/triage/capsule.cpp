@@ -40,10 +40,6 @@ void write_whole(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
-const std::string& name_of_dumps(const Capsule& capsule, const CaseFinished* result) {
-  return result == nullptr || result->dump_name.empty() ? capsule.id : result->dump_name;
-}
-
 // Copies the dumps of the case. Every group of ranks has a file of its own.
 void copy_dumps(const std::filesystem::path& from, const std::string& of, const std::filesystem::path& to) {
   const std::string name = case_file_name(of) + '.';
@@ -128,7 +124,9 @@ void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, 
   try {
     std::filesystem::create_directories(folder);
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-    if (files.dump_dir) copy_dumps(*files.dump_dir, name_of_dumps(capsule, files.result), folder / "dump");
+    const bool is_named = files.result != nullptr && !files.result->dump_name.empty();
+    const std::string& name = is_named ? files.result->dump_name : capsule.id;
+    if (files.dump_dir) copy_dumps(*files.dump_dir, name, folder / "dump");
   } catch (const std::filesystem::filesystem_error& e) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", folder.string(), e.code().message()));
   }

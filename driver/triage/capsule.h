@@ -25,12 +25,11 @@ namespace cp_pool {
 struct CapsuleCase {
   std::string id;
   Payload payload;
-  std::optional<double> timeout_ms;  // deadline of the case; none: Capsule::timeout_ms
+  std::optional<double> timeout_ms = {};  // deadline of the case; none: Capsule::timeout_ms
 
   static constexpr auto fields() {
-    return FieldList{field("id", &CapsuleCase::id, Presence::required),
-                     field("case", &CapsuleCase::payload, Presence::required),
-                     field("timeout_ms", &CapsuleCase::timeout_ms, Presence::sparse)};
+    return FieldList{required<&CapsuleCase::id>(), field("case", &CapsuleCase::payload, Presence::required),
+                     sparse<&CapsuleCase::timeout_ms>()};
   }
 };
 
@@ -60,37 +59,30 @@ struct Capsule {
   std::vector<CapsuleCase> cases;  // in the order in which the pool got them; the last is the one that failed
 
   static constexpr auto fields() {
-    return FieldList{field("capsule", &Capsule::capsule, Presence::required),
-                     field("version", &Capsule::version),
-                     field("id", &Capsule::id, Presence::required),
-                     field("outcome", &Capsule::outcome, Presence::required),
-                     field("reason", &Capsule::reason),
-                     field("rerun", &Capsule::rerun),
-                     field("verdict", &Capsule::verdict, Presence::sparse),
-                     field("worker", &Capsule::worker, Presence::required),
-                     field("implementation", &Capsule::implementation, Presence::sparse),
-                     field("fork_server", &Capsule::fork_server),
-                     field("folder", &Capsule::folder),
-                     field("environment", &Capsule::environment),
-                     field("device", &Capsule::device, Presence::required),
-                     field("share_gpus", &Capsule::share_gpus),
-                     field("timeout_ms", &Capsule::timeout_ms),
-                     field("start_timeout_ms", &Capsule::start_timeout_ms),
-                     field("bound_factor", &Capsule::bound_factor, Presence::sparse),
-                     field("reference_cache", &Capsule::reference_cache),
-                     field("perf", &Capsule::perf, Presence::sparse),
-                     field("worker_name", &Capsule::worker_name),
-                     field("versions", &Capsule::versions),
-                     field("left_out", &Capsule::left_out, Presence::sparse),
-                     field("cases", &Capsule::cases, Presence::required)};
+    return FieldList{required<&Capsule::capsule>(),
+                     optional<&Capsule::version>(),
+                     required<&Capsule::id, &Capsule::outcome>(),
+                     optional<&Capsule::reason, &Capsule::rerun>(),
+                     sparse<&Capsule::verdict>(),
+                     required<&Capsule::worker>(),
+                     sparse<&Capsule::implementation>(),
+                     optional<&Capsule::fork_server, &Capsule::folder, &Capsule::environment>(),
+                     required<&Capsule::device>(),
+                     optional<&Capsule::share_gpus, &Capsule::timeout_ms, &Capsule::start_timeout_ms>(),
+                     sparse<&Capsule::bound_factor>(),
+                     optional<&Capsule::reference_cache>(),
+                     sparse<&Capsule::perf>(),
+                     optional<&Capsule::worker_name, &Capsule::versions>(),
+                     sparse<&Capsule::left_out>(),
+                     required<&Capsule::cases>()};
   }
 };
 
 // The contents of the files beside capsule.json.
 struct CapsuleFiles {
-  std::string requests;
+  std::string requests = {};
   const CaseFinished* result = nullptr;
-  std::optional<std::filesystem::path> dump_dir;  // folder of the worker's dumps; those of the case are copied
+  std::optional<std::filesystem::path> dump_dir = {};  // folder of the worker's dumps; those of the case are copied
 };
 
 // Creates the folder and replaces the files of an earlier capsule in it. Throws std::runtime_error, which names the

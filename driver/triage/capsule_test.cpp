@@ -39,7 +39,7 @@ Capsule example() {
   out.versions = {{"torch", "2.11.0"}};
   out.left_out = 7;
   out.cases = {{.id = "te/y", .payload = test::example_case(), .timeout_ms = 12.0},
-               {.id = "te/x", .payload = test::example_case("te", "x"), .timeout_ms = std::nullopt}};
+               {.id = "te/x", .payload = test::example_case("te", "x")}};
   return out;
 }
 
@@ -50,7 +50,7 @@ std::string text_of(const Capsule& capsule) {
 TEST(Capsule, IsReadAsItWasWritten) {
   const TemporaryFolder folder;
   CaseFinished result = test::failed_case(0, "te/x");
-  write_capsule(folder / "c", example(), {.requests = "{}\n{}\n", .result = &result, .dump_dir = std::nullopt});
+  write_capsule(folder / "c", example(), {.requests = "{}\n{}\n", .result = &result});
   EXPECT_EQ(text_of(read_capsule(folder / "c")), text_of(example()));
   EXPECT_EQ(text_of(read_capsule(folder / "c/capsule.json")), text_of(example()));
   EXPECT_EQ(test::read_file(folder / "c/requests.jsonl"), "{}\n{}\n");
@@ -64,13 +64,13 @@ TEST(Capsule, HoldsTheDumpsOfItsCaseAlone) {
   for (const char* name : {"te__x.safetensors", "te__x.group1.safetensors", "te__xy.safetensors"}) {
     std::ofstream(folder / "dumps" / name) << name;
   }
-  write_capsule(folder / "c", example(), {.requests = "", .result = nullptr, .dump_dir = folder / "dumps"});
+  write_capsule(folder / "c", example(), {.dump_dir = folder / "dumps"});
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.group1.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder / "c/dump/te__xy.safetensors"));
   CaseFinished second = test::failed_case(1, "te/x");
   second.dump_name = "te/xy";
-  write_capsule(folder / "d", example(), {.requests = "", .result = &second, .dump_dir = folder / "dumps"});
+  write_capsule(folder / "d", example(), {.result = &second, .dump_dir = folder / "dumps"});
   EXPECT_TRUE(std::filesystem::exists(folder / "d/dump/te__xy.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder / "d/dump/te__x.safetensors"));
 }
@@ -104,7 +104,7 @@ TEST(Capsule, ThatCannotBeWrittenSaysWhere) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   try {
-    write_capsule(folder / "file/c", example(), {.requests = "", .result = nullptr, .dump_dir = std::nullopt});
+    write_capsule(folder / "file/c", example(), {.requests = ""});
     FAIL() << "nothing was thrown";
   } catch (const std::runtime_error& e) {
     EXPECT_THAT(e.what(), HasSubstr("file/c"));

@@ -21,8 +21,8 @@ constexpr int kAfterSuspect = 2;  // replays after the suspect, which must all f
 constexpr int kConfirmed = 3;     // replays after the shortest end of the history, which must all fail
 
 std::string quoted(const CaseEnd& end) {
-  return end.reason.empty() ? std::string(to_string(end.outcome))
-                            : fmt::format("{}: {}", to_string(end.outcome), end.reason);
+  return fmt::format("{}{}{}{}", to_string(end.outcome), end.reason.empty() ? "" : ": ", end.reason,
+                     end.machine.empty() ? "" : fmt::format(" ({})", end.machine));
 }
 
 std::string number_of_cases(std::size_t count) {
@@ -99,16 +99,16 @@ void CaseTriage::ended(const CaseEnd& end) {
   const Seen what = seen(end);
   if (step_ == Step::alone) return after_alone(what, end);
   if (what != Seen::fails && what != Seen::passes) {
-    tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}{}",
-                     number_of_cases(next()->size()), quoted(end),
-                     end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
+    tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}",
+                     number_of_cases(next()->size()), quoted(end)));
     return decide(VerdictKind::unknown, 0, 0);
   }
   switch (step_) {
     case Step::history:
       return after_history(what);
     case Step::bisection:
-      return after_bisection(what);
+      (what == Seen::fails ? fails_after_ : passes_after_) = next()->size();
+      return look_for_suspect();
     case Step::suspect:
       return after_suspect(what);
     case Step::confirmation:
@@ -129,8 +129,7 @@ CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
 void CaseTriage::after_alone(Seen seen, const CaseEnd& end) {
   const bool machine_failed_before = !failure_.end.machine.empty();
   if (seen == Seen::unjudged || (seen == Seen::machine && !machine_failed_before)) {
-    tell(fmt::format("a replay of the case alone could not be judged: it ended as {}{}", quoted(end),
-                     end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
+    tell(fmt::format("a replay of the case alone could not be judged: it ended as {}", quoted(end)));
     if (++unjudged_ == kMostUnjudged) decide(VerdictKind::unknown, fails_, alone_);
     return;
   }
@@ -171,12 +170,6 @@ void CaseTriage::after_history(Seen seen) {
   }
   tell(after + " failed");
   fails_after_ = failure_.history.size();
-  look_for_suspect();
-}
-
-void CaseTriage::after_bisection(Seen seen) {
-  const std::size_t tried = next()->size();
-  (seen == Seen::fails ? fails_after_ : passes_after_) = tried;
   look_for_suspect();
 }
 

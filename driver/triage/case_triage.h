@@ -24,8 +24,8 @@ namespace cp_pool {
 // How a case ended, in the run itself or in a replay.
 struct CaseEnd {
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::string reason;   // one line
-  std::string machine;  // sign that the machine failed (machine_sign()), as a sentence; empty: none
+  std::string reason = {};   // one line
+  std::string machine = {};  // sign that the machine failed (machine_sign()), as a sentence; empty: none
 };
 
 // A failed case, and the IDs of the cases that its pool had run before it, in order.
@@ -55,7 +55,6 @@ class CaseTriage {
   void after_alone(Seen seen, const CaseEnd& end);
   void decide_alone();
   void after_history(Seen seen);
-  void after_bisection(Seen seen);
   void after_suspect(Seen seen);
   void after_confirmation(Seen seen);
   void look_for_suspect();

@@ -5,29 +5,29 @@
 namespace cp_pool {
 
 void PoolHistory::add(const PoolId& pool, SentCase sent) {
-  sent_[key_of(pool)].push_back(std::move(sent));
+  sent_[pool].push_back(std::move(sent));
 }
 
 void PoolHistory::note_lines(const PoolId& pool, std::string lines) {
-  sent_.at(key_of(pool)).back().lines = std::move(lines);
+  sent_.at(pool).back().lines = std::move(lines);
 }
 
 void PoolHistory::note_failure(const CaseFinished& event) {
-  const auto sent = sent_.find(key_of(*event.pool));
+  const auto sent = sent_.find(*event.pool);
   if (sent == sent_.end() || sent->second.empty() || sent->second.back().seq != event.seq) return;
   failures_.push_back({.event = event, .place = sent->second.size() - 1});
 }
 
 void PoolHistory::close(const PoolId& pool) {
-  const bool wanted = std::ranges::any_of(
-      failures_, [&](const HistoryOfFailure& failure) { return key_of(*failure.event.pool) == key_of(pool); });
+  const bool wanted =
+      std::ranges::any_of(failures_, [&](const HistoryOfFailure& failure) { return *failure.event.pool == pool; });
   if (wanted) return;
-  sent_.erase(key_of(pool));
-  ready_.erase(key_of(pool));
+  sent_.erase(pool);
+  ready_.erase(pool);
 }
 
 std::span<const SentCase> PoolHistory::until(const HistoryOfFailure& failure) const {
-  const std::vector<SentCase>& sent = sent_.at(key_of(*failure.event.pool));
+  const std::vector<SentCase>& sent = sent_.at(*failure.event.pool);
   return std::span(sent).first(failure.place + 1);
 }
 

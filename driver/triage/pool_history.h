@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "driver/core/events.h"
@@ -20,7 +19,7 @@ struct SentCase {
   Item named;
   std::optional<Item> next;  // the case that the worker was asked to prepare for
   std::int64_t seq = 0;
-  std::string lines;  // the bytes that were written to rank 0's stdin for the case
+  std::string lines = {};  // the bytes that were written to rank 0's stdin for the case
 };
 
 struct HistoryOfFailure {
@@ -37,7 +36,7 @@ class PoolHistory {
   // Sets SentCase::lines of the case that was added last.
   void note_lines(const PoolId& pool, std::string lines);
   // Remembers the ready event of the pool's worker.
-  void note_ready(const PoolReady& event) { ready_.insert_or_assign(key_of(event.pool), event.ready); }
+  void note_ready(const PoolReady& event) { ready_.insert_or_assign(event.pool, event.ready); }
   // Remembers a case that has failed on a pool and is not retried.
   void note_failure(const CaseFinished& event);
   // Called when the pool gets no more cases. Forgets the pool unless a case failed on it.
@@ -47,15 +46,12 @@ class PoolHistory {
   // Returns the cases that were sent to the pool of a failure, up to the failed case, which is the last.
   [[nodiscard]] std::span<const SentCase> until(const HistoryOfFailure& failure) const;
   [[nodiscard]] const protocol::ReadyEvent& worker_of(const HistoryOfFailure& failure) const {
-    return ready_.at(key_of(*failure.event.pool));
+    return ready_.at(*failure.event.pool);
   }
 
  private:
-  using Key = std::pair<std::string, int>;
-  static Key key_of(const PoolId& pool) { return {pool.key, pool.generation}; }
-
-  std::map<Key, std::vector<SentCase>> sent_;
-  std::map<Key, protocol::ReadyEvent> ready_;
+  std::map<PoolId, std::vector<SentCase>> sent_;
+  std::map<PoolId, protocol::ReadyEvent> ready_;
   std::vector<HistoryOfFailure> failures_;
 };
 

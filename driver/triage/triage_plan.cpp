@@ -29,11 +29,11 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
     if (!current_) current_.emplace(failure.failure);
     if (auto before = current_->next()) {
       if (replays_ >= limits_.replays) {
-        leave_undecided(fmt::format("the limit of {} replays in a run was reached", limits_.replays));
+        stop(fmt::format("the limit of {} replays in a run was reached", limits_.replays));
         return std::nullopt;
       }
       if (spent >= limits_.time) {
-        leave_undecided(fmt::format("the time limit of {} s for a triage was reached", limits_.time.count() / 1000));
+        stop(fmt::format("the time limit of {} s for a triage was reached", limits_.time.count() / 1000));
         return std::nullopt;
       }
       ++replays_;
@@ -50,10 +50,6 @@ void TriagePlan::ended(const CaseEnd& end) {
 }
 
 void TriagePlan::stop(const std::string& why) {
-  leave_undecided(why);
-}
-
-void TriagePlan::leave_undecided(const std::string& why) {
   for (; place_ < order_.size(); ++place_) {
     Verdict verdict;
     if (current_) verdict = current_->verdict();

@@ -45,8 +45,6 @@ class TriagePlan {
   [[nodiscard]] const TriageLimits& limits() const { return limits_; }
 
  private:
-  void leave_undecided(const std::string& why);
-
   std::vector<FailureToTriage> failures_;
   TriageLimits limits_;
   std::vector<std::size_t> order_;

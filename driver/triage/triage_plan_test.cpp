@@ -20,7 +20,7 @@ FailureToTriage failure(const std::string& kind, double ms) {
   return out;
 }
 
-const CaseEnd kFails{.outcome = CaseOutcome::fail, .reason = {}, .machine = {}};
+const CaseEnd kFails{.outcome = CaseOutcome::fail};
 
 // The indices of the failures in the order in which they are replayed, if all of them are real.
 std::vector<std::size_t> order_of(TriagePlan& plan) {

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fstream>
 #include <spawn.h>
-#include <sstream>
 #include <stdexcept>
 #include <sys/wait.h>
 #include <system_error>
@@ -14,12 +13,6 @@
 
 namespace cp_pool::test {
 namespace {
-
-std::filesystem::path make_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "cp-pool-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
-  return name;
-}
 
 // The events in the complete lines of a file; a last line that is still being written is left out.
 std::vector<nlohmann::json> read_events(const std::filesystem::path& file) {
@@ -45,7 +38,7 @@ std::string worker_program() {
   return program("cp-pool-worker", CP_POOL_WORKER_BINARY);
 }
 
-DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()) {
+DriverRun::DriverRun(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), driver_program());
   arguments.insert(arguments.end(), {"--events", (folder_ / "events.jsonl").string()});
   std::vector<char*> argv;
@@ -79,8 +72,6 @@ DriverRun::~DriverRun() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 nlohmann::json DriverRun::wait_for(const std::function<bool(const nlohmann::json&)>& predicate,
@@ -129,18 +120,7 @@ std::vector<nlohmann::json> DriverRun::events() const {
 }
 
 std::string DriverRun::output() const {
-  std::ifstream in(folder_ / "output.txt");
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type) {
-  std::vector<nlohmann::json> found;
-  for (const auto& event : events) {
-    if (event.at("type") == type) found.push_back(event);
-  }
-  return found;
+  return read_file(folder_ / "output.txt");
 }
 
 bool process_exists(pid_t pid) {

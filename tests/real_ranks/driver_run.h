@@ -10,6 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cases/testing/temporary_folder.h"
+#include "driver/cli/testing/started_program.h"
+
 namespace cp_pool::test {
 
 // The paths of the programs under test: beside the test program if they are there, as on a machine to which they were
@@ -43,15 +46,12 @@ class DriverRun {
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
   pid_t pid_ = -1;
   int stdin_fd_ = -1;
   bool waited_ = false;
   int exit_code_ = 0;
 };
-
-// The events of one type.
-std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type);
 
 bool process_exists(pid_t pid);
 // Like process_exists, but false for a zombie.

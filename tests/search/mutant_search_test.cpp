@@ -1,5 +1,4 @@
 // cp-pool search on real ranks with one deliberate fault. tools/search_mutants does this for all faults.
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,20 +13,10 @@ namespace cp_pool {
 namespace {
 
 using nlohmann::json;
+using test::events_in;
 using test::Finished;
 using test::Program;
-using test::read_file;
 using test::TemporaryFolder;
-
-std::vector<json> events_of(const std::string& text, const std::string& type) {
-  std::vector<json> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    json event = json::parse(line);
-    if (event["type"] == type) out.push_back(std::move(event));
-  }
-  return out;
-}
 
 TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {
   const TemporaryFolder folder;
@@ -38,8 +27,7 @@ TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {
        "off", "--events",
        events}}.wait();
   EXPECT_EQ(done.exit_code, 100) << done.err;
-  const std::string text = read_file(events);
-  const std::vector<json> found = events_of(text, "search_found");
+  const std::vector<json> found = events_in(events, "search_found");
   ASSERT_EQ(found.size(), 1U) << done.out;
   const json& smallest = found[0]["case"];
   EXPECT_EQ(found[0]["failed"], found[0]["asked"]);
@@ -50,7 +38,7 @@ TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {
   EXPECT_EQ(smallest["causal"], false) << smallest;
   EXPECT_EQ(smallest["training"], false) << smallest;
   EXPECT_LE(smallest["seqlen_q"], 4) << smallest;
-  for (const json& finished : events_of(text, "case_finished")) {
+  for (const json& finished : events_in(events, "case_finished")) {
     if (finished["case"]["chunk"] == 0) {
       EXPECT_EQ(finished["outcome"], "pass") << finished["case"];
     }

@@ -74,9 +74,7 @@ TEST_F(BadClients, OneThatDoesNotReadHoldsUpItsOwnCasesAlone) {
   // When the client reads at last, it gets each case exactly once.
   const std::vector<json> events = slow.events_of("slow");
   std::vector<int> numbers;
-  for (const json& event : events) {
-    if (event["type"] == "case_finished") numbers.push_back(event["number"]);
-  }
+  for (const json& event : test::of_type(events, "case_finished")) numbers.push_back(event["number"]);
   std::ranges::sort(numbers);
   ASSERT_THAT(numbers, SizeIs(kCases));
   for (int i = 0; i < kCases; ++i) EXPECT_EQ(numbers[static_cast<std::size_t>(i)], i);
@@ -212,7 +210,7 @@ TEST_F(BadClients, ThoseThatAreKilledLeaveNothing) {
   for (int i = 0; i < 200; ++i) models.emplace_back(i % 7 == 6 ? "sigsegv" : "sleeps_5");
   const std::string stream = stream_of(models, 2);
   for (int i = 0; i < 30; ++i) {
-    const Program program{submit_words({"--jobs", "4"}), {.in = stream, .out = ""}};
+    const Program program{submit_words({"--jobs", "4"}), {.in = stream}};
     std::this_thread::sleep_for(std::chrono::microseconds(i * 2500));
   }  // killed
   expect_that_others_are_served();

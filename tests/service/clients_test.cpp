@@ -20,9 +20,7 @@ using Clients = Service;
 // The sequence numbers of the started cases. The cases of all clients are numbered together.
 std::vector<int> sequence_in(const std::vector<json>& events) {
   std::vector<int> out;
-  for (const json& event : events) {
-    if (event["type"] == "case_started") out.push_back(event["seq"]);
-  }
+  for (const json& event : test::of_type(events, "case_started")) out.push_back(event["seq"]);
   return out;
 }
 
@@ -129,7 +127,7 @@ std::size_t clients_in(const json& status) {
 TEST_F(Clients, CtrlCEndsTheCasesOfItsClientAndNobodyElses) {
   const StartedService service({"--slots", "3"});
   Bystander bystander;
-  Program program{submit_words({"--events", path("events")}), {.in = stream_of({"hang", "pass"}, 2), .out = ""}};
+  Program program{submit_words({"--events", path("events")}), {.in = stream_of({"hang", "pass"}, 2)}};
   wait_until("its case runs", [&] {
     const json status = bystander.client().status();
     return std::ranges::any_of(status["pools"], [](const json& pool) { return pool.value("runs", "") == "hang"; });
@@ -146,7 +144,7 @@ TEST_F(Clients, TheDeathOfAClientEndsItsCasesAndNobodyElses) {
   const StartedService service({"--slots", "3"});
   Bystander bystander;
   {
-    const Program program{submit_words({"--jobs", "3"}), {.in = stream_of({"hang", "hang", "pass"}, 2), .out = ""}};
+    const Program program{submit_words({"--jobs", "3"}), {.in = stream_of({"hang", "hang", "pass"}, 2)}};
     wait_until("one of its cases runs, and two wait", [&] {
       const json status = bystander.client().status();
       return unfinished_of(status, program.pid()) == 3 &&

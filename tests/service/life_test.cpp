@@ -197,8 +197,8 @@ TEST_P(Drain, EndsWhatRunsAndDoesNotRunWhatWaits) {
     if (reply["reply"] == "event") events.push_back(reply["event"]);
   }
   EXPECT_THAT(outcomes_in(events), UnorderedElementsAre("until_sigusr1: pass", "pass: not-run"));
-  for (const json& event : events) {
-    if (event["type"] == "case_finished" && event["outcome"] == "not-run") {
+  for (const json& event : test::of_type(events, "case_finished")) {
+    if (event["outcome"] == "not-run") {
       EXPECT_THAT(event["reason"].get<std::string>(), HasSubstr("service was stopped"));
     }
   }

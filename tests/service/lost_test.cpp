@@ -24,9 +24,8 @@ class Lost : public Service {
   [[nodiscard]] std::vector<json> events() const { return test::json_lines(test::read_file(path("events"))); }
   // Starts a submit of two cases, of which the first runs on the service and the second waits.
   Program start_submit(const Words& more = {}, const std::string& first = "hang") {
-    Words words = submit_words({"--jobs", "2", "--events", path("events")});
-    words.insert(words.end(), more.begin(), more.end());
-    return Program{words, {.in = stream_of({first, "pass"}), .out = ""}};
+    return Program{test::with(submit_words({"--jobs", "2", "--events", path("events")}), more),
+                   {.in = stream_of({first, "pass"})}};
   }
   static void wait_for(const std::string& case_id) {
     RawClient client = RawClient::greeted();
@@ -145,11 +144,9 @@ TEST_F(Lost, CasesOfAServiceThatIsKilledEndAsInfra) {
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 96) << done.err;
   EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("hang: infra", "pass: infra"));
-  for (const json& event : events()) {
-    if (event["type"] == "case_finished") {
-      EXPECT_THAT(event["reason"].get<std::string>(),
-                  HasSubstr(fmt::format("service 'default' (process {})", service.pid())));
-    }
+  for (const json& event : test::events_in(path("events"), "case_finished")) {
+    EXPECT_THAT(event["reason"].get<std::string>(),
+                HasSubstr(fmt::format("service 'default' (process {})", service.pid())));
   }
   EXPECT_EQ(events().back()["type"], "run_finished");
   EXPECT_EQ(events().back()["ledger_exact"], true);

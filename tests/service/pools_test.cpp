@@ -24,11 +24,7 @@ class Pools : public Service {
     RawClient client = RawClient::greeted();
     const std::vector<json> events = client.run("pass", open, cp_size);
     EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
-    for (const json& event : events) {
-      if (event["type"] == "pool_spawned") return event["pids"][0];
-    }
-    ADD_FAILURE() << "the client was told of no pool";
-    return 0;
+    return test::of_type(events, "pool_spawned").at(0)["pids"][0];
   }
   // A copy of the fake worker. Returns its path.
   std::string build_of_worker(const std::string& name) {
@@ -163,8 +159,7 @@ TEST_F(Pools, RunCasesWithTheDeadlineOfTheirClient) {
   RawClient hasty = RawClient::greeted();
   const std::vector<json> events = hasty.run("hang", {{"timeout_ms", 300}});
   EXPECT_THAT(outcomes_in(events), ElementsAre("hang: timeout"));
-  for (const json& event : events) {
-    if (event["type"] != "case_finished") continue;
+  for (const json& event : test::of_type(events, "case_finished")) {
     EXPECT_THAT(event["reason"].get<std::string>(), HasSubstr("300 ms"));
   }
   patient.submit("patient", "sleeps_700");
@@ -211,9 +206,7 @@ TEST_F(Pools, OfAWorkerThatIsBuiltWhileItRunsEndTheirCaseFirst) {
   client.close_run("run");
   const std::vector<json> events = client.events_of("run");
   EXPECT_THAT(outcomes_in(events), ElementsAre("until_sigusr1: pass", "pass: pass"));
-  int spawned = 0;
-  for (const json& event : events) spawned += event["type"] == "pool_spawned" ? 1 : 0;
-  EXPECT_EQ(spawned, 1);
+  EXPECT_THAT(test::of_type(events, "pool_spawned"), SizeIs(1));
 }
 
 TEST_F(Pools, EndWhenTheyHaveBeenIdleForLong) {

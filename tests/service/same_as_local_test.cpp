@@ -81,7 +81,7 @@ class SameAsLocal : public Service {
   Said say(Words words, const Words& more, const std::string& in = "/dev/null") {
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"--events", path("events"), "--junit", path("junit")});
-    const Finished done = Program{words, {.in = in, .out = ""}}.wait();
+    const Finished done = Program{words, {.in = in}}.wait();
     Said out{done.exit_code, done.out, done.err, stripped_lines(test::read_file(path("events"))),
              without_numbers(test::read_file(path("junit")))};
     for (const char* file : {"events", "junit"}) std::filesystem::remove(path(file));
@@ -211,7 +211,7 @@ TEST_F(SameAsLocal, ABadLineOfAStreamIsTheSameRefusal) {
   std::vector<std::string> outs;
   std::vector<int> codes;
   for (const char* where : {"--no-service", "--service=default"}) {
-    const Finished done = Program{submit_words({"--json", where}), {.in = path("bad"), .out = ""}}.wait();
+    const Finished done = Program{submit_words({"--json", where}), {.in = path("bad")}}.wait();
     codes.push_back(done.exit_code);
     outs.push_back(stripped_lines(done.out));
   }

@@ -45,9 +45,8 @@ struct Joined {
 
   static constexpr const char* kName = "joined";
   static constexpr auto fields() {
-    return FieldList{field("token", &Joined::token, Presence::required),
-                     field("rank", &Joined::rank, Presence::required), field("stream", &Joined::stream),
-                     field("host", &Joined::host), field("pid", &Joined::pid)};
+    return FieldList{required<&Joined::token, &Joined::rank>(),
+                     optional<&Joined::stream, &Joined::host, &Joined::pid>()};
   }
 };
 // Sent once a second in each direction.
@@ -63,8 +62,7 @@ struct Rendezvous {
 
   static constexpr const char* kName = "rendezvous";
   static constexpr auto fields() {
-    return FieldList{field("host", &Rendezvous::host), field("addresses", &Rendezvous::addresses, Presence::required),
-                     field("port", &Rendezvous::port, Presence::required)};
+    return FieldList{optional<&Rendezvous::host>(), required<&Rendezvous::addresses, &Rendezvous::port>()};
   }
 };
 // The last message of a rank that ends by itself.
@@ -72,7 +70,7 @@ struct Ending {
   int exit_code = 0;
 
   static constexpr const char* kName = "ending";
-  static constexpr auto fields() { return FieldList{field("exit_code", &Ending::exit_code, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{required<&Ending::exit_code>()}; }
 };
 using Event = std::variant<Joined, Beat, Rendezvous, Ending>;
 

@@ -44,18 +44,15 @@ struct PerfRequest {                                    // asks to time the step
   std::optional<std::string> trace_dir = std::nullopt;  // folder for traces of one more step
 
   static constexpr auto fields() {
-    return FieldList{field("warmup", &PerfRequest::warmup), field("iterations", &PerfRequest::iterations),
-                     field("graph", &PerfRequest::graph),
-                     field("trace_dir", &PerfRequest::trace_dir, Presence::sparse)};
+    return FieldList{optional<&PerfRequest::warmup, &PerfRequest::iterations, &PerfRequest::graph>(),
+                     sparse<&PerfRequest::trace_dir>()};
   }
 };
 struct RankMs {
   int rank = 0;
   StepMs ms;
 
-  static constexpr auto fields() {
-    return FieldList{field("rank", &RankMs::rank, Presence::required), field("ms", &RankMs::ms, Presence::required)};
-  }
+  static constexpr auto fields() { return FieldList{required<&RankMs::rank, &RankMs::ms>()}; }
 };
 struct PerfResult : StepMeasurements {  // with the measurements of all ranks
   PerfRequest request;
@@ -66,14 +63,14 @@ struct PerfResult : StepMeasurements {  // with the measurements of all ranks
     return FieldList{field("warmup", [](auto& perf) -> auto& { return perf.request.warmup; }),
                      field("iterations", [](auto& perf) -> auto& { return perf.request.iterations; }),
                      field("graph", [](auto& perf) -> auto& { return perf.request.graph; }),
-                     field("step_ms", &PerfResult::step_ms, Presence::required), field("ranks", &PerfResult::ranks)} +
+                     required<&PerfResult::step_ms>(), optional<&PerfResult::ranks>()} +
            StepMeasurements::fields();
   }
 };
 
 // --- Requests: op and fields -----------------------------------------------------------------------------------------
 struct RunOfCase {  // how a case is run
-  std::optional<std::string> dump_dir;
+  std::optional<std::string> dump_dir = {};
   bool reference_cache = true;  // the worker may keep expected results for later cases
   std::optional<PerfRequest> perf = std::nullopt;
   // Multiplies every bound; unset = 1. For workers with "bound_factor" in capabilities.options.
@@ -86,12 +83,9 @@ struct RunOfCase {  // how a case is run
   std::vector<KnownMistake> known_mistakes = {};
 
   static constexpr auto fields() {
-    return FieldList{field("dump_dir", &RunOfCase::dump_dir),
-                     field("reference_cache", &RunOfCase::reference_cache),
-                     field("perf", &RunOfCase::perf, Presence::sparse),
-                     field("bound_factor", &RunOfCase::bound_factor, Presence::sparse),
-                     field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse),
-                     field("known_mistakes", &RunOfCase::known_mistakes, Presence::sparse)};
+    return FieldList{
+        optional<&RunOfCase::dump_dir, &RunOfCase::reference_cache>(),
+        sparse<&RunOfCase::perf, &RunOfCase::bound_factor, &RunOfCase::diagnosis_ms, &RunOfCase::known_mistakes>()};
   }
 };
 struct RunRequest {
@@ -105,13 +99,10 @@ struct RunRequest {
 
   static constexpr const char* kName = "run";
   static constexpr auto fields() {
-    return FieldList{field("seq", &RunRequest::seq, Presence::required),
-                     field("id", &RunRequest::id),
+    return FieldList{required<&RunRequest::seq>(), optional<&RunRequest::id>(),
                      field("case", &RunRequest::case_json, Presence::sparse),
-                     field("call", &RunRequest::call, Presence::sparse),
-                     field("lengths", &RunRequest::lengths, Presence::sparse),
-                     field("timeout_ms", &RunRequest::timeout_ms),
-                     field("options", &RunRequest::options)};
+                     sparse<&RunRequest::call, &RunRequest::lengths>(),
+                     optional<&RunRequest::timeout_ms, &RunRequest::options>()};
   }
 };
 struct PrepareRequest {
@@ -121,25 +112,22 @@ struct PrepareRequest {
 
   static constexpr const char* kName = "prepare";
   static constexpr auto fields() {
-    return FieldList{field("seq", &PrepareRequest::seq), field("case", &PrepareRequest::case_json, Presence::required),
-                     field("lengths", &PrepareRequest::lengths, Presence::sparse)};
+    return FieldList{optional<&PrepareRequest::seq>(), field("case", &PrepareRequest::case_json, Presence::required),
+                     sparse<&PrepareRequest::lengths>()};
   }
 };
 struct CancelRequest {
   std::int64_t seq = 0;
 
   static constexpr const char* kName = "cancel";
-  static constexpr auto fields() { return FieldList{field("seq", &CancelRequest::seq, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{required<&CancelRequest::seq>()}; }
 };
 struct PingRequest {
   std::int64_t seq = 0;
   bool all = false;
 
   static constexpr const char* kName = "ping";
-  static constexpr auto fields() {
-    return FieldList{field("seq", &PingRequest::seq, Presence::required),
-                     field("all", &PingRequest::all, Presence::sparse)};
-  }
+  static constexpr auto fields() { return FieldList{required<&PingRequest::seq>(), sparse<&PingRequest::all>()}; }
 };
 struct ShutdownRequest {
   static constexpr const char* kName = "shutdown";
@@ -154,8 +142,7 @@ struct RankInfo {
   int pid = 0;
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &RankInfo::rank, Presence::required), field("host", &RankInfo::host),
-                     field("pid", &RankInfo::pid)};
+    return FieldList{required<&RankInfo::rank>(), optional<&RankInfo::host, &RankInfo::pid>()};
   }
 };
 struct RankResult : RankMeasurements {  // timings_ms: rounded to microseconds
@@ -165,9 +152,8 @@ struct RankResult : RankMeasurements {  // timings_ms: rounded to microseconds
   std::string error = {};  // with a stack trace, at most kMaxErrorBytes; empty if ok
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &RankResult::rank, Presence::required),
-                     field("ok", &RankResult::ok, Presence::required),
-                     field("aborted", &RankResult::aborted, Presence::message), field("error", &RankResult::error)} +
+    return FieldList{required<&RankResult::rank, &RankResult::ok>(),
+                     field("aborted", &RankResult::aborted, Presence::message), optional<&RankResult::error>()} +
            RankMeasurements::fields();
   }
 };
@@ -179,9 +165,8 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t gpu_kib = 0;  // memory held by the caching allocator; 0 on a CPU
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &Hygiene::rank, Presence::required), field("rss_kib", &Hygiene::rss_kib),
-                     field("fds", &Hygiene::fds), field("threads", &Hygiene::threads),
-                     field("gpu_kib", &Hygiene::gpu_kib)};
+    return FieldList{required<&Hygiene::rank>(),
+                     optional<&Hygiene::rss_kib, &Hygiene::fds, &Hygiene::threads, &Hygiene::gpu_kib>()};
   }
 };
 
@@ -197,14 +182,9 @@ struct ReadyEvent {
 
   static constexpr const char* kName = "ready";
   static constexpr auto fields() {
-    return FieldList{field("worker", &ReadyEvent::worker),
-                     field("protocol", &ReadyEvent::protocol, Presence::required),
-                     field("world_size", &ReadyEvent::world_size, Presence::required),
-                     field("device", &ReadyEvent::device),
-                     field("ranks", &ReadyEvent::ranks),
-                     field("capabilities", &ReadyEvent::capabilities),
-                     field("versions", &ReadyEvent::versions),
-                     field("startup_ms", &ReadyEvent::startup_ms)};
+    return FieldList{optional<&ReadyEvent::worker>(), required<&ReadyEvent::protocol, &ReadyEvent::world_size>(),
+                     optional<&ReadyEvent::device, &ReadyEvent::ranks, &ReadyEvent::capabilities, &ReadyEvent::versions,
+                              &ReadyEvent::startup_ms>()};
   }
 };
 // Returns how many GPUs the ranks share, from the worker's capabilities.shared_gpus; 0: each rank has a device of its
@@ -215,7 +195,7 @@ struct StartedEvent {
   std::int64_t seq = 0;
 
   static constexpr const char* kName = "started";
-  static constexpr auto fields() { return FieldList{field("seq", &StartedEvent::seq, Presence::required)}; }
+  static constexpr auto fields() { return FieldList{required<&StartedEvent::seq>()}; }
 };
 struct ProgressEvent {
   std::int64_t seq = 0;
@@ -223,7 +203,7 @@ struct ProgressEvent {
 
   static constexpr const char* kName = "progress";
   static constexpr auto fields() {
-    return FieldList{field("seq", &ProgressEvent::seq, Presence::required), field("phase", &ProgressEvent::phase)};
+    return FieldList{required<&ProgressEvent::seq>(), optional<&ProgressEvent::phase>()};
   }
 };
 struct ResultEvent {
@@ -246,32 +226,22 @@ struct ResultEvent {
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
-    return FieldList{field("seq", &ResultEvent::seq, Presence::required),
-                     field("outcome", &ResultEvent::outcome, Presence::required),
-                     field("reason", &ResultEvent::reason),
-                     field("healthy", &ResultEvent::healthy),
-                     field("ranks", &ResultEvent::ranks),
-                     field("checks", &ResultEvent::checks),
-                     field("timings_ms", &ResultEvent::timings_ms),
-                     field("hygiene", &ResultEvent::hygiene),
-                     field("backend", &ResultEvent::backend),
-                     field("backend_note", &ResultEvent::backend_note, Presence::sparse),
-                     field("perf", &ResultEvent::perf, Presence::sparse),
-                     field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
-                     field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
-                     field("diagnosing", &ResultEvent::diagnosing, Presence::sparse),
-                     field("value", &ResultEvent::value, Presence::sparse)};
+    return FieldList{required<&ResultEvent::seq, &ResultEvent::outcome>(),
+                     optional<&ResultEvent::reason, &ResultEvent::healthy, &ResultEvent::ranks, &ResultEvent::checks,
+                              &ResultEvent::timings_ms, &ResultEvent::hygiene, &ResultEvent::backend>(),
+                     sparse<&ResultEvent::backend_note, &ResultEvent::perf, &ResultEvent::bound_factor,
+                            &ResultEvent::lost_outputs, &ResultEvent::diagnosing, &ResultEvent::value>()};
   }
 };
 struct DiagnosisEvent {  // follows a result with `diagnosing`
   std::int64_t seq = 0;
   bool healthy = true;  // as in ResultEvent
-  Diagnosis diagnosis;
+  Diagnosis diagnosis = {};
 
   static constexpr const char* kName = "diagnosis";
   static constexpr auto fields() {
-    return FieldList{field("seq", &DiagnosisEvent::seq, Presence::required), field("healthy", &DiagnosisEvent::healthy),
-                     field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
+    return FieldList{required<&DiagnosisEvent::seq>(), optional<&DiagnosisEvent::healthy>(),
+                     required<&DiagnosisEvent::diagnosis>()};
   }
 };
 struct RankPhase {  // a rank's phase and operation
@@ -282,10 +252,8 @@ struct RankPhase {  // a rank's phase and operation
   double operation_ms = 0;  // milliseconds since the operation began
 
   static constexpr auto fields() {
-    return FieldList{field("rank", &RankPhase::rank, Presence::required),
-                     field("phase", &RankPhase::phase, Presence::required), field("ms", &RankPhase::ms),
-                     field("operation", &RankPhase::operation, Presence::sparse),
-                     field("operation_ms", &RankPhase::operation_ms, Presence::sparse)};
+    return FieldList{required<&RankPhase::rank, &RankPhase::phase>(), optional<&RankPhase::ms>(),
+                     sparse<&RankPhase::operation, &RankPhase::operation_ms>()};
   }
 };
 struct PongEvent {
@@ -296,9 +264,8 @@ struct PongEvent {
 
   static constexpr const char* kName = "pong";
   static constexpr auto fields() {
-    return FieldList{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks),
-                     field("phases", &PongEvent::phases, Presence::sparse),
-                     field("difference", &PongEvent::difference, Presence::sparse)};
+    return FieldList{required<&PongEvent::seq>(), optional<&PongEvent::ranks>(),
+                     sparse<&PongEvent::phases, &PongEvent::difference>()};
   }
 };
 struct ProtocolErrorEvent {
@@ -307,7 +274,7 @@ struct ProtocolErrorEvent {
 
   static constexpr const char* kName = "protocol_error";
   static constexpr auto fields() {
-    return FieldList{field("seq", &ProtocolErrorEvent::seq), field("message", &ProtocolErrorEvent::message)};
+    return FieldList{optional<&ProtocolErrorEvent::seq, &ProtocolErrorEvent::message>()};
   }
 };
 struct UnknownEvent {  // an event of a newer worker: logged, never fatal

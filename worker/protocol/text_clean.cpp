@@ -114,6 +114,15 @@ std::string cut_text(std::string_view text, std::size_t max_bytes) {
   return std::string{text.substr(0, keep)} + mark.substr(0, max_bytes - keep);
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    lines.push_back(first_line(text));
+    text.remove_prefix(std::min(lines.back().size() + 1, text.size()));
+  }
+  return lines;
+}
+
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cp_pool::protocol {
 
@@ -30,6 +31,9 @@ std::string clean_text(std::string_view text);
 // Returns at most max_bytes of text. If text is longer, it is cut between two words, or between two code points of a
 // very long word, and a note of the cut ends the result (within max_bytes).
 std::string cut_text(std::string_view text, std::size_t max_bytes);
+
+// Returns the lines of the text without their newlines. A newline at the end adds no line.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 // Returns the text up to the first newline.
 std::string_view first_line(std::string_view text);

@@ -33,11 +33,9 @@ class AdapterProgram : public CommandLine {
   }
 
   Finished run_adapter(const std::string& filter, const Words& more = {}) {
-    Words words = {"run",           "--matrix",  path("demo.json"), "--filter", filter,    "--adapter",
-                   path("mine.py"), "--python",  "python3",         "--events", path("e"), "--timeout",
-                   "20s",           "--run-dir", path("logs")};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words);
+    return call(with({"run", "--matrix", path("demo.json"), "--filter", filter, "--adapter", path("mine.py"),
+                      "--python", "python3", "--events", path("e"), "--timeout", "20s", "--run-dir", path("logs")},
+                     more));
   }
   // Returns the first line that rank 0 wrote to stderr: "forked" or "executed".
   [[nodiscard]] std::string first_words() const {
@@ -49,11 +47,7 @@ class AdapterProgram : public CommandLine {
     return "no log";
   }
   [[nodiscard]] std::vector<nlohmann::json> events(const std::string& type) const {
-    std::vector<nlohmann::json> out;
-    for (const nlohmann::json& event : json_lines(read_file(folder / "e"))) {
-      if (event["type"] == type) out.push_back(event);
-    }
-    return out;
+    return events_in(folder / "e", type);
   }
 
  private:
@@ -159,9 +153,8 @@ TEST_F(AdapterProgram, IsRefusedOtherBoundsByAWorkerThatDoesNotKnowThem) {
 
 TEST_F(AdapterProgram, IsAskedByListWhatItWouldSkip) {
   const auto list = [&](const Words& more) {
-    Words words = {"list", "--matrix", path("demo.json"), "--adapter", path("mine.py"), "--python", "python3"};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words);
+    return call(
+        with({"list", "--matrix", path("demo.json"), "--adapter", path("mine.py"), "--python", "python3"}, more));
   };
   EXPECT_THAT(list({"--filter", "model=pass | model=skip"}).out_lines(),
               ElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/skip/p2p/cp1/bshd/fp32  skip: it has no skip"));
@@ -177,9 +170,7 @@ TEST_F(AdapterProgram, IsAskedByListWhatItWouldSkip) {
 
 TEST_F(AdapterProgram, IsAskedByExplainHowMuchEachRankWouldCompute) {
   const auto explain = [&](const std::string& id, const Words& more) {
-    Words words = {"explain", id, "--matrix", path("demo.json")};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words);
+    return call(with({"explain", id, "--matrix", path("demo.json")}, more));
   };
   const Words with_adapter = {"--adapter", path("mine.py"), "--python", "python3"};
   const Finished done = explain("demo/pass/p2p/cp1/bshd/fp32", with_adapter);

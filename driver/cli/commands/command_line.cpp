@@ -14,6 +14,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 #include "driver/report/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.
@@ -94,7 +95,7 @@ struct Parser {
   struct Added {
     ConfiguredApp* app = nullptr;
     std::unique_ptr<Command> command;
-    std::unique_ptr<ConfigChoice> config;  // nullptr if the command is not configured
+    std::unique_ptr<ConfigChoice> config = {};  // nullptr if the command is not configured
   };
   std::vector<Added> commands;
 
@@ -116,7 +117,7 @@ struct Parser {
     const auto command = std::make_shared<ConfiguredApp>(subcommand.summary, subcommand.name, &app);
     app.add_subcommand(command);
     command->footer(subcommand.footer);
-    Added added{.app = command.get(), .command = subcommand.add(*command), .config = nullptr};
+    Added added{.app = command.get(), .command = subcommand.add(*command)};
     if (subcommand.configured) {
       added.config = std::make_unique<ConfigChoice>();
       add_config_options(*command, *added.config);
@@ -126,10 +127,7 @@ struct Parser {
 
   // Throws CommandError (usage).
   [[noreturn]] void refuse_command(const std::string& name) const {
-    std::vector<std::string> names;
-    names.reserve(commands.size());
-    for (const Added& each : commands) names.push_back(each.app->get_name());
-    refuse_word(app, "command", name, names);
+    refuse_word(app, "command", name, mapped(commands, [](const Added& each) { return each.app->get_name(); }));
   }
 
   // Throws CommandError (usage) if the command line has a word that belongs to no option, command or argument.

@@ -25,9 +25,9 @@ constexpr const char* kConfigFooter =
 
 struct Shown {
   std::string key;
-  nlohmann::json value;
+  nlohmann::json value = {};
   std::string source;  // option | variable | file | built-in | default
-  std::string place;
+  std::string place = {};
 };
 
 nlohmann::json json_value(const CLI::Option& option, const std::vector<std::string>& values) {
@@ -43,7 +43,7 @@ nlohmann::json json_value(const ConfigEntry& entry) {
 }
 
 Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
-  Shown out{.key = key_of(option), .value = {}, .source = "default", .place = ""};
+  Shown out{.key = key_of(option), .source = "default"};
   if (option.count() > 0) {
     out.value = json_value(option, option.results());
     out.source = "option";

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/cli/shell_words.h"
+#include "driver/core/mapped.h"
 #include "driver/os/machine.h"
 #include "driver/report/text_format.h"
 
@@ -76,9 +77,7 @@ Finding find_gpus(const std::filesystem::path& proc) {
   if (models.empty()) {
     return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks"};
   }
-  std::vector<std::string> counted;
-  counted.reserve(models.size());
-  for (const auto& [model, count] : models) counted.push_back(fmt::format("{} x {}", count, model));
+  const auto counted = mapped(models, [](const auto& of) { return fmt::format("{} x {}", of.second, of.first); });
   return {.name = "GPUs", .text = fmt::format("{}", fmt::join(counted, ", "))};
 }
 

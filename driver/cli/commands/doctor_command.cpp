@@ -21,6 +21,7 @@
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
 #include "driver/os/gpu_links.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
@@ -120,7 +121,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, const D
   config.grace = std::chrono::seconds(1);
   Watcher watcher{report};
   const RunResult result =
-      run_cases({{.id = "doctor", .payload = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
+      run_cases({{.id = "doctor", .payload = smallest_case(ranks)}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
   const CaseFinished& finished = watcher.finished.value();  // set, since every case gets an outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
@@ -179,15 +180,13 @@ Finding find_cuda_part() {
 std::vector<Finding> find_matrices(const std::string& size) {
   std::vector<Finding> findings;
   for (const std::string& name : shipped_matrices()) {
-    const Selection selection = select_cases({.matrices = {name}, .filters = {}, .keywords = {}, .size = size});
+    const Selection selection = select_cases({.matrices = {name}, .size = size});
     std::map<int, std::size_t> by_world_size;
     for (const SelectedCase& selected : selection.cases) ++by_world_size[world_size(selected.matrix_case.c)];
-    std::vector<std::string> counts;
-    counts.reserve(by_world_size.size());
-    for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));
+    const auto on = [](const auto& count) { return fmt::format("{} on {}", count.second, count.first); };
     findings.push_back({.name = "matrix",
                         .text = fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
-                                            fmt::join(counts, ", "))});
+                                            fmt::join(mapped(by_world_size, on), ", "))});
   }
   if (findings.empty()) {
     findings.push_back({.name = "matrix",

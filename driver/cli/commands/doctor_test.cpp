@@ -48,8 +48,7 @@ TEST(FindPackages, NamesThoseThatAreNotInstalledWithTheCommandThatInstallsThem) 
 }
 
 TEST(FindingText, PutsTheRemedyBelowWhatIsMissing) {
-  EXPECT_EQ(finding_text({.name = "a", .state = Finding::State::good, .text = "there", .remedy = ""}),
-            "a          ok      there\n");
+  EXPECT_EQ(finding_text({.name = "a", .state = Finding::State::good, .text = "there"}), "a          ok      there\n");
   EXPECT_EQ(finding_text({.name = "b", .state = Finding::State::missing, .text = "gone", .remedy = "install with: b"}),
             "b          MISSING gone\n"
             "                   install with: b\n");

@@ -13,11 +13,6 @@ using namespace ::testing;
 
 using ExplainProgram = CommandLine;
 
-Words words_with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 TEST_F(ExplainProgram, ExplainDrawsACaseOfAMatrixWithItsEdits) {
   const Finished done = call({"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--set",
                               "cp_size=2", "--set", "causal=true"});
@@ -34,7 +29,7 @@ TEST_F(ExplainProgram, SaysWhichOverridesSelectTheCase) {
   Words explain = {"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--config", path("o.toml")};
   EXPECT_THAT(call(explain).out, EndsWith("overrides that select this case (the last one counts):\n  " +
                                           path("o.toml") + ":1: timeout = 5m\n"));
-  const Finished edited = call(words_with(explain, {"--set", "cp_size=2"}));
+  const Finished edited = call(with(explain, {"--set", "cp_size=2"}));
   EXPECT_THAT(edited.out, AllOf(HasSubstr(":1: timeout = 5m\n"), HasSubstr(":4: xfail = issue 5\n")));
   explain[1] = "demo/fail/p2p/cp1/bshd/fp32";
   EXPECT_EQ(call(explain).out.find("override"), std::string::npos);
@@ -42,11 +37,11 @@ TEST_F(ExplainProgram, SaysWhichOverridesSelectTheCase) {
 
 TEST_F(ExplainProgram, AlsoWritesAPage) {
   const Words explain = {"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json")};
-  const Finished done = call(words_with(explain, {"--html", path("c.html")}));
+  const Finished done = call(with(explain, {"--html", path("c.html")}));
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out, call(explain).out) << "the text is the same with and without";
   EXPECT_THAT(read_file(path("c.html")), HasSubstr("<h1>demo/pass/p2p/cp1/bshd/fp32</h1>"));
-  EXPECT_EQ(call(words_with(explain, {"--html", path("c.html")})).exit_code, 0) << "its own page may be replaced";
+  EXPECT_EQ(call(with(explain, {"--html", path("c.html")})).exit_code, 0) << "its own page may be replaced";
 }
 
 TEST_F(ExplainProgram, ThePageReplacesNoOtherFileUnlessForced) {
@@ -55,17 +50,17 @@ TEST_F(ExplainProgram, ThePageReplacesNoOtherFileUnlessForced) {
   write_file(path("mine"), "mine");
   for (const char* file : {"report.html", "mine"}) {
     const std::string before = read_file(path(file));
-    const Finished done = call(words_with(explain, {"--html", path(file)}));
+    const Finished done = call(with(explain, {"--html", path(file)}));
     EXPECT_EQ(done.exit_code, 2);
     EXPECT_THAT(done.err, is_one_error("this file is no explanation of cp-pool"));
     EXPECT_EQ(read_file(path(file)), before);
   }
-  const Finished same = call(words_with(explain, {"--html", path("demo.json"), "--force"}));
+  const Finished same = call(with(explain, {"--html", path("demo.json"), "--force"}));
   EXPECT_EQ(same.exit_code, 2);
   EXPECT_THAT(same.err, is_one_error(" are the same file"));
-  EXPECT_EQ(call(words_with(explain, {"--html", path("mine"), "--force"})).exit_code, 0);
+  EXPECT_EQ(call(with(explain, {"--html", path("mine"), "--force"})).exit_code, 0);
   EXPECT_EQ(run("model=pass", {"--html", path("mine")}).exit_code, 2) << "a report does not replace the page";
-  EXPECT_EQ(call(words_with(explain, {"--html", path("none/c.html")})).exit_code, 73);
+  EXPECT_EQ(call(with(explain, {"--html", path("none/c.html")})).exit_code, 73);
 }
 
 }  // namespace

@@ -60,8 +60,7 @@ std::string sequences_caption(const SequenceLengths& lengths, const EqualSequenc
 
 void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& lengths) {
   append_text(body, "h2", "Mask, owners and tiles");
-  pugi::xml_node row = body.append_child("div");
-  set(row, "class", "row");
+  pugi::xml_node row = append(body, "div", {{"class", "row"}});
   const std::vector<EqualSequences> different = different_sequences(lengths);
   const auto tiles = static_cast<int>(dual_chunks(c.cp_size) / head_ranks(c));
   for (std::size_t i = 0; i < different.size() && i < kDrawnSequences; ++i) {
@@ -77,8 +76,7 @@ void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& len
 void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Pass pass, int ranks) {
   const char* const name = pass == Pass::forward ? "Forward" : "Backward";
   append_text(body, "h3", name);
-  pugi::xml_node row = body.append_child("div");
-  set(row, "class", "row");
+  pugi::xml_node row = append(body, "div", {{"class", "row"}});
   int number = 0;
   for (const Exchange& exchange : exchanges) {
     if (exchange.pass != pass || exchange.messages.empty()) continue;

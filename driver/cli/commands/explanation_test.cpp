@@ -108,7 +108,7 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
 TEST(ExplainCase, OfAnAdapterSaysHowMuchEachRankComputesAndNothingOfOurOwnCut) {
   Case c = test::example_case();
   c.causal = true;
-  const std::string text = explain_case("the/id", c, "mine.py", {.skip = "", .pairs = {10, 30}});
+  const std::string text = explain_case("the/id", c, "mine.py", {.pairs = {10, 30}});
   EXPECT_THAT(text, ::testing::AllOf(StartsWith("the/id\n"), HasSubstr("mask: causal\n"), HasSubstr("       0 +....")));
   EXPECT_THAT(text, ::testing::EndsWith("compute: what the rows and heads of mine.py give to each rank\n"
                                         "  rank 0: 10 visible pairs over its heads\n"
@@ -118,7 +118,7 @@ TEST(ExplainCase, OfAnAdapterSaysHowMuchEachRankComputesAndNothingOfOurOwnCut) {
 }
 
 TEST(ExplainCase, OfAnAdapterThatSkipsItSaysWhy) {
-  EXPECT_THAT(explain_case("the/id", test::example_case(), "mine.py", {.skip = "no bias", .pairs = {}}),
+  EXPECT_THAT(explain_case("the/id", test::example_case(), "mine.py", {.skip = "no bias"}),
               ::testing::EndsWith("mine.py skips this case: no bias\n"));
 }
 

@@ -20,6 +20,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"
@@ -51,10 +52,8 @@ Json case_json(const MatrixCase& c) {
 
 Skips ask_for_skips(const Selection& selection, const WorkerChoice& worker) {
   if (worker.adapter.empty()) return std::nullopt;
-  std::vector<std::string> lines;
-  lines.reserve(selection.cases.size());
-  for (const SelectedCase& selected : selection.cases) lines.push_back(case_json(selected.matrix_case).dump());
-  return skips_of(worker_command(worker), lines);
+  const auto line = [](const SelectedCase& selected) { return case_json(selected.matrix_case).dump(); };
+  return skips_of(worker_command(worker), mapped(selection.cases, line));
 }
 
 // Returns the mark behind a case's ID. An expectation from cp-pool.toml is shown instead of the adapter's skip.
@@ -89,10 +88,6 @@ std::string cmake_word(const std::string& word) {
   return out + '"';
 }
 
-std::string cmake_list(const std::vector<std::string>& items) {
-  return cmake_word(fmt::format("{}", fmt::join(items, ";")));
-}
-
 // A script that CTest includes (TEST_INCLUDE_FILES): a test for each case.
 std::string ctest_script(const Selection& selection, const ListOptions& options) {
   const std::vector<std::string> more = split_words(options.test_args).value();
@@ -113,7 +108,7 @@ std::string ctest_script(const Selection& selection, const ListOptions& options)
     std::vector<std::string> labels = c.tags;
     labels.insert(labels.begin(), c.c.suite);
     text += fmt::format(")\nset_tests_properties({} PROPERTIES PROCESSORS {} LABELS {} SKIP_REGULAR_EXPRESSION {})\n",
-                        cmake_word(c.id), world_size(c.c), cmake_list(labels),
+                        cmake_word(c.id), world_size(c.c), cmake_word(fmt::format("{}", fmt::join(labels, ";"))),
                         cmake_word("1 expanded = 0 pass \\+ 0 fail \\+ 1 skip"));
   }
   return text;

@@ -18,9 +18,7 @@ using ListProgram = CommandLine;
 
 TEST_F(ListProgram, ShardsAreDisjointAndTogetherAllCases) {
   const auto listed = [&](const Words& more) {
-    Words words = {"list", "--matrix", path("demo.json")};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words).out_lines();
+    return call(with({"list", "--matrix", path("demo.json")}, more)).out_lines();
   };
   const Words all = listed({});
   ASSERT_GE(all.size(), 4U);

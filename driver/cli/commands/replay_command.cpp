@@ -133,12 +133,9 @@ int replay(ReplayOptions& options) {
   take_over(capsule, options);
   const std::vector<Item> cases = cases_of(capsule);
   const RunStarted header{.title = "the capsule of " + capsule.id,
-                          .size = "",
                           .device = options.execution.config.device,
                           .cases = cases.size(),
-                          .version = CP_POOL_VERSION,
-                          .ids = {},
-                          .started = {}};
+                          .version = CP_POOL_VERSION};
   std::string text;
   ExitCode verdict = ExitCode::infra;
   Execution execution{options.execution, Execution::Show::terminal};

@@ -16,6 +16,7 @@
 #include "driver/cli/retry_options.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/ledger.h"
+#include "driver/core/mapped.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
 #include "driver/report/output_file.h"
@@ -93,10 +94,9 @@ std::vector<Event> only_case(const std::vector<Event>& events, const std::string
 }  // namespace
 
 int report_runs(const ReportOptions& options) {
-  std::vector<InputFile> inputs;
-  inputs.reserve(options.files.size());
-  for (const std::string& file : options.files) inputs.push_back({.name = "the events file " + file, .path = file});
-  check_outputs(options.execution, inputs);
+  check_outputs(options.execution, mapped(options.files, [](const std::string& file) {
+                  return InputFile{.name = "the events file " + file, .path = file};
+                }));
   expect_different_files(options.files);
   MergedRuns runs;
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
@@ -135,8 +135,7 @@ int report_runs(const ReportOptions& options) {
     TrendSink with_trends{options.trends, sink};
     for (const Event& event : events) with_trends.on_event(event);
     return RunResult{.finished = std::get<RunFinished>(events.back()),
-                     .input_was_cut = !runs.runs_of_unknown_length().empty(),
-                     .input_error = {}};
+                     .input_was_cut = !runs.runs_of_unknown_length().empty()};
   });
   return runs.unfinished_runs().empty() ? code : first_that_applies(code, ExitCode::failed);
 }

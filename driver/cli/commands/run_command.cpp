@@ -16,6 +16,7 @@
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 #include "driver/core/run.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
@@ -103,14 +104,11 @@ std::vector<std::string> implementations_of(const std::vector<Item>& cases, cons
 
 // Returns how long each case took in the history; nothing if the history is empty.
 std::vector<std::optional<double>> earlier_times(const std::vector<std::string>& ids, const CaseHistory& history) {
-  std::vector<std::optional<double>> out;
-  if (history.duration_ms.empty()) return out;
-  out.reserve(ids.size());
-  for (const std::string& id : ids) {
+  if (history.duration_ms.empty()) return {};
+  return mapped(ids, [&](const std::string& id) {
     const auto known = history.duration_ms.find(id);
-    out.push_back(known == history.duration_ms.end() ? std::nullopt : std::optional(known->second));
-  }
-  return out;
+    return known == history.duration_ms.end() ? std::nullopt : std::optional(known->second);
+  });
 }
 
 // Refuses more than kMostCases cases. Throws CommandError (usage).
@@ -154,9 +152,6 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
   std::vector<Item> cases = named_cases(selection, options, program);
   expect_injected_ranks(cases);
   compare_with_baseline(options.execution, cases);
-  std::vector<std::string> ids;
-  ids.reserve(cases.size());
-  for (const Item& named : cases) ids.push_back(named.id);
   Order order = options.order;
   const std::string order_text = fix_seed(order);
   check_number(cases.size(), options.repeat);
@@ -171,11 +166,10 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
                     .implementations = implementations_of(cases, implementation),
                     .shared_gpus = gpus_to_share(options.execution.config, most_ranks),
                     .version = CP_POOL_VERSION,
-                    .ids = std::move(ids),
+                    .ids = mapped(cases, &Item::id),
                     .baseline = options.execution.baseline,
                     .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
-                    .shard = selection.shard,
-                    .started = {}};
+                    .shard = selection.shard};
   const CaseHistory history = history_of(order, cases, header, implementation, options);
   header.earlier_ms = earlier_times(header.ids, history);
   const std::vector<std::size_t> indices =
@@ -258,13 +252,6 @@ int run_selected(RunCommandOptions options, const std::string& program) {
   return code;
 }
 
-// Replaces the name of a recorded run by its events file. Throws CommandError (bad_input).
-void find_earlier_runs(RunCommandOptions& options) {
-  for (auto* file : {&options.rerun_failed, &options.execution.baseline}) {
-    if (*file) *file = events_of_run(**file, options.record.folder);
-  }
-}
-
 }  // namespace
 
 void add_options_of_run(CLI::App& command, RunCommandOptions& options) {
@@ -326,7 +313,9 @@ class RunCommand : public CommandWith<RunCommandOptions> {
 
   int run(const std::string& program) override {
     acknowledge_shards();
-    find_earlier_runs(options);
+    for (auto* earlier : {&options.rerun_failed, &options.execution.baseline}) {
+      if (*earlier) *earlier = events_of_run(**earlier, options.record.folder);
+    }
     return run_selected(options, program);
   }
 };

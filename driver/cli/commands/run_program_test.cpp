@@ -41,8 +41,7 @@ TEST_F(RunProgram, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTim
 
 TEST_F(RunProgram, DeterministicIsAskedOfEveryCaseAndItsRerun) {
   ASSERT_EQ(run("model=fail", {"--deterministic", "--events", path("e")}).exit_code, 100);
-  for (const auto& line : json_lines(read_file(path("e")))) {
-    if (line["type"] != "case_finished") continue;
+  for (const auto& line : events_in(path("e"), "case_finished")) {
     EXPECT_TRUE(line["case"]["deterministic"].get<bool>());
     EXPECT_THAT(line["rerun"].get<std::string>(), HasSubstr(" --deterministic"));
   }
@@ -53,9 +52,7 @@ TEST_F(RunProgram, OrderAndRepeatDecideWhatRunsWhen) {
   EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 4 pass + 0 fail + 2 skip"));
   EXPECT_THAT(done.out, HasSubstr("2 repeated: every run gave the same output bits\n"));
   std::vector<std::string> models;
-  for (const auto& line : json_lines(read_file(path("e")))) {
-    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
-  }
+  for (const auto& line : events_in(path("e"), "case_finished")) models.push_back(line["case"]["model"]);
   EXPECT_THAT(models, ElementsAre("skip", "pass_2", "pass", "skip", "pass_2", "pass"));
 }
 
@@ -65,9 +62,7 @@ TEST_F(RunProgram, TheOrderOfAHistoryBeginsWithWhatFailedInItsFileWhichTheRunMay
   const Finished done = run("model=pass* | model=fail", {"--order", order, "--events", path("e")});
   EXPECT_THAT(done.out, HasSubstr("--order " + order));
   std::vector<std::string> models;
-  for (const auto& line : json_lines(read_file(path("e")))) {
-    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
-  }
+  for (const auto& line : events_in(path("e"), "case_finished")) models.push_back(line["case"]["model"]);
   ASSERT_EQ(models.size(), 3);
   EXPECT_EQ(models.front(), "fail");
 
@@ -80,9 +75,7 @@ TEST_F(RunProgram, IsolateGivesEachCaseItsOwnPool) {
   const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
   EXPECT_EQ(done.exit_code, 0);
   std::vector<int> generations;
-  for (const auto& line : json_lines(read_file(path("e")))) {
-    if (line["type"] == "case_finished") generations.push_back(line["pool"]["generation"]);
-  }
+  for (const auto& line : events_in(path("e"), "case_finished")) generations.push_back(line["pool"]["generation"]);
   EXPECT_THAT(generations, ElementsAre(1, 2));
 }
 

@@ -27,8 +27,7 @@ TEST_F(RunViews, EventsJunitAndLedgerTellTheSameStory) {
   EXPECT_EQ(lines.back()["type"], "run_finished");
   EXPECT_EQ(lines.back()["counts"]["crash"], 1);
   EXPECT_EQ(lines.back()["exit_code"], 100);
-  const auto finished = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_finished"; });
-  EXPECT_EQ(finished, 6);
+  EXPECT_THAT(events_in(path("e.jsonl"), "case_finished"), SizeIs(6));
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr(R"(tests="6" failures="1" errors="2")"));
 }
 
@@ -77,10 +76,9 @@ TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
   EXPECT_THAT(done.err, StartsWith("cp-pool: slow: demo/hang/p2p/cp1/bshd/fp32 has been running for "));
   EXPECT_THAT(done.err, HasSubstr(" on pool cpu/1 #1, no phase reported; its deadline is 300 ms (--timeout)\n"));
   EXPECT_THAT(done.out, Not(HasSubstr("slow")));
-  const auto lines = json_lines(read_file(path("e")));
-  const auto told = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_progress"; });
-  EXPECT_EQ(told, std::ranges::count(done.err, '\n'));
-  EXPECT_LT(told, 20) << "the intervals grow: 1, 2, 4, .. 256 ms; equal ones would be 300";
+  const auto told = events_in(path("e"), "case_progress");
+  EXPECT_THAT(told, SizeIs(std::ranges::count(done.err, '\n')));
+  EXPECT_LT(told.size(), 20U) << "the intervals grow: 1, 2, 4, .. 256 ms; equal ones would be 300";
   const Finished report = call({"report", path("e")});
   EXPECT_EQ(report.err, "") << "it is over";
 }

@@ -17,6 +17,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 #include "driver/search/search.h"
 
 namespace cp_pool {
@@ -35,19 +36,10 @@ std::string search_footer() {
       to_int(ExitCode::ok), to_int(ExitCode::failed));
 }
 
-// Returns a seed of at most six digits, since it is part of IDs that people type.
-std::uint64_t random_seed() {
-  constexpr std::uint32_t kSeeds = 1'000'000;
-  return std::random_device{}() % kSeeds;
-}
-
 // Throws CaseError.
 search::Allowed selected_by(const std::vector<std::string>& expressions) {
   if (expressions.empty()) return {};
-  std::vector<Filter> filters;
-  filters.reserve(expressions.size());
-  for (const std::string& expression : expressions) filters.push_back(Filter::parse(expression));
-  return [filters = std::move(filters)](const Case& c) {
+  return [filters = mapped(expressions, [](const std::string& text) { return Filter::parse(text); })](const Case& c) {
     const std::string id = case_id(c);
     const FilterSubject subject{.c = c, .tags = {}, .id = id, .size = ""};
     return std::ranges::any_of(filters, [&](const Filter& filter) { return filter.matches(subject); });
@@ -110,13 +102,10 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   const bool records = file && options.record;
   if (records) plan.file = file->string();
   const RunStarted header{.title = fmt::format("a search (seed {})", plan.seed),
-                          .size = "",
                           .device = options.execution.config.device,
                           .cases = 0,
                           .version = CP_POOL_VERSION,
-                          .ids = {},
-                          .seed = plan.seed,
-                          .started = {}};
+                          .seed = plan.seed};
   Search search(std::move(plan));
   if (const std::string trouble = search.trouble(); !trouble.empty()) {
     throw CommandError(ExitCode::nothing_selected, trouble);
@@ -176,7 +165,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
 
   void finish(const CLI::App& command) override {
     if (was_given(command, "--cases") && options.cases > 0 && !was_given(command, "--time")) options.time = {};
-    if (!options.seed) options.seed = random_seed();
+    if (!options.seed) options.seed = std::random_device{}() % 1'000'000;  // short, since people type it as part of IDs
     fill_execution(command, options.execution);
   }
 

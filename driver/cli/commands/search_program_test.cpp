@@ -26,28 +26,19 @@ class SearchProgram : public CommandLine {
   }
 
   [[nodiscard]] Words search_words(const std::vector<std::string>& rules, const Words& more = {}) const {
-    Words words = {kProgram,   "search",      "--seed",  "7",     "--filter", "cp_size<=2",
-                   "--worker", worker(rules), "--grace", "100ms", "--events", path("e")};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with({kProgram, "search", "--seed", "7", "--filter", "cp_size<=2", "--worker", worker(rules), "--grace",
+                 "100ms", "--events", path("e")},
+                more);
   }
   Finished search(const std::vector<std::string>& rules, const Words& more = {}) {
     return Program{search_words(rules, more)}.wait();
   }
 
   // Returns the events of this type that the last search wrote.
-  [[nodiscard]] std::vector<json> events(const std::string& type) const {
-    std::vector<json> out;
-    for (const json& event : json_lines(read_file(path("e")))) {
-      if (event["type"] == type) out.push_back(event);
-    }
-    return out;
-  }
+  [[nodiscard]] std::vector<json> events(const std::string& type) const { return events_in(path("e"), type); }
   [[nodiscard]] std::vector<json> cases(const std::string& step) const {
-    std::vector<json> out;
-    for (const json& event : events("case_finished")) {
-      if (event["search"] == step) out.push_back(event);
-    }
+    std::vector<json> out = events("case_finished");
+    std::erase_if(out, [&](const json& event) { return event.value("search", "") != step; });
     return out;
   }
 

@@ -193,7 +193,7 @@ class ShellCommand : public CommandWith<ShellOptions> {
                           .print = [](const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }});
     const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
     if (!terminal) return read_lines(session);
-    return talk(session, {.lookup = passed_on_.lookup, .edits = {}});
+    return talk(session, {.lookup = passed_on_.lookup});
   }
 
  private:

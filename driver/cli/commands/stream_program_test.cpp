@@ -23,9 +23,9 @@ class CaseStream : public CommandLine {
 
   Finished submit(const std::string& text, const Words& more = {}) {
     write_file(path("cases"), text);
-    Words words = {kProgram, "submit", "-", "--worker", kWorker, "--grace", "100ms"};
-    words.insert(words.end(), more.begin(), more.end());
-    return Program{words, {.in = path("cases"), .out = ""}}.wait();
+    return Program{with({kProgram, "submit", "-", "--worker", kWorker, "--grace", "100ms"}, more),
+                   {.in = path("cases")}}
+        .wait();
   }
 };
 
@@ -159,7 +159,7 @@ TEST_F(CaseStream, TheCommandLineNamesOneSourceOfCases) {
 TEST_F(CaseStream, OneThatHasNothingToSaySaysWhatItWaitsFor) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   Program program{{"sh", "-c", "exec \"$@\" 2>" + path("err"), "sh", kProgram, "submit", "-", "--worker", kWorker},
-                  {.in = path("fifo"), .out = ""}};
+                  {.in = path("fifo")}};
   FILE* to = std::fopen(path("fifo").c_str(), "w");
   const auto said = [&] { return std::filesystem::exists(path("err")) ? read_file(path("err")) : ""; };
   while (said().find('\n') == std::string::npos) std::this_thread::yield();
@@ -170,7 +170,7 @@ TEST_F(CaseStream, OneThatHasNothingToSaySaysWhatItWaitsFor) {
 }
 
 TEST_F(CaseStream, OneThatNeverEndsIsGivenUp) {
-  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = "/dev/zero", .out = ""}}.wait();
+  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = "/dev/zero"}}.wait();
   EXPECT_EQ(done.exit_code, 94);
   EXPECT_THAT(done.err, HasSubstr("line 1 of <stdin> has more than 256 MiB: the rest is not read\n"));
 }
@@ -178,7 +178,7 @@ TEST_F(CaseStream, OneThatNeverEndsIsGivenUp) {
 TEST_F(CaseStream, AStreamWithoutACaseIsNoSuccess) {
   write_file(path("empty"), "\n \n");
   for (const std::string& in : {std::string{"/dev/null"}, path("empty")}) {
-    const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = in, .out = ""}}.wait();
+    const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = in}}.wait();
     EXPECT_EQ(done.exit_code, 4) << in;
     EXPECT_THAT(done.err, is_one_error("<stdin> ended without a case"));
   }
@@ -189,8 +189,7 @@ TEST_F(CaseStream, SubmitAnswersAStreamInOrderOnOneWarmPool) {
     return std::string{"{\"model\":\""} + model + "\",\"cp_size\":1," + kSizes + "}\n";
   };
   write_file(path("cases"), line("pass") + "\n" + line("skip") + "{\"heads\":0}\n" + line("fail") + line("pass"));
-  const Finished done =
-      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  const Finished done = Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases")}}.wait();
   EXPECT_EQ(done.exit_code, 100) << done.err;
   std::vector<std::string> outcomes;
   for (const auto& answer : json_lines(done.out)) {
@@ -205,16 +204,14 @@ TEST_F(CaseStream, SubmitAnswersAStreamInOrderOnOneWarmPool) {
 
 TEST_F(CaseStream, AStreamWithABadLineExits94WhenAllElseIsWell) {
   write_file(path("cases"), "not json\n");
-  const Finished done =
-      Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases")}}.wait();
   EXPECT_EQ(done.exit_code, 94);
   EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass"));
 }
 
 TEST_F(CaseStream, AStreamThatIsCutExits100ThoughAllOfItPassed) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  Program program{{kProgram, "submit", "-", "--worker", kWorker, "--global-timeout", "300ms"},
-                  {.in = path("fifo"), .out = ""}};
+  Program program{{kProgram, "submit", "-", "--worker", kWorker, "--global-timeout", "300ms"}, {.in = path("fifo")}};
   FILE* to = std::fopen(path("fifo").c_str(), "w");
   const Finished done = program.wait();
   std::fclose(to);
@@ -244,8 +241,7 @@ TEST_F(CaseStream, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
 
 TEST_F(CaseStream, ACaseFromStdinCanBeRerunByItsCommand) {
   write_file(path("cases"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}\n");
-  const Finished done =
-      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  const Finished done = Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases")}}.wait();
   const Finished again = Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
   EXPECT_EQ(again.exit_code, 100);
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));

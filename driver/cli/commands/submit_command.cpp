@@ -47,9 +47,7 @@ RunStarted header(const SubmitOptions& options, const std::vector<Item>& cases) 
                  .device = options.execution.config.device,
                  .cases = cases.size(),
                  .version = CP_POOL_VERSION,
-                 .ids = {},
-                 .baseline = options.execution.baseline,
-                 .started = {}};
+                 .baseline = options.execution.baseline};
   std::set<std::string> ids;
   for (const Item& named : cases) ids.insert(named.id);
   // If two cases share an ID, IDs cannot say which of the two a killed run has not started.

@@ -29,10 +29,6 @@ struct Typed {
   std::string last;
 };
 
-bool takes_values(const CLI::Option& option) {
-  return option.get_items_expected_max() > 0;
-}
-
 const CLI::Option* option_named(const CLI::App& command, const std::string& name) {
   return name.starts_with('-') ? command.get_option_no_throw(name) : nullptr;
 }
@@ -146,7 +142,7 @@ const CLI::Option* option_before(const Typed& typed) {
     const std::string& word = typed.before[typed.before.size() - back];
     if (!word.starts_with('-')) continue;
     const CLI::Option* option = option_named(typed.command, word);
-    if (option == nullptr || !takes_values(*option)) return nullptr;
+    if (option == nullptr || option->get_items_expected_max() == 0) return nullptr;
     return back == 1 || option->get_allow_extra_args() ? option : nullptr;
   }
   return nullptr;

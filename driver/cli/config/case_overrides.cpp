@@ -129,7 +129,7 @@ void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
 }  // namespace
 
 CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys) {
-  CaseOverride out{.table = table, .filters = {}};
+  CaseOverride out{.table = table};
   for (const ConfigEntry& entry : table.entries) {
     if (entry.key.starts_with(kVariable)) {
       add_variable(entry, out.ranks);

@@ -17,8 +17,8 @@
 namespace cp_pool {
 
 struct CaseOverride {
-  ConfigTable table;            // as it stands in the file
-  std::vector<Filter> filters;  // the override applies to cases that any of them selects
+  ConfigTable table;                 // as it stands in the file
+  std::vector<Filter> filters = {};  // the override applies to cases that any of them selects
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;
   std::optional<int> retries = std::nullopt;
   std::optional<WorkerChoice> worker = std::nullopt;  // find_workers turns it into ranks.worker_command
@@ -29,7 +29,7 @@ struct CaseOverride {
 
 // The overrides that apply beside the options of a run.
 struct OverridesOfRun {
-  std::vector<CaseOverride> all;
+  std::vector<CaseOverride> all = {};
   // The command that reruns a case finds the same file and profile. Options that the file sets for all cases are left
   // out of that command: there they would take precedence over an override.
   std::vector<std::string> left_to_file = {};  // the options that are left out

@@ -54,7 +54,7 @@ class Reader {
       if (entries == nullptr) {
         refuse_at(place_of(name), fmt::format("profile.{}: it has to be a table: [profile.NAME]", name.str()));
       }
-      ConfigTable table{.name = std::string{name.str()}, .place = place_of(name), .entries = {}};
+      ConfigTable table{.name = std::string{name.str()}, .place = place_of(name)};
       for (const auto& [key, node_of_key] : *entries) {
         if (key == "override") {
           read_overrides(file, node_of_key, table.name);
@@ -75,7 +75,7 @@ class Reader {
     for (const toml::node& each : *overrides) {
       const toml::table* entries = each.as_table();
       if (entries == nullptr) refuse_at(place_of(each), fmt::format("override: it has to be a table: {}", form));
-      ConfigTable table{.name = profile, .place = place_of(each), .entries = {}};
+      ConfigTable table{.name = profile, .place = place_of(each)};
       for (const auto& [key, node_of_key] : *entries) append(table.entries, "", '.', key, node_of_key);
       file.overrides.push_back(std::move(table));
     }
@@ -92,7 +92,7 @@ class Reader {
   }
 
   [[nodiscard]] ConfigEntry entry(const std::string& name, const toml::key& key, const toml::node& node) const {
-    ConfigEntry out{.key = name, .kind = ConfigEntry::Kind::text, .values = {}, .place = place_of(key)};
+    ConfigEntry out{.key = name, .kind = ConfigEntry::Kind::text, .place = place_of(key)};
     if (const toml::array* values = node.as_array()) {
       out.kind = ConfigEntry::Kind::list;
       for (const toml::node& each : *values) {

@@ -13,14 +13,14 @@ struct ConfigEntry {
   enum class Kind { text, number, boolean, list };
   std::string key;
   Kind kind = Kind::text;
-  std::vector<std::string> values;  // a single one, except in a list
-  std::string place;                // "cp-pool.toml:3"
+  std::vector<std::string> values = {};  // a single one, except in a list
+  std::string place;                     // "cp-pool.toml:3"
 };
 
 struct ConfigTable {
   std::string name;  // the profile's name; of an override, that of its profile, or empty if it is for all
   std::string place;
-  std::vector<ConfigEntry> entries;
+  std::vector<ConfigEntry> entries = {};
 };
 
 struct ConfigFile {

@@ -24,9 +24,11 @@ class ConfigProgram : public CommandLine {
   }
   // Runs cp-pool in the folder of the test.
   Finished here(const Words& words) {
-    Words all = {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), kProgram};
-    all.insert(all.end(), words.begin(), words.end());
-    return Program{std::move(all)}.wait();
+    return Program{with({"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), kProgram}, words)}.wait();
+  }
+  // Writes a file whose profile begins with the test's matrix.
+  void configure(const std::string& more) {
+    write_file(folder / "cp-pool.toml", "[profile.default]\nmatrix = \"demo.json\"\n" + more);
   }
 };
 
@@ -102,9 +104,7 @@ TEST_F(ConfigProgram, ShardsOfARunnerOfTestsAreAllCasesAndItIsTold) {
     std::filesystem::remove(folder / "status");
     if (!std::filesystem::exists(events)) continue;
     EXPECT_TRUE(std::filesystem::exists(xml));
-    for (const auto& event : json_lines(read_file(events))) {
-      if (event["type"] == "case_finished") ids.push_back(event["id"]);
-    }
+    for (const auto& event : events_in(events, "case_finished")) ids.push_back(event["id"]);
   }
   EXPECT_THAT(ids, ::testing::UnorderedElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/pass_2/p2p/cp1/bshd/fp32"));
 }
@@ -127,11 +127,11 @@ TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
 }
 
 TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
-             "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
-             "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
-             "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
+  configure(
+      "slots = 1\n"
+      "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
+      "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+      "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
   const Words words{"run",      "--worker",  kWorker,      "--filter", "model=fail", "model=pass*", "model=hang",
                     "--events", "e.jsonl",   "--junit",    "j.xml",    "--max-fail", "1",           "--summary",
                     "s.md",     "--no-skip", "--annotate", "github",   "--html",     "h.html"};
@@ -149,13 +149,11 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
   const std::string page = read_file(folder / "h.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<td class=\"other\">xfail</td>"), HasSubstr("<td class=\"other\">xpass</td>")));
   EXPECT_THAT(page, Not(HasSubstr(">Failures<")));
-  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
-    if (event["type"] == "run_finished") {
-      EXPECT_EQ(event["expected_failures"], 1);
-      EXPECT_EQ(event["unexpected_passes"], 1);
-      EXPECT_EQ(event["expected_skips"], 1);
-    }
-    if (event["type"] != "case_finished") continue;
+  const auto end = events_in(folder / "e.jsonl", "run_finished").at(0);
+  EXPECT_EQ(end["expected_failures"], 1);
+  EXPECT_EQ(end["unexpected_passes"], 1);
+  EXPECT_EQ(end["expected_skips"], 1);
+  for (const auto& event : events_in(folder / "e.jsonl", "case_finished")) {
     if (event["case"]["model"] == "fail") {
       EXPECT_EQ(event["outcome"], "fail");
       EXPECT_EQ(event["expected"], nlohmann::json({{"outcome", "fail"}, {"reason", "issue 5"}}));
@@ -172,9 +170,7 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
 }
 
 TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\n"
-             "[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
+  configure("[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
   const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: issue 5"));
@@ -182,9 +178,9 @@ TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
 }
 
 TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\ntimeout = \"1h\"\n"
-             "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
+  configure(
+      "grace = \"100ms\"\ntimeout = \"1h\"\n"
+      "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
   const Finished done = here({"run", "--worker", kWorker, "--filter", "model=hang"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.last_line(), HasSubstr("1 timeout")) << done.out;
@@ -192,20 +188,15 @@ TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
 }
 
 TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
-             "[[override]]\nfilter = \"model=error\"\nretries = 2\n"
-             "[[override]]\nfilter = \"model=crash\"\nretries = 1\nxfail = \"it crashes\"\n");
+  configure(
+      "slots = 1\n"
+      "[[override]]\nfilter = \"model=error\"\nretries = 2\n"
+      "[[override]]\nfilter = \"model=crash\"\nretries = 1\nxfail = \"it crashes\"\n");
   const Words words{"run", "--worker", kWorker, "--filter", "model=error", "model=crash"};
   const auto tries_of = [&](const Words& more) {
-    Words all = words;
-    all.insert(all.end(), {"--events", "e.jsonl"});
-    all.insert(all.end(), more.begin(), more.end());
-    EXPECT_EQ(here(all).exit_code, 100);
+    EXPECT_EQ(here(with(with(words, {"--events", "e.jsonl"}), more)).exit_code, 100);
     std::map<std::string, int> tries;
-    for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
-      if (event["type"] == "case_tried") ++tries[event["case"]["model"]];
-    }
+    for (const auto& event : events_in(folder / "e.jsonl", "case_tried")) ++tries[event["case"]["model"]];
     return tries;
   };
   EXPECT_EQ(tries_of({}), (std::map<std::string, int>{{"error", 2}})) << "what is expected to fail is not tried again";
@@ -213,11 +204,11 @@ TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
 }
 
 TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\n"
-             "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
-             "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
-                 std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
+  configure(
+      "slots = 1\nspare = \"off\"\n"
+      "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
+      "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
+      std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
   const std::string worker =
       std::string{"sh -c 'echo \"mine: $MINE\" >> said; exec python3 "} + CP_POOL_SCRIPTED_WORKER + "'";
   write_file(folder / "more.toml",
@@ -244,28 +235,25 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
 TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
   const ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
   write_file(folder / "mine.py", R"({"skips":[]})");
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\nworker = \"" + kWorker +
-                 "\"\n[[override]]\nfilter = \"model=pass_2\"\nadapter = \"mine.py\"\n");
+  configure("slots = 1\nspare = \"off\"\nworker = \"" + kWorker +
+            "\"\n[[override]]\nfilter = \"model=pass_2\"\nadapter = \"mine.py\"\n");
   const Finished done =
       here({"run", "--filter", "model=pass", "model=pass_2", "--events", "e.jsonl", "--run-dir", "logs"});
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("2 expanded = 2 pass"));
   std::map<std::string, std::string> pools;
   std::map<std::string, nlohmann::json> implementations;
-  bool forks = false;
-  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
-    if (event["type"] == "fork_server") forks = event["ready"];
-    if (event["type"] == "run_started") implementations["run"] = event["implementations"];
-    if (event["type"] != "case_finished") continue;
+  for (const auto& event : events_in(folder / "e.jsonl", "case_finished")) {
     pools[event["case"]["model"]] = event["pool"].dump();
     implementations[event["case"]["model"]] = event.value("implementation", "");
   }
   const std::string adapter = "adapter " + std::filesystem::canonical(folder / "mine.py").string();
-  EXPECT_EQ(implementations["run"], nlohmann::json({"worker python3 " CP_POOL_SCRIPTED_WORKER, adapter}));
+  EXPECT_EQ(events_in(folder / "e.jsonl", "run_started").at(0)["implementations"],
+            nlohmann::json({"worker python3 " CP_POOL_SCRIPTED_WORKER, adapter}));
   EXPECT_EQ(implementations["pass"], "");
   EXPECT_EQ(implementations["pass_2"], adapter);
-  EXPECT_TRUE(forks) << "ranks of an adapter are forked";
+  EXPECT_TRUE(events_in(folder / "e.jsonl", "fork_server").back()["ready"].get<bool>())
+      << "ranks of an adapter are forked";
   EXPECT_NE(pools["pass"], pools["pass_2"]);
   std::string said;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
@@ -275,33 +263,26 @@ TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
 }
 
 TEST_F(ConfigProgram, ACaseMayHoldMoreSlotsThanRanks) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\nslots = 3\nspare = \"off\"\n"
-             "[[override]]\nfilter = \"model=pass\"\nslots = 2\n"
-             "[[override]]\nfilter = \"model=pass_2\"\nslots = 99\n");
+  configure(
+      "slots = 3\nspare = \"off\"\n"
+      "[[override]]\nfilter = \"model=pass\"\nslots = 2\n"
+      "[[override]]\nfilter = \"model=pass_2\"\nslots = 99\n");
   const Finished done =
       here({"run", "--worker", kWorker, "--filter", "model=pass*", "model=skip", "--events", "e.jsonl"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   std::multiset<std::size_t> held;
-  for (const auto& event : json_lines(read_file(folder / "e.jsonl"))) {
-    if (event["type"] == "pool_spawned") held.insert(event["slots"].size());
-  }
+  for (const auto& event : events_in(folder / "e.jsonl", "pool_spawned")) held.insert(event["slots"].size());
   EXPECT_EQ(held, (std::multiset<std::size_t>{1, 2, 3}));
 }
 
 TEST_F(ConfigProgram, OverridesOfAProfileCountThereAndMore) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\n"
-             "[[profile.nightly.override]]\nfilter = \"model=fail\"\nxfail = false\n"
-             "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n");
+  configure(
+      "[[profile.nightly.override]]\nfilter = \"model=fail\"\nxfail = false\n"
+      "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n");
   const Words words{"run", "--worker", kWorker, "--filter", "model=fail"};
   EXPECT_EQ(here(words).exit_code, 0);
-  Words nightly = words;
-  nightly.insert(nightly.end(), {"--profile", "nightly"});
-  EXPECT_EQ(here(nightly).exit_code, 100);
-  Words without = words;
-  without.insert(without.end(), {"--no-config", "--matrix", "demo.json"});
-  EXPECT_EQ(here(without).exit_code, 100);
+  EXPECT_EQ(here(with(words, {"--profile", "nightly"})).exit_code, 100);
+  EXPECT_EQ(here(with(words, {"--no-config", "--matrix", "demo.json"})).exit_code, 100);
 }
 
 TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
@@ -323,29 +304,24 @@ TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
 }
 
 TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
-  write_file(folder / "cp-pool.toml",
-             "[profile.default]\nmatrix = \"demo.json\"\n"
-             "[[override]]\nfilter = [\"model=fail\", \"model=error\"]\nxfail = \"issue 5\"\nxfail-strict = true\n"
-             "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
-             "[[override]]\nfilter = \"model=error\"\nxfail = false\n");
+  configure(
+      "[[override]]\nfilter = [\"model=fail\", \"model=error\"]\nxfail = \"issue 5\"\nxfail-strict = true\n"
+      "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+      "[[override]]\nfilter = \"model=error\"\nxfail = false\n");
   const Words words{"list", "--filter", "model=fail", "model=hang", "model=error", "model=pass"};
-  Words json = words;
-  json.emplace_back("--json");
   EXPECT_THAT(
       here(words).out_lines(),
       ::testing::UnorderedElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/fail/p2p/cp1/bshd/fp32  xfail: issue 5",
                                       "demo/hang/p2p/cp1/bshd/fp32  skip: it hangs", "demo/error/p2p/cp1/bshd/fp32"));
   std::map<std::string, nlohmann::json> expected;
-  for (const auto& listed : nlohmann::json::parse(here(json).out)) {
+  for (const auto& listed : nlohmann::json::parse(here(with(words, {"--json"})).out)) {
     expected[listed["case"]["model"]] = listed.value("expected", nlohmann::json());
   }
   EXPECT_EQ(expected["fail"], nlohmann::json({{"outcome", "fail"}, {"reason", "issue 5"}, {"strict", true}}));
   EXPECT_EQ(expected["hang"], nlohmann::json({{"outcome", "skip"}, {"reason", "it hangs"}}));
   EXPECT_TRUE(expected["pass"].is_null());
   EXPECT_TRUE(expected["error"].is_null());
-  Words plain = words;
-  plain.insert(plain.end(), {"--no-config", "--matrix", "demo.json"});
-  EXPECT_EQ(here(plain).out.find("xfail"), std::string::npos);
+  EXPECT_EQ(here(with(words, {"--no-config", "--matrix", "demo.json"})).out.find("xfail"), std::string::npos);
 }
 
 TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <sstream>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
+#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 namespace {
@@ -111,16 +111,6 @@ void rebase(ConfigFile& file, const ConfiguredApp& keys) {
   std::ranges::for_each(file.overrides, rebase_table);
 }
 
-// Splits the value of a variable for a list option: one value a line.
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in{text};
-  for (std::string line; std::getline(in, line);) {
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
-}
-
 // Throws CommandError (usage).
 std::vector<std::string> values_of_variable(const CLI::Option& option, const std::string& name,
                                             const std::string& text) {
@@ -129,7 +119,9 @@ std::vector<std::string> values_of_variable(const CLI::Option& option, const std
     if (!on && text != "0" && text != "false") refuse_at(name, fmt::format("'{}' is none of 1, true, 0, false", text));
     return {on ? "true" : "false"};
   }
-  const std::vector<std::string> values = is_list(option) ? lines_of(text) : std::vector<std::string>{text};
+  std::vector<std::string> values{text};
+  if (is_list(option)) values = split(text, '\n');
+  if (is_list(option)) std::erase(values, "");
   for (const std::string& value : values) {
     if (const std::string wrong = wrong_with_value(option, value); !wrong.empty()) refuse_at(name, wrong);
   }

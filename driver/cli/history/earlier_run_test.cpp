@@ -208,7 +208,7 @@ RunConfig perf_config(const std::string& device = "cpu", bool graph = false) {
 
 std::vector<Item> named(const std::vector<std::string>& ids, const Case& c = example_case()) {
   std::vector<Item> out;
-  for (const std::string& id : ids) out.push_back({.id = id, .payload = c, .rerun = ""});
+  for (const std::string& id : ids) out.push_back({.id = id, .payload = c});
   return out;
 }
 

@@ -92,9 +92,9 @@ CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
 
 // The shards of one selection.
 struct Shards {
-  ShardOfRun of;                                     // with the index of one of them
-  std::string title;                                 // of the selection
-  std::map<std::size_t, std::set<std::string>> ids;  // by the index of the shard
+  ShardOfRun of;                                          // with the index of one of them
+  std::string title;                                      // of the selection
+  std::map<std::size_t, std::set<std::string>> ids = {};  // by the index of the shard
 
   [[nodiscard]] std::vector<std::string> all_ids() const {
     std::vector<std::string> all;
@@ -104,11 +104,6 @@ struct Shards {
   // Whether every selected case is in exactly one shard.
   [[nodiscard]] bool add_up() const { return hash_of_all(all_ids()) == of.ids; }
 };
-
-// Returns "quick" for "quick, shard 1/3 by times 0123".
-std::string title_of_all(const std::string& title) {
-  return title.substr(0, title.find(", shard "));
-}
 
 std::vector<Shards> selections_of(const std::vector<RunStarted>& runs) {
   using Key = std::tuple<std::size_t, std::size_t, std::string, std::string, std::string, std::string,
@@ -120,7 +115,8 @@ std::vector<Shards> selections_of(const std::vector<RunStarted>& runs) {
     const ShardOfRun& shard = *run.shard;
     const auto [place, is_new] = places.try_emplace(
         {shard.count, shard.cases, shard.ids, shard.hash, run.size, run.device, run.implementations}, out.size());
-    if (is_new) out.push_back({.of = shard, .title = title_of_all(run.title), .ids = {}});
+    // "quick" for "quick, shard 1/3 by times 0123"
+    if (is_new) out.push_back({.of = shard, .title = run.title.substr(0, run.title.find(", shard "))});
     out[place->second].ids[shard.index].insert(run.ids.begin(), run.ids.end());
   }
   return out;

@@ -25,10 +25,9 @@ TEST_F(Baseline, TimesAreComparedWithThoseOfAnEarlierRun) {
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("     8.000  0.750  demo/pass/p2p/cp1/bshd/fp32\n"),
                               HasSubstr("e: 1 of 2 cases in both, 6.000 ms now and 8.000 ms then: 0.750 of it\n")));
-  const auto lines = json_lines(read_file(path("now")));
-  const auto timed = std::ranges::find(lines, "demo/pass/p2p/cp1/bshd/fp32", [](const auto& line) {
-    return line["type"] == "case_finished" ? line["id"].template get<std::string>() : "";
-  });
+  const auto lines = events_in(path("now"), "case_finished");
+  const auto timed =
+      std::ranges::find(lines, "demo/pass/p2p/cp1/bshd/fp32", [](const auto& line) { return line["id"]; });
   ASSERT_NE(timed, lines.end());
   EXPECT_EQ((*timed)["perf"]["ratio"], 0.75);
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("one")}).exit_code, 0);
@@ -91,11 +90,11 @@ TEST_F(Baseline, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
   write_file(path("cases"), line + "}\n");
   Words first = submit;
   first.insert(first.end(), {"--events", path("e")});
-  ASSERT_EQ((Program{first, {.in = path("cases"), .out = ""}}.wait().exit_code), 0);
+  ASSERT_EQ((Program{first, {.in = path("cases")}}.wait().exit_code), 0);
   write_file(path("cases"), line + R"(,"causal":true})" + "\n" + line + "}\n");
   Words second = submit;
   second.insert(second.end(), {"--baseline", path("e")});
-  const Finished done = Program{second, {.in = path("cases"), .out = ""}}.wait();
+  const Finished done = Program{second, {.in = path("cases")}}.wait();
   EXPECT_EQ(done.exit_code, 94);
   EXPECT_THAT(done.err, AllOf(HasSubstr("causal false there and true here (1 of 1 cases differ)\n"),
                               EndsWith("cp-pool: error: 1 of the 2 cases from <stdin> were refused\n")));

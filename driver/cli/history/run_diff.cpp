@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/history/merged_runs.h"
+#include "driver/core/mapped.h"
 #include "driver/log/run_log.h"
 #include "driver/report/case_text.h"
 #include "driver/report/output_file.h"
@@ -162,10 +163,8 @@ class Differ {
     double noise = std::log(kLeastRatio);
     double expected = 0;  // with few cases, a single change would look like drift
     if (ratios.size() >= kLeastCases) {
-      std::vector<double> deviations;
-      deviations.reserve(ratios.size());
-      for (const double ratio : ratios) deviations.push_back(std::abs(ratio - drift));
-      noise = std::max(noise, kDeviations * kDeviationOfMedian * median(deviations));
+      const auto deviation = [drift](double ratio) { return std::abs(ratio - drift); };
+      noise = std::max(noise, kDeviations * kDeviationOfMedian * median(mapped(ratios, deviation)));
       expected = drift;
     }
     diff_.drift = TimeDrift{.cases = ratios.size(), .ratio = std::exp(drift), .noise = std::exp(noise)};

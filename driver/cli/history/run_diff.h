@@ -72,19 +72,7 @@ enum class ChangeKind {
   removed,     // the later run does not have it
 };
 template <>
-inline constexpr std::array<std::pair<ChangeKind, std::string_view>, 12> kNames<ChangeKind>{
-    {{ChangeKind::new_failure, "new-failure"},
-     {ChangeKind::fixed, "fixed"},
-     {ChangeKind::still_failing, "still-failing"},
-     {ChangeKind::flaky, "flaky"},
-     {ChangeKind::not_judged, "not-judged"},
-     {ChangeKind::slower, "slower"},
-     {ChangeKind::faster, "faster"},
-     {ChangeKind::error_grew, "error-grew"},
-     {ChangeKind::skip_came, "skip-came"},
-     {ChangeKind::skip_went, "skip-went"},
-     {ChangeKind::added, "added"},
-     {ChangeKind::removed, "removed"}}};
+inline constexpr auto kNames<ChangeKind> = kSpelledNames<ChangeKind::removed, '-'>;
 
 // A change of one case; a case may have several.
 struct Change {
@@ -99,15 +87,8 @@ struct Change {
   std::optional<double> is = std::nullopt;
 
   static constexpr auto fields() {
-    return FieldList{field("kind", &Change::kind),
-                     field("id", &Change::id),
-                     field("before", &Change::before),
-                     field("after", &Change::after),
-                     field("reason", &Change::reason, Presence::sparse),
-                     field("verdict", &Change::verdict, Presence::sparse),
-                     field("tensor", &Change::tensor, Presence::sparse),
-                     field("was", &Change::was, Presence::sparse),
-                     field("is", &Change::is, Presence::sparse)};
+    return FieldList{optional<&Change::kind, &Change::id, &Change::before, &Change::after>(),
+                     sparse<&Change::reason, &Change::verdict, &Change::tensor, &Change::was, &Change::is>()};
   }
 };
 
@@ -118,8 +99,7 @@ struct TimeDrift {
   double noise = 1;  // a case counts as changed if its ratio differs from the median by more than this factor
 
   static constexpr auto fields() {
-    return FieldList{field("cases", &TimeDrift::cases), field("ratio", &TimeDrift::ratio),
-                     field("noise", &TimeDrift::noise)};
+    return FieldList{optional<&TimeDrift::cases, &TimeDrift::ratio, &TimeDrift::noise>()};
   }
 };
 

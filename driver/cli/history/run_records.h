@@ -26,9 +26,8 @@ struct RecordFile {
   std::optional<int> exit_code = std::nullopt;      // nullopt in the same cases
 
   static constexpr auto fields() {
-    return FieldList{field("command", &RecordFile::command), field("version", &RecordFile::version),
-                     field("started", &RecordFile::started), field("ended", &RecordFile::ended, Presence::sparse),
-                     field("exit_code", &RecordFile::exit_code, Presence::sparse)};
+    return FieldList{optional<&RecordFile::command, &RecordFile::version, &RecordFile::started>(),
+                     sparse<&RecordFile::ended, &RecordFile::exit_code>()};
   }
 };
 

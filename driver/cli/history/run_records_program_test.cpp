@@ -117,10 +117,7 @@ TEST_F(RecordsOfRuns, AreTheTrendOfEachCaseInReportsAndAnOrder) {
     ASSERT_EQ(run("model=pass*").exit_code, 100);
   }
   ASSERT_EQ(run("model=pass*", {"--order", "history", "--html", path("html"), "--events", path("e")}).exit_code, 0);
-  std::vector<nlohmann::json> ended;
-  for (const nlohmann::json& line : json_lines(read_file(path("e")))) {
-    if (line["type"] == "case_finished") ended.push_back(line);
-  }
+  const auto ended = events_in(path("e"), "case_finished");
   ASSERT_THAT(ended, SizeIs(2));
   EXPECT_EQ(ended[0]["id"], "demo/pass_2/p2p/cp1/bshd/fp32") << "it failed in the last run, so it is the first";
   EXPECT_EQ(ended[0]["earlier"][0]["outcome"], "pass");

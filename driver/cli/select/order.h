@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "driver/core/mapped.h"
+
 namespace cp_pool {
 
 struct Order {
@@ -33,10 +35,7 @@ std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order);
 // Returns the items at these indices, in the order of the indices.
 template <typename Item>
 std::vector<Item> reordered(std::vector<Item> items, const std::vector<std::size_t>& indices) {
-  std::vector<Item> out;
-  out.reserve(indices.size());
-  for (const std::size_t i : indices) out.push_back(std::move(items[i]));
-  return out;
+  return mapped(indices, [&](std::size_t i) { return std::move(items[i]); });
 }
 
 }  // namespace cp_pool

@@ -27,8 +27,7 @@ TEST(Rerun, KeepsTheWorkerAndQuotesWhatAShellWouldSplit) {
 }
 
 TEST(Rerun, OfAllFailuresReadsTheEventsFile) {
-  const SelectionOptions selection{
-      .matrices = {"te-flash", "my matrix.json"}, .filters = {"x"}, .keywords = {}, .size = "full"};
+  const SelectionOptions selection{.matrices = {"te-flash", "my matrix.json"}, .filters = {"x"}, .size = "full"};
   ExecutionOptions options;
   EXPECT_EQ(rerun_of_failed("cp-pool", selection, options), std::nullopt);
   options.events = "/dev/null";

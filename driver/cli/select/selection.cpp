@@ -12,6 +12,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
@@ -55,9 +56,7 @@ std::vector<Matrix> load_matrices(const std::vector<std::string>& names) {
 }
 
 void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard, const CaseTimes& times) {
-  std::vector<const MatrixCase*> all;
-  all.reserve(cases.size());
-  for (const SelectedCase& selected : cases) all.push_back(&selected.matrix_case);
+  const auto all = mapped(cases, [](const SelectedCase& selected) -> const auto* { return &selected.matrix_case; });
   const std::vector<std::size_t> shards = deal_out(all, shard.count, times);
   std::vector<SelectedCase> kept;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -141,9 +140,8 @@ void add_edits(CLI::App& command, std::vector<std::string>& edits) {
 }
 
 Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take) {
-  std::vector<Filter> filters;
-  filters.reserve(options.filters.size());
-  for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
+  const std::vector<Filter> filters =
+      mapped(options.filters, [](const std::string& text) { return Filter::parse(text); });
   std::vector<std::size_t> matched(filters.size());
   const Filter keywords = Filter::parse_keywords(options.keywords);
   std::size_t kept_by_keywords = 0;

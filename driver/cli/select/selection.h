@@ -17,9 +17,9 @@
 namespace cp_pool {
 
 struct SelectionOptions {
-  std::vector<std::string> matrices;  // names or files
-  std::vector<std::string> filters;   // a case that any of them selects is taken; empty means all
-  std::string keywords;               // the expression of -k, which narrows the selection; empty means all
+  std::vector<std::string> matrices;      // names or files
+  std::vector<std::string> filters = {};  // a case that any of them selects is taken; empty means all
+  std::string keywords = {};              // the expression of -k, which narrows the selection; empty means all
   std::string size;
   std::optional<std::set<std::string>> ids = std::nullopt;          // if set, only cases with these IDs
   Shard shard = {};                                                 // the part of the selected cases to run

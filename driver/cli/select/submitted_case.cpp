@@ -12,6 +12,7 @@
 #include "cases/json_text.h"
 #include "cases/text_hash.h"
 #include "driver/cli/worker_command.h"
+#include "driver/core/mapped.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -115,7 +116,7 @@ std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
 SubmittedCase read_submitted_call(const Json& json, const JsonPlace& root, const std::vector<std::string>& edits) {
   expect_known_keys(json, root, {"id", "world_size", "size", "tags", "call", "timeout_ms", "fresh"});
   if (!edits.empty()) root.fail("--set changes attention cases, and this is a call");
-  SubmittedCase submitted{.id = {}, .c = {}, .call = parse_call(json.at("call"), root.source() + ", call")};
+  SubmittedCase submitted{.call = parse_call(json.at("call"), root.source() + ", call")};
   const auto id = json.find("id");
   submitted.id = id == json.end() ? call_id(*submitted.call) : given_id(*id, root.key("id"));
   if (const auto timeout = json.find("timeout_ms"); timeout != json.end()) {
@@ -152,10 +153,7 @@ std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edi
 }
 
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {
-  std::vector<const CaseField*> fields;
-  fields.reserve(edits.size());
-  for (const std::string& text : edits) fields.push_back(read_edit(text).field);
-  return fields;
+  return mapped(edits, [](const std::string& text) { return read_edit(text).field; });
 }
 
 SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {

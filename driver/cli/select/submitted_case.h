@@ -33,8 +33,8 @@ std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edi
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);
 
 struct SubmittedCase {
-  std::string id;
-  Case c;
+  std::string id = {};
+  Case c = {};
   std::optional<Call> call = std::nullopt;                          // if it is a call and no attention case
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // of a call, as in Item
   std::string fresh = {};  // of a call: not empty if it needs a pool of its own, and then unlike that of any other

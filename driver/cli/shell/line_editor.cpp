@@ -228,12 +228,12 @@ LineEditor::Read LineEditor::read(const std::string& prompt) {
   if (parts_->interrupted) {
     std::fputs("^C\n", stdout);
     std::fflush(stdout);
-    return {.how = Read::How::interrupted, .line = ""};
+    return {.how = Read::How::interrupted};
   }
   if (line == nullptr || count <= 0) {
     std::fputs("\n", stdout);
     std::fflush(stdout);
-    return {.how = Read::How::end, .line = ""};
+    return {.how = Read::How::end};
   }
   std::string text{line, static_cast<std::size_t>(count)};
   text.erase(text.find_last_not_of("\r\n") + 1);

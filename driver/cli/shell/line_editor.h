@@ -67,7 +67,7 @@ class LineEditor {
   struct Read {
     enum class How { line, interrupted, end };
     How how = How::line;
-    std::string line;  // without its newline
+    std::string line = {};  // without its newline
   };
   Read read(const std::string& prompt);
 

@@ -15,12 +15,12 @@ using Words = std::vector<std::string>;
 
 // The complete words of the typed text, and its last word.
 struct TypedLine {
-  Words before;
+  Words before = {};
   std::string last;
 };
 
 TypedLine read_typed(const std::string& typed) {
-  TypedLine out{.before = {}, .last = last_word(typed)};
+  TypedLine out{.last = last_word(typed)};
   std::istringstream in{typed.substr(0, typed.size() - out.last.size())};
   for (std::string word; in >> word;) out.before.push_back(word);
   return out;

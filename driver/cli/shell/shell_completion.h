@@ -13,8 +13,8 @@ namespace cp_pool {
 using AskCandidates = std::function<Candidates(const std::vector<std::string>& words)>;
 
 struct ShellContext {
-  std::vector<std::string> lookup;  // --matrix and --size of the shell, as words
-  std::vector<std::string> edits;   // KEY=VALUE, as given to `set`
+  std::vector<std::string> lookup;      // --matrix and --size of the shell, as words
+  std::vector<std::string> edits = {};  // KEY=VALUE, as given to `set`
 };
 
 // Returns the last word of the typed text, which a candidate replaces.

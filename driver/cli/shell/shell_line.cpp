@@ -101,7 +101,7 @@ ShellLine parse_shell_line(std::string_view text) {
   // Pasted JSON has quotes of its own.
   if (text[begin] == '{') {
     const std::size_t end = text.find_last_not_of(" \t\r\n");
-    return {.verb = ShellVerb::submit, .arguments = {std::string{text.substr(begin, end + 1 - begin)}}, .options = {}};
+    return {.verb = ShellVerb::submit, .arguments = {std::string{text.substr(begin, end + 1 - begin)}}};
   }
   std::optional<std::vector<std::string>> words = split_words(text);
   if (!words) throw CommandError(ExitCode::usage, "a quote is not closed");

@@ -27,8 +27,8 @@ std::string shell_help();
 
 struct ShellLine {
   ShellVerb verb = ShellVerb::nothing;
-  std::vector<std::string> arguments;  // up to the first word that begins with '-'
-  std::vector<std::string> options;    // from there on
+  std::vector<std::string> arguments;     // up to the first word that begins with '-'
+  std::vector<std::string> options = {};  // from there on
 };
 
 // True for KEY=VALUE. An ID has a '/' before its first '='.

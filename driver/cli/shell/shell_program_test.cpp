@@ -34,7 +34,7 @@ class ShellProgram : public CommandLine {
   }
   Finished shell(const std::string& lines, const Words& more = {}) {
     write_file(path("lines"), lines);
-    return Program{words(more), {.in = path("lines"), .out = ""}}.wait();
+    return Program{words(more), {.in = path("lines")}}.wait();
   }
   // Returns the requests to run a case, in the order in which the worker got them.
   [[nodiscard]] std::vector<nlohmann::json> requests() const {
@@ -145,7 +145,7 @@ TEST_F(ShellProgram, PassesOptionsOnAndLetsALineHaveItsOwn) {
 
 TEST_F(ShellProgram, ThatIsKilledTakesItsServiceAlong) {
   ASSERT_EQ(::mkfifo(path("typed").c_str(), 0600), 0);
-  Program program{words(), {.in = path("typed"), .out = ""}};
+  Program program{words(), {.in = path("typed")}};
   const UniqueFd typed{::open(path("typed").c_str(), O_WRONLY)};
   const std::string line = "demo/hang/p2p/cp1/bshd/fp32\n";
   ASSERT_EQ(::write(typed.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));

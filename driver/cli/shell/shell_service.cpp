@@ -1,7 +1,6 @@
 #include "driver/cli/shell/shell_service.h"
 
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <poll.h>
 #include <sys/wait.h>
@@ -37,11 +36,7 @@ bool default_is_there() {
 
 bool is_readable(int fd, int timeout_ms) {
   pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&wait, 1, timeout_ms);
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  return TEMP_FAILURE_RETRY(::poll(&wait, 1, timeout_ms)) > 0;
 }
 
 }  // namespace
@@ -56,14 +51,10 @@ ShellService::~ShellService() {
 
 std::string ShellService::name() {
   if (options_.wanted) return *options_.wanted;
-  if (own_lives()) return own_name();
+  if (own_ && !is_readable(own_->pidfd.get(), 0)) return own_name();  // it has not ended
   if (!own_ && options_.serve.empty() && default_is_there()) return service::kDefaultName;
   start();
   return own_name();
-}
-
-bool ShellService::own_lives() const {
-  return own_ && !is_readable(own_->pidfd.get(), 0);
 }
 
 void ShellService::start() {
@@ -72,7 +63,7 @@ void ShellService::start() {
   words.insert(words.end(), options_.serve.begin(), options_.serve.end());
   Pipe pipe = make_pipe();
   try {
-    own_ = spawn({.argv = words, .env = {}, .stderr_fd = pipe.write.get()});
+    own_ = spawn({.argv = words, .stderr_fd = pipe.write.get()});
   } catch (const SpawnError& error) {
     throw CommandError(ExitCode::infra, error.what());
   }
@@ -87,8 +78,7 @@ void ShellService::wait_for_listener() {
   std::string said;
   while (said.find('\n') == std::string::npos) {
     std::array<char, 1024> chunk{};
-    const ssize_t size = ::read(own_stderr_.get(), chunk.data(), chunk.size());
-    if (size < 0 && errno == EINTR) continue;
+    const ssize_t size = TEMP_FAILURE_RETRY(::read(own_stderr_.get(), chunk.data(), chunk.size()));
     if (size <= 0) break;
     said.append(chunk.data(), static_cast<std::size_t>(size));
   }
@@ -100,8 +90,7 @@ void ShellService::wait_for_listener() {
 }
 
 void ShellService::reap() {
-  while (::waitpid(own_->pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  TEMP_FAILURE_RETRY(::waitpid(own_->pid, nullptr, 0));
   own_.reset();
 }
 

@@ -33,7 +33,6 @@ class ShellService {
 
  private:
   void start();
-  [[nodiscard]] bool own_lives() const;
   void wait_for_listener();  // throws CommandError (infra)
   void reap();
 

@@ -24,10 +24,10 @@ constexpr std::size_t kMostOfACell = 48;
 constexpr const char* kNothing = "-";  // where only one of the two has a value
 
 struct Row {
-  std::string name;
+  std::string name = {};
   std::string before;
   std::string now;
-  std::string ratio;  // now / before; empty if there is none
+  std::string ratio = {};  // now / before; empty if there is none
 };
 
 struct Table {
@@ -89,7 +89,7 @@ std::size_t compare_texts(const Texts& before, const Texts& now, Table& table) {
 void add_time(std::string name, std::optional<double> before, std::optional<double> now, Table& table) {
   if (!before && !now) return;
   const auto text = [](std::optional<double> ms) { return ms ? format_duration(*ms) : std::string{kNothing}; };
-  Row row{.name = std::move(name), .before = text(before), .now = text(now), .ratio = ""};
+  Row row{.name = std::move(name), .before = text(before), .now = text(now)};
   if (before && now && *before > 0) row.ratio = fmt::format("x {:.2f}", *now / *before);
   table.rows.push_back(std::move(row));
 }
@@ -110,7 +110,7 @@ void compare_times(const CaseFinished& before, const CaseFinished& now, Table& t
 }
 
 std::string text_of(const Table& table) {
-  std::vector<Row> rows{{.name = "", .before = "before", .now = "now", .ratio = ""}};
+  std::vector<Row> rows{{.before = "before", .now = "now"}};
   for (const Row& row : table.rows) {
     rows.push_back({row.name, cut_middle(row.before, kMostOfACell), cut_middle(row.now, kMostOfACell), row.ratio});
   }
@@ -131,11 +131,6 @@ std::string text_of(const Table& table) {
   }
   if (!table.same.empty()) out += fmt::format("the same: {}\n", fmt::join(table.same, ", "));
   return out;
-}
-
-std::string in_one_line(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  return text;
 }
 
 using Words = ShellSession::Words;
@@ -167,10 +162,6 @@ std::string case_argument(const std::string& command, const Words& words) {
   return words.front();
 }
 
-bool was_judged_bad(const CaseFinished& result) {
-  return is_failure(result.outcome) || result.outcome == CaseOutcome::infra;
-}
-
 }  // namespace
 
 std::string result_diff(const CaseFinished& before, const CaseFinished& now) {
@@ -180,7 +171,7 @@ std::string result_diff(const CaseFinished& before, const CaseFinished& now) {
   const std::string outcome{to_string(now.outcome)};
   if (before.outcome == now.outcome) table.same.push_back("outcome " + outcome);
   table.add("outcome", std::string{to_string(before.outcome)}, outcome);
-  table.add("reason", in_one_line(before.reason), in_one_line(now.reason));
+  table.add("reason", on_one_line(before.reason), on_one_line(now.reason));
   table.add("backend", before.backend, now.backend);
   const std::size_t checks = compare_texts(texts_of(before.checks), texts_of(now.checks), table);
   if (checks > 0) table.same.push_back(count_of(checks, "check"));
@@ -249,7 +240,7 @@ int ShellSession::submit(LastCase submitted, const Words& more) {
   if (done.result) last_case_ = std::move(submitted);
   if (!done.result || done.result->outcome == CaseOutcome::not_run) return done.code;
   before_last_ = std::exchange(last_, std::move(done.result));
-  if (was_judged_bad(*last_)) last_failure_ = last_;
+  if (is_failure(last_->outcome) || last_->outcome == CaseOutcome::infra) last_failure_ = last_;
   return done.code;
 }
 

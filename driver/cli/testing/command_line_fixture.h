@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,6 @@
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
-
-using Words = std::vector<std::string>;
 
 inline const std::string kProgram = CP_POOL_PROGRAM;
 inline const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
@@ -48,8 +45,7 @@ class CommandLine : public ::testing::Test {
                    kWorker,    "--timeout", "20s",
                    "--grace",  "100ms"};
     if (std::ranges::find(more, "--mode") == more.end()) words.insert(words.end(), {"--slots", "1"});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with(std::move(words), more);
   }
   // Returns the same after the name of the program.
   [[nodiscard]] Words program_words(const std::string& filter, const Words& more = {}) const {
@@ -68,13 +64,6 @@ class CommandLine : public ::testing::Test {
   ScopedVariable runtime_folder_{"XDG_RUNTIME_DIR", folder.path().c_str()};
   ScopedVariable state_folder_{"XDG_STATE_HOME", (folder / "state").c_str()};
 };
-
-inline std::vector<nlohmann::json> json_lines(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in{text};
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
 
 // Matches a stderr of exactly one line, in the form of errors.
 inline auto is_one_error(const std::string& part) {

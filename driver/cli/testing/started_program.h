@@ -1,8 +1,9 @@
 // Runs the real cp-pool from a test.
 #pragma once
 
-#include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <sys/resource.h>
@@ -11,9 +12,35 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "cases/testing/temporary_folder.h"
 
 namespace cp_pool::test {
+
+using Words = std::vector<std::string>;
+
+// Returns the words of a command line with more words behind them.
+inline Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+inline std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// Return the events of this type, of all these and of an events file.
+inline std::vector<nlohmann::json> of_type(std::vector<nlohmann::json> events, const std::string& type) {
+  std::erase_if(events, [&](const nlohmann::json& event) { return event["type"] != type; });
+  return events;
+}
+inline std::vector<nlohmann::json> events_in(const std::filesystem::path& file, const std::string& type) {
+  return of_type(json_lines(read_file(file)), type);
+}
 
 struct Finished {
   int exit_code = 0;      // 128 + signal if it was killed by one
@@ -37,7 +64,7 @@ class Program {
  public:
   struct Redirect {
     std::string in = "/dev/null";
-    std::string out;  // empty means captured
+    std::string out = {};  // empty means captured
   };
 
   explicit Program(std::vector<std::string> argv) : Program{std::move(argv), Redirect{}} {}
@@ -78,8 +105,7 @@ class Program {
   Finished wait() {
     int status = 0;
     rusage usage{};
-    while (::wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
-    }
+    TEMP_FAILURE_RETRY(::wait4(pid_, &status, 0, &usage));
     pid_ = -1;
     return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
             .most_rss_kib = usage.ru_maxrss,

@@ -75,8 +75,7 @@ class Terminal {
     while (read_some()) {
     }
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
+    TEMP_FAILURE_RETRY(::waitpid(pid_, &status, 0));
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -85,8 +84,7 @@ class Terminal {
   // Returns false when the program has closed the terminal.
   bool read_some() {
     std::string chunk(4096, '\0');
-    const ssize_t size = ::read(fd_.get(), chunk.data(), chunk.size());
-    if (size < 0 && errno == EINTR) return true;
+    const ssize_t size = TEMP_FAILURE_RETRY(::read(fd_.get(), chunk.data(), chunk.size()));
     if (size <= 0) return false;
     static const std::regex cursor{"\x1b\\[[0-9;?]*[A-Za-z]|[\r\a]"};
     // A control sequence may come in two pieces.

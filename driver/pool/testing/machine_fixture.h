@@ -143,7 +143,7 @@ class TestedPool {
     return look();
   }
   std::string run_case(const Item* next = nullptr) {
-    hands.waiting = CaseToRun{.config = &config, .named = &named, .started = {}, .next = next};
+    hands.waiting = CaseToRun{.config = &config, .named = &named, .next = next};
     hands.waiting->started.seq = 7;
     hands.waiting->started.id = named.id;
     return look();
@@ -188,10 +188,8 @@ class TestedPool {
   RunConfig config;
   Item named;
   Clock::time_point time{std::chrono::hours{1}};
-  PoolMachine machine{hands,
-                      {.pool = {.pool = {"cpu/2", 1}, .world_size = 2, .pids = {}, .slots = {}, .gpus = {}},
-                       .start_timeout = milliseconds{30000},
-                       .home = &config}};
+  PoolMachine machine{
+      hands, {.pool = {.pool = {"cpu/2", 1}, .world_size = 2}, .start_timeout = milliseconds{30000}, .home = &config}};
   PoolMachine::Finished last;
 
  private:

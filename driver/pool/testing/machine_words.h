@@ -46,7 +46,7 @@ inline const std::map<std::string, Act>& events() {
       {"pass", message(TestedPool::result(CaseOutcome::pass))},
       {"error", message(TestedPool::result(CaseOutcome::error))},
       {"fail, diagnosing", message(TestedPool::result(CaseOutcome::fail, true))},
-      {"diagnosis", message(protocol::DiagnosisEvent{.seq = 7, .diagnosis = {}})},
+      {"diagnosis", message(protocol::DiagnosisEvent{.seq = 7})},
       {"refusal", message(protocol::ProtocolErrorEvent{std::nullopt, "what?"})},
       {"exit of rank 1", [](TestedPool& pool) { return pool.end_rank(1); }},
       {"pipes end", fact([](PoolFacts& facts) { facts.ranks.drained = true; })},
@@ -89,12 +89,12 @@ inline const std::map<std::string, Act>& more_events() {
       {"fail", message(TestedPool::result(CaseOutcome::fail))},
       {"cancelled", message(TestedPool::result(CaseOutcome::cancelled))},
       {"early diagnosis", message([] {
-         protocol::DiagnosisEvent out{.seq = 7, .diagnosis = {}};
+         protocol::DiagnosisEvent out{.seq = 7};
          out.diagnosis.cause = "early";
          return out;
        }())},
-      {"diagnosis of another", message(protocol::DiagnosisEvent{.seq = 6, .diagnosis = {}})},
-      {"unhealthy diagnosis", message(protocol::DiagnosisEvent{.seq = 7, .healthy = false, .diagnosis = {}})},
+      {"diagnosis of another", message(protocol::DiagnosisEvent{.seq = 6})},
+      {"unhealthy diagnosis", message(protocol::DiagnosisEvent{.seq = 7, .healthy = false})},
       {"refusal of case", message(protocol::ProtocolErrorEvent{7, "no such case"})},
       {"refusal of another", message(protocol::ProtocolErrorEvent{8, "no preparation"})},
       {"pong", message(protocol::PongEvent{.seq = 101, .ranks = {0, 1}})},

@@ -66,16 +66,16 @@ PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const P
 }
 
 std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
-  pugi::xml_node marker = svg.append_child("marker");
   const std::string name = id + "-head";
-  set(marker, "id", name);
-  set(marker, "viewBox", "0 0 8 8");
-  set(marker, "refX", "7");
-  set(marker, "refY", "4");
-  set(marker, "markerWidth", "7");
-  set(marker, "markerHeight", "7");
-  set(marker, "orient", "auto-start-reverse");
-  append_path(marker, "M0 0L8 4L0 8z", "fill-ink");
+  append_path(append(svg, "marker",
+                     {{"id", name},
+                      {"viewBox", "0 0 8 8"},
+                      {"refX", "7"},
+                      {"refY", "4"},
+                      {"markerWidth", "7"},
+                      {"markerHeight", "7"},
+                      {"orient", "auto-start-reverse"}}),
+              "M0 0L8 4L0 8z", "fill-ink");
   return fmt::format("url(#{})", name);
 }
 
@@ -126,12 +126,10 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
   const bool first_alone = exchange.messages.size() > kMostMessages;
   const RankCircle circle(ranks);
   const std::string caption = exchange_caption(exchange, bytes, first_alone);
-  pugi::xml_node figure = parent.append_child("figure");
-  set(figure, "class", "exchange");
+  pugi::xml_node figure = append(parent, "figure", {{"class", "exchange"}});
   append_text(figure, "figcaption", caption);
   pugi::xml_node svg =
       append_svg(figure, {.id = id,
-                          .kind = "",
                           .width = circle.width(),
                           .height = circle.height(),
                           .title = exchange.what,

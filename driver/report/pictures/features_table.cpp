@@ -54,11 +54,9 @@ constexpr CaseFeature kFeatures[] = {
 
 // Draws the shares of pass, other and bad outcomes; the counts beside it say the same.
 void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urgency, std::size_t cases) {
-  pugi::xml_node svg = cell.append_child("svg");
-  set(svg, "class", "parts");
-  set(svg, "viewBox", "0 0 100 10");
-  set(svg, "preserveAspectRatio", "none");
-  set(svg, "aria-hidden", "true");
+  pugi::xml_node svg =
+      append(cell, "svg",
+             {{"class", "parts"}, {"viewBox", "0 0 100 10"}, {"preserveAspectRatio", "none"}, {"aria-hidden", "true"}});
   double x = 0;
   for (std::size_t kind = 0; kind < by_urgency.size(); ++kind) {
     if (by_urgency.at(kind) == 0) continue;

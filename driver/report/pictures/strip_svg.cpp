@@ -120,11 +120,9 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
   }
   std::size_t group = 1;
   const std::vector<double> cells = folded(ratios, group);
-  pugi::xml_node svg = parent.append_child("svg");
-  set(svg, "class", "strip");
-  set(svg, "viewBox", fmt::format("0 0 {} {}", cells.size(), kStripHeight));
-  set(svg, "preserveAspectRatio", "none");
-  set(svg, "role", "img");
+  const std::string view = fmt::format("0 0 {} {}", cells.size(), kStripHeight);
+  pugi::xml_node svg =
+      append(parent, "svg", {{"class", "strip"}, {"viewBox", view}, {"preserveAspectRatio", "none"}, {"role", "img"}});
   append_text(svg, "title", title);
   append_bars(svg, cells, scale);
   std::string lines;
@@ -170,15 +168,13 @@ void append_worst_cells(pugi::xml_node parent, const std::vector<ErrorStrip>& st
 void append_strips(pugi::xml_node parent, const std::vector<ErrorStrip>& strips, const std::string& id) {
   if (strips.empty()) return;
   const StripScale scale(strips);
-  pugi::xml_node figure = parent.append_child("figure");
-  set(figure, "id", id);
+  pugi::xml_node figure = append(parent, "figure", {{"id", id}});
   append_text(figure, "figcaption",
               fmt::format("Error / bound of tensors that are wrong: left over the rank's rows in packed order, right "
                           "over its heads. The scale is logarithmic, from {} to {}; the dashed line is the bound, and "
                           "upright lines are borders of chunks and sequences.",
                           format_figure(scale.bottom()), format_figure(scale.top())));
-  pugi::xml_node grid = figure.append_child("div");
-  set(grid, "class", "strips");
+  pugi::xml_node grid = append(figure, "div", {{"class", "strips"}});
   for (const ErrorStrip& strip : strips) append_strip_row(grid, strip, scale);
   append_worst_cells(figure, strips);
 }

@@ -73,32 +73,33 @@ std::string svg_number(double value) {
 }
 
 pugi::xml_node append_svg(pugi::xml_node parent, const SvgFrame& frame) {
-  pugi::xml_node svg = parent.append_child("svg");
-  set(svg, "id", frame.id);
-  set(svg, "class", frame.kind.empty() ? "picture" : "picture " + frame.kind);
-  set(svg, "viewBox", fmt::format("0 0 {} {}", svg_number(frame.width), svg_number(frame.height)));
-  set(svg, "width", svg_number(frame.width));
-  set(svg, "height", svg_number(frame.height));
-  set(svg, "role", "img");
-  set(svg, "aria-labelledby", fmt::format("{0}-title {0}-desc", frame.id));
+  const std::string width = svg_number(frame.width);
+  const std::string height = svg_number(frame.height);
+  pugi::xml_node svg = append(parent, "svg",
+                              {{"id", frame.id},
+                               {"class", frame.kind.empty() ? "picture" : "picture " + frame.kind},
+                               {"viewBox", fmt::format("0 0 {} {}", width, height)},
+                               {"width", width},
+                               {"height", height},
+                               {"role", "img"},
+                               {"aria-labelledby", fmt::format("{0}-title {0}-desc", frame.id)}});
   set(append_text(svg, "title", frame.title), "id", frame.id + "-title");
   set(append_text(svg, "desc", frame.description), "id", frame.id + "-desc");
   return svg;
 }
 
 pugi::xml_node append_rect(pugi::xml_node parent, const SvgBox& box, const std::string& kind) {
-  pugi::xml_node rect = parent.append_child("rect");
-  set(rect, "x", svg_number(box.x));
-  set(rect, "y", svg_number(box.y));
-  set(rect, "width", svg_number(box.width));
-  set(rect, "height", svg_number(box.height));
+  pugi::xml_node rect = append(parent, "rect",
+                               {{"x", svg_number(box.x)},
+                                {"y", svg_number(box.y)},
+                                {"width", svg_number(box.width)},
+                                {"height", svg_number(box.height)}});
   set_class(rect, kind);
   return rect;
 }
 
 pugi::xml_node append_path(pugi::xml_node parent, const std::string& data, const std::string& kind) {
-  pugi::xml_node path = parent.append_child("path");
-  set(path, "d", data);
+  pugi::xml_node path = append(parent, "path", {{"d", data}});
   set_class(path, kind);
   return path;
 }
@@ -128,13 +129,15 @@ void append_hint(pugi::xml_node part, const std::string& text) {
 
 std::string append_texture(pugi::xml_node svg, const std::string& id, Texture texture, const std::string& kind,
                            double unit) {
-  pugi::xml_node pattern = svg.append_child("pattern");
-  set(pattern, "id", id);
-  set(pattern, "width", svg_number(kTextureSize));
-  set(pattern, "height", svg_number(kTextureSize));
-  set(pattern, "patternUnits", "userSpaceOnUse");
-  set(pattern, "patternTransform", fmt::format("scale({:.4g}) rotate(-45)", unit));
-  append_path(pattern, texture_data(texture), "texture " + kind);
+  const std::string size = svg_number(kTextureSize);
+  const std::string transform = fmt::format("scale({:.4g}) rotate(-45)", unit);
+  append_path(append(svg, "pattern",
+                     {{"id", id},
+                      {"width", size},
+                      {"height", size},
+                      {"patternUnits", "userSpaceOnUse"},
+                      {"patternTransform", transform}}),
+              texture_data(texture), "texture " + kind);
   return fmt::format("url(#{})", id);
 }
 

@@ -15,7 +15,7 @@ namespace cp_pool {
 
 struct SvgFrame {
   std::string id;           // unique in the page; the ids of its parts begin with it
-  std::string kind;         // classes beside "picture"; may be empty
+  std::string kind = {};    // classes beside "picture"; may be empty
   double width = 0;         // units
   double height = 0;        // units
   std::string title;        // a few words

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
@@ -173,10 +174,8 @@ struct TimelineDrawing {
 };
 
 TimeAxis axis_of(const std::vector<TimelinePool>& pools) {
-  std::vector<TimeSpan> shown;
-  shown.reserve(pools.size());
-  for (const TimelinePool& pool : pools) shown.push_back({.begin = pool.spawned, .end = pool.end});
-  return {std::move(shown), kTimelineWidth - kTimelineLeft - kTimelineRight};
+  const auto life = [](const TimelinePool& pool) { return TimeSpan{.begin = pool.spawned, .end = pool.end}; };
+  return {mapped(pools, life), kTimelineWidth - kTimelineLeft - kTimelineRight};
 }
 
 // Pools of a lane that are drawn as one, because they are too short to be seen.
@@ -368,8 +367,7 @@ void append_timeline(pugi::xml_node parent, const RunReport& run) {
                            without_pool == 1 ? "is" : "are");
   }
   append_text(figure, "figcaption", caption);
-  pugi::xml_node box = figure.append_child("div");
-  set(box, "class", "scroll");
+  pugi::xml_node box = append(figure, "div", {{"class", "scroll"}});
   set(box, "tabindex", "0");  // makes it scroll with the keyboard
   set(box, "role", "group");
   set(box, "aria-label", "Timeline");

@@ -18,7 +18,7 @@ ParsedPage timeline_page(const RunReport& run) {
 }
 
 void add_pool(RunReport& run, const PoolId& id, double from, double to, RetireReason reason = RetireReason::finished) {
-  run.add(PoolSpawned{.pool = id, .world_size = 2, .pids = {}, .at_ms = from});
+  run.add(PoolSpawned{.pool = id, .world_size = 2, .at_ms = from});
   PoolReady ready = pool_ready(id.generation);
   ready.pool = id;
   ready.spawn_to_ready_ms = 100;

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -24,8 +23,7 @@ std::optional<std::string> LineReader::next() {
       buffer_.erase(0, end + 1);
       return line;
     }
-    const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = TEMP_FAILURE_RETRY(::read(fd_, bytes.data(), bytes.size()));
     if (n <= 0) return std::nullopt;
     searched = buffer_.size();
     buffer_.append(bytes.data(), static_cast<std::size_t>(n));

@@ -1,7 +1,6 @@
 #include "tests/service/testing/raw_client.h"
 
 #include <array>
-#include <cerrno>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/socket.h>
@@ -44,9 +43,8 @@ void RawClient::say(const json& message) {
 void RawClient::say_bytes(std::string_view bytes) {
   const int fd = out_ ? out_.get() : in_.get();
   while (!bytes.empty()) {
-    const ssize_t size =
-        out_ ? ::write(fd, bytes.data(), bytes.size()) : ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (size < 0 && errno == EINTR) continue;
+    const ssize_t size = TEMP_FAILURE_RETRY(out_ ? ::write(fd, bytes.data(), bytes.size())
+                                                 : ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
     if (size < 0) return;
     bytes.remove_prefix(static_cast<std::size_t>(size));
   }
@@ -101,12 +99,9 @@ std::optional<std::string> RawClient::line() {
     }
     searched = received_.size();
     pollfd wait{.fd = in_.get(), .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&wait, 1, kLongMs);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) throw std::runtime_error("the service says nothing");
+    if (TEMP_FAILURE_RETRY(::poll(&wait, 1, kLongMs)) == 0) throw std::runtime_error("the service says nothing");
     std::array<char, 65536> chunk{};
-    const ssize_t size = ::read(in_.get(), chunk.data(), chunk.size());
-    if (size < 0 && errno == EINTR) continue;
+    const ssize_t size = TEMP_FAILURE_RETRY(::read(in_.get(), chunk.data(), chunk.size()));
     if (size <= 0) return std::nullopt;
     received_.append(chunk.data(), static_cast<std::size_t>(size));
   }

@@ -104,7 +104,7 @@ class Service : public test::CommandLine {
     return out;
   }
   Finished submit(const std::vector<std::string>& models, const Words& more = {}, int cp_size = 1) {
-    return Program{submit_words(more), {.in = stream_of(models, cp_size), .out = ""}}.wait();
+    return Program{submit_words(more), {.in = stream_of(models, cp_size)}}.wait();
   }
 
  private:

@@ -109,10 +109,6 @@ void RunningNow::ask() {
   }
 }
 
-bool RunningNow::answered() const {
-  return std::ranges::none_of(cases_, [](const auto& entry) { return entry.second.asked; });
-}
-
 void RunningNow::on_event(const Event& event) {
   const auto now = Clock::now();
   if (const auto* run = std::get_if<RunStarted>(&event)) {

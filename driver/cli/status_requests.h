@@ -2,6 +2,7 @@
 // make at any time.
 #pragma once
 
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,9 @@ class RunningNow : public EventSink {
   // Says that the ranks have been asked for their positions. Earlier answers are forgotten.
   void ask();
   // Returns true when all cases that were running at ask() have answered or ended.
-  [[nodiscard]] bool answered() const;
+  [[nodiscard]] bool answered() const {
+    return std::ranges::none_of(cases_, [](const auto& entry) { return entry.second.asked; });
+  }
 
  private:
   struct NamedPool {

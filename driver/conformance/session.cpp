@@ -77,10 +77,6 @@ void Session::begin_next() {
                  });
 }
 
-void Session::on_event(const Event& event) {
-  if (const auto* ready = std::get_if<PoolReady>(&event)) ready_ = ready->ready;
-}
-
 std::string Session::start() {
   const auto began = Clock::now();
   begin_next();
@@ -90,14 +86,6 @@ std::string Session::start() {
   return failure == nullptr ? "" : failure->retirement.detail;
 }
 
-bool Session::offers(const char* request) const {
-  return lists(ready_.capabilities, "requests", request);
-}
-
-void Session::say(const nlohmann::json& request) {
-  pool_.group().send_line(request.dump());
-}
-
 std::int64_t Session::begin(nlohmann::json request) {
   const std::int64_t seq = next_seq();
   request["seq"] = seq;
@@ -105,10 +93,6 @@ std::int64_t Session::begin(nlohmann::json request) {
   pool_.group().begin_case(seq);
   say(request);
   return seq;
-}
-
-Answer Session::run(nlohmann::json request) {
-  return conclude(begin(std::move(request)), config_.timeout);
 }
 
 Answer Session::conclude(std::int64_t seq, milliseconds limit) {

@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -80,12 +82,13 @@ class Session : private EventSink {
   std::string start();
   [[nodiscard]] const protocol::ReadyEvent& ready() const { return ready_; }
   [[nodiscard]] double start_ms() const { return start_ms_; }
-  [[nodiscard]] bool offers(const char* request) const;  // whether capabilities.requests lists it
+  // Whether capabilities.requests lists it.
+  [[nodiscard]] bool offers(const char* request) const { return lists(ready_.capabilities, "requests", request); }
 
   std::int64_t next_seq() { return ++stage_.host.last_seq; }
-  void say(const nlohmann::json& request);
+  void say(const nlohmann::json& request) { pool_.group().send_line(request.dump()); }
   // Sends `request` with a new seq and waits for the answer.
-  Answer run(nlohmann::json request);
+  Answer run(nlohmann::json request) { return conclude(begin(std::move(request)), config_.timeout); }
   // Sends `request` with a new seq and returns the seq. conclude() waits for the answer.
   std::int64_t begin(nlohmann::json request);
   Answer conclude(std::int64_t seq, milliseconds limit);
@@ -119,7 +122,9 @@ class Session : private EventSink {
   [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the last request
   void find_trouble(std::size_t from, Answer& answer) const;
   std::string describe_end(const RankFacts& facts);
-  void on_event(const Event& event) override;
+  void on_event(const Event& event) override {
+    if (const auto* ready = std::get_if<PoolReady>(&event)) ready_ = ready->ready;
+  }
   // Runs the pool until its machine has finished something.
   void begin_next();
 

@@ -35,10 +35,6 @@ void Ledger::note_expected(const CaseFinished& finished) {
   expected_skips_ += is_to_be_skipped(finished.expected) && finished.outcome == CaseOutcome::skip ? 1 : 0;
 }
 
-std::size_t Ledger::count(CaseOutcome outcome) const {
-  return counts_.at(static_cast<std::size_t>(outcome));
-}
-
 RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   RunFinished out;
   out.counts = counts_;

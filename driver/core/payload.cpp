@@ -133,10 +133,6 @@ bool Payload::operator==(const Payload& other) const {
   return kind_ == other.kind_ || kind_->json() == other.kind_->json();
 }
 
-std::optional<double> PerfFigures::ratio() const {
-  return baseline_ms && *baseline_ms > 0 ? std::optional(ms() / *baseline_ms) : std::nullopt;
-}
-
 void expect_valid(const PerfFigures& figures) {
   expect_valid(static_cast<const protocol::PerfResult&>(figures));
   protocol::expect_valid(figures.step_ms);

@@ -29,7 +29,10 @@ struct PerfFigures : protocol::PerfResult {  // bytes_sent: also set if the work
 
   // Median over the timed steps of the time of the slowest rank.
   [[nodiscard]] double ms() const { return step_ms.median; }
-  [[nodiscard]] std::optional<double> ratio() const;  // ms / baseline_ms
+  // Returns ms / baseline_ms.
+  [[nodiscard]] std::optional<double> ratio() const {
+    return baseline_ms && *baseline_ms > 0 ? std::optional(ms() / *baseline_ms) : std::nullopt;
+  }
 
   static constexpr auto fields() {
     return FieldList{field("ms", [](auto& of) -> auto& { return of.step_ms.median; }),

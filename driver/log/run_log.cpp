@@ -154,8 +154,4 @@ std::size_t CountedRuns::counted(const CaseKey& key) const {
   return last;
 }
 
-std::size_t CountedRuns::first(const CaseKey& key) const {
-  return runs_of(key).begin()->first;
-}
-
 }  // namespace cp_pool

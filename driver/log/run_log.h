@@ -81,7 +81,7 @@ class CountedRuns {
   void close();
 
   [[nodiscard]] std::size_t counted(const CaseKey& key) const;
-  [[nodiscard]] std::size_t first(const CaseKey& key) const;
+  [[nodiscard]] std::size_t first(const CaseKey& key) const { return runs_of(key).begin()->first; }
 
  private:
   using Runs = std::map<std::size_t, bool>;  // by number of the run: whether it ran the case

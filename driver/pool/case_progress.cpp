@@ -18,10 +18,6 @@ double plausible(double ms) {
 
 }  // namespace
 
-void ProgressWatch::reach(const std::string& phase) {
-  phase_ = phase;
-}
-
 std::optional<ProgressWatch::Due> ProgressWatch::take(Clock::time_point now) {
   if (now < next()) return std::nullopt;
   const Due due{.slow = now >= next_slow()};
@@ -33,10 +29,6 @@ std::optional<ProgressWatch::Due> ProgressWatch::take(Clock::time_point now) {
 
 Clock::time_point ProgressWatch::next() const {
   return phase_ == reported_phase_ ? next_slow() : std::min(reported_ + kBetweenPhases, next_slow());
-}
-
-Clock::time_point ProgressWatch::next_slow() const {
-  return slow_after_.count() > 0 ? sent_ + slow_after_ : Clock::time_point::max();
 }
 
 std::vector<RankStanding> rank_standings(const std::optional<protocol::PongEvent>& pong, int world_size,

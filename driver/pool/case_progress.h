@@ -22,7 +22,7 @@ class ProgressWatch {
       : sent_(sent), reported_(sent), slow_after_(slow_after) {}
 
   // The worker has reported this phase.
-  void reach(const std::string& phase);
+  void reach(const std::string& phase) { phase_ = phase; }
   [[nodiscard]] const std::string& phase() const { return phase_; }
 
   struct Due {
@@ -37,7 +37,9 @@ class ProgressWatch {
   [[nodiscard]] Clock::time_point next() const;
 
  private:
-  [[nodiscard]] Clock::time_point next_slow() const;
+  [[nodiscard]] Clock::time_point next_slow() const {
+    return slow_after_.count() > 0 ? sent_ + slow_after_ : Clock::time_point::max();
+  }
 
   Clock::time_point sent_;
   Clock::time_point reported_;

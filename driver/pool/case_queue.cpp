@@ -84,10 +84,6 @@ std::optional<QueuedCase> CaseQueue::take(int pool) {
   return out;
 }
 
-void CaseQueue::forget(int pool) {
-  std::erase_if(owners_, [pool](const auto& owner) { return owner.second == pool; });
-}
-
 void CaseQueue::hold(int client, bool held) {
   const bool changed = held ? held_.insert(client).second : held_.erase(client) > 0;
   const auto found = clients_.find(client);

@@ -38,7 +38,9 @@ class CaseQueue {
   // case may leave.
   std::optional<QueuedCase> take(int pool);
   // Called when the pool takes no more cases. Its group belongs to no pool then.
-  void forget(int pool);
+  void forget(int pool) {
+    std::erase_if(owners_, [pool](const auto& owner) { return owner.second == pool; });
+  }
 
   // Holds the client's cases, later ones included, until it is called with false. A held case cannot be taken.
   void hold(int client, bool held);

@@ -274,8 +274,4 @@ Remains Pool::forget_ranks() {
   return out;
 }
 
-void Pool::emit(Event event) {
-  (std::holds_alternative<CaseProgress>(event) ? run() : home_).emit(std::move(event));
-}
-
 }  // namespace cp_pool

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <asio/awaitable.hpp>
@@ -95,7 +97,9 @@ class Pool : private PoolHands {
   }
   int kill_processes() override { return processes_.kill_all(); }
   Remains forget_ranks() override;
-  void emit(Event event) override;
+  void emit(Event event) override {
+    (std::holds_alternative<CaseProgress>(event) ? run() : home_).emit(std::move(event));
+  }
   std::int64_t next_seq() override { return ++host_.last_seq; }
   void count_failure() override { run().count_failure(); }
   bool memory_ran_out() override { return oom_kills() > oom_kills_before_; }

@@ -94,10 +94,6 @@ void Scheduler::hold(int client, bool held) {
   for (auto& [number, key] : keys_) key.queue.hold(client, held);
 }
 
-void Scheduler::outdate_pool(int pool) {
-  pools_.at(pool).outdated = true;
-}
-
 void Scheduler::retire_idle_pools() {
   without_spares_ = true;
   for (auto& [number, pool] : pools_) {
@@ -111,10 +107,6 @@ std::vector<int> Scheduler::idle_pools() const {
     if (pool.state == PoolState::idle && !pool.outdated) out.push_back(number);
   }
   return out;
-}
-
-std::vector<std::size_t> Scheduler::drop_cases_of(int client, int key) {
-  return keys_.at(key).queue.take_all_of(client);
 }
 
 std::optional<std::size_t> Scheduler::next_of(int pool) const {

@@ -121,7 +121,7 @@ class Scheduler {
   std::vector<std::size_t> drop_cases_of(int client);
   // Does the same for one client's cases of one key, but returns the indices in the order of the queue. The client is
   // no longer held in that key.
-  std::vector<std::size_t> drop_cases_of(int client, int key);
+  std::vector<std::size_t> drop_cases_of(int client, int key) { return keys_.at(key).queue.take_all_of(client); }
   // Holds the client's cases, later ones included, until it is called with false.
   void hold(int client, bool held);
   // While a key is held, no pool starts for it.
@@ -129,7 +129,7 @@ class Scheduler {
 
   // The pool gets no more cases: it is retired as soon as it is idle, or at once if it is starting. Another pool takes
   // its place if cases wait.
-  void outdate_pool(int pool);
+  void outdate_pool(int pool) { pools_.at(pool).outdated = true; }
   // The next decide() retires the pools that are idle now and that no case waits for. Spares are not started again
   // until a case is added.
   void retire_idle_pools();

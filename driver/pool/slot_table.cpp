@@ -35,10 +35,6 @@ SlotTable::SlotTable(std::optional<int> slots, SlotDistances distances, const st
   if (begin < free_) hosts_.push_back({begin, free_});
 }
 
-int SlotTable::held_by(int ranks) const {
-  return limited_ ? std::min(ranks, size()) : ranks;
-}
-
 std::vector<int> SlotTable::take(int wanted) {
   if (!limited_) return {};
   std::vector<int> out = distances_.empty() ? by_host(wanted) : nearest(wanted);
@@ -93,10 +89,6 @@ std::vector<int> SlotTable::by_host(int wanted) const {
   }
   std::ranges::sort(out);
   return out;
-}
-
-int SlotTable::free_of(const Host& host) const {
-  return static_cast<int>(std::count(is_free_.begin() + host.begin, is_free_.begin() + host.end, true));
 }
 
 std::optional<std::pair<int, int>> SlotTable::shortest_row(const Host& host, int wanted) const {
@@ -156,10 +148,6 @@ std::vector<int> SlotTable::grown_from(int first, int wanted) const {
     out.push_back(next->second);
   }
   return out;
-}
-
-int SlotTable::distance(int one, int other) const {
-  return distances_[static_cast<std::size_t>(one)][static_cast<std::size_t>(other)];
 }
 
 }  // namespace cp_pool

@@ -1,6 +1,7 @@
 // Keeps account of free slots and chooses those of a new pool.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ class SlotTable {
 
   [[nodiscard]] bool limited() const { return limited_; }
   // Number of slots that a pool of so many ranks holds: one for each rank, or all if there are fewer.
-  [[nodiscard]] int held_by(int ranks) const;
+  [[nodiscard]] int held_by(int ranks) const { return limited_ ? std::min(ranks, size()) : ranks; }
   [[nodiscard]] int free() const { return free_; }
   [[nodiscard]] int size() const { return static_cast<int>(is_free_.size()); }
   [[nodiscard]] bool is_free(int slot) const { return is_free_[static_cast<std::size_t>(slot)]; }
@@ -44,14 +45,18 @@ class SlotTable {
     int end = 0;
   };
   [[nodiscard]] std::vector<int> by_host(int wanted) const;
-  [[nodiscard]] int free_of(const Host& host) const;
+  [[nodiscard]] int free_of(const Host& host) const {
+    return static_cast<int>(std::count(is_free_.begin() + host.begin, is_free_.begin() + host.end, true));
+  }
   // Returns the beginning and length of the shortest row of consecutive free slots that is long enough; nullopt if
   // there is none.
   [[nodiscard]] std::optional<std::pair<int, int>> shortest_row(const Host& host, int wanted) const;
   void add_first(const Host& host, int wanted, std::vector<int>& out) const;
   [[nodiscard]] std::vector<int> nearest(int wanted) const;
   [[nodiscard]] std::vector<int> grown_from(int first, int wanted) const;
-  [[nodiscard]] int distance(int one, int other) const;
+  [[nodiscard]] int distance(int one, int other) const {
+    return distances_[static_cast<std::size_t>(one)][static_cast<std::size_t>(other)];
+  }
 
   std::vector<bool> is_free_;  // by slot
   SlotDistances distances_;    // empty: unknown, or all are equal

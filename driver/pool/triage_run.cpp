@@ -43,10 +43,6 @@ TriageRun::TriageRun(RunContext& run, Fleet& fleet, std::function<RankStart(cons
             run.config.triage_limits),
       start_(Clock::now()) {}
 
-std::chrono::milliseconds TriageRun::spent() const {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_);
-}
-
 asio::awaitable<void> TriageRun::serve() {
   while (const auto replay_of = plan_.next(spent())) {
     emit_verdicts();

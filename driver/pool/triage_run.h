@@ -36,7 +36,9 @@ class TriageRun {
   asio::awaitable<bool> send(Pool& pool, std::optional<Pool::Next>& upcoming, std::span<const SentCase* const> sequence,
                              CaseReplayed& out);
   void emit_verdicts();
-  [[nodiscard]] std::chrono::milliseconds spent() const;
+  [[nodiscard]] std::chrono::milliseconds spent() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_);
+  }
 
   RunContext& run_;
   Fleet& fleet_;

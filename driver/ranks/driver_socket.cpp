@@ -300,12 +300,4 @@ std::vector<lifeline::Endpoint> DriverSocket::endpoints() const {
   return out;
 }
 
-std::vector<std::pair<std::string, std::string>> DriverSocket::variables() const {
-  return {{lifeline::kEnvAddresses, lifeline::join_endpoints(endpoints())}, {lifeline::kEnvToken, token_}};
-}
-
-Clock::duration DriverSocket::silence_of(int rank) const {
-  return Clock::now() - ranks_[static_cast<std::size_t>(rank)].heard;
-}
-
 }  // namespace cp_pool

@@ -95,11 +95,15 @@ class DriverSocket {
   [[nodiscard]] std::vector<lifeline::Endpoint> endpoints() const;
   [[nodiscard]] const std::string& token() const { return token_; }
   // The variables CP_POOL_LIFELINE and CP_POOL_LIFELINE_TOKEN for the ranks.
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables() const;
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables() const {
+    return {{lifeline::kEnvAddresses, lifeline::join_endpoints(endpoints())}, {lifeline::kEnvToken, token_}};
+  }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   // How long a connected rank has been silent. Time in which the driver was too busy to read does not count.
-  [[nodiscard]] Clock::duration silence_of(int rank) const;
+  [[nodiscard]] Clock::duration silence_of(int rank) const {
+    return Clock::now() - ranks_[static_cast<std::size_t>(rank)].heard;
+  }
 
   // Orders to connected ranks. They do not wait for the effect.
   void show_stack(int rank) { send_to(rank, lifeline::ShowStack{}); }

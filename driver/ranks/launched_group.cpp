@@ -289,10 +289,6 @@ std::string LaunchedGroup::master_host() const {
   return may_leave_host && !addresses.empty() ? addresses.front() : "127.0.0.1";
 }
 
-std::vector<int> LaunchedGroup::children() const {
-  return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
-}
-
 // Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
 bool LaunchedGroup::drained() const {
   if (!exit_) return ends().empty();

@@ -32,7 +32,9 @@ class LaunchedGroup : public WorkerGroup {
 
   void spawn() override;
 
-  [[nodiscard]] std::vector<int> children() const override;
+  [[nodiscard]] std::vector<int> children() const override {
+    return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
+  }
   [[nodiscard]] std::vector<Leftover> unproven() const override;
 
   std::vector<StderrTail> tails() override;

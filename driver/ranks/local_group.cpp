@@ -154,10 +154,6 @@ void LocalGroup::terminate() {
   signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only when it is continued
 }
 
-void LocalGroup::kill() {
-  signal_groups(SIGKILL);
-}
-
 void LocalGroup::reap() {
   for (Rank& rank : own_ranks()) {
     rank.watch.close();

@@ -2,6 +2,7 @@
 // process group of its own.
 #pragma once
 
+#include <csignal>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -39,7 +40,7 @@ class LocalGroup : public WorkerGroup {
 
   void ask_for_stacks() override;
   void terminate() override;
-  void kill() override;
+  void kill() override { signal_groups(SIGKILL); }
   void reap() override;
 
  protected:

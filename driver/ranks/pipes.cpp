@@ -15,10 +15,6 @@ namespace cp_pool {
 PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, Functions functions)
     : pipe_(io, fd.release()), functions_(std::move(functions)) {}
 
-void PipeReader::start() {
-  read_next();
-}
-
 void PipeReader::close() {
   asio::error_code ignored;  // closing a pipe that is only read loses nothing
   pipe_.close(ignored);

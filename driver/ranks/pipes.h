@@ -26,7 +26,7 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
     std::function<void(std::error_code)> on_end;  // called once, at end of file (no error) or at a read error
   };
   PipeReader(asio::io_context& io, UniqueFd fd, Functions functions);
-  void start();
+  void start() { read_next(); }
   // Between pause() and resume(), only a read that has already begun is finished.
   void pause() { paused_ = true; }
   void resume();

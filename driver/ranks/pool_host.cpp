@@ -15,10 +15,6 @@ void PoolHost::reap_strangers() const {
   reap_adopted([this](pid_t pid) { return ranks.contains(pid); });
 }
 
-void PoolHost::notify_all() {
-  for (Wakeup* const pool : pools_) pool->notify();
-}
-
 void PoolHost::remove(Wakeup& pool) {
   pools_.erase(&pool);
   finish_pause_soon();
@@ -37,10 +33,6 @@ void PoolHost::finish_pause_soon() {
     if (pausing()) std::exchange(pausing_, nullptr)();
     resumed_.notify();
   });
-}
-
-asio::awaitable<void> PoolHost::end_of_pause() {
-  while (pausing()) co_await resumed_.wait();
 }
 
 }  // namespace cp_pool

@@ -29,11 +29,17 @@ struct PoolHost {
   // `pool` ends the wait of an existing pool.
   void add(Wakeup& pool) { pools_.insert(&pool); }
   void remove(Wakeup& pool);
-  void notify_all();  // wakes every pool: a run was stopped, for example
+  // Wakes every pool: a run was stopped, for example.
+  void notify_all() {
+    for (Wakeup* const pool : pools_) pool->notify();
+  }
   // Ends every pool, then calls `then` from the event loop. Until then no pool may start.
   void pause(std::function<void()> then);
   [[nodiscard]] bool pausing() const { return static_cast<bool>(pausing_); }
-  asio::awaitable<void> end_of_pause();  // for one coroutine at a time
+  // For one coroutine at a time.
+  asio::awaitable<void> end_of_pause() {
+    while (pausing()) co_await resumed_.wait();
+  }
 
  private:
   void finish_pause_soon();  // if every pool has ended

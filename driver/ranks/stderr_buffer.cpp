@@ -83,10 +83,6 @@ void StderrBuffer::keep(std::string line) {
   if (lines.size() > kTailLines) lines.pop_front();
 }
 
-void StderrBuffer::take_partial_line() {
-  if (const auto line = framer_.rest()) take_line(line->text);
-}
-
 StderrTail StderrBuffer::tail() {
   take_partial_line();
   std::string text;

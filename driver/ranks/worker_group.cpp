@@ -125,18 +125,6 @@ void WorkerGroup::on_line(const protocol::Line& line) {
   }
 }
 
-void WorkerGroup::send(const protocol::Request& request) {
-  send_line(protocol::encode(request));
-}
-
-void WorkerGroup::send_line(std::string json) {
-  stdin_->write(std::move(json) + '\n');
-}
-
-void WorkerGroup::close_stdin_when_written() {
-  if (stdin_) stdin_->close_when_written();
-}
-
 std::optional<Incoming> WorkerGroup::take() {
   if (inbox_.empty()) return std::nullopt;
   Incoming out = std::move(inbox_.front());
@@ -183,10 +171,6 @@ void WorkerGroup::begin_case(std::int64_t seq) {
   for (StderrBuffer* const stream : streams()) stream->begin_case(seq);
 }
 
-void WorkerGroup::reopen_tails() {
-  for (StderrBuffer* const stream : streams()) stream->reopen();
-}
-
 std::vector<StderrBuffer*> WorkerGroup::streams() {
   return mapped(ranks_, [](Rank& rank) { return &rank.tail; });
 }
@@ -209,10 +193,6 @@ std::string WorkerGroup::locate_ranks_in(std::string_view text) const {
     }
   }
   return out;
-}
-
-std::string WorkerGroup::last_words(const RankEnd& end) {
-  return end.rank ? last_stderr_line(*end.rank) : "";
 }
 
 void WorkerGroup::reap() {

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -74,9 +75,12 @@ class WorkerGroup {
   virtual void spawn() = 0;
   virtual void stop_forking() {}
 
-  void send(const protocol::Request& request);
-  void send_line(std::string json);  // any line, valid or not, without its newline
-  void close_stdin_when_written();
+  void send(const protocol::Request& request) { send_line(protocol::encode(request)); }
+  // json: any line, valid or not, without its newline.
+  void send_line(std::string json) { stdin_->write(std::move(json) + '\n'); }
+  void close_stdin_when_written() {
+    if (stdin_) stdin_->close_when_written();
+  }
 
   // Returns rank 0's next message, oldest first; nullopt if there is none yet.
   std::optional<Incoming> take();
@@ -100,10 +104,12 @@ class WorkerGroup {
   [[nodiscard]] std::vector<RankExit> exits() const;
 
   void begin_case(std::int64_t seq);
-  void reopen_tails();
+  void reopen_tails() {
+    for (StderrBuffer* const stream : streams()) stream->reopen();
+  }
   virtual std::vector<StderrTail> tails();
   // The last words of a rank or launcher that has ended; empty if it had none.
-  virtual std::string last_words(const RankEnd& end);
+  virtual std::string last_words(const RankEnd& end) { return end.rank ? last_stderr_line(*end.rank) : ""; }
   std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
 
   // Asks every rank to write to stderr where it stands.

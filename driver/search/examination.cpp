@@ -14,10 +14,6 @@ Examination::Examination(CaseFinished first, search::Allowed allowed, std::chron
       begin_(Clock::now()),
       smallest_id_(first_.id) {}
 
-bool Examination::out_of_time() const {
-  return limit_.count() > 0 && Clock::now() - begin_ >= limit_;
-}
-
 std::optional<Examination::Try> Examination::next() {
   if (stage_ == Stage::smaller) {
     std::optional<Case> simpler;

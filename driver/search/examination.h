@@ -39,7 +39,7 @@ class Examination {
  private:
   enum class Stage { again, smaller, smallest, count, over };
 
-  [[nodiscard]] bool out_of_time() const;
+  [[nodiscard]] bool out_of_time() const { return limit_.count() > 0 && Clock::now() - begin_ >= limit_; }
 
   CaseFinished first_;
   // How the first case failed. The smaller cases are not diagnosed, so the rest of a FailureSignature cannot be

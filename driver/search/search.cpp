@@ -191,10 +191,6 @@ void Search::abandoned() {
   stop("the run was stopped");
 }
 
-void Search::stop(std::string why) {
-  if (stopped_.empty()) stopped_ = std::move(why);
-}
-
 std::vector<Event> Search::end() {
   std::vector<Event> events;
   if (examination_) {

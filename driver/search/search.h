@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases/search/random_case.h"
@@ -69,7 +70,9 @@ class Search : public CaseSource {
   [[nodiscard]] bool is_known(const CaseFinished& finished) const;
   [[nodiscard]] std::chrono::milliseconds brief_deadline() const;
   void report(SearchFound found, std::vector<Event>& events);
-  void stop(std::string why);
+  void stop(std::string why) {
+    if (stopped_.empty()) stopped_ = std::move(why);
+  }
 
   SearchPlan plan_;
   Drawing drawing_;

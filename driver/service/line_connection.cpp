@@ -30,10 +30,6 @@ void LineConnection::start(std::string_view already_read) {
   writer_->start();
 }
 
-void LineConnection::write(std::string line) {
-  writer_->write(std::move(line));
-}
-
 void LineConnection::pause() {
   paused_ = true;
   reader_->pause();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <asio/io_context.hpp>
 
@@ -32,7 +33,7 @@ class LineConnection {
 
   // already_read: bytes of the connection that were read before.
   void start(std::string_view already_read = {});
-  void write(std::string line);
+  void write(std::string line) { writer_->write(std::move(line)); }
   // Number of bytes that the other side has not accepted.
   [[nodiscard]] std::size_t unwritten() const { return writer_->unwritten(); }
   // Between pause() and resume(), on_line is not called, and little is read.

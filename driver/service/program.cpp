@@ -83,10 +83,6 @@ void Program::tell(const ForkServerTold& told) {
   for (ServiceRun* const run : told_of_) run->emit(told);
 }
 
-void Program::join(ServiceRun& run) {
-  runs_.insert(&run);
-}
-
 void Program::leave(ServiceRun& run) {
   runs_.erase(&run);
   told_of_.erase(&run);
@@ -120,10 +116,6 @@ void Program::end_idle_fork_server() {
   note_use();
 }
 
-void Program::note_use() {
-  if (unused() && on_unused) on_unused();
-}
-
 void Program::close() {
   rest_.cancel();
   rests_ = false;
@@ -150,10 +142,6 @@ void PoolHome::introduce(ServiceRun& run) {
   program_.introduce(run);
   if (spawned_) run.emit(*spawned_);
   if (ready_) run.emit(*ready_);
-}
-
-bool PoolHome::is_outdated() const {
-  return !stamps_.changed().empty() || (mapped_ && !mapped_->changed().empty());
 }
 
 void PoolHome::on_event(const Event& event) {

@@ -38,7 +38,7 @@ class Program {
   // Returns the worker's own files, which its user may edit or build.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
   // A run begins or ceases to use the program.
-  void join(ServiceRun& run);
+  void join(ServiceRun& run) { runs_.insert(&run); }
   void leave(ServiceRun& run);
   // Called when a pool of the program serves the run. From now on the run gets the events of the fork server, beginning
   // with the last one so far.
@@ -57,7 +57,9 @@ class Program {
  private:
   void make_fork_server();
   void tell(const ForkServerTold& told);
-  void note_use();
+  void note_use() {
+    if (unused() && on_unused) on_unused();
+  }
 
   int number_;
   RunConfig config_;
@@ -85,7 +87,9 @@ class PoolHome : private EventSink {
   void introduce(ServiceRun& run);
   void forget(ServiceRun& run) { known_to_.erase(&run); }
   // Whether a file of the worker has changed since the pool was started.
-  [[nodiscard]] bool is_outdated() const;
+  [[nodiscard]] bool is_outdated() const {
+    return !stamps_.changed().empty() || (mapped_ && !mapped_->changed().empty());
+  }
 
  private:
   void on_event(const Event& event) override;

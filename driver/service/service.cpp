@@ -45,22 +45,6 @@ RunContext& Service::Devices::home(int pool, int program, const FleetClient* wan
   return home->context();
 }
 
-RankStart Service::Devices::start_of(int pool, int program) {
-  return {&homes_.at(pool)->context().config, service_.programs_.at(program)->fork_server()};
-}
-
-void Service::Devices::works_for(int pool, FleetClient& client) {
-  if (ServiceRun* const run = service_.run_of(client)) homes_.at(pool)->introduce(*run);
-}
-
-void Service::Devices::gone(int pool) {
-  homes_.erase(pool);
-}
-
-void Service::Devices::forget(ServiceRun& run) {
-  for (const auto& [pool, home] : homes_) home->forget(run);
-}
-
 void Service::Devices::kill_at_once() {
   for (const auto& [pool, home] : homes_) {
     home->context().stop.interrupted = true;

@@ -73,12 +73,18 @@ class Service {
     Devices(Service& service, Fleet::Config config)
         : service_(service), fleet(service.host_, *this, std::move(config)) {}
     RunContext& home(int pool, int program, const FleetClient* wanted_by) override;
-    RankStart start_of(int pool, int program) override;
-    void works_for(int pool, FleetClient& client) override;
+    RankStart start_of(int pool, int program) override {
+      return {&homes_.at(pool)->context().config, service_.programs_.at(program)->fork_server()};
+    }
+    void works_for(int pool, FleetClient& client) override {
+      if (ServiceRun* const run = service_.run_of(client)) homes_.at(pool)->introduce(*run);
+    }
     bool is_outdated(int pool) override { return homes_.at(pool)->is_outdated(); }
-    void gone(int pool) override;
+    void gone(int pool) override { homes_.erase(pool); }
 
-    void forget(ServiceRun& run);
+    void forget(ServiceRun& run) {
+      for (const auto& [pool, home] : homes_) home->forget(run);
+    }
     void kill_at_once();
 
    private:

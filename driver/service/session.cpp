@@ -203,18 +203,10 @@ void Session::drain(const std::string& why) {
   end_if_done();
 }
 
-void Session::cancel_all(bool kill) {
-  for (const auto& [name, run] : runs_) run->cancel(kill);
-}
-
 void Session::refuse(const std::string& why) {
   say(Refused{.message = why, .fatal = true});
   ended_ = true;
   end_if_done();
-}
-
-void Session::end_if_done() {
-  if (ended_ && runs_.empty()) end_soon();
 }
 
 void Session::end_soon() {

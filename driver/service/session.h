@@ -28,7 +28,9 @@ class Session {
   void start() { connection_.start(); }
   // Called when the service stops: the runs end, and then the session.
   void drain(const std::string& why);
-  void cancel_all(bool kill);
+  void cancel_all(bool kill) {
+    for (const auto& [name, run] : runs_) run->cancel(kill);
+  }
   // Tells the client why, and ends the session.
   void refuse(const std::string& why);
 
@@ -52,7 +54,9 @@ class Session {
   void reconsider_pace();
   void on_end();
   void on_lost();
-  void end_if_done();
+  void end_if_done() {
+    if (ended_ && runs_.empty()) end_soon();
+  }
   void end_soon();
   void leave_after_writing();
 

@@ -216,10 +216,6 @@ void CaseTriage::after_confirmation(Seen seen) {
   decide(fails ? VerdictKind::warm_only : VerdictKind::unknown, failed, confirmed_);
 }
 
-const std::string& CaseTriage::suspect() const {
-  return failure_.history.at(failure_.history.size() - fails_after_);
-}
-
 std::vector<std::size_t> CaseTriage::last_of_history(std::size_t count) const {
   std::vector<std::size_t> out(count);
   std::iota(out.begin(), out.end(), failure_.history.size() - count);

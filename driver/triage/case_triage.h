@@ -58,7 +58,9 @@ class CaseTriage {
   void after_suspect(Seen seen);
   void after_confirmation(Seen seen);
   void look_for_suspect();
-  [[nodiscard]] const std::string& suspect() const;
+  [[nodiscard]] const std::string& suspect() const {
+    return failure_.history.at(failure_.history.size() - fails_after_);
+  }
   [[nodiscard]] std::vector<std::size_t> last_of_history(std::size_t count) const;
   void decide(VerdictKind kind, int k, int n);
   void tell(std::string sentence) { verdict_.evidence.push_back(std::move(sentence)); }

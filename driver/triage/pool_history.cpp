@@ -4,14 +4,6 @@
 
 namespace cp_pool {
 
-void PoolHistory::add(const PoolId& pool, SentCase sent) {
-  sent_[pool].push_back(std::move(sent));
-}
-
-void PoolHistory::note_lines(const PoolId& pool, std::string lines) {
-  sent_.at(pool).back().lines = std::move(lines);
-}
-
 void PoolHistory::note_failure(const CaseFinished& event) {
   const auto sent = sent_.find(*event.pool);
   if (sent == sent_.end() || sent->second.empty() || sent->second.back().seq != event.seq) return;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/core/events.h"
@@ -32,9 +33,9 @@ using Verdicts = std::map<std::size_t, Verdict>;
 
 class PoolHistory {
  public:
-  void add(const PoolId& pool, SentCase sent);
+  void add(const PoolId& pool, SentCase sent) { sent_[pool].push_back(std::move(sent)); }
   // Sets SentCase::lines of the case that was added last.
-  void note_lines(const PoolId& pool, std::string lines);
+  void note_lines(const PoolId& pool, std::string lines) { sent_.at(pool).back().lines = std::move(lines); }
   // Remembers the ready event of the pool's worker.
   void note_ready(const PoolReady& event) { ready_.insert_or_assign(event.pool, event.ready); }
   // Remembers a case that has failed on a pool and is not retried.

@@ -45,10 +45,6 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
   return std::nullopt;
 }
 
-void TriagePlan::ended(const CaseEnd& end) {
-  current_->ended(end);
-}
-
 void TriagePlan::stop(const std::string& why) {
   for (; place_ < order_.size(); ++place_) {
     Verdict verdict;
@@ -57,10 +53,6 @@ void TriagePlan::stop(const std::string& why) {
     verdict.evidence.push_back(why);
     decided_.emplace_back(order_[place_], std::move(verdict));
   }
-}
-
-std::vector<std::pair<std::size_t, Verdict>> TriagePlan::take_verdicts() {
-  return std::exchange(decided_, {});
 }
 
 }  // namespace cp_pool

@@ -34,12 +34,12 @@ class TriagePlan {
   // Returns the next replay; nullopt: everything is decided, or the budget is spent. spent: time since the triage
   // began.
   std::optional<Replay> next(std::chrono::milliseconds spent);
-  void ended(const CaseEnd& end);
+  void ended(const CaseEnd& end) { current_->ended(end); }
   // Ends the triage. why: a sentence.
   void stop(const std::string& why);
 
   // Returns the failures that were decided since the last call: index and verdict.
-  std::vector<std::pair<std::size_t, Verdict>> take_verdicts();
+  std::vector<std::pair<std::size_t, Verdict>> take_verdicts() { return std::exchange(decided_, {}); }
 
   [[nodiscard]] int replays() const { return replays_; }
   [[nodiscard]] const TriageLimits& limits() const { return limits_; }

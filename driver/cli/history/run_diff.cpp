@@ -246,10 +246,6 @@ ComparedRun read_compared_run(const std::filesystem::path& events_file) {
   return run;
 }
 
-std::size_t RunDiff::count(ChangeKind kind) const {
-  return static_cast<std::size_t>(std::ranges::count(changes, kind, &Change::kind));
-}
-
 RunDiff diff_runs(const ComparedRun& before, const ComparedRun& after) {
   return Differ{before, after}.diff();
 }

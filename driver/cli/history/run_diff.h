@@ -1,6 +1,7 @@
 // Compares two runs: `cp-pool diff` (docs/command_line.md says which changes count).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <filesystem>
@@ -110,7 +111,9 @@ struct RunDiff {
   std::optional<TimeDrift> drift;  // nullopt if no times are compared
   std::string why_no_figures;      // why neither times nor errors are compared; empty if they are
 
-  [[nodiscard]] std::size_t count(ChangeKind kind) const;
+  [[nodiscard]] std::size_t count(ChangeKind kind) const {
+    return static_cast<std::size_t>(std::ranges::count(changes, kind, &Change::kind));
+  }
 };
 
 RunDiff diff_runs(const ComparedRun& before, const ComparedRun& after);

@@ -244,10 +244,6 @@ int ShellSession::submit(LastCase submitted, const Words& more) {
   return done.code;
 }
 
-int ShellSession::submit_again(const Words& more) {
-  return submit(LastCase{last_case()}, more);
-}
-
 int ShellSession::set(const Words& edits) {
   (void)fixed_fields(edits);
   for (const std::string& edit : edits) {

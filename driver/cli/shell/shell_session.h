@@ -56,7 +56,7 @@ class ShellSession {
   };
 
   int submit(LastCase submitted, const Words& more);
-  int submit_again(const Words& more);
+  int submit_again(const Words& more) { return submit(LastCase{last_case()}, more); }
   int set(const Words& edits);
   int unset(const Words& keys);
   int diff() const;

@@ -5,7 +5,6 @@ add_library(cp_report STATIC
   log/run_report.cpp
   report/diagnosis_text.cpp
   report/case_text.cpp
-  report/sink_list.cpp
   report/github_annotations.cpp
   report/html_document.cpp
   report/html_report.cpp
@@ -38,7 +37,6 @@ cp_pool_test(report_test LABEL unit
     log/run_report_test.cpp
     report/diagnosis_text_test.cpp
     report/case_text_test.cpp
-    report/sink_list_test.cpp
     report/github_annotations_test.cpp
     report/html_report_test.cpp
     report/junit_report_test.cpp
@@ -128,7 +126,6 @@ add_library(cp_cli STATIC
   cli/history/run_recorder.cpp
   cli/history/run_records.cpp
   cli/select/case_source.cpp
-  cli/select/order.cpp
   cli/select/rerun.cpp
   cli/select/selection.cpp
   cli/select/shard.cpp
@@ -194,7 +191,6 @@ cp_pool_test(cli_test LABEL unit
     cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
     cli/select/case_source_test.cpp
-    cli/select/order_test.cpp
     cli/select/rerun_test.cpp
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp

@@ -1,13 +1,128 @@
 #include "driver/cli/execution.h"
 
+#include <stdexcept>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"
+#include "driver/report/output_file.h"
 #include "driver/testing/attention.h"
+#include "driver/testing/example_events.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {
+
+class Recorder : public EventSink {
+ public:
+  void on_event(const Event& event) override { types.push_back(event.index()); }
+  void on_tick() override { ++ticks; }
+  int ticks = 0;
+  std::vector<std::size_t> types;
+};
+
+class Broken : public EventSink {
+ public:
+  void on_event(const Event&) override {
+    ++calls;
+    throw std::runtime_error("disk full");
+  }
+  int calls = 0;
+};
+
+TEST(SinkList, EveryViewGetsEveryEventInOrder) {
+  Recorder a;
+  Recorder b;
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(a);
+  sink_list.add(b);
+  sink_list.on_event(test::run_started(1));
+  sink_list.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<AnyEvent> - 1));
+  EXPECT_EQ(a.types, b.types);
+  EXPECT_FALSE(sink_list.failed());
+}
+
+TEST(SinkList, EveryViewHearsThatTimePasses) {
+  Recorder a;
+  Recorder b;
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(a);
+  sink_list.add(b);
+  sink_list.on_tick();
+  EXPECT_EQ(a.ticks, 1);
+  EXPECT_EQ(b.ticks, 1);
+}
+
+TEST(SinkList, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
+  Broken broken;
+  Recorder other;
+  std::vector<std::string> errors;
+  SinkList sink_list{[&](const std::string& error) { errors.push_back(error); }};
+  sink_list.add(broken);
+  sink_list.add(other);
+  sink_list.on_event(test::run_started(1));
+  sink_list.on_event(test::run_started(1));
+  EXPECT_THAT(errors, ::testing::ElementsAre("disk full"));
+  EXPECT_EQ(broken.calls, 1);
+  EXPECT_EQ(other.types.size(), 2U);
+  EXPECT_TRUE(sink_list.failed());
+}
+
+class Unread : public EventSink {
+ public:
+  void on_event(const Event&) override {}
+  void on_tick() override { throw ReaderGone("its reader is gone"); }
+};
+
+class FanOutWithoutReader : public ::testing::Test {
+ protected:
+  Unread unread;
+  Broken broken;
+  Recorder other;
+  std::vector<std::string> errors;
+  SinkList sink_list{[this](const std::string& error) { errors.push_back(error); }};
+};
+
+TEST_F(FanOutWithoutReader, EndsTheRunIfNoOutputIsLeft) {
+  sink_list.add_listener(other);
+  sink_list.add(unread);
+  sink_list.on_event(test::run_started(1));
+  EXPECT_THROW(sink_list.on_tick(), ReaderGone);
+  EXPECT_THAT(errors, ::testing::ElementsAre("its reader is gone"));
+  sink_list.on_tick();  // a run that ends may still tick
+  EXPECT_TRUE(sink_list.failed());
+}
+
+TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAnotherOutput) {
+  sink_list.add(unread);
+  sink_list.add(other);
+  sink_list.on_tick();
+  EXPECT_EQ(other.ticks, 1);
+}
+
+TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAFolder) {
+  sink_list.add(unread);
+  sink_list.expect_other_outputs();
+  sink_list.on_tick();
+  EXPECT_TRUE(sink_list.failed());
+}
+
+TEST_F(FanOutWithoutReader, EndsTheRunWhenTheLastOutputIsLost) {
+  sink_list.add(unread);
+  sink_list.add(broken);
+  sink_list.on_tick();
+  EXPECT_THROW(sink_list.on_event(test::run_started(1)), ReaderGone);
+}
+
+TEST(SinkList, AFullDiskAloneEndsNoRun) {
+  Broken broken;
+  SinkList sink_list{[](const std::string&) {}};
+  sink_list.add(broken);
+  sink_list.on_event(test::run_started(1));
+  EXPECT_TRUE(sink_list.failed());
+}
 
 Item ranks(const std::string& id, int cp_size, int group = 1) {
   Item named{.id = id};

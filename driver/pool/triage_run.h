@@ -9,8 +9,8 @@
 #include "driver/pool/fleet.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
+#include "driver/triage/case_triage.h"
 #include "driver/triage/pool_history.h"
-#include "driver/triage/triage_plan.h"
 
 namespace cp_pool {
 

@@ -11,13 +11,16 @@
 // contradict each other, the verdict is unknown.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases/case_outcome.h"
 #include "driver/core/events.h"
+#include "driver/core/run.h"
 
 namespace cp_pool {
 
@@ -84,5 +87,45 @@ class CaseTriage {
 // kernel killed a process for lack of memory, the clock was set, the machine slept) and messages of CUDA, NCCL and the
 // kernel about failing devices. A worker that asks for more memory than there is gives no such sign.
 std::string machine_sign(const CaseFinished& event);
+
+struct FailureToTriage {
+  TriagedFailure failure;
+  std::string kind;        // equal for failures of the same kind
+  double ms = 0;           // duration of the failed case
+  std::string unfit = {};  // why replays cannot explain the failure, as a sentence; mostly empty
+};
+
+// Decides in which order the failures of a run are triaged, within the budget: first the cheapest to run again of each
+// kind (failure_kind.h), in the order of their cost, then all others in the order of theirs.
+class TriagePlan {
+ public:
+  TriagePlan(std::vector<FailureToTriage> failures, TriageLimits limits);
+
+  struct Replay {
+    std::size_t failure = 0;          // index in the list of failures
+    std::vector<std::size_t> before;  // as from CaseTriage::next
+  };
+  // Returns the next replay; nullopt: everything is decided, or the budget is spent. spent: time since the triage
+  // began.
+  std::optional<Replay> next(std::chrono::milliseconds spent);
+  void ended(const CaseEnd& end) { current_->ended(end); }
+  // Ends the triage. why: a sentence.
+  void stop(const std::string& why);
+
+  // Returns the failures that were decided since the last call: index and verdict.
+  std::vector<std::pair<std::size_t, Verdict>> take_verdicts() { return std::exchange(decided_, {}); }
+
+  [[nodiscard]] int replays() const { return replays_; }
+  [[nodiscard]] const TriageLimits& limits() const { return limits_; }
+
+ private:
+  std::vector<FailureToTriage> failures_;
+  TriageLimits limits_;
+  std::vector<std::size_t> order_;
+  std::size_t place_ = 0;  // index in order_
+  std::optional<CaseTriage> current_;
+  int replays_ = 0;
+  std::vector<std::pair<std::size_t, Verdict>> decided_;
+};
 
 }  // namespace cp_pool

@@ -13,7 +13,6 @@
 #include "driver/cli/execution_options.h"
 #include "driver/cli/history/case_history.h"
 #include "driver/cli/history/run_recorder.h"
-#include "driver/cli/select/order.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"

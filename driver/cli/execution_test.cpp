@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/parsed_command_line.h"
 #include "worker/protocol/messages.h"

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

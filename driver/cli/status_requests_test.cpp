@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/example_events.h"
 

@@ -1,7 +1,6 @@
 #include "driver/core/case_shape.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/example_events.h"
 

@@ -1,7 +1,6 @@
 #include "driver/core/payload.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"

@@ -1,7 +1,6 @@
 #include "driver/core/rank_environment.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/scoped_variable.h"
 

@@ -1,7 +1,6 @@
 #include "driver/log/run_log.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/history/earlier_run.h"

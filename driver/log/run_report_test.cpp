@@ -1,7 +1,6 @@
 #include "driver/log/run_report.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/figures.h"
 #include "driver/testing/example_events.h"

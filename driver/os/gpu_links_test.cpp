@@ -1,7 +1,6 @@
 #include "driver/os/gpu_links.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

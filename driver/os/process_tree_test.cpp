@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/os/spawn.h"
 

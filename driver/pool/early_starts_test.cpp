@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/pool/testing/decisions.h"
 #include "driver/pool/testing/virtual_fleet.h"

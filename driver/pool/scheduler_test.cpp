@@ -3,7 +3,6 @@
 #include <random>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/pool/testing/decisions.h"
 #include "driver/pool/testing/virtual_fleet.h"

@@ -16,7 +16,6 @@
 #include <asio/read_until.hpp>
 #include <asio/write.hpp>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

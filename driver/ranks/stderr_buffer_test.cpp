@@ -5,7 +5,6 @@
 #include <variant>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

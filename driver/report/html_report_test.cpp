@@ -2,7 +2,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"

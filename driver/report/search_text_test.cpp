@@ -1,7 +1,6 @@
 #include "driver/report/search_text.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

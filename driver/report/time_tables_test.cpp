@@ -1,7 +1,6 @@
 #include "driver/report/time_tables.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/case_phases.h"
 #include "cases/testing/temporary_folder.h"

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/testing/scoped_variable.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/attention.h"
 #include "tests/driver/harness.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/core/figures.h"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/clock.h"
 #include "driver/os/process_tree.h"

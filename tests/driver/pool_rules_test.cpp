@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/os/process_tree.h"
 #include "tests/driver/harness.h"

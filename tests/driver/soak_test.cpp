@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/attention.h"
 #include "tests/driver/fault_outcomes.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/case_groups.h"
 #include "driver/testing/attention.h"

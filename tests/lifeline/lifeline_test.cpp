@@ -13,7 +13,6 @@
 
 #include <asio/io_context.hpp>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/ranks/driver_socket.h"
 #include "tests/lifeline/process.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/lifeline/process.h"
 #include "worker/testing/worker_fixture.h"

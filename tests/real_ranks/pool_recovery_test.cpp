@@ -17,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/driver/harness.h"
 #include "tests/real_ranks/driver_run.h"

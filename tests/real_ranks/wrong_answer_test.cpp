@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pugixml.hpp>
 
 #include "tests/driver/harness.h"

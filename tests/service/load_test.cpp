@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/growth.h"
 #include "tests/service/testing/service_fixture.h"

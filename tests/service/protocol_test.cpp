@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/os/spawn.h"
 #include "tests/service/testing/service_fixture.h"

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"

@@ -1,7 +1,6 @@
 #include "driver/cli/commands/command_options.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/parsed_command_line.h"
 

@@ -2,7 +2,6 @@
 // failed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"

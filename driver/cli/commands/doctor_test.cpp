@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 

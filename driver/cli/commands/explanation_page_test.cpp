@@ -1,6 +1,5 @@
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/commands/explanation.h"
 #include "driver/report/reports.h"

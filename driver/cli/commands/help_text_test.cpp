@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/shell_words.h"
 #include "driver/cli/testing/parsed_command_line.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -2,7 +2,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/program_paths.h"

@@ -1,7 +1,6 @@
 #include "driver/cli/config/case_overrides.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"
 

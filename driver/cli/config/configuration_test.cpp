@@ -4,7 +4,6 @@
 #include <list>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/commands/command_options.h"

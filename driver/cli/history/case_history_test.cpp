@@ -1,7 +1,6 @@
 #include "driver/cli/history/case_history.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/report/output_file.h"

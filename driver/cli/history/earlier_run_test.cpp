@@ -1,7 +1,6 @@
 #include "driver/cli/history/earlier_run.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/case_json.h"
 #include "cases/testing/temporary_folder.h"

@@ -3,7 +3,6 @@
 #include <random>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/case_json.h"
 #include "cases/search/random_case.h"

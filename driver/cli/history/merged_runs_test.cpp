@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/select/shard.h"
 #include "driver/testing/attention.h"

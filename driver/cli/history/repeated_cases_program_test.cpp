@@ -4,7 +4,6 @@
 #include <string>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"

@@ -1,7 +1,6 @@
 #include "driver/cli/shell/shell_line.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"
 

@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/core/exit_code.h"
 #include "driver/testing/attention.h"

@@ -1,7 +1,6 @@
 // `cp-pool shell` on a terminal: its prompt, Tab, Ctrl-C, Ctrl-D and the history.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/cli/testing/terminal.h"

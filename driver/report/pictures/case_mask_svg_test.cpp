@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"

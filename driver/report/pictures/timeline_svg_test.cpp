@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pugixml.hpp>
 
 #include "driver/report/html_document.h"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"

@@ -123,9 +123,7 @@ add_library(cp_cli STATIC
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/run_diff.cpp
-  cli/history/run_recorder.cpp
   cli/history/run_records.cpp
-  cli/select/case_source.cpp
   cli/select/rerun.cpp
   cli/select/selection.cpp
   cli/select/shard.cpp
@@ -190,7 +188,6 @@ cp_pool_test(cli_test LABEL unit
     cli/history/merged_runs_test.cpp
     cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
-    cli/select/case_source_test.cpp
     cli/select/rerun_test.cpp
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp

@@ -2,6 +2,7 @@
 // it, and capsules keep it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,13 +40,23 @@ class PoolHistory {
   // Remembers the ready event of the pool's worker.
   void note_ready(const PoolReady& event) { ready_.insert_or_assign(event.pool, event.ready); }
   // Remembers a case that has failed on a pool and is not retried.
-  void note_failure(const CaseFinished& event);
+  void note_failure(const CaseFinished& event) {
+    const auto sent = sent_.find(*event.pool);
+    if (sent == sent_.end() || sent->second.empty() || sent->second.back().seq != event.seq) return;
+    failures_.push_back({.event = event, .place = sent->second.size() - 1});
+  }
   // Called when the pool gets no more cases. Forgets the pool unless a case failed on it.
-  void close(const PoolId& pool);
+  void close(const PoolId& pool) {
+    if (std::ranges::any_of(failures_, [&](const auto& failure) { return *failure.event.pool == pool; })) return;
+    sent_.erase(pool);
+    ready_.erase(pool);
+  }
 
   [[nodiscard]] const std::vector<HistoryOfFailure>& failures() const { return failures_; }
   // Returns the cases that were sent to the pool of a failure, up to the failed case, which is the last.
-  [[nodiscard]] std::span<const SentCase> until(const HistoryOfFailure& failure) const;
+  [[nodiscard]] std::span<const SentCase> until(const HistoryOfFailure& failure) const {
+    return std::span(sent_.at(*failure.event.pool)).first(failure.place + 1);
+  }
   [[nodiscard]] const protocol::ReadyEvent& worker_of(const HistoryOfFailure& failure) const {
     return ready_.at(*failure.event.pool);
   }

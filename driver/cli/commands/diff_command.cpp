@@ -14,7 +14,7 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/history/run_diff.h"
-#include "driver/cli/history/run_recorder.h"
+#include "driver/cli/history/run_records.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"

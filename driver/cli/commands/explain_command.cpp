@@ -14,8 +14,8 @@
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/select/case_source.h"
 #include "driver/cli/select/selection.h"
+#include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 

@@ -10,7 +10,6 @@
 #include "cases/case_groups.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
-#include "driver/core/case_drawing.h"
 #include "driver/core/case_shape.h"
 #include "driver/core/figures.h"
 

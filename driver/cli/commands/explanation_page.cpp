@@ -10,7 +10,6 @@
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "driver/cli/commands/explanation.h"
-#include "driver/core/case_drawing.h"
 #include "driver/core/case_shape.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"

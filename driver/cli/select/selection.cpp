@@ -13,7 +13,7 @@
 #include "cases/filter.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
-#include "driver/cli/select/case_source.h"
+#include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/mapped.h"
 

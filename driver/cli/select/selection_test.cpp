@@ -7,7 +7,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/commands/command_options.h"
-#include "driver/cli/select/case_source.h"
+#include "driver/cli/select/submitted_case.h"
 #include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool::test {

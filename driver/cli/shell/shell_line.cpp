@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/select/case_source.h"
+#include "driver/cli/select/submitted_case.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
 

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
-#include "driver/cli/select/case_source.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/figures.h"

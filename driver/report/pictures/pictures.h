@@ -8,7 +8,7 @@
 
 #include "cases/comm_facts.h"
 #include "cases/diagnosis.h"
-#include "driver/core/case_drawing.h"
+#include "driver/core/case_shape.h"
 #include "driver/log/run_report.h"
 
 namespace cp_pool {
@@ -34,7 +34,7 @@ void append_timeline(pugi::xml_node parent, const RunReport& run);
 // the page's table of cases.
 void append_features(pugi::xml_node parent, const RunReport& run);
 
-// The mask of a sequence as `cp-pool explain` draws it (driver/core/case_drawing.h), in the colours of the ranks that
+// The mask of a sequence as `cp-pool explain` draws it (driver/core/case_shape.h), in the colours of the ranks that
 // own the queries, with rank numbers along both axes, and lines where tiles meet. `tiles` is the number of tiles along
 // a side, all of equal length. Appends nothing for a sequence without blocks.
 void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int tiles, const std::string& caption,

@@ -1,4 +1,4 @@
-#include "driver/os/file_stamps.h"
+#include "driver/service/program.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "cases/testing/temporary_folder.h"
 #include "worker/protocol/unique_fd.h"
 
-namespace cp_pool {
+namespace cp_pool::service {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST(MappedFiles, OfAProcessThatIsGoneAreNone) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::service

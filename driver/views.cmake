@@ -14,7 +14,6 @@ add_library(cp_report STATIC
   report/notices.cpp
   report/output_file.cpp
   report/search_text.cpp
-  report/pictures/case_mask_svg.cpp
   report/pictures/exchange_svg.cpp
   report/pictures/features_table.cpp
   report/pictures/mask_svg.cpp
@@ -45,7 +44,7 @@ cp_pool_test(report_test LABEL unit
     report/notices_test.cpp
     report/output_file_test.cpp
     report/search_text_test.cpp
-    report/pictures/case_mask_svg_test.cpp
+    report/pictures/mask_svg_test.cpp
     report/pictures/exchange_svg_test.cpp
     report/pictures/time_axis_test.cpp
     report/pictures/timeline_svg_test.cpp

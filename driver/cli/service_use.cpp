@@ -1,6 +1,5 @@
 #include "driver/cli/service_use.h"
 
-#include <memory>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +38,10 @@ std::string option_for_own_pools(const CLI::App& command, const ExecutionOptions
   }
   if (execution.config.launcher.kind != LauncherKind::local) return "--launcher";
   return "";
+}
+
+service::WhenLost when_lost(const ServiceOptions& options) {
+  return options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
 }
 
 // Returns nullopt if the cases run on pools of this process.
@@ -136,25 +139,18 @@ void fill_service(const CLI::App& command, const ExecutionOptions& execution, Se
   }
 }
 
-RunsOfCases choose_runs(const ServiceOptions& options, const std::string& client, const RunConfig& config,
-                        const RunStarted& header, EventSink& sink) {
-  std::optional<ServiceConnection> found = open_service(options, client, config, header);
-  if (!found) {
-    return {.cases = [&](const std::vector<Item>& cases) { return run_cases(cases, config, header, sink); },
-            .stream = [&](int fd, const ReadCase& read_case,
-                          int jobs) { return run_stream(fd, read_case, config, header, sink, jobs); }};
-  }
-  const auto connection = std::make_shared<ServiceConnection>(*std::move(found));
-  const auto when_lost = options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
-  return {.cases =
-              [&, connection, when_lost](const std::vector<Item>& cases) {
-                return service::run_cases(std::move(*connection), when_lost, cases, config, header, sink);
-              },
-          .stream =
-              [&, connection, when_lost](int fd, const ReadCase& read_case, int jobs) {
-                return service::run_stream(std::move(*connection), when_lost, fd, read_case, jobs, config, header,
-                                           sink);
-              }};
+RunResult run_cases(const ServiceOptions& options, const std::string& client, const std::vector<Item>& cases,
+                    const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  auto connection = open_service(options, client, config, header);
+  if (!connection) return run_cases(cases, config, header, sink);
+  return service::run_cases(*std::move(connection), when_lost(options), cases, config, header, sink);
+}
+
+RunResult run_stream(const ServiceOptions& options, const std::string& client, int fd, const ReadCase& read_case,
+                     int jobs, const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  auto connection = open_service(options, client, config, header);
+  if (!connection) return run_stream(fd, read_case, config, header, sink, jobs);
+  return service::run_stream(*std::move(connection), when_lost(options), fd, read_case, jobs, config, header, sink);
 }
 
 }  // namespace cp_pool

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "driver/cli/execution_options.h"
 #include "driver/core/run.h"
@@ -35,15 +36,12 @@ void add_service_of_run(CLI::App& command, ServiceOptions& options);
 // contradict each other.
 void fill_service(const CLI::App& command, const ExecutionOptions& execution, ServiceOptions& options);
 
-// Runs cases, on pools of this process or on a service.
-struct RunsOfCases {
-  std::function<RunResult(const std::vector<Item>& cases)> cases;
-  std::function<RunResult(int fd, const ReadCase& read_case, int jobs)> stream;
-};
-// Chooses where the cases run. Prints on stderr which service it is, or why one that is there is not used. `client` is
-// the name of this process in the status of the service. Throws CommandError (infra) if a service is wanted, and none
-// is there or it refuses.
-RunsOfCases choose_runs(const ServiceOptions& options, const std::string& client, const RunConfig& config,
-                        const RunStarted& header, EventSink& sink);
+// Like the functions of driver/core/run.h, on pools of this process or on a service. They print on stderr which service
+// it is, or why one that is there is not used. `client` is the name of this process in the status of the service. They
+// throw CommandError (infra) if a service is wanted, and none is there or it refuses.
+RunResult run_cases(const ServiceOptions& options, const std::string& client, const std::vector<Item>& cases,
+                    const RunConfig& config, const RunStarted& header, EventSink& sink);
+RunResult run_stream(const ServiceOptions& options, const std::string& client, int fd, const ReadCase& read_case,
+                     int jobs, const RunConfig& config, const RunStarted& header, EventSink& sink);
 
 }  // namespace cp_pool

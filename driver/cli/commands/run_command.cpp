@@ -246,7 +246,7 @@ int run_selected(RunCommandOptions options, const std::string& program) {
   const int code = execution([&](const RunConfig& config, EventSink& views) {
     RunRecorder::Sink recorded{record, views};
     TrendSink sink{std::move(trends), recorded};
-    return choose_runs(options.service, "cp-pool run", config, prepared.header, sink).cases(prepared.cases);
+    return run_cases(options.service, "cp-pool run", prepared.cases, config, prepared.header, sink);
   });
   record.finish(code);
   return code;

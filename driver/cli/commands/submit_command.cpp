@@ -121,7 +121,7 @@ int submit_stream(const SubmitOptions& options, const std::string& program) {
   Stream stream{options, program, baseline, execution};
   const auto read = [&](const protocol::Line& line) { return stream.read(line); };
   const int code = execution([&](const RunConfig& config, EventSink& sink) {
-    return choose_runs(options.service, kClient, config, run, sink).stream(STDIN_FILENO, read, options.jobs);
+    return run_stream(options.service, kClient, STDIN_FILENO, read, options.jobs, config, run, sink);
   });
   if (stream.cases() == 0 && code == 0) {
     throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
@@ -186,7 +186,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
   const auto ended = options.rerun_failed ? Execution::Show::terminal : Execution::Show::terminal_with_checks;
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : ended};
   return execution([&](const RunConfig& config, EventSink& sink) {
-    return choose_runs(options.service, kClient, config, run, sink).cases(cases);
+    return run_cases(options.service, kClient, cases, config, run, sink);
   });
 }
 

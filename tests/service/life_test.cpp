@@ -191,10 +191,7 @@ TEST_P(Drain, EndsWhatRunsAndDoesNotRunWhatWaits) {
     EXPECT_FALSE(asker->status()["pools"].empty());
   }
   ::kill(busy.rank, SIGUSR1);
-  std::vector<json> events;
-  for (const json& reply : busy.client.rest()) {
-    if (reply["reply"] == "event") events.push_back(reply["event"]);
-  }
+  const std::vector<json> events = busy.client.rest_of_events();
   EXPECT_THAT(outcomes_in(events), UnorderedElementsAre("until_sigusr1: pass", "pass: not-run"));
   for (const json& event : test::of_type(events, "case_finished")) {
     if (event["outcome"] == "not-run") {
@@ -212,10 +209,7 @@ TEST_F(Life, ASecondSignalDoesNotWait) {
   service.signal(SIGTERM);
   busy.client.reply_named("stopping");
   service.signal(SIGTERM);
-  std::vector<json> events;
-  for (const json& reply : busy.client.rest()) {
-    if (reply["reply"] == "event") events.push_back(reply["event"]);
-  }
+  const std::vector<json> events = busy.client.rest_of_events();
   EXPECT_THAT(outcomes_in(events), UnorderedElementsAre("pass: not-run", "ignore_sigterm: cancelled"));
   EXPECT_EQ(service.wait().exit_code, 0);
   EXPECT_NE(::kill(busy.rank, 0), 0);

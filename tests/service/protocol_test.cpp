@@ -197,10 +197,7 @@ TEST_P(Protocol, TheEndOfTheRequestsIsNotTheEndOfTheAnswers) {
   client->open("mine");
   for (int i = 0; i < 20; ++i) client->submit("mine", "pass", {{"number", i}});
   client->stop_talking();
-  std::vector<json> events;
-  for (const json& reply : client->rest()) {
-    if (reply["reply"] == "event") events.push_back(reply["event"]);
-  }
+  const std::vector<json> events = client->rest_of_events();
   EXPECT_THAT(outcomes_in(events), AllOf(SizeIs(20), Each("pass: pass")));
   EXPECT_EQ(events.back()["type"], "run_finished");
 }

@@ -53,8 +53,7 @@ TEST_F(ReportProgram, AReportOfAnIncompleteSetOfShardsSaysWhichAreMissing) {
   const auto report = [&](const Words& files, const Words& more = {}) {
     Words words = {"report"};
     for (const std::string& file : files) words.push_back(path(file));
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words);
+    return call(with(words, more));
   };
   const Finished done = report(
       {"2"}, {"--junit", path("junit"), "--html", path("html"), "--summary", path("md"), "--annotate", "github"});

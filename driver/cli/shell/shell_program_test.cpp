@@ -27,9 +27,7 @@ constexpr const char* kFields =
 class ShellProgram : public CommandLine {
  protected:
   [[nodiscard]] Words words(const Words& more = {}) const {
-    Words out = {kProgram, "shell", "--matrix", path("demo.json"), "--worker", kWorker, "--grace", "100ms"};
-    out.insert(out.end(), more.begin(), more.end());
-    return out;
+    return with({kProgram, "shell", "--matrix", path("demo.json"), "--worker", kWorker, "--grace", "100ms"}, more);
   }
   Finished shell(const std::string& lines, const Words& more = {}) {
     write_file(path("lines"), lines);

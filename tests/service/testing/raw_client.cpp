@@ -154,6 +154,14 @@ std::vector<json> RawClient::rest() {
   return out;
 }
 
+std::vector<json> RawClient::rest_of_events() {
+  std::vector<json> out;
+  for (const json& reply : rest()) {
+    if (reply["reply"] == "event") out.push_back(reply["event"]);
+  }
+  return out;
+}
+
 std::vector<std::string> outcomes_in(const std::vector<json>& events) {
   std::vector<std::string> out;
   for (const json& event : events) {

@@ -52,8 +52,9 @@ class RawClient {
   // "ID: OUTCOME" of each case of the run, in the order of the events.
   std::vector<std::string> outcomes_of(const std::string& run);
   nlohmann::json status();
-  // All replies until the service closes the connection.
+  // All replies until the service closes the connection, and the events among them.
   std::vector<nlohmann::json> rest();
+  std::vector<nlohmann::json> rest_of_events();
 
   [[nodiscard]] int fd() const { return in_.get(); }
 

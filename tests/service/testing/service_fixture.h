@@ -63,7 +63,7 @@ inline std::int64_t memory_kib_of(pid_t pid) {
 class StartedService {
  public:
   explicit StartedService(const Words& options = {}, const std::string& name = "default", UniqueFd* first = nullptr)
-      : program_(words(options, name)) {
+      : program_(test::with({test::kProgram, "serve", "--name", name}, options)) {
     const auto path = service::socket_path(name);
     wait_until("the service listens", [&] {
       UniqueFd connection = service::connect_to(path);
@@ -77,11 +77,6 @@ class StartedService {
   Finished wait() { return program_.wait(); }
 
  private:
-  static Words words(const Words& options, const std::string& name) {
-    Words out{test::kProgram, "serve", "--name", name};
-    out.insert(out.end(), options.begin(), options.end());
-    return out;
-  }
   Program program_;
 };
 
@@ -98,9 +93,7 @@ class Service : public test::CommandLine {
   }
   // The words of a cp-pool submit that reads such a stream from stdin.
   [[nodiscard]] Words submit_words(const Words& more = {}) const {
-    Words out{test::kProgram, "submit", "-", "--worker", kFakeWorker, "--grace", "200ms"};
-    out.insert(out.end(), more.begin(), more.end());
-    return out;
+    return test::with({test::kProgram, "submit", "-", "--worker", kFakeWorker, "--grace", "200ms"}, more);
   }
   Finished submit(const std::vector<std::string>& models, const Words& more = {}, int cp_size = 1) {
     return Program{submit_words(more), {.in = stream_of(models, cp_size)}}.wait();

@@ -70,7 +70,7 @@ Session* Conformance::warm_for(const std::string& rule) {
   warm_.reset();
   auto session = std::make_unique<Session>(stage_, config_, "");
   if (!session->start().empty()) {
-    tell(Compliance::untested, rule, "the worker does not get ready", "see ready");
+    tell(untested, rule, "the worker does not get ready", "see ready");
     return nullptr;
   }
   warm_ = std::move(session);
@@ -78,7 +78,7 @@ Session* Conformance::warm_for(const std::string& rule) {
 }
 
 bool Conformance::has_case(const std::string& rule) {
-  if (case_request_.is_null()) tell(Compliance::untested, rule, kNoCase, "see case");
+  if (case_request_.is_null()) tell(untested, rule, kNoCase, "see case");
   return !case_request_.is_null();
 }
 
@@ -97,7 +97,7 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
   if (answer.trouble.empty() && answer.result) return answer.result;
   const std::string text =
       !answer.trouble.empty() ? answer.trouble : fmt::format("the worker refused the request: {}", *answer.refusal);
-  tell(Compliance::broken, rule, text, hint_for(text, hint));
+  tell(broken, rule, text, hint_for(text, hint));
   warm_.reset();
   return std::nullopt;
 }
@@ -107,7 +107,7 @@ void Conformance::check_start() {
       "rank 0 says {\"event\":\"ready\",\"protocol\":1,\"world_size\":N,..} once, when every rank can run a case";
   auto session = std::make_unique<Session>(stage_, config_, "");
   if (const std::string why = session->start(); !why.empty()) {
-    return tell(Compliance::broken, "ready", why, kHint);
+    return tell(broken, "ready", why, kHint);
   }
   tally_.started = true;
   // All messages before the pong, other than `ready`, came unasked.
@@ -119,8 +119,8 @@ void Conformance::check_start() {
     if (message_in<protocol::ResultEvent>(incoming) != nullptr) surplus = "a result before any case";
   }
   if (surplus.empty() && session->lost()) surplus = session->why_lost();
-  if (!surplus.empty()) return tell(Compliance::broken, "ready", surplus, kHint);
-  tell(Compliance::ok, "ready",
+  if (!surplus.empty()) return tell(broken, "ready", surplus, kHint);
+  tell(ok, "ready",
        fmt::format("{} on {}, {} after {}", count_of(static_cast<std::size_t>(ready.world_size), "rank"),
                    ready.device.empty() ? "a device without a name" : ready.device,
                    ready.worker.empty() ? "a worker without a name" : ready.worker,
@@ -138,13 +138,13 @@ void Conformance::check_stdout() {
   Session* const session = warm_for(kRule);
   if (session == nullptr) return;
   if (const std::string_view line = session->group().facts().last_chatter; !line.empty()) {
-    return tell(Compliance::broken, kRule,
+    return tell(broken, kRule,
                 fmt::format("a line that is no message came between the answers: {}", protocol::cut_text(line, 200)),
                 kHint);
   }
   const auto holders = holders_of(session->group().stdout_name(), session->processes());
   if (holders.empty()) {
-    return tell(Compliance::untested, kRule, "this machine does not show who holds the pipe of the protocol",
+    return tell(untested, kRule, "this machine does not show who holds the pipe of the protocol",
                 "look whether rank 0 points fd 1 at stderr");
   }
   // A shell that started the worker may hold the pipe as its fd 1, too. So a process counts only if it also holds the
@@ -156,10 +156,9 @@ void Conformance::check_stdout() {
            });
   });
   if (!set_apart || still_fd1) {
-    return tell(Compliance::broken, kRule, "fd 1 of rank 0 is the pipe of the protocol: a stray print goes there",
-                kHint);
+    return tell(broken, kRule, "fd 1 of rank 0 is the pipe of the protocol: a stray print goes there", kHint);
   }
-  tell(Compliance::ok, kRule, "the protocol has a descriptor of its own, and nothing else was written to it");
+  tell(ok, kRule, "the protocol has a descriptor of its own, and nothing else was written to it");
 }
 
 void Conformance::check_end(const char* rule, const std::function<void(Session&)>& end) {
@@ -181,31 +180,29 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   }
   warm_.reset();
   if (!ended) {
-    return tell(Compliance::broken, rule,
-                fmt::format("rank {} still lives {} later", fmt::join(alive, ", "), format_duration(ms)),
+    return tell(broken, rule, fmt::format("rank {} still lives {} later", fmt::join(alive, ", "), format_duration(ms)),
                 "rank 0 ends the other ranks, then itself, within a second");
   }
   if (!left.empty()) {
     const std::vector<int> pids = mapped(left, &ProcessInfo::pid);
-    return tell(Compliance::broken, rule,
-                fmt::format("the ranks have ended, and process {} is left", fmt::join(pids, ", ")),
+    return tell(broken, rule, fmt::format("the ranks have ended, and process {} is left", fmt::join(pids, ", ")),
                 "end what the ranks have started before they end themselves");
   }
-  tell(Compliance::ok, rule, fmt::format("every rank ended within {}, and nothing is left", format_duration(ms)));
+  tell(ok, rule, fmt::format("every rank ended within {}, and nothing is left", format_duration(ms)));
 }
 
 void Conformance::check_ping() {
   Session* const session = warm_for("ping");
   if (session == nullptr) return;
   if (!ping_ms_) {
-    return tell(Compliance::broken, "ping", "no pong with the seq of the ping",
+    return tell(broken, "ping", "no pong with the seq of the ping",
                 "answer {\"op\":\"ping\",\"seq\":N} by {\"event\":\"pong\",\"seq\":N} at once");
   }
   if (!session->ping(true)) {
     const std::string why = session->lost() ? session->why_lost() : "no pong to a ping with \"all\":true";
-    return tell(Compliance::broken, "ping", why, "after a second answer with the ranks that have answered");
+    return tell(broken, "ping", why, "after a second answer with the ranks that have answered");
   }
-  tell(Compliance::ok, "ping", fmt::format("pong after {}", format_duration(*ping_ms_)));
+  tell(ok, "ping", fmt::format("pong after {}", format_duration(*ping_ms_)));
 }
 
 void Conformance::check_stacks() {
@@ -226,12 +223,11 @@ void Conformance::check_stacks() {
     return out;
   };
   session->wait([&] { return session->lost() || silent().empty(); }, kStackLimit);
-  if (session->lost()) return tell(Compliance::absent, kRule, session->why_lost(), kHint);
+  if (session->lost()) return tell(absent, kRule, session->why_lost(), kHint);
   if (const auto ranks = silent(); !ranks.empty()) {
-    return tell(Compliance::absent, kRule, fmt::format("rank {} says nothing at SIGUSR2", fmt::join(ranks, ", ")),
-                kHint);
+    return tell(absent, kRule, fmt::format("rank {} says nothing at SIGUSR2", fmt::join(ranks, ", ")), kHint);
   }
-  tell(Compliance::ok, kRule, "every rank writes to stderr at SIGUSR2, and goes on");
+  tell(ok, kRule, "every rank writes to stderr at SIGUSR2, and goes on");
 }
 
 }  // namespace cp_pool::conformance

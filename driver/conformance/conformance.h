@@ -55,6 +55,8 @@ class Conformance {
   Tally run();
 
  private:
+  using enum Compliance;
+
   // conformance.cpp
   void check_start();
   void check_stdout();

@@ -82,8 +82,8 @@ void Conformance::check_case() {
     if (wrong.empty() && ran && !answer.started) wrong = "a result without started before it";
     if (!wrong.empty()) {
       warm_.reset();
-      tell(Compliance::broken, kRule, wrong, hint_for(wrong, kHint));
-      return tell(Compliance::untested, "figures", kNoCase, "see case");
+      tell(broken, kRule, wrong, hint_for(wrong, kHint));
+      return tell(untested, "figures", kNoCase, "see case");
     }
     case_request_ = request;
     case_outcome_ = answer.result->outcome;
@@ -93,12 +93,12 @@ void Conformance::check_case() {
   const std::string what = case_request_.at("id").get<std::string>();
   const std::string& reason = result->reason;
   if (case_outcome_ == CaseOutcome::pass) {
-    tell(Compliance::ok, kRule, fmt::format("started, then a pass of {}", what));
+    tell(ok, kRule, fmt::format("started, then a pass of {}", what));
   } else if (case_outcome_ == CaseOutcome::skip) {
-    tell(Compliance::untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
+    tell(untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
          "cp-pool submit runs a case that the worker knows");
   } else {
-    tell(Compliance::broken, kRule, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
+    tell(broken, kRule, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
          "cp-pool doctor --worker CMD runs much the same case, and shows more of it");
   }
   check_figures(*result);
@@ -106,10 +106,10 @@ void Conformance::check_case() {
 
 void Conformance::check_figures(const protocol::ResultEvent& result) {
   constexpr const char* kRule = "figures";
-  if (result.outcome != CaseOutcome::pass) return tell(Compliance::untested, kRule, "no case has passed", "see case");
+  if (result.outcome != CaseOutcome::pass) return tell(untested, kRule, "no case has passed", "see case");
   const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
   if (const std::string why = refutation_of_pass(result, config_.ranks, promised); !why.empty()) {
-    return tell(Compliance::broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
+    return tell(broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
   }
   CaseFinished event;
   event.outcome = CaseOutcome::pass;
@@ -118,15 +118,14 @@ void Conformance::check_figures(const protocol::ResultEvent& result) {
   event.payload = of_ranks;
   event.checks = result.checks;
   if (is_unverified_by_figures(event)) {
-    return tell(Compliance::absent, kRule, "a pass without error and bound of every rank is marked in every report",
+    return tell(absent, kRule, "a pass without error and bound of every rank is marked in every report",
                 "give checks with error and bound, and \"figures\":true in the capabilities of ready");
   }
   if (!promised) {
-    return tell(Compliance::absent, kRule, "error and bound of every rank, but no promise of them",
+    return tell(absent, kRule, "error and bound of every rank, but no promise of them",
                 "\"figures\":true in the capabilities of ready: a pass that lacks them is then an error");
   }
-  tell(Compliance::ok, kRule,
-       fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
+  tell(ok, kRule, fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
 }
 
 void Conformance::check_fences() {
@@ -140,9 +139,9 @@ void Conformance::check_fences() {
   for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {
     if (!group.ranks()[rank].tail.complete()) without.push_back(static_cast<int>(rank));
   }
-  if (without.empty()) return tell(Compliance::ok, kRule, "every rank wrote the fence of its case");
+  if (without.empty()) return tell(ok, kRule, "every rank wrote the fence of its case");
   const bool none = without.size() == group.ranks().size();
-  tell(none ? Compliance::absent : Compliance::broken, kRule,
+  tell(none ? absent : broken, kRule,
        fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
        R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)");
 }
@@ -152,14 +151,14 @@ void Conformance::check_not_judged(const char* rule, const nlohmann::json& reque
   const Answer answer = warm_->run(request);
   if (!answer.trouble.empty()) {
     warm_.reset();
-    return tell(Compliance::broken, rule, answer.trouble, hint_for(answer.trouble, hint));
+    return tell(broken, rule, answer.trouble, hint_for(answer.trouble, hint));
   }
   if (answer.result && !answer.result->healthy) warm_.reset();
   const bool judged =
       answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail);
   const std::string seen =
       answer.refusal ? "is refused" : fmt::format("is {}{}", judged ? "a " : "", to_string(answer.result->outcome));
-  tell(judged ? Compliance::broken : Compliance::ok, rule, fmt::format("{} {}", what, seen), judged ? hint : "");
+  tell(judged ? broken : ok, rule, fmt::format("{} {}", what, seen), judged ? hint : "");
 }
 
 void Conformance::check_impossible_case() {
@@ -191,13 +190,13 @@ bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& req
   const auto result = ask(rule, request, hint);
   if (!result) return false;
   if (result->outcome != case_outcome_) {
-    tell(Compliance::broken, rule,
+    tell(broken, rule,
          fmt::format("the case is {} with {}, and {} without: {}", to_string(result->outcome), sent,
                      to_string(case_outcome_), result->reason),
          hint);
     return false;
   }
-  tell(Compliance::ok, rule, fmt::format("the answer with {} is the same", sent));
+  tell(ok, rule, fmt::format("the answer with {} is the same", sent));
   return true;
 }
 
@@ -225,14 +224,14 @@ void Conformance::check_unknown_op() {
   };
   session->ping();
   session->wait([&] { return told() || session->lost(); }, milliseconds{500});
-  if (session->lost()) return tell(Compliance::broken, kRule, session->why_lost(), kHint);
-  if (!told()) return tell(Compliance::broken, kRule, "no protocol_error", kHint);
-  tell(Compliance::ok, kRule, "a protocol_error, and the worker goes on");
+  if (session->lost()) return tell(broken, kRule, session->why_lost(), kHint);
+  if (!told()) return tell(broken, kRule, "no protocol_error", kHint);
+  tell(ok, kRule, "a protocol_error, and the worker goes on");
 }
 
 void Conformance::check_large_lines() {
   const auto check_with = [&](const char* rule, nlohmann::json field, const std::string& sent, const char* hint) {
-    if (!takes_unknown_fields_) return tell(Compliance::untested, rule, kNoUnknownFields, "see unknown fields");
+    if (!takes_unknown_fields_) return tell(untested, rule, kNoUnknownFields, "see unknown fields");
     nlohmann::json request = case_request_;
     if (!request.is_null()) request["x_conformance"] = std::move(field);
     expect_same_answer(rule, request, sent, hint);

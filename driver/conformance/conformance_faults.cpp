@@ -36,7 +36,7 @@ bool blames(const protocol::ResultEvent& result, int rank) {
 
 std::unique_ptr<Session> Conformance::with_fault(const std::string& fault, const std::vector<std::string>& rules) {
   const auto tell_all = [&](const std::string& text, const std::string& hint) {
-    for (const std::string& rule : rules) tell(Compliance::untested, rule, text, hint);
+    for (const std::string& rule : rules) tell(untested, rule, text, hint);
     return nullptr;
   };
   if (case_request_.is_null() || case_outcome_ != CaseOutcome::pass) return tell_all("no case has passed", "see case");
@@ -62,7 +62,7 @@ void Conformance::check_busy_worker() {
 }
 
 void Conformance::check_busy_ping(Session& session, std::int64_t seq) {
-  if (!ping_ms_) return tell(Compliance::untested, kPingUnderLoad, "no ping is answered", "see ping");
+  if (!ping_ms_) return tell(untested, kPingUnderLoad, "no ping is answered", "see ping");
   constexpr const char* kHint = "read stdin on a thread of its own, and answer ping there while a case runs";
   const std::int64_t ping = session.next_seq();
   session.say({{"op", "ping"}, {"seq", ping}});
@@ -72,13 +72,13 @@ void Conformance::check_busy_ping(Session& session, std::int64_t seq) {
       },
       config_.prompt());
   if (session.heard<protocol::PongEvent>(ping) && !session.heard<protocol::ResultEvent>(seq)) {
-    return tell(Compliance::ok, kPingUnderLoad, "pong while a case ran");
+    return tell(ok, kPingUnderLoad, "pong while a case ran");
   }
   if (session.heard<protocol::ResultEvent>(seq)) {
-    return tell(Compliance::untested, kPingUnderLoad, "the case was over before the ping was answered", kObey);
+    return tell(untested, kPingUnderLoad, "the case was over before the ping was answered", kObey);
   }
   const std::string why = session.lost() ? session.why_lost() : "no pong while a rank hung";
-  tell(Compliance::broken, kPingUnderLoad, why, kHint);
+  tell(broken, kPingUnderLoad, why, kHint);
 }
 
 void Conformance::check_cancel(Session& session, std::int64_t seq) {
@@ -86,34 +86,32 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
       "end the case and say its result, usually \"cancelled\"; a worker that ignores cancel does not list it";
   const bool offered = session.offers("cancel");
   const bool over = session.heard<protocol::ResultEvent>(seq);
-  if (session.lost()) return tell(Compliance::untested, kCancel, session.why_lost(), "see ping under load");
+  if (session.lost()) return tell(untested, kCancel, session.why_lost(), "see ping under load");
   session.say({{"op", "cancel"}, {"seq", seq}});
   if (over) {
     // No message may follow the result of a case.
     const Answer answer = session.conclude(seq, milliseconds{0});
     if (!answer.trouble.empty())
-      return tell(Compliance::broken, kCancel, answer.trouble, "a case that is over has no other result");
-    return tell(offered ? Compliance::untested : Compliance::absent, kCancel,
-                "the case was over before it could be cancelled",
+      return tell(broken, kCancel, answer.trouble, "a case that is over has no other result");
+    return tell(offered ? untested : absent, kCancel, "the case was over before it could be cancelled",
                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
   const bool came = session.wait([&] { return session.ended(seq); },
                                  offered ? config_.prompt() : std::min(config_.prompt(), kUnlistedCancelWait));
-  if (session.lost()) return tell(Compliance::broken, kCancel, session.why_lost(), kHint);
+  if (session.lost()) return tell(broken, kCancel, session.why_lost(), kHint);
   if (session.heard<protocol::ProtocolErrorEvent>(seq)) {
-    return tell(Compliance::broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error",
-                kHint);
+    return tell(broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error", kHint);
   }
   if (!came && offered) {
-    return tell(Compliance::broken, kCancel, "no result, though capabilities.requests lists cancel", kHint);
+    return tell(broken, kCancel, "no result, though capabilities.requests lists cancel", kHint);
   }
   if (!came) {
-    return tell(Compliance::absent, kCancel, "cancel is ignored, and not offered",
+    return tell(absent, kCancel, "cancel is ignored, and not offered",
                 "a worker that acts on it keeps its answer at Ctrl-C; it lists cancel in capabilities.requests");
   }
   const Answer answer = session.conclude(seq, milliseconds{0});
-  if (!answer.trouble.empty()) return tell(Compliance::broken, kCancel, answer.trouble, kHint);
-  tell(Compliance::ok, kCancel, fmt::format("the case ends as {}", to_string(answer.result->outcome)));
+  if (!answer.trouble.empty()) return tell(broken, kCancel, answer.trouble, kHint);
+  tell(ok, kCancel, fmt::format("the case ends as {}", to_string(answer.result->outcome)));
 }
 
 void Conformance::check_throw(int rank) {
@@ -129,33 +127,33 @@ void Conformance::check_throw(int rank) {
     // why it dies.
     const bool died = session->group().ranks()[static_cast<std::size_t>(rank)].exit.has_value();
     if (died && !session->group().last_stderr_line(rank).empty()) {
-      return tell(Compliance::ok, rule, answer.trouble);
+      return tell(ok, rule, answer.trouble);
     }
-    return tell(Compliance::broken, rule, answer.trouble.empty() ? answer.refusal.value_or("") : answer.trouble, kHint);
+    return tell(broken, rule, answer.trouble.empty() ? answer.refusal.value_or("") : answer.trouble, kHint);
   }
   const protocol::ResultEvent& result = *answer.result;
   if (result.outcome == CaseOutcome::pass || result.outcome == CaseOutcome::skip) {
-    return tell(Compliance::untested, rule, not_obeyed(fault), kObey);
+    return tell(untested, rule, not_obeyed(fault), kObey);
   }
   const std::string& reason = result.reason;
   if (result.outcome != CaseOutcome::error) {
-    return tell(Compliance::broken, rule, fmt::format("told as {}: {}", to_string(result.outcome), reason), kHint);
+    return tell(broken, rule, fmt::format("told as {}: {}", to_string(result.outcome), reason), kHint);
   }
   if (!blames(result, rank)) {
-    return tell(Compliance::broken, rule, fmt::format("the error does not name rank {}: {}", rank, reason), kHint);
+    return tell(broken, rule, fmt::format("the error does not name rank {}: {}", rank, reason), kHint);
   }
-  if (!answer.trouble.empty()) return tell(Compliance::broken, rule, answer.trouble, kHint);
+  if (!answer.trouble.empty()) return tell(broken, rule, answer.trouble, kHint);
   if (!result.healthy) {
-    return tell(Compliance::ok, rule,
+    return tell(ok, rule,
                 fmt::format("error after {}, and a new pool is asked for: {}", format_duration(answer.ms), reason));
   }
   // "healthy":true claims that every rank is usable again.
   const Answer next = session->run(case_request_);
   if (!next.answered()) {
-    return tell(Compliance::broken, rule, fmt::format("the next case on a pool that is \"healthy\": {}", next.trouble),
+    return tell(broken, rule, fmt::format("the next case on a pool that is \"healthy\": {}", next.trouble),
                 "\"healthy\":false asks for a new pool, which is always right");
   }
-  tell(Compliance::ok, rule,
+  tell(ok, rule,
        fmt::format("error after {}, and the next case has its answer: {}", format_duration(answer.ms), reason));
 }
 
@@ -171,15 +169,15 @@ void Conformance::check_kill(int rank) {
   const auto& dead = session->group().ranks()[static_cast<std::size_t>(rank)].exit;
   const bool right =
       answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::skip);
-  if (right && !session->lost()) return tell(Compliance::untested, rule, not_obeyed(fault), kObey);
+  if (right && !session->lost()) return tell(untested, rule, not_obeyed(fault), kObey);
   session->wait([&] { return dead.has_value(); }, milliseconds{500});
   if (!dead) {
     const std::string seen =
         answer.result ? fmt::format("the case ends as {}", to_string(answer.result->outcome)) : answer.trouble;
-    return tell(Compliance::broken, rule, fmt::format("{}, and the process of rank {} lives on", seen, rank), kHint);
+    return tell(broken, rule, fmt::format("{}, and the process of rank {} lives on", seen, rank), kHint);
   }
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
-  tell(Compliance::ok, rule, fmt::format("seen within {}: {}", format_duration(ms), describe(*dead)));
+  tell(ok, rule, fmt::format("seen within {}: {}", format_duration(ms), describe(*dead)));
 }
 
 }  // namespace cp_pool::conformance

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "driver/core/exit_code.h"
-#include "driver/report/output_file.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 #include "driver/testing/scoped_variable.h"

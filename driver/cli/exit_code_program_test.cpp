@@ -2,12 +2,8 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

@@ -1,9 +1,5 @@
 // The real program with input that is wrong, endless or missing, and with options in the style of other test programs.
-#include <algorithm>
 #include <iterator>
-#include <string>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

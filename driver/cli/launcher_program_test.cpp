@@ -1,8 +1,4 @@
 // Tests --launcher with a worker that has no lifeline: the outcomes of its cases, and the reports of its end.
-#include <string>
-
-#include <gmock/gmock.h>
-
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {

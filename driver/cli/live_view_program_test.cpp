@@ -1,16 +1,9 @@
 // Tests the live view of `cp-pool run` on a real terminal, and requests for the status of a run.
-#include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/cli/testing/terminal.h"

@@ -1,10 +1,7 @@
 // The real program while another run of it has the same outputs.
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,10 +1,7 @@
 // The real program when outputs fail during the run: each is named once, the run goes on, and the exit code is 73.
 #include <cstdio>
 #include <iterator>
-#include <string>
 #include <sys/stat.h>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

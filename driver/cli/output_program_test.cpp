@@ -1,11 +1,7 @@
 // Tests the outputs of the real program: files, pipes and devices, and its errors about those that it cannot write.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <string>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,9 +1,5 @@
 // The real program must not overwrite files of its user.
-#include <string>
 #include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"

@@ -2,16 +2,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"

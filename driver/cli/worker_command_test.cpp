@@ -1,7 +1,5 @@
 #include "driver/cli/worker_command.h"
 
-#include <fstream>
-
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"

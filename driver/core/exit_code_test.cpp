@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <ostream>
-#include <vector>
 
 #include <gmock/gmock.h>
 

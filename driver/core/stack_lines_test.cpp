@@ -1,7 +1,5 @@
 #include "driver/core/stack_lines.h"
 
-#include <string>
-
 #include <gtest/gtest.h>
 
 namespace cp_pool {

@@ -1,4 +1,3 @@
-
 #include <gtest/gtest.h>
 
 #include "driver/log/events_json.h"

@@ -5,14 +5,12 @@
 #include <csignal>
 #include <fcntl.h>
 #include <stdexcept>
-#include <string>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "driver/os/process_tree.h"
-#include "driver/os/spawn.h"
 #include "driver/ranks/driver_socket.h"
 
 namespace cp_pool {

@@ -1,7 +1,6 @@
 #include "driver/os/machine.h"
 
 #include <sstream>
-#include <string>
 #include <sys/resource.h>
 
 #include <gtest/gtest.h>

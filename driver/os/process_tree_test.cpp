@@ -1,7 +1,6 @@
 #include "driver/os/process_tree.h"
 
 #include <csignal>
-#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 

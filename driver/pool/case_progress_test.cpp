@@ -1,8 +1,6 @@
 #include "driver/pool/case_progress.h"
 
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,7 @@
 #include "driver/pool/case_queue.h"
 
 #include <algorithm>
-#include <deque>
 #include <malloc.h>
-#include <map>
 #include <random>
 
 #include <gmock/gmock.h>

@@ -1,6 +1,5 @@
 // Many clients on one fleet, under random loads.
 #include <algorithm>
-#include <random>
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,5 @@
 // Pools that start while others still work on their slots, under a virtual clock. The virtual fleet checks that at most
 // one waits for slots, and that each gets its first case when it has all of its slots.
-#include <random>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #include "driver/pool/testing/decisions.h"

@@ -1,7 +1,5 @@
 // Tests how long clients wait for each other, under a virtual clock.
 #include <algorithm>
-#include <map>
-#include <random>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

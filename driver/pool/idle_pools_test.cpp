@@ -1,6 +1,5 @@
 // Tests of pools without a case: how long they stay, which of them are kept as spares, and which may run no more cases.
 #include <optional>
-#include <string>
 
 #include <gmock/gmock.h>
 

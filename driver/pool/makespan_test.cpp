@@ -1,6 +1,5 @@
 // Tests how well the scheduler uses the slots, under a virtual clock.
 #include <algorithm>
-#include <random>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

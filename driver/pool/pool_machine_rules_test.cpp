@@ -1,6 +1,5 @@
 // What a pool asks of its worker, and how it judges what the worker answers.
 #include <functional>
-#include <string>
 #include <tuple>
 
 #include "driver/pool/testing/machine_fixture.h"

@@ -1,8 +1,6 @@
 // What a pool does at every event in every state, and stories of longer lives: how long it waits in each state, what it
 // says, and what it asks of its worker. Both are tables of text, and a failure names the row.
-#include <map>
 #include <sstream>
-#include <string>
 
 #include "driver/pool/testing/machine_words.h"
 

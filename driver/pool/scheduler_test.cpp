@@ -1,7 +1,5 @@
 #include "driver/pool/scheduler.h"
 
-#include <random>
-
 #include <gmock/gmock.h>
 
 #include "driver/pool/testing/decisions.h"

@@ -1,7 +1,4 @@
 // Tests how keys of several clients take turns when slots are short.
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #include "driver/pool/testing/decisions.h"

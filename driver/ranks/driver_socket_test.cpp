@@ -1,18 +1,10 @@
 #include "driver/ranks/driver_socket.h"
 
-#include <chrono>
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <asio/buffer.hpp>
 #include <asio/connect.hpp>
-#include <asio/ip/tcp.hpp>
 #include <asio/read_until.hpp>
 #include <asio/write.hpp>
 #include <gmock/gmock.h>

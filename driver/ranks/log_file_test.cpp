@@ -1,6 +1,5 @@
 #include "driver/ranks/log_file.h"
 
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>

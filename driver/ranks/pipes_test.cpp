@@ -1,14 +1,10 @@
 #include "driver/ranks/pipes.h"
 
-#include <memory>
 #include <optional>
 #include <unistd.h>
 
 #include <asio/error.hpp>
-#include <asio/io_context.hpp>
 #include <gtest/gtest.h>
-
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

@@ -1,7 +1,6 @@
 #include "driver/ranks/stderr_buffer.h"
 
 #include <initializer_list>
-#include <string>
 #include <variant>
 
 #include <gmock/gmock.h>

@@ -1,8 +1,3 @@
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-
 #include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"
 #include "driver/testing/attention.h"

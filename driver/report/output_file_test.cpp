@@ -1,7 +1,6 @@
 #include "driver/report/output_file.h"
 
 #include <array>
-#include <csignal>
 #include <fcntl.h>
 #include <functional>
 #include <poll.h>

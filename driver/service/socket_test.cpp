@@ -1,6 +1,5 @@
 #include "driver/service/socket.h"
 
-#include <cstdlib>
 #include <memory>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,7 +1,5 @@
 #include "driver/triage/capsule.h"
 
-#include <fstream>
-
 #include <gmock/gmock.h>
 
 #include "cases/case_error.h"

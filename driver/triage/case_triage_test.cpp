@@ -4,8 +4,6 @@
 #include <functional>
 #include <random>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

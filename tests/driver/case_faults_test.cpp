@@ -1,10 +1,7 @@
 // A table of faults that a rank can have in the middle of a case. For each row the test checks that the case has its
 // outcome within its deadline, that its stderr tail belongs to that case, that the next case passes, that no process
 // and no file descriptor is left, and that the ledger is exact.
-#include <chrono>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 

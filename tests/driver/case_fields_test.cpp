@@ -1,6 +1,4 @@
 // Case fields beyond protocol version 1, with workers that list them in their capabilities and workers that do not.
-#include <string>
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 

@@ -1,11 +1,7 @@
 // How a case ends, and what is reported about it, if its worker dies, does not read its requests or breaks the
 // protocol.
 #include <atomic>
-#include <chrono>
 #include <csignal>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
 

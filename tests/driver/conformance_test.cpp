@@ -3,10 +3,7 @@
 #include "driver/conformance/conformance.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

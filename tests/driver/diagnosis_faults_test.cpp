@@ -1,12 +1,9 @@
 // A worker that misbehaves after the result of a case, while it diagnoses the failure. In every row the outcome and the
 // attempts are those of the result, the next case passes, and no process or descriptor is left behind.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <ostream>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <gmock/gmock.h>
 

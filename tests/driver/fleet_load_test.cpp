@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <random>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

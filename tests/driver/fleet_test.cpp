@@ -1,14 +1,10 @@
 // Several pools side by side, of one key or of several.
-#include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
-#include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,5 @@
 // Ranks that a fork server forks (driver/ranks/fork_server.h). To the driver they behave like ranks that it executes
 // itself. If they cannot be forked, the driver executes them.
-#include <chrono>
 #include <unistd.h>
 
 #include <fmt/format.h>

@@ -1,7 +1,5 @@
 // How an interrupt, and a second one, end a run.
-#include <chrono>
 #include <csignal>
-#include <string>
 
 #include <gmock/gmock.h>
 

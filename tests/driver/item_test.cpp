@@ -1,7 +1,5 @@
 // The driver schedules items of any kind: these are no attention cases.
-#include <filesystem>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include <gmock/gmock.h>

@@ -1,16 +1,11 @@
 // A driver process that is stopped and continued, as Ctrl-Z and fg do. The tests look at it and its ranks from outside.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <sys/wait.h>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 

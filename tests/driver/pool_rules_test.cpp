@@ -1,10 +1,6 @@
 // When a pool starts, is replaced and ends, and when the driver gives up a key (device and world size).
-#include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,4 @@
 // When a worker is told to prepare for the case that comes next.
-#include <string>
-
 #include <gmock/gmock.h>
 
 #include "driver/testing/attention.h"

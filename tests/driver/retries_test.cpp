@@ -1,9 +1,5 @@
 // Cases that do not pass and are run again (--retries): which outcomes are retried, which events the run emits, and
 // that the ledger stays exact.
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #include "tests/driver/harness.h"

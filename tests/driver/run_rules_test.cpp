@@ -1,8 +1,6 @@
 // When a run ends, what it tells its sinks while it goes on, and what it leaves behind.
-#include <chrono>
 #include <csignal>
 #include <stdexcept>
-#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

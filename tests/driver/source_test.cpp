@@ -1,9 +1,6 @@
 // Runs whose cases come from a CaseSource: the next case may depend on the outcomes of those before.
 #include <csignal>
-#include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 

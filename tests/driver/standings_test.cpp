@@ -1,9 +1,5 @@
 // Requests for the phases in which the ranks of a running case stand (RunConfig::status_requests).
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,4 @@
 // Workers that do not start: how often the driver tries to start them, and the outcome of the cases that wait for them.
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,15 +1,11 @@
 // Cases that arrive one by one on a descriptor, as in `cp-pool submit -`.
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
 #include <stdexcept>
-#include <string>
 #include <string_view>
-#include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,9 +1,5 @@
 // Triage of failures: the verdicts on cases whose workers leak state on purpose, fail now and then, or crash.
-#include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,7 +1,4 @@
 // An installation that was moved after it was made: nothing in it may refer to its first place or to the build folder.
-#include <filesystem>
-#include <string>
-
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"

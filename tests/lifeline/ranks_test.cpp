@@ -3,9 +3,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 

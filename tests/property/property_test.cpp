@@ -6,12 +6,9 @@
 // processes.
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <random>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 
 #include <fmt/format.h>

@@ -1,7 +1,5 @@
 // A case with several strided groups of ranks through the whole program: its events, times, traces and dumps.
-#include <filesystem>
 #include <set>
-#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,19 +1,14 @@
 // Pools of real ranks under faults: what `cp-pool` reports when a rank dies or throws, or when the driver ends.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,9 +1,5 @@
 // cp-pool search on real ranks with one deliberate fault. tools/search_mutants does this for all faults.
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/started_program.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,13 +1,10 @@
 // A client that is slow, wrong or hostile delays no other client and leaves nothing behind in the service.
 #include <algorithm>
 #include <fcntl.h>
-#include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

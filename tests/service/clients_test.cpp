@@ -1,11 +1,8 @@
 // Several clients on one service: they take turns, and none of them sees, delays or ends the cases of another.
 #include <algorithm>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

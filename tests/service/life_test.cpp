@@ -1,22 +1,15 @@
 // How a service begins, and how it ends: on request, by a signal, killed, or because nobody uses it.
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <poll.h>
-#include <string>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

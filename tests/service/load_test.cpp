@@ -2,19 +2,13 @@
 // random. Each case of a living client must end once, and the service must grow neither in memory nor in descriptors.
 // CP_POOL_SOAK_CASES sets the number of cases and CP_POOL_SOAK_SEED the seed.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/growth.h"
 #include "tests/service/testing/service_fixture.h"

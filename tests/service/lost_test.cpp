@@ -1,13 +1,9 @@
 // `cp-pool submit` and `cp-pool run` with a service that is missing, has another version, is stopped, or is lost in the
 // middle of a run.
-#include <string>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <thread>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

@@ -1,12 +1,7 @@
 // Which runs on a service share pools, and when its pools end.
-#include <csignal>
-#include <filesystem>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

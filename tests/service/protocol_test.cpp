@@ -1,10 +1,6 @@
 // The protocol between a client and the service, over the socket and over stdin and stdout.
 #include <optional>
-#include <string>
 #include <sys/wait.h>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/os/spawn.h"
 #include "tests/service/testing/service_fixture.h"

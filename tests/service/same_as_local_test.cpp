@@ -1,9 +1,5 @@
 // A command says and writes the same with a service as without one.
 #include <regex>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "tests/service/testing/service_fixture.h"
 

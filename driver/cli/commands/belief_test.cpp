@@ -1,9 +1,6 @@
 // Every report shows how far a worker's pass is backed by its figures: by good figures, by none, or by figures that
 // deny it.
-#include <string>
-
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"

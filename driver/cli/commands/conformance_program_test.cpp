@@ -1,7 +1,5 @@
 // `cp-pool conformance` as a program: its exit codes and its lines.
 #include <csignal>
-#include <filesystem>
-#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>

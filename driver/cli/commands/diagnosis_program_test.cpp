@@ -1,8 +1,5 @@
 // Every report shows the cause of a failure that the worker has found.
-#include <string>
-
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"

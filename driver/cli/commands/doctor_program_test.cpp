@@ -1,7 +1,6 @@
 // `cp-pool doctor` where something is missing: it prints each line at once, bounds each try in time and names what
 // failed.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"

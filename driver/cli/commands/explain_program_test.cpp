@@ -1,8 +1,4 @@
 // `cp-pool explain` on a case of a matrix.
-#include <string>
-
-#include <gmock/gmock.h>
-
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {

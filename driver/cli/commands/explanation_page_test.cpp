@@ -1,6 +1,3 @@
-
-#include <gmock/gmock.h>
-
 #include "driver/cli/commands/explanation.h"
 #include "driver/report/reports.h"
 #include "driver/report/testing/parsed_page.h"

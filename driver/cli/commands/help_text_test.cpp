@@ -1,14 +1,11 @@
 // Tests the help text and its examples, each of which can be called as it stands.
 #include <regex>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "driver/cli/shell_words.h"
 #include "driver/cli/testing/parsed_command_line.h"
-#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 namespace {

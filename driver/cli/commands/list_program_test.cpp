@@ -1,10 +1,5 @@
 // Tests the output of `cp-pool list`.
-#include <algorithm>
-#include <string>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

@@ -2,11 +2,8 @@
 // failures.
 #include <csignal>
 #include <filesystem>
-#include <string>
 #include <thread>
 #include <utility>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,8 +1,4 @@
 // `cp-pool report` on the events of one run, of several, and of one that was killed.
-#include <string>
-
-#include <gmock/gmock.h>
-
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {

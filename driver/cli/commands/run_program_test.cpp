@@ -1,10 +1,6 @@
 // Tests which cases `cp-pool run` runs, in which order and for how long, and its requests to the worker.
 #include <cstdio>
 #include <filesystem>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,11 +1,7 @@
 // Tests what `cp-pool run` shows on the terminal and writes into reports.
-#include <algorithm>
 #include <array>
 #include <pty.h>
-#include <string>
 #include <unistd.h>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,11 +1,6 @@
 // The real program searches for the faults of a worker that has rules (ruled_worker.py).
-#include <algorithm>
 #include <filesystem>
-#include <string>
 #include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

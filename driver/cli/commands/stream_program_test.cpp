@@ -1,11 +1,7 @@
 // The real program on streams of cases: the IDs and line numbers of cases, and reruns of those that failed.
 #include <cstdio>
-#include <string>
 #include <sys/stat.h>
 #include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

@@ -1,9 +1,4 @@
 // `cp-pool submit` on one case: by its ID or from a file, with edits.
-#include <string>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
 

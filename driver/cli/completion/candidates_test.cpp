@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <sstream>
 
 #include <gmock/gmock.h>

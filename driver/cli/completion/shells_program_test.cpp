@@ -1,8 +1,5 @@
 // Runs the scripts of `cp-pool completion` in their shells, with cp-pool in PATH.
 #include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

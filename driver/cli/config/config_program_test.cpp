@@ -1,12 +1,7 @@
 // `cp-pool config`, and runs that are configured by a file and by a test runner.
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <string>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

@@ -1,10 +1,6 @@
 // The real program compares times with those of an earlier run.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <string>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

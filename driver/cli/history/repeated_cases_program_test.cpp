@@ -1,9 +1,6 @@
 // The real program with cases that run more than once: within a run (--repeat), and in a run and its rerun.
 #include <regex>
 #include <set>
-#include <string>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

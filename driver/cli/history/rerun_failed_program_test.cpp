@@ -1,8 +1,4 @@
 // Tests how the real program reruns the failures of an earlier run.
-#include <string>
-
-#include <gmock/gmock.h>
-
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {

@@ -1,13 +1,8 @@
 // Tests the records of runs as the real program keeps and shows them.
-#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <sys/stat.h>
-#include <vector>
-
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
 

@@ -1,7 +1,6 @@
 #include "driver/cli/select/selection.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cases/case_error.h"
 #include "cases/json_text.h"
 #include "cases/testing/error_text.h"
 #include "cases/testing/temporary_folder.h"

@@ -1,7 +1,5 @@
 #include "driver/cli/shell/shell_completion.h"
 
-#include <filesystem>
-
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"

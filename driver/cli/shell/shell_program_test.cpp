@@ -2,13 +2,8 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <regex>
-#include <string>
 #include <sys/stat.h>
 #include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"

@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"
 

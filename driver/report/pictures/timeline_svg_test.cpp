@@ -1,7 +1,4 @@
-#include <string>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/testing/parsed_page.h"

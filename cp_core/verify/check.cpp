@@ -139,7 +139,8 @@ class TensorCheck {
       return x.ne(x.to(at::kBFloat16).to(at::kDouble)).logical_and_(x.abs().ge(0x1p-14));
     };
     const at::Tensor flat = actual_.reshape({-1});
-    for (std::int64_t first = 0, count = kFewestFp16Values; first < flat.numel(); first += count, count = flat.numel()) {
+    for (std::int64_t first = 0, count = kFewestFp16Values; first < flat.numel();
+         first += count, count = flat.numel()) {
       if (needs_fp16(flat.slice(0, first, first + count)).any().item<bool>()) return;
     }
     if (needs_fp16(value_.to(at::kHalf).to(at::kDouble)).sum().item<std::int64_t>() < kFewestFp16Values) return;

@@ -50,34 +50,10 @@ class Draw {
   std::int64_t features_;  // each feature is drawn with probability features_ / kOf
 };
 
-void draw_backend(Draw& draw, Case& c) {
-  c.backend = draw.one_in(3) ? Backend::math : draw.any<Backend>();
-}
-
-void draw_comm(Draw& draw, Case& c) {
-  c.comm = draw.any<CommType>();
-}
-
 void draw_cp_size(Draw& draw, Case& c) {
   do {
     c.cp_size = draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
   } while (!facts_of(c.comm).takes_size(c.cp_size));
-}
-
-void draw_dtype(Draw& draw, Case& c) {
-  c.dtype = draw.any<DType>();
-}
-
-void draw_layout(Draw& draw, Case& c) {
-  c.layout = draw.one_of({Layout::bshd, Layout::sbhd, Layout::thd, Layout::thd});
-}
-
-void draw_padding(Draw& draw, Case& c) {
-  c.pad_between_seqs = c.layout == Layout::thd ? draw.one_in(2) : draw.feature();
-}
-
-void draw_batch(Draw& draw, Case& c) {
-  c.batch = 1 + draw.up_to(c.layout == Layout::thd ? 3 : 1);
 }
 
 void draw_kv_heads(Draw& draw, Case& c) {
@@ -85,14 +61,6 @@ void draw_kv_heads(Draw& draw, Case& c) {
   if (const int ranks = head_ranks(c); ranks > 1 && !draw.feature()) {
     c.kv_heads = ranks * draw.one_of<std::int64_t>({1, 1, 2});
   }
-}
-
-void draw_heads(Draw& draw, Case& c) {
-  c.heads = c.kv_heads * draw.one_of<std::int64_t>({1, 2, 3});
-}
-
-void draw_head_dim_qk(Draw& draw, Case& c) {
-  c.head_dim_qk = draw.one_of<std::int64_t>({1, 4, 8, 12});
 }
 
 void draw_head_dim_v(Draw& draw, Case& c) {
@@ -145,14 +113,6 @@ void draw_seqlens(Draw& draw, Case& c) {
   if (c.layout == Layout::thd && draw.one_in(2)) c.seqlens = draw_lengths(draw, c, c.seqlen_q, cut);
 }
 
-void draw_seqlens_kv(Draw& draw, Case& c) {
-  if (draw.feature() && c.layout == Layout::thd) c.seqlens_kv = draw_lengths(draw, c, c.seqlen_kv);
-}
-
-void draw_causal(Draw& draw, Case& c) {
-  c.causal = draw.one_in(2);
-}
-
 std::int64_t longest_of(const Case& c) {
   return std::max(c.seqlen_q, c.seqlen_kv);
 }
@@ -184,18 +144,6 @@ void draw_bias(Draw& draw, Case& c) {
   if (draw.feature()) c.bias = shape;
 }
 
-void draw_max_logit(Draw& draw, Case& c) {
-  c.max_logit = draw.feature();
-}
-
-void draw_training(Draw& draw, Case& c) {
-  c.training = !draw.one_in(5);
-}
-
-void draw_deterministic(Draw& draw, Case& c) {
-  c.deterministic = draw.feature();
-}
-
 void draw_input_scale(Draw& draw, Case& c) {
   const double other = draw.one_of<double>({0.125, 3, 10, 10, 30});
   c.input_scale = draw.feature() ? other : 1;
@@ -207,10 +155,6 @@ void draw_score_offset(Draw& draw, Case& c) {
   const double largest = c.dtype == DType::fp32 && !c.training ? 65536 : 100;
   const double other = draw.one_of({-100.0, -largest, -largest, largest});
   if (draw.feature() && c.head_dim_qk > 1) c.score_offset = other;
-}
-
-void draw_strided(Draw& draw, Case& c) {
-  c.strided = draw.feature();
 }
 
 // Without padding, the replicated tokens are added in front of the drawn lengths, because the rest of every sequence
@@ -234,47 +178,48 @@ void draw_group(Draw& draw, Case& c) {
   if (draw.feature() && c.cp_size <= 4) c.group = other;
 }
 
-void draw_seed(Draw& draw, Case& c) {
-  c.seed = draw.bits();
-}
-
-// The drawing of each field, one per line. A function may read the fields of the lines above it.
 struct Step {
   std::string_view field;
   void (*draw)(Draw& draw, Case& c);
 };
 
+// How each field is drawn, in order. A function may read the fields of the lines above it.
 constexpr std::array kSteps{
-    Step{"backend", draw_backend},
-    Step{"comm", draw_comm},
+    Step{"backend", [](Draw& draw, Case& c) { c.backend = draw.one_in(3) ? Backend::math : draw.any<Backend>(); }},
+    Step{"comm", [](Draw& draw, Case& c) { c.comm = draw.any<CommType>(); }},
     Step{"cp_size", draw_cp_size},
-    Step{"dtype", draw_dtype},
-    Step{"layout", draw_layout},
-    Step{"pad_between_seqs", draw_padding},
-    Step{"batch", draw_batch},
+    Step{"dtype", [](Draw& draw, Case& c) { c.dtype = draw.any<DType>(); }},
+    Step{"layout",
+         [](Draw& draw, Case& c) { c.layout = draw.one_of({Layout::bshd, Layout::sbhd, Layout::thd, Layout::thd}); }},
+    Step{"pad_between_seqs",
+         [](Draw& draw, Case& c) { c.pad_between_seqs = c.layout == Layout::thd ? draw.one_in(2) : draw.feature(); }},
+    Step{"batch", [](Draw& draw, Case& c) { c.batch = 1 + draw.up_to(c.layout == Layout::thd ? 3 : 1); }},
     Step{"kv_heads", draw_kv_heads},
-    Step{"heads", draw_heads},
-    Step{"head_dim_qk", draw_head_dim_qk},
+    Step{"heads", [](Draw& draw, Case& c) { c.heads = c.kv_heads * draw.one_of<std::int64_t>({1, 2, 3}); }},
+    Step{"head_dim_qk", [](Draw& draw, Case& c) { c.head_dim_qk = draw.one_of<std::int64_t>({1, 4, 8, 12}); }},
     Step{"head_dim_v", draw_head_dim_v},
     Step{"all_queries", draw_all_queries},
     Step{"seqlen_q", draw_seqlen_q},
     Step{"seqlen_kv", draw_seqlen_kv},
     Step{"seqlens", draw_seqlens},
-    Step{"seqlens_kv", draw_seqlens_kv},
+    Step{"seqlens_kv",
+         [](Draw& draw, Case& c) {
+           if (draw.feature() && c.layout == Layout::thd) c.seqlens_kv = draw_lengths(draw, c, c.seqlen_kv);
+         }},
     Step{"replicated", draw_replicated},
-    Step{"causal", draw_causal},
+    Step{"causal", [](Draw& draw, Case& c) { c.causal = draw.one_in(2); }},
     Step{"chunk", draw_chunk},
     Step{"window", draw_window},
     Step{"softmax", draw_softmax},
     Step{"bias", draw_bias},
-    Step{"max_logit", draw_max_logit},
-    Step{"training", draw_training},
-    Step{"deterministic", draw_deterministic},
+    Step{"max_logit", [](Draw& draw, Case& c) { c.max_logit = draw.feature(); }},
+    Step{"training", [](Draw& draw, Case& c) { c.training = !draw.one_in(5); }},
+    Step{"deterministic", [](Draw& draw, Case& c) { c.deterministic = draw.feature(); }},
     Step{"input_scale", draw_input_scale},
     Step{"score_offset", draw_score_offset},
-    Step{"strided", draw_strided},
+    Step{"strided", [](Draw& draw, Case& c) { c.strided = draw.feature(); }},
     Step{"group", draw_group},
-    Step{"seed", draw_seed},
+    Step{"seed", [](Draw& draw, Case& c) { c.seed = draw.bits(); }},
 };
 
 void set_field(const FixedField& fixed, Case& c) {

@@ -1,5 +1,6 @@
 #include "cp_core/builtin/builtin_implementation.h"
 
+#include <optional>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -18,25 +19,33 @@
 namespace cp_pool {
 namespace {
 
-class OwnStep final : public Step {
+AttentionProblem problem_of(const Case& c, const SequenceLengths& lengths) {
+  return has_replicated(c) ? whole_sequences_problem(c, lengths) : make_problem(c, lengths);
+}
+
+class BuiltinStep final : public Step {
  public:
-  OwnStep(const StepSetting& setting, const verify::Shards& shards)
-      : problem_(make_problem(setting.c, setting.lengths)), groups_(setting.groups), shards_(shards) {
+  BuiltinStep(const StepSetting& setting, const verify::Shards& shards)
+      : problem_(problem_of(setting.c, setting.lengths)), groups_(setting.groups), shards_(shards) {
     problem_.replayed = setting.replayed;
+    if (has_replicated(setting.c)) whole_.emplace(setting.c, setting.lengths, *setting.groups.cp);
   }
 
   void forward(verify::Results& results) override {
     const at::NoGradGuard no_grad;
-    forward_ = context_parallel_forward(problem_, groups_, attention_inputs(shards_));
+    inputs_ = whole_ ? whole_->inputs(shards_) : attention_inputs(shards_);
+    forward_ = context_parallel_forward(problem_, groups_, inputs_);
     remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
+    if (whole_) return whole_->fill(forward_, results);
     results = results_of(forward_, {});
   }
 
   void backward(verify::Results& results) override {
     const at::NoGradGuard no_grad;
-    const AttentionGradients gradients =
-        context_parallel_backward(problem_, groups_, attention_inputs(shards_), forward_, shards_.dout);
+    const at::Tensor dout = whole_ ? whole_->dout(shards_) : shards_.dout;
+    const AttentionGradients gradients = context_parallel_backward(problem_, groups_, inputs_, forward_, dout);
     remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
+    if (whole_) return whole_->fill(gradients, shards_, results);
     results = results_of(forward_, gradients);
   }
 
@@ -46,44 +55,7 @@ class OwnStep final : public Step {
   AttentionProblem problem_;
   const CpGroups& groups_;
   const verify::Shards& shards_;
-  AttentionForward forward_;
-  std::set<std::string> remarks_;
-};
-
-// A step of a case with replicated tokens.
-class ReplicatedStep final : public Step {
- public:
-  ReplicatedStep(const StepSetting& setting, const verify::Shards& shards)
-      : problem_(whole_sequences_problem(setting.c, setting.lengths)),
-        whole_(setting.c, setting.lengths, *setting.groups.cp),
-        groups_(setting.groups),
-        shards_(shards) {
-    problem_.replayed = setting.replayed;
-  }
-
-  void forward(verify::Results& results) override {
-    const at::NoGradGuard no_grad;
-    inputs_ = whole_.inputs(shards_);
-    forward_ = context_parallel_forward(problem_, groups_, inputs_);
-    remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
-    whole_.fill(forward_, results);
-  }
-
-  void backward(verify::Results& results) override {
-    const at::NoGradGuard no_grad;
-    const AttentionGradients gradients =
-        context_parallel_backward(problem_, groups_, inputs_, forward_, whole_.dout(shards_));
-    remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
-    whole_.fill(gradients, shards_, results);
-  }
-
-  [[nodiscard]] std::set<std::string> remarks() const override { return remarks_; }
-
- private:
-  AttentionProblem problem_;
-  WholeSequences whole_;
-  const CpGroups& groups_;
-  const verify::Shards& shards_;
+  std::optional<WholeSequences> whole_;  // if the case has replicated tokens
   AttentionInputs inputs_;
   AttentionForward forward_;
   std::set<std::string> remarks_;
@@ -115,8 +87,7 @@ std::int64_t BuiltinImplementation::probe_heads(const Case& c) {
 
 std::unique_ptr<Step> BuiltinImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
   if (merges_parts(setting.c)) return make_parts_step(setting, shards);
-  if (has_replicated(setting.c)) return std::make_unique<ReplicatedStep>(setting, shards);
-  return std::make_unique<OwnStep>(setting, shards);
+  return std::make_unique<BuiltinStep>(setting, shards);
 }
 
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
@@ -134,9 +105,8 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend
   const SequenceLengths lengths = resolve_lengths(c);
   // run_case runs steps of these two cases. Steps that are replayed as a graph are not prepared.
   for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
-    const AttentionProblem problem =
-        has_replicated(step) ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);
-    auto of_step = preparations(problem, verify::scalar_type_of(step.dtype), c.cp_size, rank, step.training, backend);
+    auto of_step = preparations(problem_of(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
+                                step.training, backend);
     for (auto& piece : of_step) pieces.push_back(std::move(piece));
   }
   return pieces;

@@ -1,7 +1,6 @@
 // Parses matrix files strictly.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include "cases/case_error.h"
 #include "cases/json_text.h"
 #include "cases/matrix.h"
+#include "cases/parse_number.h"
 
 namespace cp_pool {
 namespace {
@@ -184,16 +184,11 @@ MatrixRule read_rule(const Json& object, const JsonPlace& place) {
 
 // Parses "12/4" as 12 heads and 4 kv_heads.
 MatrixSize::Heads read_heads(const std::string& text, const JsonPlace& place) {
-  MatrixSize::Heads heads;
-  const char* const end = text.data() + text.size();
-  const auto [slash, first_error] = std::from_chars(text.data(), end, heads.first);
-  bool good = first_error == std::errc() && slash != end && *slash == '/';
-  if (good) {
-    const auto [last, second_error] = std::from_chars(slash + 1, end, heads.second);
-    good = second_error == std::errc() && last == end && heads.first > 0 && heads.second > 0;
-  }
-  if (!good) place.fail(fmt::format("{} is not HEADS/KV_HEADS, e.g. \"12/4\"", describe(text)));
-  return heads;
+  const std::size_t slash = text.find('/');
+  const auto heads = parse_number<std::int64_t>(std::string_view(text).substr(0, slash));
+  const auto kv_heads = parse_number<std::int64_t>(std::string_view(text).substr(slash + 1));
+  if (slash != std::string::npos && heads > 0 && kv_heads > 0) return {*heads, *kv_heads};
+  place.fail(fmt::format("{} is not HEADS/KV_HEADS, e.g. \"12/4\"", describe(text)));
 }
 
 std::vector<std::pair<MatrixValue, std::int64_t>> read_divide(const Json& object, const JsonPlace& place) {

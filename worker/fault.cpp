@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <sstream>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/enum_names.h"
+#include "cases/parse_number.h"
 
 namespace cp_pool {
 
@@ -56,16 +56,8 @@ std::size_t look_up(const Names& names, std::string_view name, const char* what,
   throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list(names)));
 }
 
-template <typename Number>
-std::optional<Number> read_number(std::string_view text) {
-  Number value{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-int parse_number(std::string_view text, std::string_view whole) {
-  const auto value = read_number<int>(text);
+int natural_number(std::string_view text, std::string_view whole) {
+  const auto value = parse_number<int>(text);
   if (!value || *value < 0) throw FaultSyntaxError(fmt::format(R"("{}": "{}" is not a number)", whole, text));
   return *value;
 }
@@ -83,7 +75,7 @@ std::string_view take(std::string_view& rest, char separator) {
 void read_probability(std::string_view text, std::string_view whole, Fault& fault) {
   const bool has_seed = text.find(',') != std::string_view::npos;
   const std::string_view probability = take(text, ',');
-  const auto value = read_number<double>(probability);
+  const auto value = parse_number<double>(probability);
   const bool possible = value && *value >= 0 && *value <= 1;  // false for NaN
   if (!possible) {
     throw FaultSyntaxError(
@@ -91,7 +83,7 @@ void read_probability(std::string_view text, std::string_view whole, Fault& faul
   }
   fault.probability = *value;
   if (!has_seed) return;
-  const auto seed = read_number<std::uint64_t>(text);
+  const auto seed = parse_number<std::uint64_t>(text);
   if (!seed)
     throw FaultSyntaxError(fmt::format(R"("{}": the seed "{}" is not a number from 0 to 2^64-1)", whole, text));
   fault.seed = *seed;
@@ -111,7 +103,7 @@ void read_argument(std::optional<std::string_view> value, std::string_view whole
     case Kind::exit:
     case Kind::print:
     case Kind::print_err:
-      if (value) fault.argument = parse_number(*value, whole);
+      if (value) fault.argument = natural_number(*value, whole);
       return;
     default:
       if (!value) return;
@@ -145,7 +137,7 @@ Fault parse_fault(std::string_view text) {
   const bool has_value = value.find('=') != std::string_view::npos;
   out.kind = kValues<Kind>.at(look_up(all_names<Kind>(), take(value, '='), "kind", text));
   read_argument(has_value ? std::optional{value} : std::nullopt, text, out);
-  out.rank = parse_number(take(rest, ':'), text);
+  out.rank = natural_number(take(rest, ':'), text);
   out.phase = kValues<Phase>.at(look_up(all_names<Phase>(), take(rest, ':'), "phase", text));
   check_fault_phase(out, text);
   if (!rest.empty()) out.case_glob = rest;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
@@ -20,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -53,11 +53,9 @@ int kill_those_with(const std::vector<std::string>& marks) {
   int killed = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    pid_t pid = 0;
-    const auto [stop, not_a_number] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (not_a_number != std::errc{} || stop != name.data() + name.size() || pid == ::getpid()) continue;
-    if (has_marks(entry.path(), marks) && ::kill(pid, SIGKILL) == 0) ++killed;
+    const auto pid = parse_number<pid_t>(entry.path().filename().string());
+    if (!pid || *pid == ::getpid()) continue;
+    if (has_marks(entry.path(), marks) && ::kill(*pid, SIGKILL) == 0) ++killed;
   }
   return killed;
 }

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool::cuda {
@@ -30,12 +30,9 @@ std::uint64_t mix(std::uint64_t z) {
 }
 
 std::uint64_t parse(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
-  if (error != std::errc() || end != text.end()) {
-    throw std::invalid_argument(fmt::format("{}: '{}' is no number", kVariable, text));
-  }
-  return value;
+  const auto value = parse_number<std::uint64_t>(text);
+  if (!value) throw std::invalid_argument(fmt::format("{}: '{}' is no number", kVariable, text));
+  return *value;
 }
 
 // The settings of the last set_stream_delays().

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/lengths.h"
+#include "cases/parse_number.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -27,10 +27,8 @@ std::string_view name_of(ConventionKind kind) {
 }
 
 std::optional<std::int64_t> positive_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1) return std::nullopt;
-  return value;
+  const auto value = parse_number<std::int64_t>(text);
+  return value > 0 ? value : std::nullopt;
 }
 
 bool is_over_pack(ConventionKind kind) {

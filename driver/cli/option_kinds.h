@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "cases/enum_names.h"
+#include "cases/parse_number.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;
@@ -22,15 +22,6 @@ class Option;
 }  // namespace CLI
 
 namespace cp_pool {
-
-// Reads a number that is the whole text; nullopt for any other text.
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const char* const text_end = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), text_end, value);
-  return error == std::errc{} && end == text_end ? std::optional(value) : std::nullopt;
-}
 
 // Returns the parts between the separators; one more than there are separators.
 std::vector<std::string> split(std::string_view text, char separator);

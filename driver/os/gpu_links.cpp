@@ -1,7 +1,6 @@
 #include "driver/os/gpu_links.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <dlfcn.h>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/parse_number.h"
 #include "driver/core/mapped.h"
 
 namespace cp_pool {
@@ -60,10 +60,8 @@ class Session {
 
   [[nodiscard]] Device device(const std::string& name) const {
     Device out = nullptr;
-    unsigned number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc{} && end == name.data() + name.size()) {
-      library_.call("nvmlDeviceGetHandleByIndex_v2", number, &out);
+    if (const auto number = parse_number<unsigned>(name)) {
+      library_.call("nvmlDeviceGetHandleByIndex_v2", *number, &out);
     } else {
       library_.call("nvmlDeviceGetHandleByUUID", name.c_str(), &out);
     }

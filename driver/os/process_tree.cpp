@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <dirent.h>
@@ -19,9 +18,10 @@
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
+#include "cases/unique_fd.h"
 #include "driver/os/spawn.h"
 #include "worker/protocol/environment.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 
@@ -70,11 +70,9 @@ std::multimap<pid_t, ProcessInfo> processes_by_parent() {
   const std::unique_ptr<DIR, CloseDir> proc{::opendir("/proc")};
   if (!proc) return out;
   while (const dirent* const entry = ::readdir(proc.get())) {
-    const std::string_view name{static_cast<const char*>(entry->d_name)};
-    pid_t pid = 0;
-    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc{} || stop != name.data() + name.size()) continue;
-    if (const auto info = read_stat(pid)) out.emplace(info->parent, *info);
+    const auto pid = parse_number<pid_t>(static_cast<const char*>(entry->d_name));
+    if (!pid) continue;
+    if (const auto info = read_stat(*pid)) out.emplace(info->parent, *info);
   }
   return out;
 }

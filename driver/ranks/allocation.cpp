@@ -1,11 +1,11 @@
 #include "driver/ranks/allocation.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -15,12 +15,9 @@ namespace {
 constexpr std::size_t kMostHosts = 100000;
 
 int to_number(std::string_view text) {
-  int value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
-    throw std::invalid_argument(fmt::format("'{}' is no number", text));
-  }
-  return value;
+  const auto value = parse_number<int>(text);
+  if (!value || *value < 0) throw std::invalid_argument(fmt::format("'{}' is no number", text));
+  return *value;
 }
 
 // Splits the list at commas outside of brackets.

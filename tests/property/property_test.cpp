@@ -5,7 +5,6 @@
 // A case that fails is printed together with a smaller case that fails alike. `cp-pool submit FILE` runs either case on
 // processes.
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cases/parse_number.h"
 #include "cases/search/random_case.h"
 #include "cases/search/testing/shrink_case.h"
 #include "cp_core/run_case/run_case.h"
@@ -26,13 +26,8 @@ namespace {
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   if (text == nullptr) return otherwise;
-  const std::string_view digits(text);
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size()) {
-    throw std::invalid_argument(fmt::format("{}={} is not a number", name, digits));
-  }
-  return number;
+  if (const auto number = parse_number<std::uint64_t>(text)) return *number;
+  throw std::invalid_argument(fmt::format("{}={} is not a number", name, text));
 }
 
 struct Failure {

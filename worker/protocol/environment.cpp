@@ -1,12 +1,12 @@
 #include "worker/protocol/environment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/lifeline_messages.h"
 
 namespace cp_pool::protocol {
@@ -31,12 +31,9 @@ constexpr RankVariables kLaunchers[] = {
 };
 
 int parse_int(std::string_view name, std::string_view text, int min, int max) {
-  int value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size() || value < min || value > max) {
-    throw EnvironmentError(fmt::format("{}=\"{}\": expected an integer in {}..{}", name, text, min, max));
-  }
-  return value;
+  const auto value = parse_number<int>(text);
+  if (value && *value >= min && *value <= max) return *value;
+  throw EnvironmentError(fmt::format("{}=\"{}\": expected an integer in {}..{}", name, text, min, max));
 }
 
 std::optional<int> find_int(const Lookup& lookup, const char* name, int min, int max) {

@@ -1,7 +1,6 @@
 #include "worker/protocol/frame_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -14,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "cases/demangle.h"
+#include "cases/parse_number.h"
 #include "worker/protocol/raw_stack.h"
 #include "worker/protocol/text_clean.h"
 
@@ -48,15 +48,12 @@ struct RawFrame {
 std::optional<RawFrame> parse_frame(std::string_view line) {
   if (!line.starts_with(protocol::kFramePrefix)) return std::nullopt;
   line.remove_prefix(protocol::kFramePrefix.size());
-  RawFrame out;
-  out.number = take_word(line);
+  const std::string_view number = take_word(line);
   const std::size_t plus = line.rfind("+0x");
   if (plus == std::string_view::npos || plus == 0) return std::nullopt;
-  out.module = line.substr(0, plus);
-  const std::string_view digits = line.substr(plus + 3);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.offset, 16);
-  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return out;
+  const auto offset = parse_number<std::uint64_t>(line.substr(plus + 3), 16);
+  if (!offset) return std::nullopt;
+  return RawFrame{number, line.substr(0, plus), *offset};
 }
 
 struct ModuleLine {

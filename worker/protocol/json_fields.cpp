@@ -1,13 +1,12 @@
 #include "worker/protocol/json_fields.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/text_clean.h"
 
@@ -46,10 +45,7 @@ std::optional<unsigned> escaped_unit(std::string_view text, std::size_t i) {
   constexpr std::size_t kDigits = 4;
   const std::string_view escape = text.substr(std::min(i, text.size()), 2 + kDigits);
   if (escape.size() < 2 + kDigits || !escape.starts_with("\\u")) return std::nullopt;
-  unsigned unit = 0;
-  const auto [end, error] = std::from_chars(escape.data() + 2, escape.data() + escape.size(), unit, 16);
-  if (error != std::errc{} || end != escape.data() + escape.size()) return std::nullopt;
-  return unit;
+  return parse_number<unsigned>(escape.substr(2), 16);
 }
 
 bool is_high_surrogate(std::optional<unsigned> unit) {

@@ -1,10 +1,9 @@
 #include "worker/protocol/lifeline_messages.h"
 
-#include <charconv>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/field_json.h"
 
@@ -29,14 +28,12 @@ Endpoint parse_endpoint(std::string_view entry) {
   const std::size_t colon = entry.rfind(':');
   if (colon == std::string_view::npos) refuse(entry);
   std::string_view host = entry.substr(0, colon);
-  const std::string_view port = entry.substr(colon + 1);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (host.empty() || (!bracketed && host.find_first_of(":[]") != std::string_view::npos)) refuse(entry);
-  Endpoint out{std::string(host), 0};
-  const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
-  if (error != std::errc{} || stop != port.data() + port.size() || out.port == 0) refuse(entry);
-  return out;
+  const auto port = parse_number<std::uint16_t>(entry.substr(colon + 1));
+  if (!port || *port == 0) refuse(entry);
+  return {std::string(host), *port};
 }
 
 }  // namespace

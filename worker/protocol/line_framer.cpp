@@ -1,11 +1,11 @@
 #include "worker/protocol/line_framer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cases/parse_number.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool::protocol {
@@ -70,11 +70,7 @@ std::optional<Line> LineFramer::rest() {
 
 std::optional<long long> parse_fence(std::string_view line) {
   if (!line.starts_with(kFencePrefix)) return std::nullopt;
-  line.remove_prefix(kFencePrefix.size());
-  long long seq = 0;
-  const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), seq);
-  if (error != std::errc{} || stop != line.data() + line.size()) return std::nullopt;
-  return seq;
+  return parse_number<long long>(line.substr(kFencePrefix.size()));
 }
 
 std::string format_fence(long long seq) {

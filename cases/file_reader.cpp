@@ -31,21 +31,17 @@ void print_awaited_input(std::string_view what) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-FileReader::FileReader(const std::string& path, std::size_t most) : path_(path), most_(most) {
-  // O_NONBLOCK keeps the opening of a FIFO from waiting for its writer, where nothing would say so on stderr.
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd_ < 0) fail(path);
+// O_NONBLOCK keeps the opening of a FIFO from waiting for its writer, where nothing would say so on stderr.
+FileReader::FileReader(const std::string& path, std::size_t most)
+    : path_(path), most_(most), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {
+  if (!fd_) fail(path);
   struct stat status{};
-  may_wait_ = ::fstat(fd_, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
-}
-
-FileReader::~FileReader() {
-  ::close(fd_);
+  may_wait_ = ::fstat(fd_.get(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
 void FileReader::wait_for_data() {
-  pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
-  const bool terminal = ::isatty(fd_) == 1;
+  pollfd ready{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+  const bool terminal = ::isatty(fd_.get()) == 1;
   const auto poll_for = [&](int ms) { return ::poll(&ready, 1, ms); };
   if (!has_waited_ && poll_for(terminal ? 0 : kPatienceMs) == 0) {
     print_awaited_input(terminal ? fmt::format("input from the terminal {}; Ctrl-D ends it", path_)
@@ -60,7 +56,7 @@ void FileReader::wait_for_data() {
 std::size_t FileReader::read(std::span<char> into) {
   for (;;) {
     if (may_wait_) wait_for_data();
-    const ssize_t bytes = ::read(fd_, into.data(), into.size());
+    const ssize_t bytes = ::read(fd_.get(), into.data(), into.size());
     if (bytes >= 0) return static_cast<std::size_t>(bytes);
     if (errno != EINTR && errno != EAGAIN) fail(path_);
   }

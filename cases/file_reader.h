@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "cases/unique_fd.h"
+
 namespace cp_pool {
 
 // The most bytes of a file or line. No matrix, case or line of an events file is as large; larger input (/dev/zero, a
@@ -17,9 +19,6 @@ class FileReader {
   // most: the largest size in bytes of the whole file for read_all, and of a line for read_line. Throws
   // std::system_error.
   explicit FileReader(const std::string& path, std::size_t most = kMostInputBytes);
-  FileReader(const FileReader&) = delete;
-  FileReader& operator=(const FileReader&) = delete;
-  ~FileReader();
 
   // Waits for data, reads some of it and returns the number of bytes; 0 at the end of the file. A read that waits for
   // more than a moment says so on stderr, once per reader. Throws std::system_error.
@@ -39,7 +38,7 @@ class FileReader {
 
   std::string path_;
   std::size_t most_;
-  int fd_ = -1;
+  UniqueFd fd_;
   bool may_wait_ = false;  // the file is a pipe, FIFO, terminal or other device
   bool has_waited_ = false;
   std::string rest_;  // bytes read that have not been returned, from rest_begin_

@@ -28,19 +28,18 @@ std::filesystem::path draft_of(const std::filesystem::path& path) {
 
 WholeFile::WholeFile(std::filesystem::path path) : path_(std::move(path)), draft_(draft_of(path_)) {
   do {
-    fd_ = ::open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
-  } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) fail();
+    fd_.reset(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  } while (!fd_ && errno == EINTR);
+  if (!fd_) fail();
 }
 
 WholeFile::~WholeFile() {
-  if (fd_ >= 0) ::close(fd_);
   if (!draft_.empty()) ::unlink(draft_.c_str());
 }
 
 void WholeFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail();
     bytes.remove_prefix(static_cast<std::size_t>(written));
@@ -48,11 +47,11 @@ void WholeFile::write(std::string_view bytes) {
 }
 
 void WholeFile::sync() {
-  if (::fsync(fd_) != 0) fail();
+  if (::fsync(fd_.get()) != 0) fail();
 }
 
 void WholeFile::keep() {
-  if (::close(std::exchange(fd_, -1)) != 0) fail();
+  if (::close(fd_.release()) != 0) fail();
   if (::rename(draft_.c_str(), path_.c_str()) != 0) fail();
   draft_.clear();
 }

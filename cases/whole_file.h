@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "cases/unique_fd.h"
+
 namespace cp_pool {
 
 // The file is written as NAME.PID.NUMBER.tmp in the same folder, and renamed once it is complete. Every member throws
@@ -24,7 +26,7 @@ class WholeFile {
  private:
   std::filesystem::path path_;
   std::filesystem::path draft_;
-  int fd_ = -1;
+  UniqueFd fd_;
 };
 
 }  // namespace cp_pool

@@ -13,9 +13,9 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include "cases/unique_fd.h"
 #include "worker/message_frames.h"
 #include "worker/protocol/environment.h"
-#include "worker/protocol/unique_fd.h"
 #include "worker/rank_messages.h"
 
 namespace c10d {

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
+#include "cases/unique_fd.h"
 #include "worker/protocol/lifeline_messages.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

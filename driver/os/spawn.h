@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cases/unique_fd.h"
 #include "driver/core/rank_environment.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

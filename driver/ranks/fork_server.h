@@ -23,6 +23,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cases/unique_fd.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
@@ -30,7 +31,6 @@
 #include "driver/os/wakeup.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/pool_host.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

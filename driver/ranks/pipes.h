@@ -14,7 +14,7 @@
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 
-#include "worker/protocol/unique_fd.h"
+#include "cases/unique_fd.h"
 
 namespace cp_pool {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "cases/unique_fd.h"
 #include "driver/core/events.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

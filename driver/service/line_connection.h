@@ -11,9 +11,9 @@
 
 #include <asio/io_context.hpp>
 
+#include "cases/unique_fd.h"
 #include "driver/ranks/pipes.h"
 #include "worker/protocol/line_framer.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "worker/protocol/unique_fd.h"
+#include "cases/unique_fd.h"
 
 namespace cp_pool::service {
 namespace {

@@ -14,6 +14,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/signal_set.hpp>
 
+#include "cases/unique_fd.h"
 #include "driver/os/process_settings.h"
 #include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
@@ -22,7 +23,6 @@
 #include "driver/service/messages.h"
 #include "driver/service/program.h"
 #include "driver/service/service_run.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 

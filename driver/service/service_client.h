@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cases/unique_fd.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
 #include "driver/service/messages.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 

@@ -9,11 +9,11 @@
 
 #include <asio/io_context.hpp>
 
+#include "cases/unique_fd.h"
 #include "driver/core/clock.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
 #include "driver/service/service_run.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::service {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "worker/protocol/unique_fd.h"
+#include "cases/unique_fd.h"
 
 namespace cp_pool::service {
 

@@ -22,6 +22,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
+#include "cases/unique_fd.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
@@ -32,7 +33,6 @@
 #include "driver/report/reports.h"
 #include "driver/report/terminal_sink.h"
 #include "worker/protocol/text_clean.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

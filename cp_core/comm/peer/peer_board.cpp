@@ -15,26 +15,14 @@
 
 #include <fmt/format.h>
 
+#include "cases/unique_fd.h"
+
 namespace cp_pool {
 namespace {
 
 constexpr std::size_t kLine = 64;           // flags and counters of different writers share no cache line
 constexpr std::size_t kMailboxNotes = 128;  // usually more than an operation posts, so that posting need not wait
 constexpr int kFlagsOfAPair = 2;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int value) : value_(value) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  [[nodiscard]] int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 [[noreturn]] void throw_errno(const char* operation, const std::string& name) {
   throw std::system_error(errno, std::generic_category(), fmt::format("{} of shared memory {}", operation, name));
@@ -82,8 +70,8 @@ PeerBoard PeerBoard::attach(const std::string& name, int ranks) {
 
 PeerBoard::PeerBoard(std::string name, int ranks, bool creates)
     : name_(std::move(name)), ranks_(ranks), owns_name_(creates) {
-  const FileDescriptor file(shm_open(name_.c_str(), O_RDWR | (creates ? O_CREAT | O_EXCL : 0), 0600));
-  if (file.get() < 0) throw_errno("opening", name_);
+  const UniqueFd file(shm_open(name_.c_str(), O_RDWR | (creates ? O_CREAT | O_EXCL : 0), 0600));
+  if (!file) throw_errno("opening", name_);
   try {
     // New memory is all zero: flags are down, mailboxes are empty, no rank has left. posix_fallocate reserves it now,
     // since a later write that a full file system has no memory for would kill the process.

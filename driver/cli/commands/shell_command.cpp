@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/unique_fd.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/command_line.h"
 #include "driver/cli/commands/command_options.h"
@@ -26,7 +27,6 @@
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
 #include "driver/report/output_file.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

@@ -19,12 +19,12 @@
 #include "cases/file_reader.h"
 #include "cases/json_text.h"
 #include "cases/text_hash.h"
+#include "cases/unique_fd.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/output_file.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 namespace {

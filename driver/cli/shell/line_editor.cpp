@@ -20,11 +20,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/unique_fd.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
-#include "worker/protocol/unique_fd.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // libedit copies the names of added functions by wcsdup and never frees them.

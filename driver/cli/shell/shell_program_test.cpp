@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <thread>
 
+#include "cases/unique_fd.h"
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/testing/scoped_variable.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool::test {
 namespace {

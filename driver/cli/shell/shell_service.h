@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "cases/unique_fd.h"
 #include "driver/os/spawn.h"
-#include "worker/protocol/unique_fd.h"
 
 namespace cp_pool {
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "worker/protocol/unique_fd.h"
+#include "cases/unique_fd.h"
 
 namespace cp_pool::test {
 

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "worker/protocol/unique_fd.h"
+#include "cases/unique_fd.h"
 
 namespace cp_pool::service_test {
 

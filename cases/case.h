@@ -45,7 +45,7 @@ struct Case {
   std::string model = "case";
   Backend backend = Backend::math;
   CommType comm = CommType::p2p;
-  int cp_size = 2;  // ranks of a context-parallel group; all ranks of the pool if `group` is 1
+  int cp_size = 2;  // ranks of the first context-parallel group; all ranks of the pool if `group` is 1
   Layout layout = Layout::bshd;
   DType dtype = DType::bf16;
 
@@ -85,8 +85,12 @@ struct Case {
   std::int64_t replicated = 0;
   // Whether every rank holds all queries, as in decoding, and only keys are split. `replicated` then counts keys alone.
   bool all_queries = false;
-  // How many groups of cp_size ranks run the case at once, each a strided part of the world (case_groups.h).
+  // How many groups of ranks run the case at once (case_groups.h).
   int group = 1;
+  // The ranks of the world in each group, ascending; nullopt = every group is a strided part of the world.
+  std::optional<std::vector<std::vector<int>>> group_ranks;
+  // thd only: `seqlens` of each group; nullopt = all groups have the lengths of the case.
+  std::optional<std::vector<std::vector<std::int64_t>>> group_lengths;
   std::uint64_t seed = 1234;
 
   bool operator==(const Case&) const = default;

@@ -25,9 +25,33 @@ Case two_groups() {
 TEST(CaseGroups, HaveRanksThatAreNotConsecutive) {
   const Case c = two_groups();
   EXPECT_EQ(world_size(c), 6);
-  std::vector<int> groups;
-  for (int rank = 0; rank < world_size(c); ++rank) groups.push_back(group_of_rank(c, rank));
-  EXPECT_THAT(groups, testing::ElementsAre(0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(division_of(c), testing::ElementsAre(0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(groups_of(division_of(c)), testing::ElementsAre(std::vector{0, 2, 4}, std::vector{1, 3, 5}));
+}
+
+TEST(CaseGroups, HaveTheRanksThatTheCaseLists) {
+  Case c = two_groups();
+  c.group_ranks = {{1, 2, 5}, {0, 3, 4}};
+  const Division division = division_of(c);
+  EXPECT_EQ(groups_of(division), *c.group_ranks);
+  EXPECT_EQ(group_of_rank(division, 5), 0);
+  EXPECT_EQ(rank_in_group(division, 5), 2);
+  EXPECT_EQ(rank_in_group(division, 0), 0);
+}
+
+TEST(CaseGroups, MayDifferInRanksAndLengths) {
+  Case c = two_groups();
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.seqlens = {3, 20};
+  c.group_ranks = {{0, 2, 3}, {1}};
+  c.group_lengths = {{3, 20}, {7}};
+  ASSERT_EQ(find_problem(c), std::nullopt);
+  EXPECT_EQ(world_size(c), 4);
+  const Case second = case_of_group(c, 1);
+  EXPECT_EQ(second.cp_size, 1);
+  EXPECT_EQ(second.batch, 1);
+  EXPECT_THAT(resolve_lengths(second).padded_q, testing::ElementsAre(8));
 }
 
 TEST(CaseGroups, HaveInputsOfTheirOwn) {
@@ -63,6 +87,9 @@ TEST(CaseGroups, HaveTheLengthsOfTheCase) {
 TEST(CaseGroups, OneGroupIsTheCase) {
   Case c = two_groups();
   c.group = 1;
+  EXPECT_THAT(division_of(c), testing::IsEmpty());
+  EXPECT_EQ(group_of_rank({}, 2), 0);
+  EXPECT_EQ(rank_in_group({}, 2), 2);
   c.layout = Layout::thd;
   EXPECT_EQ(case_of_group(c, 0), c);
   EXPECT_EQ(world_size(c), 3);

@@ -57,9 +57,14 @@ void read_value(const Json& json, const JsonPlace& place, std::array<std::int64_
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = expect_int64(json[i], place.index(i));
 }
 
-void read_value(const Json& json, const JsonPlace& place, std::vector<std::int64_t>& out) {
+template <typename T>
+void read_value(const Json& json, const JsonPlace& place, std::vector<T>& out) {
   out.clear();
-  for (const Json& element : expect_array(json, place)) out.push_back(expect_int64(element, place.index(out.size())));
+  for (const Json& element : expect_array(json, place)) {
+    T value{};
+    read_value(element, place.index(out.size()), value);
+    out.push_back(std::move(value));
+  }
 }
 
 template <typename T>
@@ -179,6 +184,8 @@ constexpr std::array kFields{
     field<&Case::replicated>("replicated", /*required=*/false, /*in_version_1=*/false),
     field<&Case::all_queries>("all_queries", /*required=*/false, /*in_version_1=*/false),
     field<&Case::group>("group", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::group_ranks>("group_ranks", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::group_lengths>("group_lengths", /*required=*/false, /*in_version_1=*/false),
     field<&Case::seed>("seed"),
 };
 
@@ -213,7 +220,13 @@ std::string field_text(const CaseField& field, const Case& c) {
   if (value.is_null()) return std::string(kNull);
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();
-  return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
+  std::string text;
+  for (const Json& element : value) {
+    if (!text.empty()) text += element.is_array() ? '+' : ',';
+    text += element.is_array() ? fmt::format("{}", fmt::join(element.get<std::vector<std::int64_t>>(), ","))
+                               : element.dump();
+  }
+  return text;
 }
 
 Case parse_case(const Json& json, std::string_view source) {

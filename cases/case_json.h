@@ -35,7 +35,8 @@ std::vector<std::string> case_field_names();
 // Returns the required fields, in order, for which has(name) is false.
 std::vector<std::string_view> missing_sizes(const std::function<bool(std::string_view)>& has);
 
-// The field's value as IDs and filters spell it: "p2p", "128", "true", "none" for null, "512,0" for a list.
+// The field's value as IDs and filters spell it: "p2p", "128", "true", "none" for null, "512,0" for a list, "0,1+2,3"
+// for a list of lists.
 std::string field_text(const CaseField& field, const Case& c);
 
 // Parses and validates. Unknown keys, wrong types, missing sizes and impossible combinations throw CaseError, which

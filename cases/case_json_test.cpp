@@ -34,7 +34,8 @@ TEST(CaseJson, ParsesEveryKey) {
     "layout":"thd","dtype":"fp16","batch":3,"seqlen_q":96,"seqlen_kv":128,"heads":12,"kv_heads":2,"head_dim_qk":192,
     "head_dim_v":128,"causal":true,"window":[7,-1],"chunk":5,"softmax":"off_by_one","bias":"b1ss","max_logit":true,
     "seqlens":[0,8,96],"seqlens_kv":[1,2,128],"pad_between_seqs":true,"training":false,"deterministic":true,
-    "input_scale":0.125,"score_offset":-65.5,"strided":true,"replicated":40,"all_queries":true,"group":3,"seed":18446744073709551615})",
+    "input_scale":0.125,"score_offset":-65.5,"strided":true,"replicated":40,"all_queries":true,"group":3,
+    "group_ranks":[[0,1,2,3],[4,6,8,10],[5,7,9,11]],"seed":18446744073709551615})",
                                  "a.json");
   Case expected;
   expected.suite = "te-fused";
@@ -68,8 +69,17 @@ TEST(CaseJson, ParsesEveryKey) {
   expected.replicated = 40;
   expected.all_queries = true;
   expected.group = 3;
+  expected.group_ranks = {{0, 1, 2, 3}, {4, 6, 8, 10}, {5, 7, 9, 11}};
   expected.seed = 18446744073709551615U;
   EXPECT_EQ(c, expected);
+  EXPECT_EQ(parse_case(to_json(c), "again"), c);
+}
+
+TEST(CaseJson, ParsesTheLengthsOfGroups) {
+  const Case c = parse_case_text(
+      with_sizes(R"("layout":"thd","seqlens":[8,64],"group":2,"group_ranks":[[0,2],[1]],"group_lengths":[[8,64],[2]])"),
+      "a.json");
+  EXPECT_EQ(c.group_lengths, (std::vector<std::vector<std::int64_t>>{{8, 64}, {2}}));
   EXPECT_EQ(parse_case(to_json(c), "again"), c);
 }
 
@@ -92,7 +102,8 @@ TEST(CaseJson, WritesAllKeysInProtocolOrder) {
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
       R"("causal":false,"window":[-1,-1],"chunk":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
-      R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,"seed":1234})");
+      R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,)"
+      R"("group_ranks":null,"group_lengths":null,"seed":1234})");
 }
 
 TEST(CaseJson, AcceptsJsonWithSortedKeys) {
@@ -169,8 +180,8 @@ TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   for (const CaseField& field : case_fields()) {
     if (!field.in_version_1) newer.emplace_back(field.name);
   }
-  EXPECT_THAT(newer,
-              testing::ElementsAre("input_scale", "score_offset", "strided", "replicated", "all_queries", "group"));
+  EXPECT_THAT(newer, testing::ElementsAre("input_scale", "score_offset", "strided", "replicated", "all_queries",
+                                          "group", "group_ranks", "group_lengths"));
 }
 
 TEST(CaseJson, FieldsKnowTheirDefault) {
@@ -202,6 +213,8 @@ TEST(CaseJson, FieldsHaveATextForIdsAndFilters) {
   c.seqlens = {0, 8};
   EXPECT_EQ(text("bias"), "1hss");
   EXPECT_EQ(text("seqlens"), "0,8");
+  c.group_ranks = {{0, 1}, {2, 3}};
+  EXPECT_EQ(text("group_ranks"), "0,1+2,3");
 }
 
 TEST(CaseJson, FieldsSayWhatTheyHold) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -74,10 +75,34 @@ Problem check_sizes(const Case& c) {
   return std::nullopt;
 }
 
+// Checks that every rank of the world is in one of the listed groups.
+Problem check_group_ranks(const Case& c) {
+  const auto& groups = *c.group_ranks;
+  if (static_cast<int>(groups.size()) != c.group) {
+    return problem("group_ranks", fmt::format("{} lists of ranks for a group of {}", groups.size(), c.group));
+  }
+  if (static_cast<int>(groups.front().size()) != c.cp_size) {
+    return problem("group_ranks[0]", fmt::format("{} ranks for a cp_size of {}", groups.front().size(), c.cp_size));
+  }
+  std::set<int> listed;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const std::string element = fmt::format("group_ranks[{}]", group);
+    if (groups[group].empty()) return problem(element, "a group has at least one rank");
+    if (!std::ranges::is_sorted(groups[group])) return problem(element, "the ranks of a group ascend");
+    for (const int rank : groups[group]) {
+      if (auto found = check_range(element, rank, 0, world_size(c) - 1)) return found;
+      if (!listed.insert(rank).second) return problem(element, fmt::format("rank {} is listed twice", rank));
+    }
+  }
+  return std::nullopt;
+}
+
 Problem check_world(const Case& c) {
-  if (world_size(c) <= kMostCaseRanks) return std::nullopt;
-  return problem("group", fmt::format("{} groups of {} ranks are {} ranks, and there are at most {}", c.group,
-                                      c.cp_size, world_size(c), kMostCaseRanks));
+  if (world_size(c) > kMostCaseRanks) {
+    return problem("group", fmt::format("{} groups of {} ranks are {} ranks, and there are at most {}", c.group,
+                                        c.cp_size, world_size(c), kMostCaseRanks));
+  }
+  return c.group_ranks ? check_group_ranks(c) : std::nullopt;
 }
 
 Problem check_mask(const Case& c) {
@@ -215,6 +240,32 @@ Problem check_lengths(const Case& c) {
   return kv_is_explicit ? std::nullopt : check_divisible(c, keys);
 }
 
+Problem check_group_lengths(const Case& c) {
+  if (!c.group_lengths) return std::nullopt;
+  if (static_cast<int>(c.group_lengths->size()) != c.group) {
+    return problem("group_lengths",
+                   fmt::format("{} lists of lengths for a group of {}", c.group_lengths->size(), c.group));
+  }
+  if (c.seqlens != c.group_lengths->front()) return problem("group_lengths[0]", "differs from seqlens");
+  if (!keys_like_queries(c)) return problem("group_lengths", "keys need the lengths of queries");
+  return std::nullopt;
+}
+
+// Checks the problems of the groups after the first, which may differ from that of the case in ranks and lengths.
+Problem check_other_groups(const Case& c) {
+  for (int group = 1; (c.group_ranks || c.group_lengths) && group < c.group; ++group) {
+    Case own = case_of_group(c, group);
+    own.group = 1;
+    own.group_ranks.reset();
+    own.group_lengths.reset();
+    if (const auto found = find_problem(own)) {
+      return problem(c.group_lengths ? "group_lengths" : "group_ranks",
+                     fmt::format("group {}: {}: {}", group, found->field, found->message));
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<CaseProblem> find_problem(const Case& c) {
@@ -227,7 +278,9 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_score_offset(c)) return found;
   if (auto found = check_comm(c)) return found;
   if (auto found = check_replicated(c)) return found;
-  return check_lengths(c);
+  if (auto found = check_lengths(c)) return found;
+  if (auto found = check_group_lengths(c)) return found;
+  return check_other_groups(c);
 }
 
 }  // namespace cp_pool

@@ -97,6 +97,39 @@ TEST(CaseValidity, GroupsHaveUpTo64RanksTogether) {
   EXPECT_EQ(problem_of([](Case& c) { c.group = 0; }), "group: 0 is not within 1..64");
 }
 
+TEST(CaseValidity, ListedGroupsHaveEveryRankOnce) {
+  const auto problem_with = [](std::vector<std::vector<int>> ranks) {
+    return problem_of([&](Case& c) {
+      c.group = 2;
+      c.group_ranks = std::move(ranks);
+    });
+  };
+  EXPECT_EQ(problem_with({{2, 3}, {0, 1}}), "");
+  EXPECT_EQ(problem_with({{0, 1, 2, 3}}), "group_ranks: 1 lists of ranks for a group of 2");
+  EXPECT_EQ(problem_with({{0, 1, 2}, {3}}), "group_ranks[0]: 3 ranks for a cp_size of 2");
+  EXPECT_EQ(problem_with({{0, 1}, {}}), "group_ranks[1]: a group has at least one rank");
+  EXPECT_EQ(problem_with({{1, 2}, {0}}), "");
+  EXPECT_EQ(problem_with({{0, 1}, {2, 3, 4}}),
+            "group_ranks: group 1: seqlen_q: the length 64 of every sequence is not a multiple of 2 * cp_size (6)");
+  EXPECT_EQ(problem_with({{0, 1}, {3, 2}}), "group_ranks[1]: the ranks of a group ascend");
+  EXPECT_EQ(problem_with({{0, 1}, {1, 2}}), "group_ranks[1]: rank 1 is listed twice");
+  EXPECT_EQ(problem_with({{0, 1}, {2, 4}}), "group_ranks[1]: 4 is not within 0..3");
+}
+
+TEST(CaseValidity, EveryGroupMayHaveLengthsOfItsOwn) {
+  const auto problem_with = [](std::vector<std::vector<std::int64_t>> lengths) {
+    return thd_problem_of([&](Case& c) {
+      c.group = 2;
+      c.seqlens = {16, 8};
+      c.group_lengths = std::move(lengths);
+    });
+  };
+  EXPECT_EQ(problem_with({{16, 8}, {24}}), "");
+  EXPECT_EQ(problem_with({{16, 8}}), "group_lengths: 1 lists of lengths for a group of 2");
+  EXPECT_EQ(problem_with({{8, 8}, {24}}), "group_lengths[0]: differs from seqlens");
+  EXPECT_EQ(problem_with({{16, 8}, {}}), "group_lengths: group 1: batch: 0 is not within 1..2147483647");
+}
+
 TEST(CaseValidity, HeadsAreAMultipleOfKvHeads) {
   EXPECT_EQ(problem_of([](Case& c) { c.kv_heads = 3; }), "kv_heads: heads (8) is not a multiple of kv_heads (3)");
 }

@@ -65,9 +65,9 @@ class Draft {
 
 // The order of expansion, the slowest axis first. Axes that change the inputs come before those that do not.
 std::size_t axis_rank(const MatrixAxis& axis) {
-  constexpr std::array<std::string_view, 10> kLast{"layout",   "seqlens",      "seqlens_kv", "pad_between_seqs",
-                                                   "backend",  "comm",         "cp_size",    "group",
-                                                   "training", "deterministic"};
+  constexpr std::array<std::string_view, 11> kLast{"layout",      "seqlens",  "seqlens_kv",   "pad_between_seqs",
+                                                   "backend",     "comm",     "cp_size",      "group",
+                                                   "group_ranks", "training", "deterministic"};
   if (axis.field->name == "dtype") return 0;
   const auto* const last = std::ranges::find(kLast, axis.field->name);
   if (last != kLast.end()) return case_fields().size() + 1 + static_cast<std::size_t>(last - kLast.begin());

@@ -79,7 +79,7 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   }
   [[nodiscard]] std::vector<BegunInGroup> begun() const override { return target_->begun(); }
 
-  [[nodiscard]] CpGroups strided(int groups) override;
+  [[nodiscard]] CpGroups divided(const Division& division) override;
 
  private:
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
@@ -109,9 +109,9 @@ CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operat
   return {wrapped(groups.cp, "cp"), wrapped(groups.inner, "inner"), wrapped(groups.outer, "outer")};
 }
 
-CpGroups ObservedCommunicator::strided(int groups) {
-  const std::string of = fmt::format(" of strided group {} of {}", rank() % groups, groups);
-  return wrap(target_->strided(groups), before_operation_, of);
+CpGroups ObservedCommunicator::divided(const Division& division) {
+  const std::string of = fmt::format(" of group {} of {}", group_of_rank(division, rank()), groups_of(division).size());
+  return wrap(target_->divided(division), before_operation_, of);
 }
 
 }  // namespace

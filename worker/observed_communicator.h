@@ -8,8 +8,8 @@
 
 namespace cp_pool {
 
-// Wraps every communicator of `groups`, and the strided groups that are made from them later. before_operation runs on
-// the calling thread and may throw.
+// Wraps every communicator of `groups`, and the groups that their ranks are divided into later. before_operation runs
+// on the calling thread and may throw.
 CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
 
 }  // namespace cp_pool

@@ -91,7 +91,7 @@ void RankCompute::handle(const RunCommand& command) {
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.prefetcher.settle(time_left());
-  groups_at_once_ = 1;
+  division_.clear();
   known_mistakes_ = request.options.known_mistakes;
   judges_ = false;
   RankOutcome outcome;
@@ -166,7 +166,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
 
   // Every rank parses the case itself, so that cases and ranks share nothing.
   const Case posed = parse_case(request.case_json, "case");
-  const int group = group_of_rank(posed, parts_.environment.rank);
+  const Division division = division_of(posed);
+  const int group = group_of_rank(division, parts_.environment.rank);
   const Case c = case_of_group(posed, group);
   use_threads_for(c, parts_.environment.local_world_size);
   outcome.backend = parts_.runner.backend(c, parts_.device);
@@ -174,10 +175,14 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
     outcome.verdict = CaseOutcome::skip;
     outcome.reason = std::move(reason);
   };
-  if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) return skip(std::move(reason));
+  // Ranks skip the case together, whichever group's part of it is refused.
+  for (int any = 0; any < posed.group; ++any) {
+    std::string reason = parts_.runner.skip_reason(case_of_group(posed, any), parts_.device);
+    if (!reason.empty()) return skip(std::move(reason));
+  }
   set_deadline();
-  const CpGroups groups = groups_of_case(parts_.groups.get(), c.group);
-  groups_at_once_ = c.group;
+  const CpGroups groups = groups_of_case(parts_.groups.get(), division);
+  division_ = division;
   set_deadline();
   RunOptions options;
   options.id = request.id;
@@ -285,7 +290,7 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command, C
   deadline_ = start + limit;  // the driver waits longer, to leave time for the abort and the answer
   if (rank == 0) messages_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
   parts_.faults.reach(Fault::Phase::diagnosis);
-  const CpGroups groups = groups_of_case(parts_.groups.get(), groups_at_once_);
+  const CpGroups groups = groups_of_case(parts_.groups.get(), division_);
   set_deadline();
   diagnosis::Settings settings;
   settings.deadline = start + limit * 3 / 4;  // leaves time to answer the last question
@@ -346,7 +351,7 @@ void RankCompute::wait_for_leave(const CaseArrived& arrived) {
 
 std::vector<std::shared_ptr<Communicator>> RankCompute::communicators() const {
   const CpGroups all = parts_.groups.get();
-  const CpGroups of_case = groups_at_once_ == 1 ? CpGroups{} : groups_of_case(all, groups_at_once_);
+  const CpGroups of_case = division_.empty() ? CpGroups{} : groups_of_case(all, division_);
   std::vector<std::shared_ptr<Communicator>> out;
   for (const CpGroups& groups : {of_case, all}) {
     for (const auto& communicator : {groups.cp, groups.inner, groups.outer}) {

@@ -77,7 +77,7 @@ class RankCompute {
   MessageClient<ComputeCommand>& messages_;
   c10::intrusive_ptr<c10d::Store> store_;
   Clock::time_point deadline_;
-  int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made
+  Division division_;                         // of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
   std::vector<KnownMistake> known_mistakes_;  // of the last case's request
   bool has_diagnosed_ = false;

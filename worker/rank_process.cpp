@@ -173,7 +173,9 @@ PlanPrefetcher::Pieces prepare_for(const nlohmann::json& case_json, const protoc
                                    const at::Device& device, CaseRunner& runner) {
   const Case c = parse_case(case_json, "case");
   if (world_size(c) != environment.world_size) return {};
-  return runner.prepare(c, environment.rank / c.group, device);
+  const Division division = division_of(c);
+  return runner.prepare(case_of_group(c, group_of_rank(division, environment.rank)),
+                        rank_in_group(division, environment.rank), device);
 }
 
 // The choice is made once per process, because it hides all other GPUs.

@@ -1,7 +1,8 @@
-// Tests of cases that several strided groups of real ranks run at once.
+// Tests of cases that several groups of real ranks run at once.
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,17 +33,22 @@ nlohmann::json merged(nlohmann::json fields, const nlohmann::json& more) {
   return fields;
 }
 
-// Group g consists of every second rank from rank g on, and solves the problem with the seed 5 + g.
+// Group g solves the problem with the seed 5 + g.
 TEST_F(WorkerGroups, EachSolveAProblemOfTheirOwn) {
   const nlohmann::json fields = {{"layout", "thd"}, {"pad_between_seqs", true}, {"batch", 3}, {"seqlens", {3, 11, 16}}};
   WorkerGroup four({.ranks = 4});
   ASSERT_TRUE(four.next<protocol::ReadyEvent>().has_value());
-  const auto both = four.run("both", merged(merged(fields, kTwoGroups), {{"seed", 5}}));
-  expect_pass(both);
-  ASSERT_EQ(both->ranks.size(), 4U);
-  std::set<int> checked;
-  for (const Check& check : both->checks) checked.insert(check.rank);
-  EXPECT_THAT(checked, ::testing::ElementsAre(0, 1, 2, 3));
+  const std::vector<std::vector<std::vector<int>>> divisions{{{0, 2}, {1, 3}}, {{0, 1}, {2, 3}}, {{1, 2}, {0, 3}}};
+  std::vector<std::optional<ResultEvent>> results;
+  for (const auto& ranks : divisions) {
+    results.push_back(four.run("both", merged(merged(fields, kTwoGroups), {{"seed", 5}, {"group_ranks", ranks}})));
+    const auto& both = results.back();
+    expect_pass(both);
+    ASSERT_EQ(both->ranks.size(), 4U);
+    std::set<int> checked;
+    for (const Check& check : both->checks) checked.insert(check.rank);
+    EXPECT_THAT(checked, ::testing::ElementsAre(0, 1, 2, 3));
+  }
 
   WorkerGroup two({.ranks = 2});
   ASSERT_TRUE(two.next<protocol::ReadyEvent>().has_value());
@@ -50,9 +56,29 @@ TEST_F(WorkerGroups, EachSolveAProblemOfTheirOwn) {
     const auto alone = two.run("alone", merged(fields, {{"seed", 5 + group}}));
     expect_pass(alone);
     for (int rank = 0; rank < 2; ++rank) {
-      EXPECT_EQ(hash_of_rank(both, group + 2 * rank), hash_of_rank(alone, rank)) << group << " " << rank;
+      for (std::size_t i = 0; i < divisions.size(); ++i) {
+        const int in_world = divisions[i].at(static_cast<std::size_t>(group)).at(static_cast<std::size_t>(rank));
+        EXPECT_EQ(hash_of_rank(results[i], in_world), hash_of_rank(alone, rank)) << i << " " << group << " " << rank;
+      }
     }
   }
+}
+
+TEST_F(WorkerGroups, DifferInRanksAndLengths) {
+  const nlohmann::json fields = {{"layout", "thd"}, {"pad_between_seqs", true}, {"batch", 2}, {"seqlens", {11, 16}}};
+  const nlohmann::json groups = {
+      {"cp_size", 2}, {"group", 2}, {"group_ranks", {{0, 2}, {1}}}, {"group_lengths", {{11, 16}, {5}}}, {"seed", 5}};
+  WorkerGroup three({.ranks = 3});
+  ASSERT_TRUE(three.next<protocol::ReadyEvent>().has_value());
+  const auto both = three.run("both", merged(fields, groups));
+  expect_pass(both);
+  expect_pass(three.run("other ranks", merged(merged(fields, groups), {{"group_ranks", {{1, 2}, {0}}}})));
+
+  WorkerGroup one({.ranks = 1});
+  ASSERT_TRUE(one.next<protocol::ReadyEvent>().has_value());
+  const auto alone = one.run("alone", merged(fields, {{"cp_size", 1}, {"batch", 1}, {"seqlens", {5}}, {"seed", 6}}));
+  expect_pass(alone);
+  EXPECT_EQ(hash_of_rank(both, 1), hash_of_rank(alone, 0));
 }
 
 TEST_F(WorkerGroups, ComeAndGoBetweenCasesOfAllRanks) {
@@ -61,6 +87,7 @@ TEST_F(WorkerGroups, ComeAndGoBetweenCasesOfAllRanks) {
   for (int i = 0; i < 2; ++i) {
     expect_pass(group.run("all", kAllRanks));
     expect_pass(group.run("two", kTwoGroups));
+    expect_pass(group.run("neighbours", merged(kTwoGroups, {{"group_ranks", {{0, 1}, {2, 3}}}})));
     expect_pass(group.run("four", {{"cp_size", 1}, {"group", 4}}));
   }
 }

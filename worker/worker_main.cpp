@@ -53,10 +53,11 @@ RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr
   try {
     use_threads_for(c, world_size(c));
     all = make_gloo_groups(store, "case/", rank, world_size(c));
-    const int group = group_of_rank(c, rank);
+    const Division division = division_of(c);
+    const int group = group_of_rank(division, rank);
     RunOptions options;
     options.world_rank = rank;
-    take_report(runner.run(case_of_group(c, group), groups_of_case(all, c.group), options), outcome);
+    take_report(runner.run(case_of_group(c, group), groups_of_case(all, division), options), outcome);
     all.cp->checked_barrier(1, kBarrierLimit);
   } catch (...) {
     const auto phase = outcome.verdict ? FailurePhase::barrier : FailurePhase::run;

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "cases/integer_math.h"
+#include "cases/lengths.h"
 #include "cases/search/edges.h"
 
 namespace cp_pool::search {
@@ -178,6 +181,28 @@ void draw_group(Draw& draw, Case& c) {
   if (draw.feature() && c.cp_size <= 4) c.group = other;
 }
 
+// Groups of neighbours, of which the last group may have the first rank, or may be smaller than the others.
+void draw_group_ranks(Draw& draw, Case& c) {
+  if (c.group == 1 || draw.one_in(2)) return;
+  const auto first = static_cast<int>(draw.up_to(1));
+  const bool smaller =
+      draw.one_in(2) && c.pad_between_seqs && c.cp_size > 1 && facts_of(c.comm).takes_size(c.cp_size - 1);
+  const int world = c.cp_size * c.group - (smaller ? 1 : 0);
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(c.group));
+  for (int i = 0; i < world; ++i) groups.at(static_cast<std::size_t>(i / c.cp_size)).push_back((first + i) % world);
+  for (std::vector<int>& group : groups) std::ranges::sort(group);
+  c.group_ranks = std::move(groups);
+}
+
+void draw_group_lengths(Draw& draw, Case& c) {
+  if (c.group == 1 || !c.pad_between_seqs || !c.seqlens || !keys_like_queries(c) || draw.one_in(2)) return;
+  c.group_lengths = {*c.seqlens};
+  while (static_cast<int>(c.group_lengths->size()) < c.group) {
+    c.group_lengths->push_back(draw_lengths(draw, c, c.seqlen_q));
+    if (draw.one_in(2)) c.group_lengths->back().resize(1);
+  }
+}
+
 struct Step {
   std::string_view field;
   void (*draw)(Draw& draw, Case& c);
@@ -219,6 +244,8 @@ constexpr std::array kSteps{
     Step{"score_offset", draw_score_offset},
     Step{"strided", [](Draw& draw, Case& c) { c.strided = draw.feature(); }},
     Step{"group", draw_group},
+    Step{"group_ranks", draw_group_ranks},
+    Step{"group_lengths", draw_group_lengths},
     Step{"seed", [](Draw& draw, Case& c) { c.seed = draw.bits(); }},
 };
 

@@ -52,6 +52,7 @@ TEST(RandomCase, TakesEveryValueOfEveryFieldWithFewOfThem) {
   std::set<std::string> drawn;
   for (int i = 0; i < 1000; ++i) {
     const Case c = random_case(generator);
+    if (c.group_ranks && c.group_ranks->back().size() < c.group_ranks->front().size()) drawn.insert("groups of sizes");
     for (const CaseField& field : case_fields()) {
       const std::string text = field_text(field, c);
       drawn.insert(fmt::format("{}={}", field.name, text));
@@ -71,11 +72,12 @@ TEST(RandomCase, TakesEveryValueOfEveryFieldWithFewOfThem) {
     }
   }
   for (const char* expected :
-       {"seqlens=list",   "seqlens=none",   "seqlens_kv=list",   "seqlens_kv=none",     "cp_size=1",
-        "cp_size=2",      "cp_size=3",      "cp_size=4",         "cp_size=5",           "cp_size=6",
-        "cp_size=7",      "cp_size=8",      "input_scale=0.125", "input_scale=1",       "input_scale=3",
-        "input_scale=10", "input_scale=30", "score_offset=-100", "score_offset=-65536", "score_offset=100",
-        "chunk=0",        "window=-1,-1",   "window=0,0"}) {
+       {"seqlens=list",    "seqlens=none",      "seqlens_kv=list",   "seqlens_kv=none",     "cp_size=1",
+        "cp_size=2",       "cp_size=3",         "cp_size=4",         "cp_size=5",           "cp_size=6",
+        "cp_size=7",       "cp_size=8",         "input_scale=0.125", "input_scale=1",       "input_scale=3",
+        "input_scale=10",  "input_scale=30",    "score_offset=-100", "score_offset=-65536", "score_offset=100",
+        "chunk=0",         "window=-1,-1",      "window=0,0",        "group_ranks=0,1+2,3", "group_ranks=1,2+0,3",
+        "groups of sizes", "group_lengths=list"}) {
     EXPECT_TRUE(drawn.contains(expected)) << expected;
   }
 }

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
@@ -15,6 +19,27 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
+// Leaves out the groups, ranks and lengths that the case no longer has, and numbers the other ranks anew.
+void fit_groups(Case& c) {
+  if (c.group_lengths && c.seqlens && c.group > 1) {
+    c.group_lengths->resize(static_cast<std::size_t>(c.group));
+    c.group_lengths->front() = *c.seqlens;
+  } else {
+    c.group_lengths.reset();
+  }
+  if (c.group == 1) c.group_ranks.reset();
+  if (!c.group_ranks) return;
+  c.group_ranks->resize(static_cast<std::size_t>(c.group));
+  std::set<int> kept;
+  for (std::vector<int>& group : *c.group_ranks) {
+    group.resize(std::min(group.size(), static_cast<std::size_t>(c.cp_size)));
+    kept.insert(group.begin(), group.end());
+  }
+  for (std::vector<int>& group : *c.group_ranks) {
+    for (int& rank : group) rank = static_cast<int>(std::distance(kept.begin(), kept.find(rank)));
+  }
+}
+
 // Collects cases that are one step simpler than one case.
 class Steps {
  public:
@@ -24,6 +49,7 @@ class Steps {
   void add(Change&& change) {
     Case simpler = from_;
     change(simpler);
+    fit_groups(simpler);
     cases_.push_back(std::move(simpler));
   }
 
@@ -280,6 +306,8 @@ void drop_features(Steps& steps, const Case& c) {
   steps.add(cut_queries);
   steps.add([](Case& s) { s.group = 1; });
   steps.add([](Case& s) { s.group = std::min(s.group, 2); });
+  steps.add([](Case& s) { s.group_ranks.reset(); });
+  steps.add([](Case& s) { s.group_lengths.reset(); });
   steps.add([](Case& s) { s.seed = Case{}.seed; });
 }
 

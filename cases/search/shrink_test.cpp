@@ -55,6 +55,16 @@ TEST(Shrink, EndsAtTheSmallestCaseThatFails) {
   }
 }
 
+TEST(Shrink, LeavesListedGroupsWithoutGaps) {
+  const auto fails = [](const Case& c) { return c.group_ranks && c.group_ranks->front().front() == 1; };
+  Case expected = least_case();
+  expected.group = 2;
+  expected.group_ranks = {{1}, {0}};
+  Case c = find_case([&](const Case& of) { return fails(of) && of.group == 3 && of.cp_size == 2; });
+  c.group_ranks = {{1, 4}, {0, 3}, {2}};
+  EXPECT_EQ(to_json(shrink(c, fails)), to_json(expected));
+}
+
 TEST(Shrink, OfAFailureThatNeedsNothingEndsAtTheLeastCase) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     int asked = 0;

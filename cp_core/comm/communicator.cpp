@@ -63,7 +63,7 @@ class SeveralWorks final : public Work {
 
 }  // namespace
 
-CpGroups Communicator::strided(int /*groups*/) {
+CpGroups Communicator::divided(const Division& /*division*/) {
   return {};
 }
 

@@ -4,9 +4,10 @@
 // and on the communicator's device; they may have no elements.
 //
 // An implementation must define the pure functions only. The others have a default: exchange_many and exchange_all call
-// exchange(), synchronize() has nothing to wait for, and windows(), strided() and begun() offer nothing.
+// exchange(), synchronize() has nothing to wait for, and windows(), divided() and begun() offer nothing.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cases/begun_in_group.h"
+#include "cases/case_groups.h"
 
 namespace cp_pool {
 
@@ -99,11 +101,11 @@ class Communicator {
   // Returns null, on all ranks, where ranks cannot do that.
   virtual PeerWindows* windows() { return nullptr; }
 
-  // Only for a communicator of all ranks: cuts the ranks into `groups` strided groups (group_ranks) and returns the
-  // communicators of this rank's group. groups: divides size(); the same on all ranks. The communicators are made by
-  // the first call, for which ranks may wait until the deadline, and kept. Their deadline has to be set like that of
-  // others, and they are aborted with this communicator. All are null where ranks can have no such groups.
-  [[nodiscard]] virtual CpGroups strided(int groups);
+  // Only for a communicator of all ranks: divides the ranks into several groups and returns the communicators of this
+  // rank's group. division: of size() ranks; the same on all ranks. The communicators are made by the first call, for
+  // which ranks may wait until the deadline, and kept. Their deadline has to be set like that of others, and they are
+  // aborted with this communicator. All are null where ranks can have no such groups.
+  [[nodiscard]] virtual CpGroups divided(const Division& division);
 
   // A barrier that proves after a case that all ranks are at the same place. It compares `tag` and the number of
   // operations that each rank has begun on this communicator. Throws CommError, which names a rank whose values differ
@@ -133,11 +135,13 @@ enum class CpGroup { cp = 0, inner = 1, outer = 2 };
 
 // One of the groups of a rank.
 struct GroupTag {
-  int strided = 1;  // the number of strided groups that the ranks are cut into
+  Division division;
   CpGroup group = CpGroup::cp;
 
   auto operator<=>(const GroupTag&) const = default;
   [[nodiscard]] bool has_all_ranks() const { return *this == GroupTag{}; }
+  // The number of groups that the ranks are divided into.
+  [[nodiscard]] int parts() const { return division.empty() ? 1 : 1 + std::ranges::max(division); }
 };
 
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.
@@ -149,9 +153,9 @@ struct CpGroups {
   std::shared_ptr<Communicator> outer;
 };
 
-// The communicators that a case with `groups` strided groups (cases/case_groups.h) runs on.
-inline CpGroups groups_of_case(const CpGroups& all, int groups) {
-  return groups == 1 ? all : all.cp->strided(groups);
+// The communicators that a case whose ranks are so divided runs on.
+inline CpGroups groups_of_case(const CpGroups& all, const Division& division) {
+  return division.empty() ? all : all.cp->divided(division);
 }
 
 // The world ranks in each group of a rank, in order. A group that the rank does not have is empty.
@@ -160,8 +164,7 @@ struct GroupRanks {
   std::vector<int> inner;
   std::vector<int> outer;
 };
-// groups: the number of strided groups that `size` ranks are cut into, each with inner and outer groups of its own. A
-// rank's group has every rank that is equal to it modulo `groups` (cases/case_groups.h).
-GroupRanks group_ranks(int rank, int size, int groups = 1);
+// division: of the `size` ranks into groups, each with inner and outer groups of its own.
+GroupRanks group_ranks(int rank, int size, const Division& division = {});
 
 }  // namespace cp_pool

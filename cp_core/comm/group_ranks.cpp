@@ -1,24 +1,20 @@
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
 
 #include "cases/comm_facts.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
-namespace {
 
-std::vector<int> ranks_from(int first, int step, int end) {
-  std::vector<int> ranks;
-  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
-}  // namespace
-
-GroupRanks group_ranks(int rank, int size, int groups) {
-  const int members = size / groups;
-  const std::vector<int> cp = CP_MUTATE(group_ranks_consecutive, ranks_from(rank % groups, groups, size),
-                                        ranks_from(rank / members * members, 1, (rank / members + 1) * members));
+GroupRanks group_ranks(int rank, int size, const Division& division) {
+  std::vector<int> cp;
+  for (int other = 0; other < size; ++other) {
+    if (group_of_rank(division, other) == group_of_rank(division, rank)) cp.push_back(other);
+  }
+  const int members = static_cast<int>(cp.size());
+  if (CP_MUTATE(group_ranks_consecutive, false, true)) std::iota(cp.begin(), cp.end(), rank / members * members);
   GroupRanks out{.cp = cp, .inner = {}, .outer = {}};
   const int inner = inner_ranks(members);
   if (inner == 0) return out;

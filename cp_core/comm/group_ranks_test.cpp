@@ -16,39 +16,40 @@ TEST(GroupRanks, OfOneGroupAreAll) {
   EXPECT_THAT(group_ranks(2, 4).outer, ElementsAre(0, 2));
 }
 
-TEST(GroupRanks, OfSeveralAreStridesOfTheWorld) {
-  EXPECT_THAT(group_ranks(0, 4, 2).cp, ElementsAre(0, 2));
-  EXPECT_THAT(group_ranks(3, 4, 2).cp, ElementsAre(1, 3));
-  EXPECT_THAT(group_ranks(4, 9, 3).cp, ElementsAre(1, 4, 7));
-  EXPECT_THAT(group_ranks(2, 4, 4).cp, ElementsAre(2));
-  EXPECT_THAT(group_ranks(0, 4, 2).inner, IsEmpty()) << "pairs need four ranks of a group";
+TEST(GroupRanks, OfSeveralAreThoseOfTheDivision) {
+  EXPECT_THAT(group_ranks(0, 4, strided(4, 2)).cp, ElementsAre(0, 2));
+  EXPECT_THAT(group_ranks(3, 4, strided(4, 2)).cp, ElementsAre(1, 3));
+  EXPECT_THAT(group_ranks(4, 9, strided(9, 3)).cp, ElementsAre(1, 4, 7));
+  EXPECT_THAT(group_ranks(2, 4, strided(4, 4)).cp, ElementsAre(2));
+  EXPECT_THAT(group_ranks(2, 4, {1, 0, 0, 1}).cp, ElementsAre(1, 2));
+  EXPECT_THAT(group_ranks(0, 4, strided(4, 2)).inner, IsEmpty()) << "pairs need four ranks of a group";
 }
 
 TEST(GroupRanks, HavePairsAndRingsWithinTheirGroup) {
-  const GroupRanks ranks = group_ranks(5, 8, 2);
+  const GroupRanks ranks = group_ranks(5, 8, strided(8, 2));
   EXPECT_THAT(ranks.cp, ElementsAre(1, 3, 5, 7));
   EXPECT_THAT(ranks.inner, ElementsAre(5, 7));
   EXPECT_THAT(ranks.outer, ElementsAre(1, 5));
 }
 
-TEST(LocalGroups, CanBeCutIntoStridedParts) {
+TEST(LocalGroups, CanBeDivided) {
   const auto groups = make_local_groups(8);
   for (int rank = 0; rank < 8; ++rank) {
-    const CpGroups own = groups[static_cast<std::size_t>(rank)].cp->strided(2);
+    const CpGroups own = groups[static_cast<std::size_t>(rank)].cp->divided(strided(8, 2));
     EXPECT_EQ(own.cp->rank(), rank / 2);
     EXPECT_EQ(own.cp->size(), 4);
     EXPECT_EQ(own.inner->size(), 2);
     EXPECT_EQ(own.outer->rank(), rank / 4);
-    EXPECT_EQ(own.cp->strided(2).cp, nullptr) << "a part is not cut again";
+    EXPECT_EQ(own.cp->divided(strided(4, 2)).cp, nullptr) << "a part is not divided again";
   }
 }
 
 TEST(LocalGroups, AbortTheirPartsToo) {
   const auto groups = make_local_groups(4);
-  const auto own = groups[1].cp->strided(2).cp;
+  const auto own = groups[1].cp->divided(strided(4, 2)).cp;
   groups[0].cp->abort();
   EXPECT_THROW(own->checked_barrier(1, std::chrono::seconds(20)), CommError);
-  EXPECT_THROW((void)groups[0].cp->strided(4), CommError);
+  EXPECT_THROW((void)groups[0].cp->divided(strided(4, 4)), CommError);
 }
 
 }  // namespace

@@ -136,14 +136,16 @@ std::vector<RankReport> run_on_threads(const Case& c, bool windows) {
   constexpr std::chrono::minutes kLimit{1};
   const auto deadline = Communicator::Clock::now() + kLimit;
   std::vector<RankReport> reports(static_cast<std::size_t>(world_size(c)));
+  const Division division = division_of(c);
   const auto run = [&](const CpGroups& all, int rank) {
-    const CpGroups groups = groups_of_case(all, c.group);
+    const CpGroups groups = groups_of_case(all, division);
     for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
       if (group) group->set_deadline(deadline);
     }
     RunOptions options;
     options.world_rank = rank;
-    reports[static_cast<std::size_t>(rank)] = run_case(case_of_group(c, group_of_rank(c, rank)), groups, options);
+    reports[static_cast<std::size_t>(rank)] =
+        run_case(case_of_group(c, group_of_rank(division, rank)), groups, options);
   };
   run_ranks(world_size(c), run, kLimit, {.windows = windows});
   return reports;

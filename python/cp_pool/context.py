@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["CaseView", "Connection", "Ctx", "Lengths"]
 
 
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
 class CaseView:
     """A case, with its keys as attributes (docs/matrix_format.md)."""
 
@@ -50,6 +54,8 @@ class CaseView:
     replicated: int
     all_queries: bool
     group: int
+    group_ranks: tuple[tuple[int, ...], ...] | None
+    group_lengths: tuple[tuple[int, ...], ...] | None
     seed: int
     #: The ID of the case; empty for cases without an ID, such as the mask probe.
     id: str
@@ -80,6 +86,8 @@ class CaseView:
         "replicated": 0,
         "all_queries": False,
         "group": 1,
+        "group_ranks": None,
+        "group_lengths": None,
         "seed": 1234,
     }
 
@@ -87,7 +95,7 @@ class CaseView:
         values = self.__dict__
         values.update(self._DEFAULTS)
         for key, value in fields.items():
-            values[key] = tuple(value) if isinstance(value, list) else value
+            values[key] = _frozen(value)
         values["id"] = case_id
 
     @classmethod

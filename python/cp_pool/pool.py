@@ -221,6 +221,9 @@ class Pool:
         groups = request.get("group")
         if not isinstance(groups, int) or groups < 1:  # none is named, or cp-pool will refuse it
             groups = 1
+        if listed_ranks := request.get("group_ranks"):
+            self._expect_ranks(sum(map(len, listed_ranks)), request.get("id", "the case"))
+            return request, rerun
         if request.get("cp_size") is None and self.world_size is not None:
             request["cp_size"] = self.world_size // groups
         self._expect_ranks(request.get("cp_size"), request.get("id", "the case"), groups)

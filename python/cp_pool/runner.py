@@ -79,7 +79,7 @@ class Runner:
         self._delays: Delays | None = None
         self._world: Connection | None = None  # the group of all ranks
         self._connection: Connection | None = None  # the group that runs the case
-        self._strided: dict[int, Connection] = {}  # this rank's group, by the number of groups at once
+        self._divided: dict[str, Connection] = {}  # this rank's group, by the ranks of all groups
         self._state: State | None = None
         self._calls = Calls()
         self._calling = False  # the case is a call
@@ -203,7 +203,7 @@ class Runner:
             assert group is not None
             self._world = Connection(rank, list(range(world_size)), torch.device(device), group, generation)
             self._connection = self._world
-            self._strided = {}
+            self._divided = {}
 
         self._make_world = make_world
         make_world(self._store)
@@ -244,9 +244,9 @@ class Runner:
         self._in_case = True
         self._connection = self._world
         if groups:
-            if len(groups) not in self._strided:
-                self._strided[len(groups)] = self.call(self._connect_groups, groups)
-            self._connection = self._strided[len(groups)]
+            if str(groups) not in self._divided:
+                self._divided[str(groups)] = self.call(self._connect_groups, groups)
+            self._connection = self._divided[str(groups)]
         connection = self._connection
         assert connection is not None
         if inner and connection.inner_group is None:

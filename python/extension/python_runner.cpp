@@ -20,12 +20,12 @@ namespace {
 // Operations on groups that are kept of a case.
 constexpr std::size_t kMostOperations = 4000;
 
-// Returns the ranks of all groups of a kind. Every rank has to make all of them, in the same order. strided: how many
-// groups the ranks are divided into.
-std::vector<std::vector<int>> all_groups(int world_size, int strided, std::vector<int> GroupRanks::* member) {
+// Returns the ranks of all groups of a kind. Every rank has to make all of them, in the same order.
+std::vector<std::vector<int>> all_groups(const Case& c, std::vector<int> GroupRanks::* member) {
+  const Division division = division_of(c);
   std::vector<std::vector<int>> groups;
-  for (int rank = 0; rank < world_size; ++rank) {
-    const std::vector<int> ranks = group_ranks(rank, world_size, strided).*member;
+  for (int rank = 0; rank < world_size(c); ++rank) {
+    const std::vector<int> ranks = group_ranks(rank, world_size(c), division).*member;
     if (!ranks.empty() && ranks.front() == rank) groups.push_back(ranks);
   }
   return groups;
@@ -58,7 +58,7 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
   breaker_.begin_case(options.deadline);
   const auto end = c10::make_scope_exit([this] { breaker_.end_case(); });
   const auto ranks_of = [&](std::vector<int> GroupRanks::* member, bool needed) {
-    return needed ? all_groups(world_size(c), c.group, member) : std::vector<std::vector<int>>();
+    return needed ? all_groups(c, member) : std::vector<std::vector<int>>();
   };
   const bool pairs = inner_ranks(c) > 0;
   with_python(breaker_, [&] {

@@ -518,6 +518,20 @@ def test_a_group_is_a_part_of_the_world(row: tuple[str, str, str], groups: Run) 
     assert groups.pools() == 1, groups.retired
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("function", "failing"), [("plain.py:plain", 0), ("groups.py:keeping", 2)])
+def test_quick_fails_if_the_group_of_an_earlier_case_is_kept(function: str, failing: int, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    command = [str(BINARY), "run", "--matrix", "quick", "--filter", "group=2 & cp_size=2 & comm=p2p", "--slots", "4",
+               "--device", "cpu", "--no-diagnosis", "--events", str(events),
+               "--worker", worker_command(function)]  # fmt: skip
+    subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    finished = [event for event in map(json.loads, events.read_text().splitlines()) if event["type"] == "case_finished"]
+    outcomes = {event["id"]: event["outcome"] for event in finished}
+    assert sum(outcome == "fail" for outcome in outcomes.values()) == failing, outcomes
+    assert set(outcomes.values()) <= {"pass", "fail"}
+
+
 @pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved"])
 @pytest.mark.long
 def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None:

@@ -1,4 +1,4 @@
-// A case with several strided groups of ranks through the whole program: its events, times, traces and dumps.
+// A case with several groups of ranks through the whole program: its events, times, traces and dumps.
 #include <set>
 
 #include <fmt/format.h>

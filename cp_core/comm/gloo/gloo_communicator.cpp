@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cp_core/comm/gloo/gloo_mesh.h"
@@ -24,7 +25,8 @@ using Clock = Communicator::Clock;
 using std::chrono::milliseconds;
 
 // Messages of different groups, and of barriers, have different tags so that they never meet. A tag has 31 bits: 6 for
-// the number of strided groups (up to 64), 2 for the kind of group, 1 for barriers and 22 for a counter.
+// the number of groups that the ranks are divided into (up to 64), 2 for the kind of group, 1 for barriers and 22 for a
+// counter. Ranks are divided in one way at a time, so divisions into equally many groups may share tags.
 constexpr std::size_t kGroups = 3;
 constexpr std::array<const char*, kGroups> kGroupWords{"", " of its inner group", " of its outer group"};
 constexpr std::size_t index_of(CpGroup group) {
@@ -35,8 +37,8 @@ constexpr std::size_t index_of(CpGroup group) {
 struct Link {
   std::shared_ptr<GlooMesh> mesh;
   std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
-  // For the groups of ranks that are not cut into strided groups: how many operations have begun, and the tag of the
-  // last barrier of all ranks if no operation has begun since.
+  // For the groups of ranks that are not divided: how many operations have begun, and the tag of the last barrier of
+  // all ranks if no operation has begun since.
   std::array<std::uint64_t, kGroups> operations{};
   std::optional<std::int64_t> proved_tag;
 };
@@ -51,7 +53,7 @@ constexpr int kCounterBits = 22;
 
 int make_tag(const GroupTag& tag, bool barrier, std::uint64_t count) {
   const auto counter = static_cast<int>(count & ((std::uint64_t{1} << kCounterBits) - 1));
-  const int group = ((tag.strided - 1) << 2) | static_cast<int>(tag.group);
+  const int group = ((tag.parts() - 1) << 2) | static_cast<int>(tag.group);
   return (((group << 1) | static_cast<int>(barrier)) << kCounterBits) | counter;
 }
 
@@ -159,10 +161,10 @@ class GlooCommunicator final : public Communicator {
 
   void checked_barrier(std::int64_t tag, milliseconds limit) override;
   [[nodiscard]] std::vector<BegunInGroup> begun() const override;
-  CpGroups strided(int groups) override;
+  CpGroups divided(const Division& division) override;
 
  private:
-  [[nodiscard]] BegunInGroup begun_in_strided() const;
+  [[nodiscard]] BegunInGroup begun_in_part() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
@@ -178,7 +180,7 @@ class GlooCommunicator final : public Communicator {
 
   std::unique_ptr<GlooWork> begin(const char* operation, std::string_view what) {
     ++operations_;
-    if (group_.strided == 1) {
+    if (group_.division.empty()) {
       ++link_->operations.at(index_of(group_.group));
       link_->proved_tag.reset();
     }
@@ -205,28 +207,29 @@ class GlooCommunicator final : public Communicator {
   int rank_;
   std::uint64_t operations_ = 0;
   std::uint64_t barriers_ = 0;
-  std::map<int, CpGroups> strided_;  // by the number of groups
+  std::map<Division, CpGroups> divided_;
 };
 
 // Makes the communicators of a rank. They use the connections of the link.
-CpGroups groups_on(const std::shared_ptr<Link>& link, int strided) {
-  const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), strided);
+CpGroups groups_on(const std::shared_ptr<Link>& link, const Division& division) {
+  const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), division);
   const auto make = [&](CpGroup group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
     if (members.empty()) return nullptr;
-    return std::make_shared<GlooCommunicator>(link, GroupTag{.strided = strided, .group = group}, members);
+    return std::make_shared<GlooCommunicator>(link, GroupTag{.division = division, .group = group}, members);
   };
   return {.cp = make(CpGroup::cp, ranks.cp),
           .inner = make(CpGroup::inner, ranks.inner),
           .outer = make(CpGroup::outer, ranks.outer)};
 }
 
-CpGroups GlooCommunicator::strided(int groups) {
-  const auto found = strided_.find(groups);
-  return found != strided_.end() ? found->second : strided_.emplace(groups, groups_on(link_, groups)).first->second;
+CpGroups GlooCommunicator::divided(const Division& division) {
+  const auto found = divided_.find(division);
+  if (found != divided_.end()) return found->second;
+  return divided_.emplace(division, groups_on(link_, division)).first->second;
 }
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
-  if (group_.strided == 1 && !group_.has_all_ranks() && link_->proved_tag == tag) return;
+  if (group_.division.empty() && !group_.has_all_ranks() && link_->proved_tag == tag) return;
   // Ranks that wait for rank 0's answer give up later than rank 0, which knows which rank is missing.
   const auto deadline = Clock::now() + limit;
   const auto answer_deadline = deadline + std::clamp(limit / 20, kLeastPatience, kMostPatience);
@@ -273,17 +276,17 @@ std::vector<BegunInGroup> GlooCommunicator::begun() const {
                    .first_rank = member(leader_of(rank_, group)),
                    .operations = static_cast<std::int64_t>(link_->operations.at(index_of(group)))});
   }
-  for (const auto& [count, groups] : strided_) {
+  for (const auto& [division, groups] : divided_) {
     for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
-      if (group) out.push_back(static_cast<const GlooCommunicator&>(*group).begun_in_strided());
+      if (group) out.push_back(static_cast<const GlooCommunicator&>(*group).begun_in_part());
     }
   }
   return out;
 }
 
-BegunInGroup GlooCommunicator::begun_in_strided() const {
+BegunInGroup GlooCommunicator::begun_in_part() const {
   return {
-      .group = fmt::format("{} in one of {} strided groups", kGroupWords.at(index_of(group_.group)), group_.strided),
+      .group = fmt::format("{} in the groups {}", kGroupWords.at(index_of(group_.group)), groups_of(group_.division)),
       .first_rank = member(0),
       .operations = static_cast<std::int64_t>(operations_)};
 }
@@ -331,7 +334,7 @@ CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const st
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
   auto link = std::make_shared<Link>();
   link->mesh = GlooMesh::connect(prefixed, rank, size, options);
-  return groups_on(link, 1);
+  return groups_on(link, {});
 }
 
 }  // namespace cp_pool

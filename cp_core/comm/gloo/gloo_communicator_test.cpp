@@ -349,25 +349,28 @@ at::Tensor world_ranks(Communicator& group, int world_rank) {
   return got;
 }
 
-TEST(GlooGroups, AreCutIntoStridedParts) {
+TEST(GlooGroups, AreDivided) {
   run_ranks(8, [](int rank, CpGroups& groups) {
-    for (const int strided : {2, 4, 8}) {
-      const CpGroups own = groups.cp->strided(strided);
-      EXPECT_EQ(own.cp->rank(), rank / strided);
-      EXPECT_EQ(own.cp->size(), 8 / strided);
-      EXPECT_TRUE(world_ranks(*own.cp, rank).equal(at::arange(rank % strided, 8, strided, at::kFloat))) << strided;
-      own.cp->checked_barrier(strided, kLongEnough);
-      EXPECT_EQ(groups.cp->strided(strided).cp, own.cp) << "made once";
-      EXPECT_EQ(own.inner == nullptr, strided != 2) << "pairs need four ranks";
+    for (const int parts : {2, 4, 8}) {
+      const CpGroups own = groups.cp->divided(strided(8, parts));
+      EXPECT_EQ(own.cp->rank(), rank / parts);
+      EXPECT_EQ(own.cp->size(), 8 / parts);
+      EXPECT_TRUE(world_ranks(*own.cp, rank).equal(at::arange(rank % parts, 8, parts, at::kFloat))) << parts;
+      own.cp->checked_barrier(parts, kLongEnough);
+      EXPECT_EQ(groups.cp->divided(strided(8, parts)).cp, own.cp) << "made once";
+      EXPECT_EQ(own.inner == nullptr, parts != 2) << "pairs need four ranks";
     }
-    const CpGroups own = groups.cp->strided(2);
+    const auto neighbours = groups.cp->divided({0, 0, 0, 0, 1, 1, 1, 1}).cp;
+    EXPECT_TRUE(world_ranks(*neighbours, rank).equal(at::arange(rank / 4 * 4, rank / 4 * 4 + 4, at::kFloat)));
+    neighbours->checked_barrier(9, kLongEnough);
+    const CpGroups own = groups.cp->divided(strided(8, 2));
     const int first = rank % 2 + rank / 4 * 4;
     EXPECT_TRUE(world_ranks(*own.inner, rank).equal(at::arange(first, first + 4, 2, at::kFloat)));
     EXPECT_TRUE(world_ranks(*own.outer, rank).equal(at::arange(rank % 4, rank % 4 + 8, 4, at::kFloat)));
   });
 }
 
-TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfStridedParts) {
+TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfParts) {
   struct Gather {
     std::shared_ptr<Communicator> group;
     std::vector<int> members;  // world ranks
@@ -381,7 +384,7 @@ TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfStridedParts) {
     gathers.push_back({groups.cp, all.cp, 100});
     gathers.push_back({groups.inner, all.inner, 200});
     gathers.push_back({groups.outer, all.outer, 300});
-    gathers.push_back({groups.cp->strided(2).cp, group_ranks(rank, 4, 2).cp, 400});
+    gathers.push_back({groups.cp->divided(strided(4, 2)).cp, group_ranks(rank, 4, strided(4, 2)).cp, 400});
     std::ranges::rotate(gathers, gathers.begin() + rank);  // peers begin in different orders
     for (Gather& gather : gathers) {
       gather.got = filled({gather.group->size()}, -1);
@@ -397,7 +400,7 @@ TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfStridedParts) {
 
 TEST(GlooGroups, NameTheRankOfTheWorldThatIsElsewhere) {
   run_ranks(4, [](int rank, CpGroups& groups) {
-    const auto own = groups.cp->strided(2).cp;
+    const auto own = groups.cp->divided(strided(4, 2)).cp;
     if (rank % 2 == 0) return own->checked_barrier(1, kLongEnough);
     const auto error = error_of([&] { own->checked_barrier(rank == 3 ? 7 : 1, kLongEnough); });
     ASSERT_TRUE(error);
@@ -405,9 +408,9 @@ TEST(GlooGroups, NameTheRankOfTheWorldThatIsElsewhere) {
   });
 }
 
-TEST(GlooAbort, OfAllRanksEndsStridedParts) {
+TEST(GlooAbort, OfAllRanksEndsParts) {
   run_ranks(4, [](int rank, CpGroups& groups) {
-    const auto own = groups.cp->strided(2).cp;
+    const auto own = groups.cp->divided(strided(4, 2)).cp;
     if (rank % 2 == 1) return;
     at::Tensor sum = filled({1}, 1);
     if (rank == 0) groups.cp->abort();
@@ -614,14 +617,14 @@ TEST(GlooGroups, TellWhatHasBegunInEach) {
     EXPECT_THAT(begun_in(groups, " of its outer group"), testing::ElementsAre(0));
     const BegunInGroup inner = groups.cp->begun().at(1);
     EXPECT_EQ(inner.first_rank, rank / 2 * 2);
-    const CpGroups strided = groups.cp->strided(2);
-    const int own = strided.cp->rank();
-    strided.cp->exchange(filled({1}, 0), own, got, own, "with itself")->wait();
+    const CpGroups part = groups.cp->divided(strided(4, 2));
+    const int own = part.cp->rank();
+    part.cp->exchange(filled({1}, 0), own, got, own, "with itself")->wait();
     const auto all = groups.cp->begun();
-    const auto of_strided = std::ranges::find(all, " in one of 2 strided groups", &BegunInGroup::group);
-    ASSERT_NE(of_strided, all.end());
-    EXPECT_EQ(of_strided->operations, 1);
-    EXPECT_EQ(of_strided->first_rank, rank % 2);
+    const auto of_part = std::ranges::find(all, " in the groups [[0, 2], [1, 3]]", &BegunInGroup::group);
+    ASSERT_NE(of_part, all.end());
+    EXPECT_EQ(of_part->operations, 1);
+    EXPECT_EQ(of_part->first_rank, rank % 2);
   });
 }
 

@@ -18,42 +18,41 @@
 namespace cp_pool {
 namespace {
 
-// The strided groups of all ranks, by the number of groups. The rank that asks first makes the communicators of every
-// rank.
-class LocalStrided {
+// The groups that all ranks are divided into. The rank that asks first makes the communicators of every rank.
+class LocalDivided {
  public:
-  LocalStrided(int size, const LocalOptions& options) : size_(size), options_(options) {}
+  LocalDivided(int size, const LocalOptions& options) : size_(size), options_(options) {}
 
   // Throws CommError after abort().
-  CpGroups of_rank(int rank, int groups);
+  CpGroups of_rank(int rank, const Division& division);
   void abort();
 
  private:
   int size_;
   LocalOptions options_;
   std::mutex mutex_;
-  std::map<int, std::vector<CpGroups>> made_;
+  std::map<Division, std::vector<CpGroups>> made_;
   bool aborted_ = false;
 };
 
-// Returns one communicator for each of `size` ranks. strided: null unless these are all ranks.
-std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
+// Returns one communicator for each of `size` ranks. divided: null unless these are all ranks.
+std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalDivided>& divided,
                                                          const LocalOptions& options);
 
-// The groups of each of `size` ranks when the ranks are cut into `groups` strided groups.
-std::vector<CpGroups> groups_of_ranks(int size, int groups, const LocalOptions& options) {
+// The groups of each of `size` ranks that are so divided.
+std::vector<CpGroups> groups_of_ranks(int size, const Division& division, const LocalOptions& options) {
   std::vector<CpGroups> out(static_cast<std::size_t>(size));
-  const auto strided = groups == 1 ? std::make_shared<LocalStrided>(size, options) : nullptr;
+  const auto divided = division.empty() ? std::make_shared<LocalDivided>(size, options) : nullptr;
   // Makes a group for all its members, when `rank` is its first member.
   const auto make_group = [&](int rank, const std::vector<int>& ranks,
                               std::shared_ptr<Communicator> CpGroups::* group) {
     if (ranks.empty() || ranks.front() != rank) return;
     const auto members =
-        connect_local(static_cast<int>(ranks.size()), group == &CpGroups::cp ? strided : nullptr, options);
+        connect_local(static_cast<int>(ranks.size()), group == &CpGroups::cp ? divided : nullptr, options);
     for (std::size_t i = 0; i < ranks.size(); ++i) out[static_cast<std::size_t>(ranks[i])].*group = members[i];
   };
   for (int rank = 0; rank < size; ++rank) {
-    const GroupRanks ranks = group_ranks(rank, size, groups);
+    const GroupRanks ranks = group_ranks(rank, size, division);
     make_group(rank, ranks.cp, &CpGroups::cp);
     make_group(rank, ranks.inner, &CpGroups::inner);
     make_group(rank, ranks.outer, &CpGroups::outer);
@@ -61,18 +60,18 @@ std::vector<CpGroups> groups_of_ranks(int size, int groups, const LocalOptions& 
   return out;
 }
 
-CpGroups LocalStrided::of_rank(int rank, int groups) {
+CpGroups LocalDivided::of_rank(int rank, const Division& division) {
   const std::lock_guard lock(mutex_);
   if (aborted_) throw CommError(CommError::Kind::aborted, "the communicator was aborted");
-  auto found = made_.find(groups);
-  if (found == made_.end()) found = made_.emplace(groups, groups_of_ranks(size_, groups, options_)).first;
+  auto found = made_.find(division);
+  if (found == made_.end()) found = made_.emplace(division, groups_of_ranks(size_, division, options_)).first;
   return found->second[static_cast<std::size_t>(rank)];
 }
 
-void LocalStrided::abort() {
+void LocalDivided::abort() {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
-  for (const auto& [groups, of_ranks] : made_) {
+  for (const auto& [division, of_ranks] : made_) {
     for (const CpGroups& of_rank : of_ranks) {
       for (const auto& group : {of_rank.cp, of_rank.inner, of_rank.outer}) {
         if (group) group->abort();
@@ -122,11 +121,11 @@ class LocalWork final : public Work {
 
 class LocalCommunicator final : public Communicator, public PeerWindows {
  public:
-  // strided: null unless this is a communicator of all ranks.
-  LocalCommunicator(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalStrided> strided, const LocalOptions& options,
+  // divided: null unless this is a communicator of all ranks.
+  LocalCommunicator(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalDivided> divided, const LocalOptions& options,
                     int size, int rank)
       : hub_(std::move(hub)),
-        strided_(std::move(strided)),
+        divided_(std::move(divided)),
         device_(options.device),
         windows_(options.windows),
         size_(size),
@@ -223,9 +222,11 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
 
   void abort() override {
     hub_->abort();
-    if (strided_) strided_->abort();
+    if (divided_) divided_->abort();
   }
-  CpGroups strided(int groups) override { return strided_ ? strided_->of_rank(rank_, groups) : CpGroups{}; }
+  CpGroups divided(const Division& division) override {
+    return divided_ ? divided_->of_rank(rank_, division) : CpGroups{};
+  }
 
  private:
   static constexpr std::chrono::microseconds kBetweenQueries{20};
@@ -344,7 +345,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
   }
 
   std::shared_ptr<LocalHub> hub_;
-  std::shared_ptr<LocalStrided> strided_;
+  std::shared_ptr<LocalDivided> divided_;
   at::Device device_;
   bool windows_;
   int size_;
@@ -354,13 +355,13 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
   std::int64_t barriers_ = 0;
 };
 
-std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
+std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalDivided>& divided,
                                                          const LocalOptions& options) {
   const auto hub = std::make_shared<LocalHub>();
   std::vector<std::shared_ptr<Communicator>> communicators;
   communicators.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(std::make_shared<LocalCommunicator>(hub, strided, options, size, rank));
+    communicators.push_back(std::make_shared<LocalCommunicator>(hub, divided, options, size, rank));
   }
   return communicators;
 }
@@ -368,7 +369,7 @@ std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::sh
 }  // namespace
 
 std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
-  return groups_of_ranks(size, 1, options);
+  return groups_of_ranks(size, {}, options);
 }
 
 }  // namespace cp_pool

@@ -21,8 +21,8 @@ struct LocalOptions {
   bool windows = false;          // whether ranks have windows (comm/peer/windows.h)
 };
 
-// Returns the groups of each of `size` ranks, with inner and outer groups where they exist. Strided groups are made
-// when they are asked for.
+// Returns the groups of each of `size` ranks, with inner and outer groups where they exist. Groups that the ranks
+// are divided into are made when they are asked for.
 std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options = {});
 
 }  // namespace cp_pool

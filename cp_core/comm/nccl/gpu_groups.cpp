@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/nccl/nccl_communicator.h"
@@ -16,17 +17,17 @@ namespace {
 
 template <typename Kind, typename Link>
 CpGroups groups_of(const std::shared_ptr<Link>& link, const c10::intrusive_ptr<c10d::Store>& store,
-                   const std::string& prefix, int strided = 1) {
+                   const std::string& prefix, const Division& division = {}) {
   const auto make = [&](CpGroup group, const char* name, std::vector<int> members) -> std::shared_ptr<Kind> {
     if (members.empty()) return nullptr;
-    return std::make_shared<Kind>(link, GroupTag{.strided = strided, .group = group}, std::move(members), store,
-                                  fmt::format("{}gpu_place/{}/{}/", prefix, strided, name));
+    return std::make_shared<Kind>(link, GroupTag{.division = division, .group = group}, std::move(members), store,
+                                  fmt::format("{}gpu_place/{}/{}/", prefix, fmt::join(division, ","), name));
   };
-  const GroupRanks ranks = group_ranks(link->rank(), link->size(), strided);
+  const GroupRanks ranks = group_ranks(link->rank(), link->size(), division);
   const std::shared_ptr<Kind> cp = make(CpGroup::cp, "cp", ranks.cp);
-  if (strided == 1) {
-    cp->set_cut([link, store, prefix](int groups) {
-      link->connect_strided(groups);
+  if (division.empty()) {
+    cp->set_divide([link, store, prefix](const Division& groups) {
+      link->connect_divided(groups);
       return groups_of<Kind>(link, store, prefix, groups);
     });
   }

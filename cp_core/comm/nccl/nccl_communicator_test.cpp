@@ -154,19 +154,22 @@ TEST_F(NcclFour, PairsAreAdjacentRanksAndRingsOfEqualParity) {
   });
 }
 
-TEST_P(NcclRanks, StridedGroupsWorkAtOnce) {
+TEST_P(NcclRanks, GroupsWorkAtOnce) {
   on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups& all = rank.groups();
-    for (int strided = 2; strided <= rank.size; strided *= 2) {
-      SCOPED_TRACE(fmt::format("rank {} in one of {} groups", rank.rank, strided));
-      const CpGroups own = all.cp->strided(strided);
-      const int size = rank.size / strided;
-      ASSERT_EQ(own.cp->rank(), rank.rank / strided);
+    std::vector<Division> divisions{strided(rank.size, rank.size)};
+    if (rank.size == 4) divisions.insert(divisions.end(), {{0, 1, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 1}, {0, 1, 0, 1}});
+    for (const Division& division : divisions) {
+      SCOPED_TRACE(fmt::format("rank {} of {}", rank.rank, groups_of(division)));
+      const CpGroups own = all.cp->divided(division);
+      const std::vector<int> ranks = group_ranks(rank.rank, rank.size, division).cp;
+      const auto size = static_cast<int>(ranks.size());
+      ASSERT_EQ(own.cp->rank(), rank_in_group(division, rank.rank));
       ASSERT_EQ(own.cp->size(), size);
       EXPECT_EQ(own.inner, nullptr) << "pairs need four ranks";
-      const at::Tensor members = at::arange(rank.rank % strided, rank.size, strided, on_gpu());
+      const at::Tensor members = at::tensor(ranks).to(on_gpu());
       // Groups may do different numbers of operations.
-      for (int round = 0; round <= rank.rank % strided; ++round) {
+      for (int round = 0; round <= group_of_rank(division, rank.rank); ++round) {
         at::Tensor here = filled({size}, -1);
         own.cp->all_gather(here, filled({1}, rank.rank), "test")->wait();
         EXPECT_TRUE(at::equal(here, members));
@@ -174,8 +177,8 @@ TEST_P(NcclRanks, StridedGroupsWorkAtOnce) {
         own.cp->all_reduce(sum, ReduceOp::sum, "test")->wait();
         EXPECT_TRUE(at::equal(sum[0], members.sum()));
       }
-      own.cp->checked_barrier(strided, kLongEnough);
-      EXPECT_EQ(all.cp->strided(strided).cp, own.cp) << "made once";
+      own.cp->checked_barrier(size, kLongEnough);
+      EXPECT_EQ(all.cp->divided(division).cp, own.cp) << "made once";
     }
   });
 }

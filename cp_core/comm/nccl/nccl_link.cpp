@@ -69,7 +69,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
   try {
     link->announce(*store, prefix);
     link->initialise(share_id(*store, prefix, rank, timeout), wait);
-    link->split_all(1, wait);
+    link->split_all({}, wait);
     link->connect_peers(store, prefix, wait.deadline);
   } catch (const CommError&) {
     throw;
@@ -94,20 +94,20 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
   wait_until_ready({}, state, wait);
 }
 
-void NcclLink::connect_strided(int strided) {
-  const std::string step = fmt::format("rank {}: connecting {} strided groups over NCCL", rank(), strided);
-  split_all(strided, {.step = step,
-                      .deadline = deadline(),
-                      .explain = [&] { return fmt::format("{}: timed out", step); },
-                      .look = {}});
+void NcclLink::connect_divided(const Division& division) {
+  const std::string step = fmt::format("rank {}: connecting the groups {} over NCCL", rank(), groups_of(division));
+  split_all(division, {.step = step,
+                       .deadline = deadline(),
+                       .explain = [&] { return fmt::format("{}: timed out", step); },
+                       .look = {}});
 }
 
-void NcclLink::split_all(int strided, const Wait& wait) {
-  const GroupRanks ranks = group_ranks(rank(), size(), strided);
+void NcclLink::split_all(const Division& division, const Wait& wait) {
+  const GroupRanks ranks = group_ranks(rank(), size(), division);
   const auto split_off = [&](CpGroup group, const std::vector<int>& members) {
-    if (!members.empty()) split({.strided = strided, .group = group}, members.front(), wait);
+    if (!members.empty()) split({.division = division, .group = group}, members.front(), wait);
   };
-  if (strided > 1) split_off(CpGroup::cp, ranks.cp);
+  if (!division.empty()) split_off(CpGroup::cp, ranks.cp);
   split_off(CpGroup::inner, ranks.inner);
   split_off(CpGroup::outer, ranks.outer);
 }

@@ -34,7 +34,7 @@ class NcclLink final : public GpuLink {
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink() override;  // aborts the communicators
 
-  void connect_strided(int strided) override;
+  void connect_divided(const Division& division) override;
 
   // Calls NCCL with the group's communicator, then waits until NCCL has enqueued the operation. The first operation
   // between two ranks connects them, and so waits for the peer. Throws CommError.
@@ -48,8 +48,8 @@ class NcclLink final : public GpuLink {
 
  private:
   void initialise(const ncclUniqueId& id, const Wait& wait);
-  // Splits off every group that the ranks have once they are cut into `strided` strided groups.
-  void split_all(int strided, const Wait& wait);
+  // Splits off every group that the ranks have once they are so divided.
+  void split_all(const Division& division, const Wait& wait);
   void split(const GroupTag& group, int color, const Wait& wait);
   ncclResult_t poll(const GroupTag& group, const std::string& step);
   void wait_until_ready(const GroupTag& group, ncclResult_t state, const Wait& wait);

@@ -69,8 +69,8 @@ class GpuLink {
   [[nodiscard]] PeerLink* peers() const { return peers_.get(); }
   [[nodiscard]] const std::string& peer_copy_obstacle() const { return why_no_peers_; }
 
-  // Collective over all ranks: prepares the communicators of `strided` strided groups. Throws CommError.
-  virtual void connect_strided(int /*strided*/) {}
+  // Collective over all ranks: prepares the communicators of the groups. Throws CommError.
+  virtual void connect_divided(const Division& /*division*/) {}
 
   void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const { return deadline_; }

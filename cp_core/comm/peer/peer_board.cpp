@@ -121,12 +121,6 @@ std::optional<PeerBoard::Note> PeerBoard::take(int group, int from, int to) {
   return note;
 }
 
-int PeerBoard::group_number(const GroupTag& tag, int ranks) {
-  int earlier = 0;  // smaller numbers of strided groups
-  for (int parts = 1; parts < tag.strided; ++parts) earlier += ranks % parts == 0 ? 1 : 0;
-  return earlier * kKinds + static_cast<int>(tag.group);
-}
-
 int PeerBoard::mailbox_groups() const {
   return std::min(groups(), 2 * kKinds);
 }

@@ -2,8 +2,8 @@
 // flags for devices. Nothing here needs a device.
 //
 // A mailbox carries the notes of one rank to another, in order, for one group of ranks. One thread at a time posts to a
-// mailbox, one takes from it. Groups that the ranks are cut into share mailboxes with those of other numbers of strided
-// groups, since a rank uses one number at a time. Flags are not shared.
+// mailbox, one takes from it. The groups that ranks are divided into share mailboxes with those of other divisions,
+// since ranks are divided in one way at a time, and flags with those of divisions into equally many groups.
 #pragma once
 
 #include <atomic>
@@ -58,10 +58,10 @@ class PeerBoard {
   ~PeerBoard();  // removes the name if this rank made the board
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // The number by which the other functions know a group of `ranks` ranks.
-  static int group_number(const GroupTag& tag, int ranks);
+  // The number by which the other functions know a group.
+  static int group_number(const GroupTag& tag) { return (tag.parts() - 1) * kKinds + static_cast<int>(tag.group); }
   // One more than the largest number of a group of several ranks.
-  [[nodiscard]] int groups() const { return group_number({.strided = ranks_}, ranks_); }
+  [[nodiscard]] int groups() const { return (ranks_ - 1) * kKinds; }
   // Removes the name from the file system if this rank made the board. Attached ranks are not affected, no other rank
   // can attach any more, and ranks that die leave nothing behind.
   void remove_name();

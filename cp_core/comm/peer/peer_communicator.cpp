@@ -65,10 +65,10 @@ std::string PeerCommunicator::describe(const char* operation, std::string_view w
   return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
 }
 
-CpGroups PeerCommunicator::strided(int groups) {
-  if (!cut_) return {};
-  const auto found = strided_.find(groups);
-  return found != strided_.end() ? found->second : strided_.emplace(groups, cut_(groups)).first->second;
+CpGroups PeerCommunicator::divided(const Division& division) {
+  if (!divide_) return {};
+  const auto found = divided_.find(division);
+  return found != divided_.end() ? found->second : divided_.emplace(division, divide_(division)).first->second;
 }
 
 Communicator::WorkPtr PeerCommunicator::exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,

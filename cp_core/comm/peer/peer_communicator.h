@@ -46,10 +46,10 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::string description() const override;
   void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
-  CpGroups strided(int groups) override;
-  // Makes this communicator, which is of all ranks, one whose ranks can be cut: `cut` returns the communicators of this
-  // rank's group of so many. It is called once for each number, on all ranks.
-  void set_cut(std::function<CpGroups(int)> cut) { cut_ = std::move(cut); }
+  CpGroups divided(const Division& division) override;
+  // Makes this communicator, which is of all ranks, one whose ranks can be divided: `divide` returns the communicators
+  // of this rank's group. It is called once for each division, on all ranks.
+  void set_divide(std::function<CpGroups(const Division&)> divide) { divide_ = std::move(divide); }
   void abort() override { link_->abort("abort was called"); }
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
 
@@ -131,8 +131,8 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   std::optional<PeerExchange> peers_;
   int rank_ = 0;
   std::int64_t operations_ = 0;
-  std::function<CpGroups(int)> cut_;
-  std::map<int, CpGroups> strided_;  // by the number of groups
+  std::function<CpGroups(const Division&)> divide_;
+  std::map<Division, CpGroups> divided_;
 };
 
 }  // namespace cp_pool

@@ -23,10 +23,7 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
 
 PeerExchange::PeerExchange(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members, int rank,
                            c10::cuda::CUDAStream stream)
-    : link_(std::move(link)),
-      group_(PeerBoard::group_number(group, link_->size())),
-      members_(std::move(members)),
-      stream_(stream) {
+    : link_(std::move(link)), group_(PeerBoard::group_number(group)), members_(std::move(members)), stream_(stream) {
   const auto size = static_cast<int>(members_.size());
   for (int distance = 1; distance < size; ++distance) others_.push_back((rank + distance) % size);
 }

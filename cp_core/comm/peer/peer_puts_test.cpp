@@ -190,10 +190,10 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
 }
 
 // The groups of two ranks do different numbers of operations.
-TEST_F(NcclFour, PutsOfStridedGroupsAndOfAllRanksKeepApart) {
+TEST_F(NcclFour, PutsOfGroupsAndOfAllRanksKeepApart) {
   on_warm_gpu_ranks(4, [](const GpuRank& rank) {
     const CpGroups& all = rank.groups();
-    const CpGroups own = all.cp->strided(2);
+    const CpGroups own = all.cp->divided(strided(4, 2));
     const GpuRank in_own{.rank = own.cp->rank(), .size = own.cp->size()};
     const auto gather = [](const CpGroups& groups, const GpuRank& of, int value) {
       const at::Tensor sent = filled({1000}, value + of.rank);

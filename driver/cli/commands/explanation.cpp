@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/backend_facts.h"
 #include "cases/case_groups.h"
@@ -40,18 +41,18 @@ std::string mask_words(const Case& c) {
   return words;
 }
 
-// Lists the world ranks of each group, since the rest of the text numbers ranks within a group. Empty if there is one
-// group.
+// Lists the world ranks of each group, since the rest of the text is about the first group and numbers its ranks. Empty
+// if there is one group.
 std::string groups(const Case& c) {
   if (c.group == 1) return {};
-  std::string text = fmt::format("  {} groups of {} ranks at once, in a world of {}; below, ranks of a group:\n",
-                                 c.group, c.cp_size, world_size(c));
+  std::string text =
+      fmt::format("  {} groups at once, in a world of {}; below, ranks of the first:\n", c.group, world_size(c));
+  const auto ranks = groups_of(division_of(c));
   for (int group = 0; group < c.group; ++group) {
-    text += fmt::format("    group {}, seed {}: world ranks", group, case_of_group(c, group).seed);
-    for (int rank = 0; rank < world_size(c); ++rank) {
-      if (group_of_rank(c, rank) == group) text += fmt::format(" {}", rank);
-    }
-    text += '\n';
+    const Case own = case_of_group(c, group);
+    text += fmt::format("    group {}, seed {}: world ranks {}", group, own.seed,
+                        fmt::join(ranks[static_cast<std::size_t>(group)], " "));
+    text += c.group_lengths ? fmt::format(", lengths {}\n", fmt::join(*own.seqlens, " ")) : "\n";
   }
   return text;
 }

@@ -136,10 +136,17 @@ TEST(ExplainCase, SaysWhichRanksAreInWhichGroup) {
   c.seed = 7;
   EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("group")));
   c.group = 2;
-  EXPECT_THAT(explain_case("the/id", c),
-              HasSubstr("  2 groups of 2 ranks at once, in a world of 4; below, ranks of a group:\n"
-                        "    group 0, seed 7: world ranks 0 2\n"
-                        "    group 1, seed 8: world ranks 1 3\n"));
+  EXPECT_THAT(explain_case("the/id", c), HasSubstr("  2 groups at once, in a world of 4; below, ranks of the first:\n"
+                                                   "    group 0, seed 7: world ranks 0 2\n"
+                                                   "    group 1, seed 8: world ranks 1 3\n"));
+  c.group_ranks = {{0, 1}, {2, 3}};
+  EXPECT_THAT(explain_case("the/id", c), HasSubstr("    group 1, seed 8: world ranks 2 3\n"));
+  c.layout = Layout::thd;
+  c.batch = 1;
+  c.seqlens = {8};
+  c.group_ranks = {{0, 1}, {2}};
+  c.group_lengths = {{8}, {4, 2}};
+  EXPECT_THAT(explain_case("the/id", c), HasSubstr("    group 1, seed 8: world ranks 2, lengths 4 2\n"));
 }
 
 TEST(ExplainCase, SaysWhereGradientsCountForMoreThanTravels) {

@@ -64,7 +64,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "strided=true",
                                        "replicated=2",
                                        "all_queries=true",
-                                       "group=2"};
+                                       "group=2",
+                                       "group_ranks=[[0,1]]"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
   for (const std::string& edit : edits) {
@@ -81,6 +82,9 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
     }
     EXPECT_TRUE(ids.insert(submitted(to_json(edited).dump()).id).second) << edit;
   }
+  const std::string lengths = submitted(to_json(base).dump(), {"seqlens=3,5", "group_lengths=[[3,5]]"}).id;
+  EXPECT_TRUE(ids.insert(lengths).second);
+  fields.insert("group_lengths");
   for (const std::string& name : case_field_names()) {
     EXPECT_TRUE(fields.contains(name)) << "what of " << name << "?";
   }

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #include "driver/report/reports.h"

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>

@@ -1,11 +1,8 @@
 // Tests that docs/service.schema.json agrees with the fields() of the messages, and that docs/service.md names every
 // message.
-#include <cstddef>
 #include <fstream>
 #include <sstream>
-#include <string>
 #include <type_traits>
-#include <variant>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

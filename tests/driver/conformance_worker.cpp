@@ -3,7 +3,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <set>
-#include <string>
 #include <string_view>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 
 #include "tests/driver/fake_worker/control_plane.h"
 #include "tests/driver/fake_worker/faults.h"
-#include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
 

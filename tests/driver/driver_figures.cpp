@@ -1,15 +1,12 @@
 // Measures what the driver itself costs, with a worker that computes nothing: driver_figures [CASES [WORKER
 // [ARGUMENTS]]]. The pings go to WORKER, by default the fake worker.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
 #include <sys/resource.h>
 #include <utility>
-#include <vector>
 
 #include <asio/io_context.hpp>
 #include <fmt/format.h>

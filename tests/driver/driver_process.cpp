@@ -2,10 +2,7 @@
 // With --triage among the options a case has half a second, and a failure is replayed.
 // Runs one fake case on four ranks and prints a line on stdout for each event: "pid N" for every rank, "spawned",
 // "started" when the case has been sent, "in PHASE", "paused", "retired REASON", "finished OUTCOME, N attempts".
-#include <chrono>
 #include <cstdio>
-#include <string>
-#include <vector>
 
 #include "tests/driver/harness.h"
 

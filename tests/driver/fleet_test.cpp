@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <fstream>
 #include <optional>
-#include <set>
 #include <unistd.h>
 
 #include <fmt/format.h>

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cases/testing/temporary_folder.h"
 #include "driver/core/figures.h"
 #include "driver/core/payload.h"
 #include "tests/driver/harness.h"

@@ -1,15 +1,8 @@
 // Lifelines between processes: what each side notices when a rank or a driver dies, is stopped or computes.
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <csignal>
 #include <functional>
 #include <map>
 #include <memory>
-#include <poll.h>
-#include <string>
-#include <unistd.h>
-#include <vector>
 
 #include <asio/io_context.hpp>
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
 // Real ranks that hold a lifeline. They are started as a launcher would, with a MASTER_PORT on which nobody listens.
-#include <csignal>
 #include <map>
 #include <memory>
 #include <set>

@@ -1,7 +1,5 @@
 // A rank that dies of a signal, or that a deadline ends, leaves its stack; the driver's event names functions and
 // lines.
-#include <string>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

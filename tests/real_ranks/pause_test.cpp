@@ -1,8 +1,6 @@
 // A run with real ranks that is stopped and continued, as Ctrl-Z and fg do.
 #include <csignal>
-#include <string>
 #include <sys/wait.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,6 @@
 // Six clients with many cases, beside two at a time that are killed; one case in twenty has a fault that is drawn at
 // random. Each case of a living client must end once, and the service must grow neither in memory nor in descriptors.
 // CP_POOL_SOAK_CASES sets the number of cases and CP_POOL_SOAK_SEED the seed.
-#include <algorithm>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <random>

@@ -1,5 +1,3 @@
-#include "driver/cli/select/selection.h"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>

@@ -16,22 +16,16 @@
 #include <cstdlib>
 #include <ctime>
 #include <fcntl.h>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "tests/driver/fake_worker/control_plane.h"
 #include "tests/driver/fake_worker/diagnosis.h"
 #include "tests/driver/fake_worker/faults.h"
 #include "tests/driver/fake_worker/state.h"
-#include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
-#include "worker/protocol/messages.h"
 
 namespace cp_pool::fake {
 namespace {

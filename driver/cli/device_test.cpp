@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool {
 namespace {
@@ -122,12 +122,8 @@ TEST(ChosenGpus, AreNamedByTheirPlaceAmongThoseThatAreShown) {
 }
 
 TEST(ChosenGpus, AreRefusedWhereThereIsNone) {
-  try {
-    chosen_gpus({0, 2}, {"0", "1"});
-    FAIL();
-  } catch (const CommandError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--gpus: there is no GPU 2; 2 are visible, numbered from 0"));
-  }
+  EXPECT_THAT(test::command_error(ExitCode::usage, [] { chosen_gpus({0, 2}, {"0", "1"}); }),
+              HasSubstr("--gpus: there is no GPU 2; 2 are visible, numbered from 0"));
 }
 
 }  // namespace

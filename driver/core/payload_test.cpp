@@ -74,12 +74,8 @@ TEST(Payload, IsReadFromItsJson) {
   EXPECT_FALSE(payload == Payload{});
   nlohmann::json wrong = payload->json();
   wrong["comm"] = "post";
-  try {
-    Payload::read(wrong, "events.jsonl");
-    ADD_FAILURE() << "a wrong case was read";
-  } catch (const CaseError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("events.jsonl"));
-  }
+  EXPECT_THAT([&] { Payload::read(wrong, "events.jsonl"); },
+              ::testing::ThrowsMessage<CaseError>(HasSubstr("events.jsonl")));
 }
 
 TEST(Payload, OfAnItemIsNotChangedThroughACopy) {

@@ -4,8 +4,8 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/cli/history/earlier_run.h"
-#include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool {
 namespace {
@@ -13,13 +13,7 @@ namespace {
 using namespace ::testing;
 
 std::string reading_error(const std::filesystem::path& file) {
-  try {
-    RunLog().read(file, "the file", [](const Event&, auto) {});
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::bad_input);
-    return e.what();
-  }
-  return "no error";
+  return test::command_error(ExitCode::bad_input, [&] { RunLog().read(file, "the file", [](const Event&, auto) {}); });
 }
 
 // Returns the error about a file whose second line is `line`.
@@ -74,12 +68,8 @@ TEST(RunLog, EveryTextOfAFileIsCleanOnceItIsRead) {
 TEST(RunLog, ToTheReaderOfFailuresToo) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e", "{\"type\":\"case_finished\",\"id\":\"a\",\"outcome\":[]}\n");
-  try {
-    read_failed_cases(folder / "e");
-    FAIL();
-  } catch (const CommandError& e) {
-    EXPECT_THAT(e.what(), EndsWith("line 1: case_finished: \"outcome\": expected a string, got []"));
-  }
+  EXPECT_THAT(test::command_error(ExitCode::bad_input, [&] { read_failed_cases(folder / "e"); }),
+              EndsWith("line 1: case_finished: \"outcome\": expected a string, got []"));
 }
 
 TEST(RunLog, WhatCannotBeReadIsNamed) {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool {
 namespace {
@@ -103,14 +103,8 @@ TEST(CaseOverrides, ARerunLeavesToTheFileWhatTheFileSays) {
 }
 
 TEST(CaseOverrides, ErrorsNameTheLine) {
-  const auto error = [](const std::string& lines) -> std::string {
-    try {
-      read("[[override]]\n" + lines);
-    } catch (const CommandError& e) {
-      EXPECT_EQ(e.code(), ExitCode::usage);
-      return e.what();
-    }
-    return "no error";
+  const auto error = [](const std::string& lines) {
+    return test::command_error(ExitCode::usage, [&] { read("[[override]]\n" + lines); });
   };
   EXPECT_EQ(error("timeout = 3\n"), "cp-pool.toml:1: override: filter is required");
   const std::string all = "filter = \"*\"\n";

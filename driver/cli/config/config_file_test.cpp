@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool {
 namespace {
@@ -13,13 +13,7 @@ namespace {
 using namespace ::testing;
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_config(text, "cp-pool.toml", {});
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::usage);
-    return e.what();
-  }
-  return "no error";
+  return test::command_error(ExitCode::usage, [&] { parse_config(text, "cp-pool.toml", {}); });
 }
 
 TEST(ConfigFile, KnowsTheLineOfEachValue) {
@@ -79,14 +73,8 @@ TEST(ConfigFile, IsNotOverlookedIfItIsALinkThatLeadsNowhere) {
   std::filesystem::create_symlink("moved.toml", folder.path() / "cp-pool.toml");
   const auto found = find_config_file(folder.path());
   ASSERT_EQ(found, folder.path() / "cp-pool.toml");
-  try {
-    (void)read_config_file(*found);
-    ADD_FAILURE() << "it was read";
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::usage);
-    EXPECT_THAT(e.what(),
-                AllOf(HasSubstr("cp-pool.toml"), HasSubstr("it is a link to moved.toml, which does not exist")));
-  }
+  EXPECT_THAT(test::command_error(ExitCode::usage, [&] { (void)read_config_file(*found); }),
+              AllOf(HasSubstr("cp-pool.toml"), HasSubstr("it is a link to moved.toml, which does not exist")));
 }
 
 TEST(ConfigFile, OfAnotherUserIsNotTaken) {

@@ -4,9 +4,9 @@
 
 #include "cases/case_json.h"
 #include "cases/testing/temporary_folder.h"
-#include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 #include "driver/testing/attention.h"
+#include "driver/testing/command_error.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool::test {
@@ -26,13 +26,7 @@ FailedCases failed_in(const std::vector<Event>& events) {
 std::string error_for(const std::string& text) {
   const TemporaryFolder folder;
   write_file(folder / "e", text);
-  try {
-    read_failed_cases(folder / "e");
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::bad_input);
-    return e.what();
-  }
-  return "no error";
+  return test::command_error(ExitCode::bad_input, [&] { read_failed_cases(folder / "e"); });
 }
 
 TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
@@ -148,13 +142,7 @@ std::filesystem::path events_file(const TemporaryFolder& folder, const std::vect
 }
 
 std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::bad_input);
-    return e.what();
-  }
-  return "no error";
+  return test::command_error(ExitCode::bad_input, action);
 }
 
 std::string error_of(const std::filesystem::path& file) {

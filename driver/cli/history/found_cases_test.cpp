@@ -8,7 +8,7 @@
 #include "cases/search/random_case.h"
 #include "cases/testing/file_size_limit.h"
 #include "cases/testing/temporary_folder.h"
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 #include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
@@ -95,13 +95,8 @@ TEST(FoundCases, StandOnALineOfTheirOwnBehindOneThatWasCut) {
 
 TEST(FoundCases, ThatCannotBeReadAreABadInput) {
   const TemporaryFolder folder;
-  try {
-    read_found_cases(folder.path());
-    FAIL();
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::bad_input);
-    EXPECT_THAT(e.what(), StartsWith("cannot read --found " + folder.path().string()));
-  }
+  EXPECT_THAT(test::command_error(ExitCode::bad_input, [&] { read_found_cases(folder.path()); }),
+              StartsWith("cannot read --found " + folder.path().string()));
 }
 
 TEST(FoundCases, ThatCannotBeWrittenAreTheLossOfTheOptionOnce) {

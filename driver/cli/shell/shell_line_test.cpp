@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool {
 namespace {
@@ -10,13 +10,7 @@ namespace {
 using namespace ::testing;
 
 std::string shell_error(const std::string& text) {
-  try {
-    parse_shell_line(text);
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::usage);
-    return e.what();
-  }
-  return "no error";
+  return test::command_error(ExitCode::usage, [&] { parse_shell_line(text); });
 }
 
 TEST(ShellLine, ThatIsEmptyOrAComment) {

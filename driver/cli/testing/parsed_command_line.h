@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "driver/cli/commands/command_line.h"
-#include "driver/core/exit_code.h"
+#include "driver/testing/command_error.h"
 
 namespace cp_pool::test {
 
@@ -25,13 +23,7 @@ Options parse_as(const std::vector<std::string>& words) {
 }
 
 inline std::string usage_error(const std::vector<std::string>& words) {
-  try {
-    parse_words(words);
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::usage);
-    return e.what();
-  }
-  return "no error";
+  return command_error(ExitCode::usage, [&] { parse_words(words); });
 }
 
 }  // namespace cp_pool::test

@@ -59,18 +59,12 @@ TEST(Allocation, AHostfileNamesHostsAndSlots) {
 }
 
 TEST(Allocation, AVariableThatCannotBeReadIsNamed) {
-  try {
-    slurm_allocation(lookup_in({{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_CPUS_PER_NODE", "4"}}), "cpu");
-    FAIL() << "not thrown";
-  } catch (const AllocationError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("SLURM_JOB_CPUS_PER_NODE=\"4\" does not fit"));
-  }
-  try {
-    slurm_allocation(lookup_in({{"SLURM_JOB_NODELIST", "n[1"}}), "cpu");
-    FAIL() << "not thrown";
-  } catch (const AllocationError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("SLURM_JOB_NODELIST=\"n[1\""));
-  }
+  const auto is_named = [](const char* text) { return ::testing::ThrowsMessage<AllocationError>(HasSubstr(text)); };
+  EXPECT_THAT(
+      [] { slurm_allocation(lookup_in({{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_CPUS_PER_NODE", "4"}}), "cpu"); },
+      is_named("SLURM_JOB_CPUS_PER_NODE=\"4\" does not fit"));
+  EXPECT_THAT([] { slurm_allocation(lookup_in({{"SLURM_JOB_NODELIST", "n[1"}}), "cpu"); },
+              is_named("SLURM_JOB_NODELIST=\"n[1\""));
 }
 
 }  // namespace

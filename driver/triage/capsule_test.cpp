@@ -100,12 +100,8 @@ TEST(Capsule, ThatIsNoneIsRefusedWithTheReason) {
 TEST(Capsule, ThatCannotBeWrittenSaysWhere) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
-  try {
-    write_capsule(folder / "file/c", example(), {.requests = ""});
-    FAIL() << "nothing was thrown";
-  } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("file/c"));
-  }
+  EXPECT_THAT([&] { write_capsule(folder / "file/c", example(), {}); },
+              ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("file/c")));
 }
 
 }  // namespace

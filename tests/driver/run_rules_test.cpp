@@ -137,12 +137,8 @@ TEST(Run, ThrowsTheFirstOfWhatItsSinkThrows) {
   recorder.on_each = [&](const Event& event) {
     if (thrown > 0 || std::holds_alternative<CaseStarted>(event)) throw std::runtime_error(std::to_string(++thrown));
   };
-  try {
-    run({fake_case("pass", 1), fake_case("hang", 2)}, fake_config(), recorder);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const std::runtime_error& e) {
-    EXPECT_STREQ(e.what(), "1");
-  }
+  EXPECT_THAT([&] { run({fake_case("pass", 1), fake_case("hang", 2)}, fake_config(), recorder); },
+              ThrowsMessage<std::runtime_error>(StrEq("1")));
   EXPECT_GT(thrown, 1) << "there was another";
 }
 

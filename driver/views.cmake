@@ -94,7 +94,6 @@ add_library(cp_cli STATIC
   cli/config/config_file.cpp
   cli/config/test_environment.cpp
   cli/status_requests.cpp
-  cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
@@ -103,7 +102,6 @@ add_library(cp_cli STATIC
   cli/commands/doctor_command.cpp
   cli/commands/explain_command.cpp
   cli/commands/explanation.cpp
-  cli/commands/explanation_page.cpp
   cli/commands/list_command.cpp
   cli/commands/replay_command.cpp
   cli/commands/report_command.cpp
@@ -117,7 +115,6 @@ add_library(cp_cli STATIC
   cli/commands/status_command.cpp
   cli/commands/stop_command.cpp
   cli/commands/submit_command.cpp
-  cli/history/case_history.cpp
   cli/history/earlier_run.cpp
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
@@ -181,7 +178,6 @@ cp_pool_test(cli_test LABEL unit
     cli/commands/help_text_test.cpp
     cli/commands/command_options_test.cpp
     log/run_log_test.cpp
-    cli/history/case_history_test.cpp
     cli/history/earlier_run_test.cpp
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp

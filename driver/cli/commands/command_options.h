@@ -11,7 +11,7 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/config/case_overrides.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/history/case_history.h"
+#include "driver/cli/history/earlier_run.h"
 #include "driver/cli/history/run_records.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
-#include "driver/cli/adapter_skips.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/device.h"

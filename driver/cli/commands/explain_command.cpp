@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
-#include "driver/cli/adapter_skips.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/cli/config/configuration.h"
@@ -16,6 +15,7 @@
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
+#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 

@@ -1,7 +1,6 @@
 // `cp-pool explain`: a case in words, with a drawing of its mask, and as an HTML page.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,9 +16,6 @@ namespace cp_pool {
 // rank, unless `owners` is false. Returns lines, each ended by a newline.
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence, bool owners = true);
 
-// Returns the case in words, one or more lines.
-std::string describe_case(const Case& c);
-
 // Returns the ID, the case in words, the lengths of its sequences, the mask of the longest one, its ownership, and what
 // each rank sends and computes, as lines.
 std::string explain_case(const std::string& id, const Case& c);
@@ -27,10 +23,6 @@ std::string explain_case(const std::string& id, const Case& c);
 // place of these parts. adapter: its name for the text.
 std::string explain_case(const std::string& id, const Case& c, const std::string& adapter,
                          const AdapterOutlook& outlook);
-
-// Format a count with its unit: "64.0 KiB", "1.23 GFLOP".
-std::string bytes_words(std::int64_t count);
-std::string flops_words(double count);
 
 // The page begins with this text, by which --html recognises a page that it may replace.
 inline constexpr std::string_view kExplanationStart =

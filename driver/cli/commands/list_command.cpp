@@ -10,7 +10,6 @@
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
-#include "driver/cli/adapter_skips.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/error_reporting.h"
@@ -19,6 +18,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/shell_words.h"
+#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/mapped.h"
 #include "driver/report/output_file.h"

@@ -127,7 +127,6 @@ add_library(cp_cli STATIC
   cli/shell/line_editor.cpp
   cli/shell/shell_completion.cpp
   cli/shell/shell_line.cpp
-  cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
 # Not optimised either, and a unit of its own: toml++ takes long to compile.
 set_source_files_properties(cli/config/config_file.cpp PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON

@@ -1,9 +1,13 @@
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <optional>
+#include <poll.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -17,16 +21,19 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
+#include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/shell/line_editor.h"
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/cli/shell/shell_line.h"
-#include "driver/cli/shell/shell_service.h"
 #include "driver/cli/shell/shell_session.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
+#include "driver/os/spawn.h"
 #include "driver/report/output_file.h"
+#include "driver/service/service_client.h"
+#include "driver/service/socket.h"
 
 namespace cp_pool {
 namespace {
@@ -56,6 +63,104 @@ class LastEvents {
 
  private:
   UniqueFd fd_;
+};
+
+constexpr const char* kClientName = "cp-pool shell";
+constexpr int kPatienceForEndMs = 20000;  // the service gives its ranks some seconds to end by themselves
+
+std::string own_name() {
+  return fmt::format("shell-{}", ::getpid());
+}
+
+// True if the default service is there and can be used.
+bool default_is_there() {
+  try {
+    return service::ServiceConnection::find(service::kDefaultName, kClientName).has_value();
+  } catch (const service::SocketError& error) {
+    report_warning(fmt::format("this shell does not use service '{}': {}", service::kDefaultName, error.what()));
+    return false;
+  }
+}
+
+bool is_readable(int fd, int timeout_ms) {
+  pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
+  return TEMP_FAILURE_RETRY(::poll(&wait, 1, timeout_ms)) > 0;
+}
+
+// The service on which the shell runs its cases, so that ranks stay warm: one that is there, or one that the shell
+// starts.
+class ShellService {
+ public:
+  struct Options {
+    std::optional<std::string> wanted;  // the service that has to be there
+    std::vector<std::string> serve;  // options of cp-pool serve; if there are any, the shell uses a service of its own
+  };
+
+  explicit ShellService(Options options) : options_(std::move(options)) {}
+  ShellService(const ShellService&) = delete;
+  ShellService& operator=(const ShellService&) = delete;
+  // Ends the shell's own service, and waits until it has ended.
+  ~ShellService() {
+    if (!own_) return;
+    ::kill(own_->pid, SIGTERM);
+    // Runs of other clients on this service end, too.
+    if (!is_readable(own_->pidfd.get(), kPatienceForEndMs)) ::kill(own_->pid, SIGKILL);
+    reap();
+  }
+
+  // Returns the name of the service to use now. A wanted service is named whether it is there or not. Otherwise it is
+  // the default service if that is there, or else the shell's own, which is started if it does not run. The kernel
+  // kills the shell's own service with this process. Throws CommandError (infra) if the service does not start. To be
+  // called on the main thread.
+  std::string name() {
+    if (options_.wanted) return *options_.wanted;
+    if (own_ && !is_readable(own_->pidfd.get(), 0)) return own_name();  // it has not ended
+    if (!own_ && options_.serve.empty() && default_is_there()) return service::kDefaultName;
+    start();
+    return own_name();
+  }
+
+ private:
+  void start() {
+    if (own_) reap();
+    std::vector<std::string> words{program_path().string(), "serve", "--name", own_name()};
+    words.insert(words.end(), options_.serve.begin(), options_.serve.end());
+    Pipe pipe = make_pipe();
+    try {
+      own_ = spawn({.argv = words, .stderr_fd = pipe.write.get()});
+    } catch (const SpawnError& error) {
+      throw CommandError(ExitCode::infra, error.what());
+    }
+    own_stderr_ = std::move(pipe.read);
+    pipe.write.reset();
+    wait_for_listener();
+    report_notice(fmt::format("service '{}' (process {}) is started: it ends with this shell", own_name(), own_->pid));
+  }
+
+  // The first line of the service on stderr says that it listens, or why it does not. Throws CommandError (infra).
+  void wait_for_listener() {
+    std::string said;
+    while (said.find('\n') == std::string::npos) {
+      std::array<char, 1024> chunk{};
+      const ssize_t size = TEMP_FAILURE_RETRY(::read(own_stderr_.get(), chunk.data(), chunk.size()));
+      if (size <= 0) break;
+      said.append(chunk.data(), static_cast<std::size_t>(size));
+    }
+    if (said.find(" listens on ") != std::string::npos) return;
+    ::kill(own_->pid, SIGTERM);
+    reap();
+    while (said.ends_with('\n')) said.pop_back();
+    throw CommandError(ExitCode::infra, fmt::format("a service for this shell does not start: {}", said));
+  }
+
+  void reap() {
+    TEMP_FAILURE_RETRY(::waitpid(own_->pid, nullptr, 0));
+    own_.reset();
+  }
+
+  Options options_;
+  std::optional<SpawnedProcess> own_;
+  UniqueFd own_stderr_;  // kept open, so that the service can write to its stderr
 };
 
 // Carries out command lines of cp-pool in this process.

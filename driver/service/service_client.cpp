@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "driver/service/service_runner.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/json_fields.h"
 
@@ -16,9 +15,6 @@ namespace cp_pool::service {
 namespace {
 
 constexpr int kPatienceMs = 10000;  // for the answer to a request that runs no case
-
-// The name of the run on its connection, which has only this run.
-constexpr const char* kRun = "run";
 
 [[noreturn]] void fail_of(const std::string& name, const std::string& why) {
   throw SocketError(fmt::format("service '{}': {}", name, why));
@@ -120,18 +116,6 @@ Open open_request(const RunConfig& config, const RunStarted& header) {
   out.title = header.title;
   out.size = header.size;
   return out;
-}
-
-RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
-                    const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  ServiceRunner runner(std::move(connection), kRun, when_lost, config, sink);
-  return cp_pool::run_cases(runner, cases, header);
-}
-
-RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
-                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  ServiceRunner runner(std::move(connection), kRun, when_lost, config, sink);
-  return cp_pool::run_stream(runner, fd, read_case, jobs, header);
 }
 
 }  // namespace cp_pool::service

@@ -53,6 +53,9 @@ class ServiceConnection {
   int pid_ = 0;
 };
 
+// The name of the run on its connection, which has only this run.
+inline constexpr const char* kRun = "run";
+
 // Returns the request that opens a run with this configuration as this process would run it: with its environment and
 // working directory.
 Open open_request(const RunConfig& config, const RunStarted& header);

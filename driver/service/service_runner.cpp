@@ -1,18 +1,27 @@
-#include "driver/service/service_runner.h"
-
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
+#include <map>
+#include <memory>
 #include <utility>
 #include <variant>
 
+#include <asio/io_context.hpp>
 #include <asio/post.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
+#include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/os/machine.h"
+#include "driver/os/process_settings.h"
+#include "driver/pool/case_executor.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"
+#include "driver/service/line_connection.h"
+#include "driver/service/service_client.h"
 #include "worker/protocol/json_fields.h"
 
 namespace cp_pool::service {
@@ -46,217 +55,260 @@ class InsteadOf : public EventSink {
   std::function<void(CaseFinished)> finish_;
 };
 
-}  // namespace
+// Runs cases on a service as if they ran locally: sends the cases, and passes on the events of the service's run.
+class ServiceRunner : public CaseExecutor {
+ public:
+  // connection: a run is open on it.
+  ServiceRunner(ServiceConnection connection, WhenLost when_lost, const RunConfig& config, EventSink& sink)
+      : service_(fmt::format("service '{}' (process {})", connection.name(), connection.pid())),
+        when_lost_(when_lost),
+        config_(config),
+        sink_(sink),
+        signals_(io_, SIGINT, SIGTERM),
+        clock_(io_),
+        patience_(io_) {
+    watch_for_hangup(signals_);
+    already_read_ = connection.take_received();
+    UniqueFd in = connection.take_fd();
+    UniqueFd out{::fcntl(in.get(), F_DUPFD_CLOEXEC, 3)};
+    connection_ = std::make_unique<LineConnection>(
+        io_, std::move(in), std::move(out),
+        LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
+                                  .on_end = [this] { lose("closed the connection"); },
+                                  // Replies that are still to be read come first; then on_end is called.
+                                  .on_lost = [] {},
+                                  .on_written = [] {}});
+  }
 
-ServiceRunner::ServiceRunner(ServiceConnection connection, std::string run, WhenLost when_lost, const RunConfig& config,
-                             EventSink& sink)
-    : run_(std::move(run)),
-      service_(fmt::format("service '{}' (process {})", connection.name(), connection.pid())),
-      when_lost_(when_lost),
-      config_(config),
-      sink_(sink),
-      signals_(io_, SIGINT, SIGTERM),
-      clock_(io_),
-      patience_(io_) {
-  watch_for_hangup(signals_);
-  already_read_ = connection.take_received();
-  UniqueFd in = connection.take_fd();
-  UniqueFd out{::fcntl(in.get(), F_DUPFD_CLOEXEC, 3)};
-  connection_ = std::make_unique<LineConnection>(
-      io_, std::move(in), std::move(out),
-      LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
-                                .on_end = [this] { lose("closed the connection"); },
-                                // Replies that are still to be read come first; then on_end is called.
-                                .on_lost = [] {},
-                                .on_written = [] {}});
-}
-
-std::size_t ServiceRunner::add(const Item& named) {
-  const std::size_t index = ledger_.expect();
-  cases_.emplace(index, &named);
-  if (stopped_) late_.push_back(index);
-  if (stopped_ || lost_) {
-    schedule_rest();
+  std::size_t add(const Item& named) override {
+    const std::size_t index = ledger_.expect();
+    cases_.emplace(index, &named);
+    if (stopped_) late_.push_back(index);
+    if (stopped_ || lost_) {
+      schedule_rest();
+      return index;
+    }
+    connection_->write(line_of(Submit{named, kRun}));
     return index;
   }
-  connection_->write(line_of(Submit{named, run_}));
-  return index;
-}
 
-void ServiceRunner::no_more_cases() {
-  closed_ = true;
-  if (!stopped_ && !lost_) connection_->write(line_of(Close{run_}));
-  end_if_done();
-}
-
-RunResult ServiceRunner::run(const RunStarted& header) {
-  const auto start = std::chrono::steady_clock::now();
-  const double cpu_before = own_cpu_ms();
-  sink_.on_event(started_now(header, config_.implementation));
-  connection_->start(already_read_);
-  watch_signals();
-  watch_clock();
-  end_if_done();
-  io_.run();
-  RunResult out;
-  out.finished = ledger_.close(interrupted_, demands_of(config_));
-  out.finished.duration_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
-  sink_.on_event(out.finished);
-  return out;
-}
-
-void ServiceRunner::on_line(const protocol::Line& line) {
-  if (done_ || lost_) return;
-  std::optional<Reply> reply;
-  std::optional<Event> event;
-  try {
-    reply = read_reply(protocol::parse_any_json(line.text));
-    if (reply && std::holds_alternative<Happened>(*reply)) event = read_event(std::get<Happened>(*reply).event);
-  } catch (const std::exception& error) {  // errors of JSON and of messages
-    return lose(fmt::format("sent a line that is not a message of the protocol: {}", error.what()));
+  void no_more_cases() override {
+    closed_ = true;
+    if (!stopped_ && !lost_) connection_->write(line_of(Close{kRun}));
+    end_if_done();
   }
-  if (!reply) return;
-  if (const auto* const refused = std::get_if<Refused>(&*reply)) {
-    // A case may have been sent just after the service stopped the run.
-    if (!stopped_) lose(fmt::format("refused a request: {}", refused->message));
-  } else if (const auto* const stopping = std::get_if<Stopping>(&*reply)) {
-    stopped_ = fmt::format("the service was stopped: {}", stopping->why);
-    stop_soon();
-  } else if (event) {
-    take(*std::move(event));
-  }
-}
 
-// run_started and run_finished are emitted by this process, so those of the service are dropped.
-void ServiceRunner::take(Event event) {
-  if (std::holds_alternative<RunStarted>(event)) return;
-  if (std::holds_alternative<RunFinished>(event)) {
-    // The run has ended on the service.
-    if (!stopped_ && (!closed_ || !cases_.empty())) return lose("has ended the run");
-    late_.clear();
-    while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::not_run, *stopped_);
-    ended_there_ = true;
-    return end_if_done();
-  }
-  if (auto* const finished = std::get_if<CaseFinished>(&event)) return finish(std::move(*finished));
-  sink_.on_event(event);
-  if (std::holds_alternative<RunStopping>(event) && !stopped_) {
-    stopped_ = std::get<RunStopping>(event).reason == RunStopping::Reason::global_timeout ? out_of_time(config_)
-                                                                                          : kInterrupted;
-    stop_soon();
-  }
-}
-
-void ServiceRunner::finish(CaseFinished finished) {
-  const auto unfinished = cases_.find(finished.index);
-  if (unfinished == cases_.end()) return lose(fmt::format("sent two results of case {}", finished.index));
-  // The service does not know these two.
-  finished.search = unfinished->second->search;
-  finished.implementation = implementation_of(*unfinished->second);
-  cases_.erase(unfinished);
-  ledger_.record(finished.index, finished.outcome, finished.flaky);
-  ledger_.note_expected(finished);
-  const Event event{std::move(finished)};
-  sink_.on_event(event);
-  if (on_case_finished) on_case_finished(std::get<CaseFinished>(event));
-  end_if_done();
-}
-
-void ServiceRunner::finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason) {
-  finish(finished_case(index, *cases_.at(index), outcome, reason));
-}
-
-void ServiceRunner::lose(const std::string& why) {
-  if (done_ || lost_) return;
-  lost_ = fmt::format("{} {}", service_, why);
-  connection_->close();
-  patience_.cancel();
-  schedule_rest();
-}
-
-// Posted, because on_abandon may lead the feeder of a stream to end the run.
-void ServiceRunner::stop_soon() {
-  asio::post(io_, [this] {
-    if (on_abandon) on_abandon();
-    schedule_rest();
-  });
-}
-
-void ServiceRunner::schedule_rest() {
-  if (std::exchange(rest_is_scheduled_, true)) return;
-  asio::post(io_, [this] { run_rest(); });
-}
-
-void ServiceRunner::run_rest() {
-  rest_is_scheduled_ = false;
-  if (lost_ && !stopped_ && when_lost_ == WhenLost::local) {
-    run_here();
-  } else if (lost_) {
-    while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::infra, *lost_);
-  } else {
-    // The service itself ends the cases that it got before the stop.
-    for (const std::size_t index : std::exchange(late_, {})) finish_unrun(index, CaseOutcome::not_run, *stopped_);
-  }
-  end_if_done();
-}
-
-void ServiceRunner::run_here() {
-  if (cases_.empty()) return end_if_done();
-  std::vector<Item> cases;
-  std::vector<std::size_t> indices;
-  for (const auto& [index, named] : cases_) {
-    indices.push_back(index);
-    cases.push_back(*named);
-  }
-  InsteadOf sink(sink_, std::move(indices), [this](CaseFinished finished) { finish(std::move(finished)); });
-  Runner runner(config_, sink, slot_count(config_));
-  const RunResult result = cp_pool::run_cases(runner, cases, {});
-  if (!result.finished.interrupted) return;
-  interrupted_ = true;
-  stopped_ = kInterrupted;
-  stop_soon();
-}
-
-void ServiceRunner::end_if_done() {
-  if (!closed_ || !cases_.empty() || !(ended_there_ || lost_ || stopped_)) return;
-  done_ = true;
-  connection_->close();
-  signals_.cancel();
-  clock_.cancel();
-  patience_.cancel();
-}
-
-void ServiceRunner::watch_signals() {
-  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
-    if (error || done_) return;
-    const auto now = std::chrono::steady_clock::now();
-    const bool second = interrupted_ && now - first_signal_ > kSameSignal;
-    if (!interrupted_) first_signal_ = now;
-    if (!interrupted_ || (second && !killed_)) {
-      killed_ = killed_ || second;
-      interrupted_ = true;
-      if (!lost_) connection_->write(line_of(Cancel{.run = run_, .kill = second}));
-      if (second) {
-        patience_.expires_after(kKilled);
-        patience_.async_wait([this](asio::error_code cancelled) {
-          if (!cancelled) lose("did not end the run in time");
-        });
-      }
-    }
+  RunResult run(const RunStarted& header) override {
+    const auto start = std::chrono::steady_clock::now();
+    const double cpu_before = own_cpu_ms();
+    sink_.on_event(started_now(header, config_.implementation));
+    connection_->start(already_read_);
     watch_signals();
-  });
+    watch_clock();
+    end_if_done();
+    io_.run();
+    RunResult out;
+    out.finished = ledger_.close(interrupted_, demands_of(config_));
+    out.finished.duration_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
+    sink_.on_event(out.finished);
+    return out;
+  }
+
+  [[nodiscard]] asio::io_context& io() override { return io_; }
+  [[nodiscard]] bool failed() const override { return false; }
+
+ private:
+  void on_line(const protocol::Line& line) {
+    if (done_ || lost_) return;
+    std::optional<Reply> reply;
+    std::optional<Event> event;
+    try {
+      reply = read_reply(protocol::parse_any_json(line.text));
+      if (reply && std::holds_alternative<Happened>(*reply)) event = read_event(std::get<Happened>(*reply).event);
+    } catch (const std::exception& error) {  // errors of JSON and of messages
+      return lose(fmt::format("sent a line that is not a message of the protocol: {}", error.what()));
+    }
+    if (!reply) return;
+    if (const auto* const refused = std::get_if<Refused>(&*reply)) {
+      // A case may have been sent just after the service stopped the run.
+      if (!stopped_) lose(fmt::format("refused a request: {}", refused->message));
+    } else if (const auto* const stopping = std::get_if<Stopping>(&*reply)) {
+      stopped_ = fmt::format("the service was stopped: {}", stopping->why);
+      stop_soon();
+    } else if (event) {
+      take(*std::move(event));
+    }
+  }
+
+  // run_started and run_finished are emitted by this process, so those of the service are dropped.
+  void take(Event event) {
+    if (std::holds_alternative<RunStarted>(event)) return;
+    if (std::holds_alternative<RunFinished>(event)) {
+      // The run has ended on the service.
+      if (!stopped_ && (!closed_ || !cases_.empty())) return lose("has ended the run");
+      late_.clear();
+      while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::not_run, *stopped_);
+      ended_there_ = true;
+      return end_if_done();
+    }
+    if (auto* const finished = std::get_if<CaseFinished>(&event)) return finish(std::move(*finished));
+    sink_.on_event(event);
+    if (std::holds_alternative<RunStopping>(event) && !stopped_) {
+      stopped_ = std::get<RunStopping>(event).reason == RunStopping::Reason::global_timeout ? out_of_time(config_)
+                                                                                            : kInterrupted;
+      stop_soon();
+    }
+  }
+
+  void finish(CaseFinished finished) {
+    const auto unfinished = cases_.find(finished.index);
+    if (unfinished == cases_.end()) return lose(fmt::format("sent two results of case {}", finished.index));
+    // The service does not know these two.
+    finished.search = unfinished->second->search;
+    finished.implementation = implementation_of(*unfinished->second);
+    cases_.erase(unfinished);
+    ledger_.record(finished.index, finished.outcome, finished.flaky);
+    ledger_.note_expected(finished);
+    const Event event{std::move(finished)};
+    sink_.on_event(event);
+    if (on_case_finished) on_case_finished(std::get<CaseFinished>(event));
+    end_if_done();
+  }
+
+  void finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason) {
+    finish(finished_case(index, *cases_.at(index), outcome, reason));
+  }
+
+  void lose(const std::string& why) {
+    if (done_ || lost_) return;
+    lost_ = fmt::format("{} {}", service_, why);
+    connection_->close();
+    patience_.cancel();
+    schedule_rest();
+  }
+
+  void schedule_rest() {
+    if (std::exchange(rest_is_scheduled_, true)) return;
+    asio::post(io_, [this] { run_rest(); });
+  }
+
+  void run_rest() {
+    rest_is_scheduled_ = false;
+    if (lost_ && !stopped_ && when_lost_ == WhenLost::local) {
+      run_here();
+    } else if (lost_) {
+      while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::infra, *lost_);
+    } else {
+      // The service itself ends the cases that it got before the stop.
+      for (const std::size_t index : std::exchange(late_, {})) finish_unrun(index, CaseOutcome::not_run, *stopped_);
+    }
+    end_if_done();
+  }
+
+  void run_here() {
+    if (cases_.empty()) return end_if_done();
+    std::vector<Item> cases;
+    std::vector<std::size_t> indices;
+    for (const auto& [index, named] : cases_) {
+      indices.push_back(index);
+      cases.push_back(*named);
+    }
+    InsteadOf sink(sink_, std::move(indices), [this](CaseFinished finished) { finish(std::move(finished)); });
+    Runner runner(config_, sink, slot_count(config_));
+    const RunResult result = cp_pool::run_cases(runner, cases, {});
+    if (!result.finished.interrupted) return;
+    interrupted_ = true;
+    stopped_ = kInterrupted;
+    stop_soon();
+  }
+
+  // Posted, because on_abandon may lead the feeder of a stream to end the run.
+  void stop_soon() {
+    asio::post(io_, [this] {
+      if (on_abandon) on_abandon();
+      schedule_rest();
+    });
+  }
+
+  void end_if_done() {
+    if (!closed_ || !cases_.empty() || !(ended_there_ || lost_ || stopped_)) return;
+    done_ = true;
+    connection_->close();
+    signals_.cancel();
+    clock_.cancel();
+    patience_.cancel();
+  }
+
+  void watch_signals() {
+    signals_.async_wait([this](asio::error_code error, int /*signal*/) {
+      if (error || done_) return;
+      const auto now = std::chrono::steady_clock::now();
+      const bool second = interrupted_ && now - first_signal_ > kSameSignal;
+      if (!interrupted_) first_signal_ = now;
+      if (!interrupted_ || (second && !killed_)) {
+        killed_ = killed_ || second;
+        interrupted_ = true;
+        if (!lost_) connection_->write(line_of(Cancel{.run = kRun, .kill = second}));
+        if (second) {
+          patience_.expires_after(kKilled);
+          patience_.async_wait([this](asio::error_code cancelled) {
+            if (!cancelled) lose("did not end the run in time");
+          });
+        }
+      }
+      watch_signals();
+    });
+  }
+
+  void watch_clock() {
+    if (config_.tick.count() <= 0) return;
+    clock_.expires_after(config_.tick);
+    clock_.async_wait([this](asio::error_code error) {
+      if (error || done_) return;
+      watch_clock();
+      sink_.on_tick();
+    });
+  }
+
+  ProcessSettings settings_;
+  asio::io_context io_{1};
+  std::string service_;  // "service 'default' (process 12)"
+  WhenLost when_lost_;
+  const RunConfig& config_;
+  EventSink& sink_;
+  Ledger ledger_;
+  std::map<std::size_t, const Item*> cases_;  // unfinished cases, by index
+  std::vector<std::size_t> late_;             // unfinished cases that were added after the run was stopped
+  asio::signal_set signals_;
+  asio::steady_timer clock_;
+  asio::steady_timer patience_;
+  std::chrono::steady_clock::time_point first_signal_;
+  std::optional<std::string> stopped_;  // why no more cases are run
+  std::optional<std::string> lost_;     // why the service cannot be used any more
+  bool interrupted_ = false;
+  bool killed_ = false;
+  bool closed_ = false;
+  bool rest_is_scheduled_ = false;  // run_rest() has been posted
+  bool ended_there_ = false;        // the service's run has ended
+  bool done_ = false;
+  std::string already_read_;
+  std::unique_ptr<LineConnection> connection_;
+};
+
+}  // namespace
+
+RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
+                    const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  ServiceRunner runner(std::move(connection), when_lost, config, sink);
+  return cp_pool::run_cases(runner, cases, header);
 }
 
-void ServiceRunner::watch_clock() {
-  if (config_.tick.count() <= 0) return;
-  clock_.expires_after(config_.tick);
-  clock_.async_wait([this](asio::error_code error) {
-    if (error || done_) return;
-    watch_clock();
-    sink_.on_tick();
-  });
+RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
+                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  ServiceRunner runner(std::move(connection), when_lost, config, sink);
+  return cp_pool::run_stream(runner, fd, read_case, jobs, header);
 }
 
 }  // namespace cp_pool::service

@@ -22,5 +22,8 @@ std::string_view to_string(SoftmaxType value) {
 std::string_view to_string(BiasShape value) {
   return name_of(value);
 }
+std::string_view to_string(SliceType value) {
+  return name_of(value);
+}
 
 }  // namespace cp_pool

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,26 @@ constexpr bool of_each_head(BiasShape shape) {
   return shape == BiasShape::shape_1hss || shape == BiasShape::shape_bhss;
 }
 
+// A range of consecutive positions of a sequence.
+struct Interval {  // [begin, end); empty if end <= begin
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }
+  auto operator<=>(const Interval&) const = default;
+};
+
+// Which pairs of a slice see each other: all, those up to the diagonal that ends at the lower right corner, those from
+// the diagonal that begins at the upper left corner on, or those between the two diagonals.
+enum class SliceType { full, causal, inverse_causal, bicausal };
+struct MaskSlice {
+  Interval queries;
+  Interval keys;
+  SliceType type = SliceType::full;
+
+  auto operator<=>(const MaskSlice&) const = default;
+};
+
 // The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) parses them.
 std::string_view to_string(Backend value);
 std::string_view to_string(CommType value);
@@ -37,6 +58,7 @@ std::string_view to_string(Layout value);
 std::string_view to_string(DType value);
 std::string_view to_string(SoftmaxType value);
 std::string_view to_string(BiasShape value);
+std::string_view to_string(SliceType value);
 
 inline constexpr std::int64_t kInfiniteWindow = -1;
 
@@ -60,6 +82,9 @@ struct Case {
   bool causal = false;
   std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};  // keys to the left and right of the diagonal
   std::int64_t chunk = 0;  // chunked attention: positions per chunk; 0 = not chunked
+  // In place of causal, window and chunk: a query sees a key if one of these slices shows it. Empty = no such mask.
+  std::vector<MaskSlice> mask;
+  double softcap = 0;  // scaled scores s become softcap * tanh(s / softcap); 0 = they stay as they are
   SoftmaxType softmax = SoftmaxType::vanilla;
   std::optional<BiasShape> bias;
   bool max_logit = false;  // also return the largest score of each head

@@ -57,6 +57,20 @@ void read_value(const Json& json, const JsonPlace& place, std::array<std::int64_
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = expect_int64(json[i], place.index(i));
 }
 
+void read_value(const Json& json, const JsonPlace& place, MaskSlice& out) {
+  constexpr std::size_t kBorders = 4;
+  if (expect_array(json, place).size() != kBorders + 1) {
+    place.fail(
+        fmt::format("{} is not a slice: first query, end of queries, first key, end of keys, type", describe(json)));
+  }
+  std::size_t i = 0;
+  for (std::int64_t* border : {&out.queries.begin, &out.queries.end, &out.keys.begin, &out.keys.end}) {
+    *border = expect_int64(json[i], place.index(i));
+    ++i;
+  }
+  read_value(json[kBorders], place.index(kBorders), out.type);
+}
+
 template <typename T>
 void read_value(const Json& json, const JsonPlace& place, std::vector<T>& out) {
   out.clear();
@@ -65,6 +79,14 @@ void read_value(const Json& json, const JsonPlace& place, std::vector<T>& out) {
     read_value(element, place.index(out.size()), value);
     out.push_back(std::move(value));
   }
+}
+
+// No mask is null.
+void read_value(const Json& json, const JsonPlace& place, std::vector<MaskSlice>& out) {
+  out.clear();
+  if (json.is_null()) return;
+  read_value<MaskSlice>(json, place, out);
+  if (out.empty()) place.fail("a mask has at least one slice; null stands for no mask");
 }
 
 template <typename T>
@@ -89,6 +111,14 @@ Json write_value(const T& value) {
   } else {
     return value;
   }
+}
+
+Json write_value(const std::vector<MaskSlice>& slices) {
+  Json json;
+  for (const auto& [queries, keys, type] : slices) {
+    json.push_back({queries.begin, queries.end, keys.begin, keys.end, to_string(type)});
+  }
+  return json;
 }
 
 template <typename T>
@@ -170,6 +200,8 @@ constexpr std::array kFields{
     field<&Case::causal>("causal"),
     field<&Case::window>("window"),
     field<&Case::chunk>("chunk"),
+    field<&Case::mask>("mask", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::softcap>("softcap", /*required=*/false, /*in_version_1=*/false),
     field<&Case::softmax>("softmax"),
     field<&Case::bias>("bias"),
     field<&Case::max_logit>("max_logit"),
@@ -220,11 +252,15 @@ std::string field_text(const CaseField& field, const Case& c) {
   if (value.is_null()) return std::string(kNull);
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();
+  const auto text_of = [](const Json& element) {
+    return element.is_string() ? element.get<std::string>() : element.dump();
+  };
   std::string text;
   for (const Json& element : value) {
     if (!text.empty()) text += element.is_array() ? '+' : ',';
-    text += element.is_array() ? fmt::format("{}", fmt::join(element.get<std::vector<std::int64_t>>(), ","))
-                               : element.dump();
+    if (!element.is_array()) text += text_of(element);
+    for (std::size_t i = 0; element.is_array() && i < element.size(); ++i)
+      text += (i > 0 ? "," : "") + text_of(element[i]);
   }
   return text;
 }

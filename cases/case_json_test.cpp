@@ -94,13 +94,27 @@ TEST(CaseJson, EveryKeyButTheSizesHasADefault) {
   EXPECT_EQ(parse_case(to_json(expected), "again"), expected);
 }
 
+// What these keys exclude is in the test before.
+TEST(CaseJson, ParsesMaskAndSoftcap) {
+  const char* const members = R"("mask":[[0,8,0,64,"full"],[8,64,8,64,"bicausal"]],"softcap":2.5)";
+  const Case c = parse_case_text(with_sizes(members), "a.json");
+  EXPECT_EQ(c.mask, (std::vector<MaskSlice>{
+                        {.queries = {0, 8}, .keys = {0, 64}, .type = SliceType::full},
+                        {.queries = {8, 64}, .keys = {8, 64}, .type = SliceType::bicausal},
+                    }));
+  EXPECT_EQ(c.softcap, 2.5);
+  EXPECT_THAT(to_json(c).dump(), HasSubstr(members));
+  EXPECT_EQ(field_text(*find_case_field("mask"), c), "0,8,0,64,full+8,64,8,64,bicausal");
+  EXPECT_EQ(field_text(*find_case_field("mask"), Case{}), "none");
+}
+
 TEST(CaseJson, WritesAllKeysInProtocolOrder) {
   const Case c = parse_case_text(with_sizes(""), "a.json");
   EXPECT_EQ(
       to_json(c).dump(),
       R"({"suite":"adhoc","model":"case","backend":"math","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"bf16",)"
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
-      R"("causal":false,"window":[-1,-1],"chunk":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
+      R"("causal":false,"window":[-1,-1],"chunk":0,"mask":null,"softcap":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
       R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,)"
       R"("group_ranks":null,"group_lengths":null,"seed":1234})");
@@ -156,6 +170,12 @@ TEST(CaseJson, WrongTypesNameTheValue) {
   EXPECT_EQ(error(R"("window":[1])"), "a.json: $.window: an array of 1 is not an array of 2: left, right");
   EXPECT_EQ(error(R"("window":[1,2.5])"), "a.json: $.window[1]: 2.5 is not an integer");
   EXPECT_EQ(error(R"("window":{})"), "a.json: $.window: an object with 0 keys is not an array");
+  EXPECT_EQ(
+      error(R"("mask":[[0,1]])"),
+      "a.json: $.mask[0]: an array of 2 is not a slice: first query, end of queries, first key, end of keys, type");
+  EXPECT_EQ(error(R"("mask":[[0,1,0,1,"band"]])"),
+            R"(a.json: $.mask[0][4]: "band" is not full, causal, inverse_causal or bicausal)");
+  EXPECT_EQ(error(R"("mask":[])"), "a.json: $.mask: a mask has at least one slice; null stands for no mask");
   EXPECT_EQ(error(R"("seqlens":[1,"2"])"), R"(a.json: $.seqlens[1]: "2" is not an integer)");
   EXPECT_EQ(error_of("[1]"), "a.json: $: an array of 1 is not an object");
 }
@@ -180,8 +200,8 @@ TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   for (const CaseField& field : case_fields()) {
     if (!field.in_version_1) newer.emplace_back(field.name);
   }
-  EXPECT_THAT(newer, testing::ElementsAre("input_scale", "score_offset", "strided", "replicated", "all_queries",
-                                          "group", "group_ranks", "group_lengths"));
+  EXPECT_THAT(newer, testing::ElementsAre("mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
+                                          "all_queries", "group", "group_ranks", "group_lengths"));
 }
 
 TEST(CaseJson, FieldsKnowTheirDefault) {
@@ -228,6 +248,7 @@ TEST(CaseJson, FieldsSayWhatTheyHold) {
   EXPECT_EQ(kind("bias"), Kind::name);
   EXPECT_EQ(kind("window"), Kind::list);
   EXPECT_EQ(kind("seqlens"), Kind::list);
+  EXPECT_EQ(kind("mask"), Kind::list);
   EXPECT_THAT(find_case_field("bias")->names(), testing::ElementsAre("1hss", "bhss", "b1ss", "11ss", "111s", "none"));
   EXPECT_THAT(find_case_field("seed")->names(), testing::IsEmpty());
 }

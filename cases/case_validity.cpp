@@ -14,6 +14,7 @@
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "cases/lengths.h"
+#include "cases/mask.h"
 
 namespace cp_pool {
 namespace {
@@ -32,6 +33,8 @@ constexpr double kMostInputScale = 30;
 constexpr double kLeastScoreOffset = 1;
 constexpr double kMostScoreOffset = 256;
 constexpr double kMostScoreOffsetOfForward = 65536;
+constexpr double kLeastSoftcap = 1e-3;
+constexpr double kMostSoftcap = 1e4;
 
 Problem problem(std::string_view field, std::string message) {
   return CaseProblem{.field = std::string(field), .message = std::move(message)};
@@ -105,11 +108,61 @@ Problem check_world(const Case& c) {
   return c.group_ranks ? check_group_ranks(c) : std::nullopt;
 }
 
+// Two slices that show the same pair would count it twice in kernels that add up slices.
+Problem check_overlap(const Case& c, std::size_t one, std::size_t other) {
+  const MaskSlice& a = c.mask[one];
+  const MaskSlice& b = c.mask[other];
+  if (intersect(a.keys, b.keys).size() == 0) return std::nullopt;
+  const Interval rows = intersect(a.queries, b.queries);
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    const Interval both = intersect(visible_keys(a, i), visible_keys(b, i));
+    if (both.size() == 0) continue;
+    return problem(fmt::format("mask[{}]", other),
+                   fmt::format("overlaps mask[{}]: both show key {} to query {}", one, both.begin, i));
+  }
+  return std::nullopt;
+}
+
+Problem check_slices(const Case& c) {
+  if (c.mask.empty()) return std::nullopt;
+  const Case none;
+  if (c.causal || c.window != none.window || c.chunk != none.chunk) {
+    return problem("mask", "stands in place of causal, window and chunk, and the case has one of them, too");
+  }
+  for (std::size_t s = 0; s < c.mask.size(); ++s) {
+    const auto fits = [](const Interval& range, std::int64_t length) {
+      return range.begin >= 0 && range.begin < range.end && range.end <= length;
+    };
+    const auto& [queries, keys, type] = c.mask[s];
+    const bool queries_fit = fits(queries, c.seqlen_q);
+    if (!queries_fit || !fits(keys, c.seqlen_kv)) {
+      const Interval& range = queries_fit ? keys : queries;
+      return problem(fmt::format("mask[{}]", s),
+                     fmt::format("[{}, {}) is no range of {} within {} positions", range.begin, range.end,
+                                 queries_fit ? "keys" : "queries", queries_fit ? c.seqlen_kv : c.seqlen_q));
+    }
+    for (std::size_t before = 0; before < s; ++before) {
+      if (auto found = check_overlap(c, before, s)) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+Problem check_softcap(const Case& c) {
+  if (c.softcap == 0) return std::nullopt;
+  if (!(c.softcap >= kLeastSoftcap && c.softcap <= kMostSoftcap)) {
+    return problem("softcap", fmt::format("{} is neither 0 nor within {}..{}", c.softcap, kLeastSoftcap, kMostSoftcap));
+  }
+  if (c.score_offset == 0) return std::nullopt;
+  return problem("softcap", "it takes away what score_offset adds to scores; a case has one of them at most");
+}
+
 Problem check_mask(const Case& c) {
   for (std::size_t i = 0; i < c.window.size(); ++i) {
     if (auto found = check_range(fmt::format("window[{}]", i), c.window[i], kInfiniteWindow, kMaxTokens)) return found;
   }
-  return check_range("chunk", c.chunk, 0, kMaxTokens);
+  if (auto found = check_range("chunk", c.chunk, 0, kMaxTokens)) return found;
+  return check_slices(c);
 }
 
 Problem check_input_scale(const Case& c) {
@@ -276,6 +329,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_mask(c)) return found;
   if (auto found = check_input_scale(c)) return found;
   if (auto found = check_score_offset(c)) return found;
+  if (auto found = check_softcap(c)) return found;
   if (auto found = check_comm(c)) return found;
   if (auto found = check_replicated(c)) return found;
   if (auto found = check_lengths(c)) return found;

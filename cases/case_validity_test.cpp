@@ -217,6 +217,40 @@ TEST(CaseValidity, WindowsAreInfiniteOrLengths) {
   EXPECT_EQ(problem_of([](Case& c) { c.chunk = -1; }), "chunk: -1 is not within 0..2147483647");
 }
 
+TEST(CaseValidity, SlicesAreWithinTheSequencesAndShowAPairOnce) {
+  const auto problem = [](std::vector<MaskSlice> slices) {
+    return problem_of([&slices](Case& c) { c.mask = std::move(slices); });
+  };
+  const MaskSlice causal{.queries = {0, 64}, .keys = {0, 64}, .type = SliceType::causal};
+  EXPECT_EQ(problem({causal}), "");
+  EXPECT_EQ(problem({causal, {.queries = {0, 63}, .keys = {1, 64}, .type = SliceType::inverse_causal}}), "")
+      << "one below the diagonal, one above it";
+  EXPECT_EQ(problem({causal, {.queries = {0, 64}, .keys = {0, 64}, .type = SliceType::inverse_causal}}),
+            "mask[1]: overlaps mask[0]: both show key 0 to query 0");
+  EXPECT_EQ(problem({{.queries = {0, 8}, .keys = {0, 8}},
+                     {.queries = {8, 16}, .keys = {0, 8}},
+                     {.queries = {4, 12}, .keys = {7, 9}}}),
+            "mask[2]: overlaps mask[0]: both show key 7 to query 4");
+  EXPECT_EQ(problem({{.queries = {0, 65}, .keys = {0, 8}}}),
+            "mask[0]: [0, 65) is no range of queries within 64 positions");
+  EXPECT_EQ(problem({{.queries = {0, 8}, .keys = {8, 8}}}), "mask[0]: [8, 8) is no range of keys within 64 positions");
+  EXPECT_EQ(problem_of([&](Case& c) {
+              c.mask = {causal};
+              c.chunk = 8;
+            }),
+            "mask: stands in place of causal, window and chunk, and the case has one of them, too");
+}
+
+TEST(CaseValidity, ASoftcapIsPositive) {
+  EXPECT_EQ(problem_of([](Case& c) { c.softcap = 50; }), "");
+  EXPECT_EQ(problem_of([](Case& c) { c.softcap = -1; }), "softcap: -1 is neither 0 nor within 0.001..10000");
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.softcap = 50;
+              c.score_offset = -100;
+            }),
+            "softcap: it takes away what score_offset adds to scores; a case has one of them at most");
+}
+
 TEST(CaseValidity, SequencesOfBshdAndSbhdDivideByTwiceTheRanksUnlessTheyArePadded) {
   EXPECT_EQ(problem_of([](Case& c) {
               c.seqlen_q = 1;

@@ -1,5 +1,6 @@
 #include "cases/mask.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,9 +61,8 @@ TEST(VisibleKeys, AreExactlyThoseOfTheDefinition) {
             c.window = {left, right};
             c.chunk = chunk;
             for (std::int64_t i = 0; i < sq; ++i) {
-              const Interval keys = visible_keys(make_mask(c), i, sq, skv);
               for (std::int64_t j = 0; j < skv; ++j) {
-                EXPECT_EQ(keys.begin <= j && j < keys.end, sees(c, i, j, sq, skv))
+                EXPECT_EQ(visible(make_mask(c), i, j, sq, skv), sees(c, i, j, sq, skv))
                     << causal << " " << left << "," << right << " chunk " << chunk << " sq " << sq << " i " << i
                     << " j " << j;
               }
@@ -75,7 +75,43 @@ TEST(VisibleKeys, AreExactlyThoseOfTheDefinition) {
 }
 
 TEST(VisibleKeys, APaddingQuerySeesNothing) {
-  EXPECT_EQ(visible_keys(Mask{}, 9, 9, 9).size(), 0);
+  EXPECT_TRUE(visible_keys(Mask{}, 9, 9, 9).empty());
+}
+
+// One row for each query, one column for each key.
+std::vector<std::string> drawn(const Mask& mask, std::int64_t sq, std::int64_t skv) {
+  std::vector<std::string> rows;
+  for (std::int64_t i = 0; i < sq; ++i) {
+    std::string& row = rows.emplace_back();
+    for (std::int64_t j = 0; j < skv; ++j) row += visible(mask, i, j, sq, skv) ? '#' : '.';
+  }
+  return rows;
+}
+
+std::vector<std::string> drawn(SliceType type, std::int64_t sq, std::int64_t skv) {
+  return drawn({.slices = {{.queries = {0, sq}, .keys = {0, skv}, .type = type}}}, sq, skv);
+}
+
+TEST(Slices, EndAndBeginTheirDiagonalsInCorners) {
+  using Rows = std::vector<std::string>;
+  EXPECT_EQ(drawn(SliceType::full, 2, 3), (Rows{"###", "###"}));
+  EXPECT_EQ(drawn(SliceType::causal, 2, 4), (Rows{"###.", "####"}));
+  EXPECT_EQ(drawn(SliceType::causal, 4, 2), (Rows{"..", "..", "#.", "##"}));
+  EXPECT_EQ(drawn(SliceType::inverse_causal, 2, 4), (Rows{"####", ".###"}));
+  EXPECT_EQ(drawn(SliceType::inverse_causal, 4, 2), (Rows{"##", ".#", "..", ".."}));
+  EXPECT_EQ(drawn(SliceType::bicausal, 2, 4), (Rows{"###.", ".###"}));
+  EXPECT_EQ(drawn(SliceType::bicausal, 4, 2), (Rows{"..", "..", "..", ".."}));
+}
+
+TEST(Slices, AreAtPositionsOfASequence) {
+  const Mask documents{.slices = {{.queries = {0, 2}, .keys = {0, 2}, .type = SliceType::causal},
+                                  {.queries = {2, 5}, .keys = {2, 5}, .type = SliceType::causal},
+                                  {.queries = {2, 5}, .keys = {0, 1}}}};
+  EXPECT_EQ(drawn(documents, 5, 5), (std::vector<std::string>{"#....", "##...", "#.#..", "#.##.", "#.###"}));
+  EXPECT_EQ(drawn(documents, 3, 4), (std::vector<std::string>{"#...", "##..", "#.#."})) << "a shorter sequence";
+  const std::vector<Interval> seen = visible_keys(documents, 3, 5, 5);
+  EXPECT_EQ(seen, (std::vector<Interval>{{2, 4}, {0, 1}}));
+  EXPECT_EQ(count_visible(documents, 3, {.begin = 0, .end = 3}, 5, 5), 2);
 }
 
 TEST(DualChunk, OfEachRankAreOneFromTheFrontAndItsMirror) {

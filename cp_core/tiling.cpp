@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 
 #include "cases/integer_math.h"
@@ -52,6 +53,23 @@ Band make_band(const Mask& mask, std::int64_t sq, std::int64_t skv) {
   band.offset = CP_MUTATE(bottom_right_reversed, band.offset, -band.offset);
   band.offset = CP_MUTATE(mask_offset, band.offset, band.offset + 1);
   return band;
+}
+
+Band band_of(const MaskSlice& slice) {
+  const auto& [queries, keys, type] = slice;
+  const std::int64_t upper_left = keys.begin - queries.begin;
+  const std::int64_t lower_right = keys.end - queries.end;
+  switch (type) {
+    case SliceType::full:
+      return {};
+    case SliceType::causal:
+      return {.right = 0, .offset = CP_MUTATE(slice_causal_upper_left, lower_right, upper_left)};
+    case SliceType::inverse_causal:
+      return {.left = 0, .offset = CP_MUTATE(slice_inverse_causal_lower_right, upper_left, lower_right)};
+    case SliceType::bicausal:
+      return {.left = 0, .right = lower_right - upper_left, .offset = upper_left};
+  }
+  throw std::logic_error("unknown type of slice");
 }
 
 // The part of queries x keys inside the band; nullopt if there is none. The caller fills in sequence, q_row and k_row.
@@ -106,6 +124,21 @@ void append_tiles_of_chunks(std::vector<Tile>& tiles, const Pair& runs, const Ra
   }
 }
 
+void append_tiles_of_slices(std::vector<Tile>& tiles, const Pair& runs, const Range& queries, const Range& keys,
+                            const std::vector<MaskSlice>& slices) {
+  for (const MaskSlice& slice : slices) {
+    if (CP_MUTATE(slice_queries_shared, false,
+                  slice != *std::ranges::find(slices, slice.queries, &MaskSlice::queries))) {
+      continue;
+    }
+    const Band band = band_of(slice);
+    if (band.left + band.right < 0) continue;  // between diagonals that have changed sides there is nothing
+    const std::int64_t end = CP_MUTATE(slice_last_key, slice.keys.end, slice.keys.end - 1);
+    append_tile(tiles, runs, intersect(queries, {slice.queries.begin, slice.queries.end}),
+                intersect(keys, {slice.keys.begin, end}), band);
+  }
+}
+
 bool merge_right(Tile& a, const Tile& b) {
   if (a.q_row != b.q_row || a.m != b.m || a.k_row + a.n != b.k_row) return false;
   if (!a.full() || b.left != kInfiniteWindow) return false;
@@ -153,7 +186,9 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
       const Range keys{k.begin, std::min(k.end, CP_MUTATE(padding_keys_seen, lengths.kv[of_keys], k.end))};
       if (queries.empty() || keys.empty()) continue;
       const Band band = make_band(mask, lengths.q[b], lengths.kv[b]);
-      if (CP_MUTATE(chunk_ignored, mask.chunk, 0) == 0) {
+      if (!mask.slices.empty()) {
+        append_tiles_of_slices(tiles, {.q = q, .k = k}, queries, keys, mask.slices);
+      } else if (CP_MUTATE(chunk_ignored, mask.chunk, 0) == 0) {
         append_tile(tiles, {.q = q, .k = k}, queries, keys, band);
       } else {
         append_tiles_of_chunks(tiles, {.q = q, .k = k}, queries, keys, band, mask.chunk);

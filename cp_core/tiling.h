@@ -1,6 +1,7 @@
 // Turns query runs, key runs and a mask into the rectangles (tiles) that an attention backend computes.
 //
-// This works for every mask, since the keys that a run of queries sees in a run of keys form a band. Without the query
+// This works for every mask, since the keys that a run of queries sees in a run of keys form a band, or one for each
+// slice of the mask. Without the query
 // rows and keys outside the band, a rectangle is left whose band is a window around its own bottom-right diagonal, with
 // sides that are never negative. Variable-length attention kernels take such windows.
 #pragma once

@@ -52,6 +52,21 @@ std::vector<Run> some_runs(Random& random, const std::vector<std::int64_t>& padd
   return local_runs(padded, ranks, any);
 }
 
+// A grid of slices that cover a sequence of 24 queries and keys.
+std::vector<MaskSlice> some_slices(Random& random) {
+  constexpr std::int64_t kLength = 24;
+  std::vector<MaskSlice> slices;
+  const std::int64_t q = random.up_to(kLength);
+  const std::int64_t k = random.up_to(kLength);
+  for (const Interval& queries : {Interval{0, q}, Interval{q, kLength}}) {
+    for (const Interval& keys : {Interval{0, k}, Interval{k, kLength}}) {
+      if (queries.size() == 0 || keys.size() == 0) continue;
+      slices.push_back({.queries = queries, .keys = keys, .type = static_cast<SliceType>(random.up_to(3))});
+    }
+  }
+  return slices;
+}
+
 Problem random_problem(Random& random) {
   Problem problem;
   const int ranks = 1 << random.up_to(2);
@@ -74,6 +89,7 @@ Problem random_problem(Random& random) {
   problem.mask.left = random.window(40);
   problem.mask.right = random.one_in(3) ? 0 : random.window(40);
   if (random.one_in(3)) problem.mask.chunk = 1 + random.up_to(30);
+  if (random.one_in(3)) problem.mask = {.slices = some_slices(random)};
   return problem;
 }
 

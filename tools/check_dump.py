@@ -41,9 +41,21 @@ def read_safetensors(path):
     return metadata, tensors
 
 
+def shown_by(first_query, end_of_queries, first_key, end_of_keys, kind, i, j):
+    """Which pairs of positions a slice of a mask shows."""
+    shown = (first_query <= i) & (i < end_of_queries) & (first_key <= j) & (j < end_of_keys)
+    if kind in ("causal", "bicausal"):
+        shown &= j - end_of_keys <= i - end_of_queries
+    if kind in ("inverse_causal", "bicausal"):
+        shown &= j - first_key >= i - first_query
+    return shown
+
+
 def visible(case, sq, skv):
     i = np.arange(sq)[:, None] + skv - sq
     j = np.arange(skv)[None, :]
+    if case.get("mask"):
+        return np.any([shown_by(*s, i=np.arange(sq)[:, None], j=j) for s in case["mask"]], axis=0)
     left, right = case["window"]
     seen = np.ones((sq, skv), bool)
     if left >= 0:
@@ -105,7 +117,11 @@ def parts_of(case, name):
 def attend_head(case, q, k, v, dout, bias, sink, seen):
     """Computes one head of one sequence. Returns a dict of values and a dict of magnitudes."""
     scale = case["head_dim_qk"] ** -0.5
-    scores = np.where(seen, scale * q @ k.T + bias, -np.inf)
+    raw, slope = scale * q @ k.T, 1.0
+    if case.get("softcap"):
+        tanh = np.tanh(raw / case["softcap"])
+        raw, slope = case["softcap"] * tanh, 1 - tanh**2
+    scores = np.where(seen, raw + bias, -np.inf)
     largest = np.max(scores, axis=1, initial=-np.inf)
     shift = largest if sink is None else np.maximum(largest, sink)
     shift = np.where(np.isinf(shift), 0.0, shift)[:, None]
@@ -122,7 +138,7 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
     p_size, of_lse, least, weight = p, 0.0, 0.0, 0.0
     size = {}
     if has_large_scores(case):  # adds the rounding of fp32 scores, and underflow
-        score_size = np.where(seen, 0.5 * scale * abs(q) @ abs(k).T, 0.0)
+        score_size = np.where(seen, 0.5 * scale * abs(q) @ abs(k).T + (abs(raw) if case.get("softcap") else 0.0), 0.0)
         size["lse"] = (p * score_size).sum(1)
         size["max_logit"] = np.max(score_size, initial=0.0)
         of_lse = (1 + abs(np.where(np.isinf(lse), 0, lse)) + size["lse"])[:, None]
@@ -136,11 +152,11 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
     of_delta = (abs(dout) * size["out"]).sum(1, keepdims=True) if has_large_scores(case) else 0.0
     delta_size = abs(dout * out).sum(1, keepdims=True) + floor_of(case["dtype"]) * of_delta
     ds_size = p_size * (abs(dout) @ abs(v).T + delta_size) + p * of_delta + least * seen
-    for result, weights, ds, a, b, d in (
-        (value, p, p * (dout @ v.T - delta), q, k, dout),
-        (size, p_size, ds_size, abs(q), abs(k), abs(dout)),
+    for result, weights, ds, slope, a, b, d in (
+        (value, p, p * (dout @ v.T - delta), slope, q, k, dout),
+        (size, p_size, ds_size, 1.0, abs(q), abs(k), abs(dout)),
     ):
-        result.update(dbias=ds, dq=scale * ds @ b, dk=scale * ds.T @ a, dv=weights.T @ d)
+        result.update(dbias=ds, dq=scale * (slope * ds) @ b, dk=scale * (slope * ds).T @ a, dv=weights.T @ d)
     if sink is not None:
         p_sink = sink_weight / total
         value["dsink"] = -(p_sink * delta).sum()

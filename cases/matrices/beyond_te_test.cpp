@@ -177,8 +177,10 @@ TEST_F(BeyondTe, HasGroupsOfRanksEverywhere) {
   EXPECT_TRUE(any([](const Case& c) { return c.group > 1 && c.cp_size > 2 && !c.seqlens && c.layout == Layout::thd; }));
 }
 
-TEST_F(BeyondTe, HasMaxLogitAndChunksEverywhere) {
+TEST_F(BeyondTe, HasMaxLogitChunksSlicesAndSoftcapsEverywhere) {
   for (const CommType comm : kAllComms) {
+    expect_for_every_layout(comm, [](const Case& c) { return !c.mask.empty(); }, "slices");
+    expect_for_every_layout(comm, [](const Case& c) { return c.softcap > 0; }, "softcap");
     expect_for_every_layout(comm, [](const Case& c) { return c.max_logit; }, "max_logit");
     expect_for_every_layout(comm, [](const Case& c) { return c.chunk > 0; }, "chunk");
   }

@@ -47,14 +47,15 @@ TEST(Models, HaveWhatModelsDifferIn) {
     if (c.window[0] >= 0) met.insert("a window");
     if (c.softmax == SoftmaxType::learnable) met.insert("sinks");
     if (c.head_dim_v < c.head_dim_qk) met.insert("MLA");
+    if (c.softcap > 0) met.insert("a softcap");
     if (c.head_dim_qk == 256) met.insert("heads of 256");
     if (c.heads == c.kv_heads) met.insert("MHA");
     if (c.heads == 8 * c.kv_heads) met.insert("GQA 8:1");
     if (c.seqlens && c.seqlens->size() == 1) met.insert("one document");
     if (c.seqlens && c.seqlens->size() == 64) met.insert("64 documents");
   }
-  EXPECT_EQ(met, (std::set<std::string>{"chunks", "a window", "sinks", "MLA", "heads of 256", "MHA", "GQA 8:1",
-                                        "one document", "64 documents"}));
+  EXPECT_EQ(met, (std::set<std::string>{"chunks", "a window", "sinks", "a softcap", "MLA", "heads of 256", "MHA",
+                                        "GQA 8:1", "one document", "64 documents"}));
 }
 
 }  // namespace

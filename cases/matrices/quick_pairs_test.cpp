@@ -44,6 +44,7 @@ std::int64_t total(const Lengths& lengths) {
 
 std::string mask_kind(const Case& c) {
   if (c.chunk > 0) return "chunked";
+  if (!c.mask.empty()) return "slices";
   if (c.causal) return c.window[0] == kInfiniteWindow ? "causal" : "causal window";
   return c.window[0] == kInfiniteWindow && c.window[1] == kInfiniteWindow ? "none" : "window";
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -137,6 +138,29 @@ void draw_window(Draw& draw, Case& c) {
   }
 }
 
+// Two documents, of which the second may see the first, each slice with its own type.
+void draw_mask(Draw& draw, Case& c) {
+  const auto border = [&](std::int64_t length) {
+    return draw.one_in(2) ? std::min(piece_of(c), length - 1) : draw.up_to(length - 1);
+  };
+  const std::int64_t q = border(c.seqlen_q);
+  const std::int64_t k = border(c.seqlen_kv);
+  const std::vector<MaskSlice> slices{
+      {.queries = {0, q}, .keys = {0, k}, .type = draw.any<SliceType>()},
+      {.queries = {q, c.seqlen_q}, .keys = {k, c.seqlen_kv}, .type = draw.any<SliceType>()},
+      {.queries = {q, c.seqlen_q}, .keys = {0, draw.one_in(2) ? k : 0}, .type = draw.any<SliceType>()}};
+  const Case none;
+  if (!draw.feature() || c.causal || c.window != none.window || c.chunk > 0) return;
+  std::ranges::copy_if(slices, std::back_inserter(c.mask),
+                       [](const MaskSlice& slice) { return slice.queries.size() > 0 && slice.keys.size() > 0; });
+}
+
+// The smallest caps nearly all scores.
+void draw_softcap(Draw& draw, Case& c) {
+  const double other = draw.one_of<double>({0.25, 2, 30, 50});
+  c.softcap = draw.feature() && c.score_offset == 0 ? other : 0;
+}
+
 void draw_softmax(Draw& draw, Case& c) {
   const SoftmaxType other = draw.one_of({SoftmaxType::off_by_one, SoftmaxType::learnable});
   c.softmax = draw.feature() ? other : SoftmaxType::vanilla;
@@ -235,6 +259,7 @@ constexpr std::array kSteps{
     Step{"causal", [](Draw& draw, Case& c) { c.causal = draw.one_in(2); }},
     Step{"chunk", draw_chunk},
     Step{"window", draw_window},
+    Step{"mask", draw_mask},
     Step{"softmax", draw_softmax},
     Step{"bias", draw_bias},
     Step{"max_logit", [](Draw& draw, Case& c) { c.max_logit = draw.feature(); }},
@@ -242,6 +267,7 @@ constexpr std::array kSteps{
     Step{"deterministic", [](Draw& draw, Case& c) { c.deterministic = draw.feature(); }},
     Step{"input_scale", draw_input_scale},
     Step{"score_offset", draw_score_offset},
+    Step{"softcap", draw_softcap},
     Step{"strided", [](Draw& draw, Case& c) { c.strided = draw.feature(); }},
     Step{"group", draw_group},
     Step{"group_ranks", draw_group_ranks},

@@ -40,6 +40,15 @@ void fit_groups(Case& c) {
   }
 }
 
+// Leaves out what is beyond the longest sequence.
+void fit_mask(Case& c) {
+  for (MaskSlice& slice : c.mask) {
+    slice.queries.end = std::min(slice.queries.end, c.seqlen_q);
+    slice.keys.end = std::min(slice.keys.end, c.seqlen_kv);
+  }
+  std::erase_if(c.mask, [](const MaskSlice& slice) { return slice.queries.size() == 0 || slice.keys.size() == 0; });
+}
+
 // Collects cases that are one step simpler than one case.
 class Steps {
  public:
@@ -50,6 +59,7 @@ class Steps {
     Case simpler = from_;
     change(simpler);
     fit_groups(simpler);
+    fit_mask(simpler);
     cases_.push_back(std::move(simpler));
   }
 
@@ -119,6 +129,8 @@ void drop_all_features(Case& c) {
   c.softmax = plain.softmax;
   c.max_logit = c.training = c.deterministic = c.causal = c.strided = false;
   c.chunk = 0;
+  c.mask.clear();
+  c.softcap = plain.softcap;
   c.window = plain.window;
   c.dtype = DType::fp32;
   c.backend = plain.backend;
@@ -294,6 +306,8 @@ void drop_features(Steps& steps, const Case& c) {
   steps.add([](Case& s) { s.training = false; });
   steps.add([](Case& s) { s.deterministic = false; });
   steps.add([](Case& s) { s.chunk = 0; });
+  steps.add([](Case& s) { s.mask.clear(); });
+  steps.add([](Case& s) { s.softcap = 0; });
   steps.add([](Case& s) { s.causal = false; });
   steps.add([](Case& s) { s.window[0] = kInfiniteWindow; });
   steps.add([](Case& s) { s.window[1] = kInfiniteWindow; });
@@ -326,6 +340,10 @@ void reduce_mask(Steps& steps, const Case& c) {
   if (c.chunk > 0) steps.reduce([](auto& s) -> auto& { return s.chunk; }, 1);
   for (std::size_t side = 0; side < c.window.size(); ++side) {
     if (c.window[side] > 0) steps.reduce([side](auto& s) -> auto& { return s.window[side]; }, 0);
+  }
+  for (std::size_t i = 0; i < c.mask.size(); ++i) {
+    steps.add([i](Case& s) { s.mask.erase(s.mask.begin() + static_cast<std::ptrdiff_t>(i)); });
+    steps.add([i](Case& s) { s.mask[i].type = SliceType::full; });
   }
 }
 

@@ -16,11 +16,12 @@ namespace cp_pool::search {
 namespace {
 
 // Fields that are no traits by themselves: names, the seed, and sizes, of which only comparisons matter.
-constexpr std::array<std::string_view, 13> kNoTraits{"suite",  "model",    "batch",      "seqlen_q", "seqlen_kv",
+constexpr std::array<std::string_view, 14> kNoTraits{"suite",  "model",    "batch",      "seqlen_q", "seqlen_kv",
                                                      "heads",  "kv_heads", "head_dim_v", "seqlens",  "seqlens_kv",
-                                                     "window", "chunk",    "seed"};
+                                                     "window", "chunk",    "mask",       "seed"};
 // Numeric fields whose every value is a trait, but never a special trait.
-constexpr std::array<std::string_view, 4> kFewValues{"cp_size", "head_dim_qk", "input_scale", "score_offset"};
+constexpr std::array<std::string_view, 5> kFewValues{"cp_size", "head_dim_qk", "input_scale", "score_offset",
+                                                     "softcap"};
 
 bool has(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -54,6 +55,7 @@ void add_sizes(const Case& c, std::vector<std::string>& traits) {
   add_comparison("seqlen_q", c.seqlen_q, "seqlen_kv", c.seqlen_kv, traits);
   if (c.batch > 1) traits.emplace_back("several sequences");
   if (c.chunk > 0) traits.emplace_back("chunked attention");
+  if (!c.mask.empty()) traits.emplace_back("a mask of slices");
   if (c.window[0] != kInfiniteWindow) traits.emplace_back("a window to the left");
   if (c.window[1] != kInfiniteWindow) traits.emplace_back("a window to the right");
 }
@@ -83,10 +85,11 @@ Case plainest_case() {
 }
 
 // Features of an adapter whose traits have other names.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kTraitsOfFeatures{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kTraitsOfFeatures{
     {{"window", "a window to the left"},
      {"window", "a window to the right"},
      {"chunk", "chunked attention"},
+     {"mask", "a mask of slices"},
      {"gqa", "heads > kv_heads"},
      {"uneven_heads", "heads that the ranks cannot split evenly"},
      {"mla", "head_dim_qk "},

@@ -29,6 +29,7 @@ struct AttentionOperands {
   at::Tensor bias;  // undefined if there is none; with a bias, tiles must not be merged
   BiasRows bias_rows = BiasRows::position;
   double scale = 1.0;
+  double softcap = 0.0;  // caps scaled scores (docs/definitions.md); 0: does not
 };
 
 // The output of one group. The backend writes only the query rows of the group's tiles.

@@ -12,6 +12,7 @@ std::string library_refusal(const Case& c, std::string_view library, std::int64_
   if (c.dtype == DType::fp32) {
     return fmt::format("{} computes in bf16 and fp16 only; this case is fp32", library);
   }
+  if (c.softcap != 0) return fmt::format("{} is called without a softcap; this case has one", library);
   const std::int64_t dim = std::max(c.head_dim_qk, c.head_dim_v);
   if (dim > largest_head_dim) {
     return fmt::format("{} takes head dimensions up to {}; this case has {}", library, largest_head_dim, dim);

@@ -99,8 +99,17 @@ BlockScores::BlockScores(const Tile& tile, const TileBlock& block, const Attenti
       q_(queries(operands.q)),
       k_(keys(operands.k)),
       scores_(at::bmm(q_, k_.transpose(1, 2)).mul_(operands.scale)) {
+  if (CP_MUTATE(softcap_after_bias, true, false)) cap();
   if (operands.bias.defined()) by_head(scores_).add_(bias_view(operands.bias).to(at::kFloat));
+  if (CP_MUTATE(softcap_after_bias, false, true)) cap();
   if (!tile.full()) by_head(scores_).masked_fill_(hidden_keys(tile, block, scores_.device()), kHidden);
+}
+
+void BlockScores::cap() {
+  if (operands_.softcap == 0.0 || CP_MUTATE(softcap_ignored, false, true)) return;
+  const double cap = operands_.softcap * CP_MUTATE(softcap_before_scale, 1.0, operands_.scale);
+  tanh_ = scores_.div_(cap).tanh_();
+  scores_ = tanh_.mul(cap);
 }
 
 at::Tensor BlockScores::queries(const at::Tensor& rows) const {

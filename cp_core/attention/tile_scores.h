@@ -41,6 +41,8 @@ class BlockScores {
 
   // Grouped scores [block.kv_heads, (heads / kv_heads) * rows, n], -inf where the window hides a key.
   [[nodiscard]] at::Tensor& scores() { return scores_; }
+  // The derivative of the scores by those before the softcap, grouped; undefined without a softcap.
+  [[nodiscard]] at::Tensor slope() const { return tanh_.defined() ? tanh_.square().neg_().add_(1.0) : tanh_; }
   // Views a grouped tensor by query head: [block's heads, rows, columns].
   [[nodiscard]] at::Tensor by_head(const at::Tensor& grouped) const;
 
@@ -62,6 +64,8 @@ class BlockScores {
   [[nodiscard]] at::Tensor as_keys(const at::Tensor& grouped) const;
 
  private:
+  void cap();
+
   const Tile& tile_;
   const TileBlock& block_;
   const AttentionOperands& operands_;
@@ -69,6 +73,7 @@ class BlockScores {
   at::Tensor q_;
   at::Tensor k_;
   at::Tensor scores_;
+  at::Tensor tanh_;  // of the scores divided by the softcap
 };
 
 }  // namespace cp_pool

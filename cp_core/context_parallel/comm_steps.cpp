@@ -32,7 +32,8 @@ AttentionOperands FutureRank::operands_like(const Split& split) const {
                          .k = empty({kv_rows, kv_heads, problem.head_dim_qk}),
                          .v = empty({kv_rows, kv_heads, problem.head_dim_v}),
                          .bias = {},
-                         .scale = problem.scale};
+                         .scale = problem.scale,
+                         .softcap = problem.softcap};
   if (problem.bias) {
     const std::int64_t rows = *problem.bias == BiasShape::shape_111s ? 1 : q_rows;
     like.bias = empty({1, of_each_head(*problem.bias) ? heads : 1, rows, kv_rows});

@@ -88,6 +88,7 @@ AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
           .head_dim_v = c.head_dim_v,
           .mask = make_mask(c),
           .scale = 1.0 / std::sqrt(static_cast<double>(scale_dim)),
+          .softcap = c.softcap,
           .softmax = c.softmax,
           .bias = c.bias,
           .max_logit = c.max_logit,

@@ -46,6 +46,7 @@ struct AttentionProblem {
   std::int64_t head_dim_v = 0;
   Mask mask;
   double scale = 1.0;  // 1 / sqrt(head_dim_qk)
+  double softcap = 0.0;
   SoftmaxType softmax = SoftmaxType::vanilla;
   std::optional<BiasShape> bias;
   bool max_logit = false;

@@ -21,7 +21,8 @@ PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs&
                      .v = to_packed(inputs.v, problem.layout),
                      .bias = inputs.bias,
                      .bias_rows = problem.layout == Layout::thd ? BiasRows::position : BiasRows::local,
-                     .scale = problem.scale};
+                     .scale = problem.scale,
+                     .softcap = problem.softcap};
   if (problem.softmax == SoftmaxType::learnable) packed.sink = inputs.sink;
   if (problem.softmax == SoftmaxType::off_by_one) {
     packed.sink = at::zeros({problem.heads}, inputs.q.options().dtype(at::kFloat));

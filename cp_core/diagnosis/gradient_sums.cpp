@@ -67,7 +67,8 @@ class Sums {
  private:
   // The gradients of the scores before they were scaled.
   [[nodiscard]] at::Tensor scaled_ds() const {
-    return backward_.ds.mul(absolute_ ? std::abs(model_.backward.scale) : model_.backward.scale);
+    const at::Tensor scaled = backward_.ds.mul(absolute_ ? std::abs(model_.backward.scale) : model_.backward.scale);
+    return backward_.slope.defined() ? scaled.mul_(backward_.slope) : scaled;
   }
   static at::Tensor weighted(const at::Tensor& of_pairs, const at::Tensor& weight) {
     return weight.defined() ? of_pairs.mul(weight) : of_pairs;

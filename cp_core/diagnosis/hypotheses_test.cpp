@@ -78,6 +78,18 @@ TEST(HypothesesTest, GradientsOfLowScoresAreSimulatedInEveryDimension) {
   EXPECT_EQ(named(verify::test::low_case(), Mutant::own_dkv_dropped), "gradient_share_missing");
 }
 
+TEST(HypothesesTest, MistakesOfSlicesAndOfASoftcapAreNamed) {
+  const Case documents = verify::test::documents_case();
+  EXPECT_EQ(named(documents, Mutant::slice_causal_upper_left), "slice_corner");
+  EXPECT_EQ(named(documents, Mutant::slice_inverse_causal_lower_right), "slice_corner");
+  EXPECT_EQ(named(documents, Mutant::slice_last_key), "slice_off_by_one");
+  EXPECT_EQ(named(documents, Mutant::slice_queries_shared), "slice_ignored");
+  const Case capped = verify::test::capped_case();
+  EXPECT_EQ(named(capped, Mutant::softcap_ignored), "softcap_missing");
+  EXPECT_EQ(named(capped, Mutant::softcap_before_scale), "softcap_order");
+  EXPECT_EQ(named(capped, Mutant::softcap_gradient_missing), "softcap_gradient_missing");
+}
+
 TEST(HypothesesTest, KeyValueHeadsThatRanksDoNotDivideAreNamed) {
   Case c = verify::test::small_case();
   c.comm = CommType::a2a;

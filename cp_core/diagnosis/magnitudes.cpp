@@ -36,7 +36,16 @@ class Magnitudes {
   }
 
  private:
-  [[nodiscard]] bool rounds_scores() const { return dense_.problem.dtype == DType::fp32 || large_scores_; }
+  [[nodiscard]] bool rounds_scores() const {
+    return dense_.problem.dtype == DType::fp32 || large_scores_ || forward_.slope.defined();
+  }
+  // Returns the rounding of the scores of all pairs, in units of the floor of fp32.
+  [[nodiscard]] at::Tensor rounding_of_scores(const Pass& pass, const Operands& operands) const {
+    at::Tensor rounding = operands.raw_scores().mul_(kScoreWeight * std::abs(pass.scale));
+    if (!forward_.slope.defined()) return rounding;
+    const at::Tensor tanh = forward_.slope.neg().add_(1.0).sqrt_();
+    return rounding.add_(tanh, pass.softcap * verify::tanh_error(dense_.problem.dtype));
+  }
   [[nodiscard]] double weight_of_fp32() const {
     return verify::floor_factor(DType::fp32) / verify::floor_factor(dense_.problem.dtype);
   }
@@ -45,7 +54,7 @@ class Magnitudes {
   // not count.
   [[nodiscard]] at::Tensor rounding_of(const Pass& pass, const Operands& operands, const at::Tensor& p) const {
     if (!rounds_scores()) return {};
-    at::Tensor of_p = operands.raw_scores().mul_(kScoreWeight * std::abs(pass.scale)).mul_(p);
+    at::Tensor of_p = rounding_of_scores(pass, operands).mul_(p);
     if (!large_scores_) return of_p;
     const at::Tensor of_scores = of_p.sum(-1, /*keepdim=*/true);
     const at::Tensor lse = forward_.lse.unsqueeze(-1).abs();
@@ -66,7 +75,7 @@ class Magnitudes {
     const at::Tensor& value = forward_.results.max_logit;
     at::Tensor magnitude = value.abs().masked_fill_(value.isinf(), 0.0).add_(1.0);
     if (!rounds_scores()) return magnitude;
-    const at::Tensor rounding = operands_.raw_scores().mul_(kScoreWeight * std::abs(model_.forward.scale));
+    const at::Tensor rounding = rounding_of_scores(model_.forward, operands_);
     return magnitude.add_(rounding.flatten(1).amax(1).view({1, -1, 1}));
   }
 
@@ -83,6 +92,7 @@ class Magnitudes {
       delta.add_(error_of_delta, verify::floor_factor(dense_.problem.dtype));
     }
     Backward magnitude = backward;
+    magnitude.slope.reset();  // it is at most 1
     magnitude.p = p;
     magnitude.ds = operands.raw_dp().add_(delta).mul_(p).add_(plain.mul(error_of_delta));
     if (large_scores_) magnitude.ds.add_(pass.times.ne(0.0), underflow());

@@ -25,6 +25,7 @@ class Masks : public Subject {
     windows();
     right_edge();
     chunks();
+    if (!c_.mask.empty()) slices();
     sequences();
     lengths();
     neighbours();
@@ -153,6 +154,41 @@ class Masks : public Subject {
       mask(id, fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
            [size](MaskRule& rule) { rule.chunk = size; });
     }
+  }
+
+  void slices() {
+    const SliceType causal = SliceType::causal;
+    const SliceType inverse = SliceType::inverse_causal;
+    for (const std::vector<SliceType>& types : {std::vector{causal}, {inverse}, {causal, inverse}}) {
+      const std::string of = types.size() > 1 ? "causal and inverse_causal" : std::string(to_string(types.front()));
+      mask("slice_corner", fmt::format("the diagonals of {} slices are in the opposite corners", of),
+           [types](MaskRule& rule) { rule.opposite_corners = types; });
+    }
+    mask("slice_ignored", "slices show all of their pairs", [](MaskRule& rule) {
+      for (MaskSlice& slice : rule.slices) slice.type = SliceType::full;
+    });
+    for (const std::int64_t off : {1, -1}) {
+      const char* const id = "slice_off_by_one";
+      const std::string_view where = off > 0 ? "one position late" : "one position early";
+      mask(id, fmt::format("the keys of slices end {}", where), [off](MaskRule& rule) { rule.slice_key_shift = off; });
+      mask(id, fmt::format("the queries of slices end {}", where),
+           [off](MaskRule& rule) { rule.slice_query_shift = off; });
+      mask(id, fmt::format("the keys of slices and their diagonals end {}", where), [off](MaskRule& rule) {
+        for (MaskSlice& slice : rule.slices) slice.keys.end += off;
+      });
+    }
+    if (c_.mask.size() == 1) return;
+    for (std::size_t s = 0; s < c_.mask.size(); ++s) {
+      mask("slice_ignored", fmt::format("slice {} of the mask is left out", s),
+           [s](MaskRule& rule) { rule.slices.erase(rule.slices.begin() + static_cast<std::ptrdiff_t>(s)); });
+    }
+    mask("slice_ignored", "of slices with the same queries, all but the first are left out", [](MaskRule& rule) {
+      std::vector<MaskSlice> kept;
+      for (const MaskSlice& slice : rule.slices) {
+        if (std::ranges::find(kept, slice.queries, &MaskSlice::queries) == kept.end()) kept.push_back(slice);
+      }
+      rule.slices = kept;
+    });
   }
 
   void sequences() {

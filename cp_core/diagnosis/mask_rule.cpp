@@ -1,5 +1,7 @@
 #include "cp_core/diagnosis/mask_rule.h"
 
+#include <algorithm>
+
 #include <ATen/ops/div.h>
 
 namespace cp_pool::diagnosis {
@@ -18,6 +20,7 @@ MaskRule::MaskRule(const DenseProblem& of) : dense(of) {
     if (c.window.at(side) >= 0) window.at(side) = c.window.at(side);
   }
   chunk = c.chunk;
+  slices = c.mask;
   places = {.q_sequence = dense.q_rows.sequence,
             .q_position = dense.q_rows.position,
             .kv_sequence = dense.kv_rows.sequence,
@@ -49,6 +52,30 @@ std::pair<at::Tensor, at::Tensor> MaskRule::diagonal_of(const Places& of) const 
   return {i.unsqueeze(1), of.kv_position.unsqueeze(0)};
 }
 
+at::Tensor MaskRule::shown_by_slices() const {
+  const at::Tensor i = places.q_position.unsqueeze(1);
+  const at::Tensor j = places.kv_position.unsqueeze(0);
+  at::Tensor shown = i.lt(0).logical_and(j.lt(0));
+  for (const auto& [queries, keys, type] : slices) {
+    const auto is_in = [](const at::Tensor& at, const Interval& range, std::int64_t shift) {
+      return at.ge(range.begin).logical_and(at.lt(range.end + shift));
+    };
+    at::Tensor pairs = is_in(i, queries, slice_query_shift).logical_and(is_in(j, keys, slice_key_shift));
+    const bool both = type == SliceType::bicausal;
+    const bool opposite = std::ranges::find(opposite_corners, type) != opposite_corners.end();
+    const std::int64_t upper_left = keys.begin - queries.begin;
+    const std::int64_t lower_right = keys.end - queries.end;
+    if (both || type == SliceType::causal) {
+      pairs = pairs.logical_and(j.sub(i).le(opposite ? upper_left : lower_right));
+    }
+    if (both || type == SliceType::inverse_causal) {
+      pairs = pairs.logical_and(j.sub(i).ge(opposite ? lower_right : upper_left));
+    }
+    shown = shown.logical_or(pairs);
+  }
+  return shown;
+}
+
 at::Tensor MaskRule::times() const {
   at::Tensor seen = valid_pairs().logical_and(keys_that_count.unsqueeze(0));
   if (borders) seen = seen.logical_and(places.q_sequence.unsqueeze(1).eq(places.kv_sequence.unsqueeze(0)));
@@ -65,6 +92,7 @@ at::Tensor MaskRule::times() const {
     const at::Tensor begin = at::div(position.sub(chunk_query_shift), chunk, "floor").mul(chunk);
     seen = seen.logical_and(j.ge(begin.add(chunk_first_shift))).logical_and(j.lt(begin.add(chunk + chunk_end_shift)));
   }
+  if (!slices.empty()) seen = seen.logical_and(shown_by_slices());
   return seen.to(at::kDouble);
 }
 

@@ -33,6 +33,10 @@ struct MaskRule {
   std::int64_t causal_edge = 0;  // a causal query sees keys up to this many positions after its diagonal
   std::array<std::optional<std::int64_t>, 2> window;  // the width of each side in keys; nullopt: no limit
   std::int64_t chunk = 0;
+  std::vector<MaskSlice> slices;            // of a mask of slices; empty: there is none
+  std::int64_t slice_query_shift = 0;  // by how many positions the queries of slices end late, and their keys
+  std::int64_t slice_key_shift = 0;
+  std::vector<SliceType> opposite_corners;  // the types whose diagonals begin or end in the opposite corners
   // By how many positions a chunk begins late for queries, begins late for keys, and ends late for keys.
   std::int64_t chunk_query_shift = 0;
   std::int64_t chunk_first_shift = 0;
@@ -64,6 +68,7 @@ struct MaskRule {
   // Returns i' of the queries and j of the keys (docs/definitions.md): [q rows, 1] and [1, kv rows].
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> diagonal_of(const Places& of) const;
   [[nodiscard]] at::Tensor valid_pairs() const;
+  [[nodiscard]] at::Tensor shown_by_slices() const;
 };
 
 }  // namespace cp_pool::diagnosis

@@ -22,13 +22,28 @@ namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-at::Tensor scores_of(const DenseProblem& dense, const Pass& pass) {
+struct Scores {
+  at::Tensor values;
+  at::Tensor slope;  // of the softcap; undefined without one
+};
+
+Scores scores_of(const DenseProblem& dense, const Pass& pass) {
   at::Tensor scores = Operands(dense, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
+  at::Tensor slope;
+  const auto cap = [&] {
+    if (pass.softcap == 0) return;
+    scores.div_(pass.softcap).tanh_();
+    slope = scores.square().neg_().add_(1.0);
+    scores.mul_(pass.softcap);
+  };
+  if (!pass.cap_has_bias) cap();
   if (dense.bias.defined()) {
     const at::Tensor by_head = dense.bias.transpose(0, 1).flatten(1).index_select(0, index_tensor(pass.bias_head));
     scores.add_(by_head.index_select(1, pass.bias_index.flatten()).view(scores.sizes()));
   }
-  return pass.least_score > -kInfinity ? scores.clamp_min_(pass.least_score) : scores;
+  if (pass.cap_has_bias) cap();
+  if (pass.least_score > -kInfinity) scores.clamp_min_(pass.least_score);
+  return {.values = scores, .slope = slope};
 }
 
 // Sums [heads, q rows, kv rows] over the pairs of each part: [heads, q rows, parts].
@@ -104,7 +119,9 @@ Forward run_forward(const SimulatedStep& model) {
   const DenseProblem& dense = *model.dense;
   const Operands operands(dense, model.forward, /*absolute=*/false);
   Forward forward;
-  forward.scores = scores_of(dense, model.forward);
+  const Scores scores = scores_of(dense, model.forward);
+  forward.scores = scores.values;
+  forward.slope = scores.slope;
   const at::Tensor& times = model.forward.times;
   const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
   at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
@@ -144,8 +161,8 @@ bool same_pass(const Pass& a, const Pass& b) {
                             &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
-  return a.scale == b.scale && a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head &&
-         a.kv_head == b.kv_head && a.dout_head == b.dout_head && a.bias_head == b.bias_head &&
+  return a.scale == b.scale && a.softcap == b.softcap && a.least_score == b.least_score && a.v_head == b.v_head &&
+         a.q_head == b.q_head && a.kv_head == b.kv_head && a.dout_head == b.dout_head && a.bias_head == b.bias_head &&
          a.sink_head == b.sink_head;
 }
 
@@ -199,6 +216,8 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
                           model.lse_head.empty() && !model.exponentials_divided;
   Backward backward;
   backward.dp = operands.raw_dp();
+  const Scores scores = pass.softcap != 0 || !derivative ? scores_of(dense, pass) : Scores{};
+  if (!model.slope_missing) backward.slope = scores.slope;
   if (derivative && !model.merges_rightly) {
     differentiate_merge(model, forward, backward);
     return backward;
@@ -214,7 +233,7 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
     const at::Tensor of_heads = model.lse_head.empty() ? lse : lse.index_select(0, index_tensor(model.lse_head));
     const at::Tensor of_rows =
         model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : of_heads.unsqueeze(-1);
-    const at::Tensor seen = scores_of(dense, pass).masked_fill_(pass.times.eq(0.0), -kInfinity);
+    const at::Tensor seen = scores.values.masked_fill(pass.times.eq(0.0), -kInfinity);
     const at::Tensor known = of_rows.masked_fill(of_rows.eq(-kInfinity), kInfinity);
     backward.p = model.exponentials_divided
                      ? seen.to(at::kFloat).exp_().div_(known.to(at::kFloat).exp_()).to(at::kDouble).mul_(pass.times)
@@ -229,6 +248,10 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
   if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
   if (model.nan_without_keys) backward.ds.masked_fill_(pass.times.sum(-1, /*keepdim=*/true).eq(0.0), 0.0);
+  if (pass.cap_has_bias && backward.slope.defined()) {
+    backward.ds.mul_(backward.slope);
+    backward.slope.reset();
+  }
   if (dense.sink.defined()) add_dsink(model, forward, lse, of_tokens, derivative, backward);
   return backward;
 }
@@ -240,6 +263,7 @@ Pass defined_pass(const DenseProblem& dense) {
   Pass pass;
   pass.times = MaskRule(dense).times();
   pass.scale = dense.problem.scale();
+  pass.softcap = dense.problem.softcap;
   pass.q_head = pass.dout_head = pass.sink_head = mapped(c.heads, std::identity());
   pass.kv_head = defined_kv_heads(c);
   if (dense.bias.defined()) {

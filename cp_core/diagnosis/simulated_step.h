@@ -28,6 +28,8 @@ struct Pass {
   // bool [ranks, kv rows]: the places at which K and V are exchanged. Undefined: nowhere.
   at::Tensor exchanged;
   double scale = 0;
+  double softcap = 0;               // 0: none
+  bool cap_has_bias = false;        // the softcap is taken of scores with their bias
   double least_score = -kInfinity;  // smaller scores, with scale and bias, are raised to it
   at::Tensor bias_index;  // int64, pairs: the element of the bias that the pair reads, as DenseProblem::bias_index
   // For each computed head: which head of each input it reads.
@@ -97,6 +99,7 @@ struct SimulatedStep {
   bool lse_of_part = false;
   bool delta_of_part = false;
   bool delta_missing = false;
+  bool slope_missing = false;         // the backward takes the capped score for the score
   bool exponentials_divided = false;  // p = exp(score) / exp(lse), in fp32
   // For each computed head: the head of dout and out from which its delta is taken. Empty: its own.
   std::vector<std::int64_t> delta_head;
@@ -129,7 +132,8 @@ using WholeResults = verify::Results;
 
 struct Forward {
   // [heads, q rows, kv rows]
-  at::Tensor scores;  // with scale and bias, of all pairs, visible or not
+  at::Tensor scores;  // with scale, softcap and bias, of all pairs, visible or not
+  at::Tensor slope;   // of the softcap; undefined without one
   at::Tensor part_p;  // probabilities within a part: they sum to 1 in each part
   at::Tensor p;       // probabilities as they count in out
   // [heads, q rows]
@@ -143,6 +147,7 @@ struct Backward {
   // [heads, q rows, kv rows]
   at::Tensor p;      // probabilities as they count in dv
   at::Tensor ds;     // gradients of the scores
+  at::Tensor slope;  // of the softcap, by which ds is multiplied in dq and dk; undefined without a softcap
   at::Tensor dp;     // dout . v
   at::Tensor delta;  // [heads, q rows, 1]
   // [heads, q rows]; undefined if there is no sink

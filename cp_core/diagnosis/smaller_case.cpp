@@ -23,6 +23,16 @@ std::int64_t scaled(std::int64_t size, double by, std::int64_t none) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(size) * by));
 }
 
+void scale_slices(Case& c, double by) {
+  const auto scale = [by](std::int64_t& border) {
+    border = static_cast<std::int64_t>(static_cast<double>(border) * by);
+  };
+  for (auto& [queries, keys, type] : c.mask) {
+    for (std::int64_t* border : {&queries.begin, &queries.end, &keys.begin, &keys.end}) scale(*border);
+  }
+  std::erase_if(c.mask, [](const MaskSlice& slice) { return slice.queries.size() == 0 || slice.keys.size() == 0; });
+}
+
 void shrink_heads(Case& c) {
   const std::int64_t blocks = std::max(1, head_ranks(c));
   const std::int64_t group = std::min<std::int64_t>(c.heads / c.kv_heads, 2);
@@ -62,6 +72,7 @@ std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& leng
   shrink_heads(small);
   for (std::int64_t& side : small.window) side = scaled(side, by, kInfiniteWindow);
   small.chunk = scaled(small.chunk, by, 0);
+  scale_slices(small, by);
   small.replicated = scaled(small.replicated, by, 0);
   const bool whole = !c.pad_between_seqs;
   const std::vector<std::int64_t> q =

@@ -58,6 +58,7 @@ class SoftmaxInputs : public Subject {
  public:
   SoftmaxInputs(const DenseProblem& dense, const Symptoms& symptoms) : Subject(dense, symptoms) {
     scales();
+    if (c_.softcap != 0) softcaps();
     if (dense_.sink.defined()) sinks();
     if (symptoms_.fails("max_logit")) max_logit();
   }
@@ -81,6 +82,22 @@ class SoftmaxInputs : public Subject {
       pass("scores_clipped", fmt::format("scores below {:g} are raised to {:g}", least, least),
            [least](const DenseProblem&, Pass& pass) { pass.least_score = least; });
     }
+  }
+
+  void softcaps() {
+    const double scale = dense_.problem.scale();
+    const auto capped = [this](std::string id, std::string says, std::function<void(Pass&)> change) {
+      pass(std::move(id), std::move(says),
+           [change = std::move(change)](const DenseProblem&, Pass& pass) { change(pass); });
+    };
+    capped("softcap_missing", "scores are not capped", [](Pass& pass) { pass.softcap = 0; });
+    capped("softcap_order", "scores are capped before they are scaled", [scale](Pass& pass) { pass.softcap *= scale; });
+    if (dense_.bias.defined()) {
+      capped("softcap_order", "scores are capped with their bias", [](Pass& pass) { pass.cap_has_bias = true; });
+    }
+    if (!c_.training) return;
+    backward("softcap_gradient_missing", "the gradient of a score lacks the derivative of the softcap",
+             [](SimulatedStep& model) { model.slope_missing = true; });
   }
 
   void sinks() {

@@ -39,7 +39,8 @@ Pairs pairs_of_queries(const Case& c, const SequenceLengths& lengths) {
   for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
     std::vector<std::int64_t>& of_sequence = pairs.emplace_back();
     for (std::int64_t i = 0; i < lengths.valid_q[b]; ++i) {
-      of_sequence.push_back(visible_keys(mask, i, lengths.valid_q[b], lengths.valid_kv[b]).size());
+      of_sequence.push_back(
+          count_visible(mask, i, {.begin = 0, .end = lengths.valid_kv[b]}, lengths.valid_q[b], lengths.valid_kv[b]));
     }
   }
   return pairs;
@@ -52,10 +53,10 @@ Pairs pairs_of_keys(const Case& c, const SequenceLengths& lengths) {
     // First how many more queries see a key than see the key before it.
     std::vector<std::int64_t>& of_sequence = pairs.emplace_back(lengths.valid_kv[b] + 1, 0);
     for (std::int64_t i = 0; i < lengths.valid_q[b]; ++i) {
-      const Interval keys = visible_keys(mask, i, lengths.valid_q[b], lengths.valid_kv[b]);
-      if (keys.size() == 0) continue;
-      ++of_sequence[static_cast<std::size_t>(keys.begin)];
-      --of_sequence[static_cast<std::size_t>(keys.end)];
+      for (const Interval& keys : visible_keys(mask, i, lengths.valid_q[b], lengths.valid_kv[b])) {
+        ++of_sequence[static_cast<std::size_t>(keys.begin)];
+        --of_sequence[static_cast<std::size_t>(keys.end)];
+      }
     }
     std::inclusive_scan(of_sequence.begin(), of_sequence.end(), of_sequence.begin());
   }

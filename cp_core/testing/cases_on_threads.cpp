@@ -75,6 +75,21 @@ Case lowest_case() {
   return c;
 }
 
+Case capped_case() {
+  Case c = small_case();
+  c.softcap = 0.5;
+  c.bias = BiasShape::shape_11ss;
+  return c;
+}
+
+Case documents_case() {
+  Case c = small_case();
+  c.mask = {{.queries = {0, 6}, .keys = {0, 8}, .type = SliceType::causal},
+            {.queries = {6, 16}, .keys = {8, 16}, .type = SliceType::causal},
+            {.queries = {6, 16}, .keys = {0, 5}, .type = SliceType::inverse_causal}};
+  return c;
+}
+
 std::vector<Case> twin_cases() {
   Case c = small_case();
   c.causal = true;
@@ -125,6 +140,7 @@ Case random_case(std::mt19937_64& generator) {
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
   c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
   if (c.seed % 7 == 3) c.score_offset = c.seed % 2 == 0 ? -100 : 100;
+  if (c.seed % 7 == 5) c.softcap = c.seed % 2 == 0 ? 0.5 : 20;
   return c;
 }
 

@@ -28,6 +28,10 @@ Case high_sink_case();
 Case low_case();
 Case lowest_case();
 
+// Most scores are near a softcap, and there is a bias.
+Case capped_case();
+// Two documents, of which the second sees some of the first. Slices share queries, and have more keys or more queries.
+Case documents_case();
 // Two cases of one shape with different seeds, with a bias, a sink and max_logit.
 std::vector<Case> twin_cases();
 

@@ -223,7 +223,9 @@ class PlainStep final : public Step {
 }  // namespace
 
 std::string PlainAttention::skip_reason(const Case& c, const at::Device& /*device*/) {
-  if (c.bias || c.softmax != SoftmaxType::vanilla || c.chunk > 0 || c.max_logit) return "it has plain masks only";
+  if (c.bias || c.softmax != SoftmaxType::vanilla || c.chunk > 0 || c.max_logit || !c.mask.empty() || c.softcap != 0) {
+    return "it has plain masks only";
+  }
   return {};
 }
 

@@ -41,8 +41,9 @@ std::vector<Case> rare_cases() {
   decode.batch = 2;
   decode.seqlens = {3, 1};
   decode.seqlens_kv = {16, 3};
-  std::vector<Case> cases{decode, right_window,     fewer_keys, one_key_case(), steep_case(), shared_heads,
-                          uneven, high_sink_case(), low_case(), lowest_case(),  uneven_heads};
+  std::vector<Case> cases{decode,       right_window,  fewer_keys,       one_key_case(), steep_case(),
+                          shared_heads, uneven,        high_sink_case(), low_case(),     lowest_case(),
+                          uneven_heads, capped_case(), documents_case()};
   std::ranges::move(twin_cases(), std::back_inserter(cases));
   return cases;
 }

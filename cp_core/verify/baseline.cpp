@@ -62,6 +62,7 @@ class Baseline {
   // Computes lse and max_logit, from fp32 scores whatever the dtype.
   void add_lse(const QueryBlock& block, const at::Tensor& raw_scores) {
     at::Tensor scores = raw_scores.mul(problem_.scale());
+    if (problem_.softcap != 0) scores.div_(problem_.softcap).tanh_().mul_(problem_.softcap);
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
     hide_invisible_keys(problem_, block, held_, scores);
     const at::Tensor largest = by_head(problem_, block, scores.amax(-1, /*keepdim=*/true)).amax(1);
@@ -71,13 +72,22 @@ class Baseline {
     put(block, results_.lse, lse);
   }
 
-  // Returns [kv_heads, group * rows, seqlen_kv], with one more column for the sink if there is one.
-  [[nodiscard]] at::Tensor probabilities(const QueryBlock& block, const at::Tensor& raw_scores) const {
+  struct Probabilities {
+    at::Tensor p;     // [kv_heads, group * rows, seqlen_kv], with one more column for the sink if there is one
+    at::Tensor tanh;  // of the scores divided by the softcap; undefined without one
+  };
+
+  [[nodiscard]] Probabilities probabilities(const QueryBlock& block, const at::Tensor& raw_scores) const {
     at::Tensor scores = rounded_scores(rounded_scores(raw_scores).mul(problem_.scale()));
+    at::Tensor tanh;
+    if (problem_.softcap != 0) {
+      tanh = rounded(rounded(scores.div(problem_.softcap)).tanh());
+      scores = rounded(tanh.mul(problem_.softcap));
+    }
     finish_scores(block, scores);
     if (sink_.defined()) scores = at::cat({scores, rounded(per_head(problem_, block, sink_))}, -1);
     // A softmax over no key is 0 / 0.
-    return rounded(scores.softmax(-1).nan_to_num_(0.0));
+    return {.p = rounded(scores.softmax(-1).nan_to_num_(0.0)), .tanh = tanh};
   }
 
   void add(const QueryBlock& block) {
@@ -86,7 +96,7 @@ class Baseline {
     const at::Tensor v = key_rows(block, v_);
     const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
     add_lse(block, raw_scores);
-    const at::Tensor all = probabilities(block, raw_scores);
+    const auto [all, tanh] = probabilities(block, raw_scores);
     const at::Tensor p = all.narrow(-1, 0, block.seqlen_kv);
     put(block, results_.out, product(p, v));
     if (!problem_.training) return;
@@ -100,6 +110,7 @@ class Baseline {
       const at::Tensor of_rows = rounded(all.narrow(-1, block.seqlen_kv, 1).mul(delta).neg_());
       results_.dsink.add_(by_head(problem_, block, of_rows).sum(1).view({1, problem_.heads, 1}));
     }
+    if (tanh.defined()) ds = rounded(ds.mul_(tanh.square().neg_().add_(1.0)));
     ds = rounded(ds.mul_(problem_.scale()));
     put(block, results_.dq, product(ds, k));
     // dk and dv are rounded only after the last block, since an eager implementation has a single block.

@@ -52,6 +52,8 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
           .causal = c.causal,
           .window = c.window,
           .chunk = c.chunk,
+          .mask = c.mask,
+          .softcap = c.softcap,
           .softmax = c.softmax,
           .bias = c.bias,
           .dtype = c.dtype,
@@ -91,12 +93,31 @@ double underflow_error(DType dtype) {
   return dtype == DType::fp16 ? 0x1p-25 : 0x1p-126;
 }
 
+double tanh_error(DType dtype) {
+  return dtype == DType::fp32 ? 1.0 : 0x1p-11 / floor_factor(DType::fp32);
+}
+
 double floor_factor(DType dtype) {
   // The factors c allow for rounding beyond twice the baseline's own error.
   constexpr double kFloor16Bit = 4;
   constexpr double kFloorFp32 = 16;
   return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
 }
+
+namespace {
+
+// bool, shaped like i and j together: which pairs of positions the slice shows.
+at::Tensor shown_by(const MaskSlice& slice, const at::Tensor& i, const at::Tensor& j) {
+  const auto& [queries, keys, type] = slice;
+  at::Tensor shown =
+      i.ge(queries.begin).logical_and(i.lt(queries.end)).logical_and(j.ge(keys.begin)).logical_and(j.lt(keys.end));
+  const bool bicausal = type == SliceType::bicausal;
+  if (type == SliceType::causal || bicausal) shown.logical_and_(j.sub(keys.end).le(i.sub(queries.end)));
+  if (type == SliceType::inverse_causal || bicausal) shown.logical_and_(j.sub(keys.begin).ge(i.sub(queries.begin)));
+  return shown;
+}
+
+}  // namespace
 
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
                         std::int64_t first_row, std::int64_t rows, const at::Device& device) {
@@ -106,6 +127,11 @@ at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, 
                            .unsqueeze(1);
   const at::Tensor j = at::arange(seqlen_kv, at::TensorOptions(device).dtype(at::kLong)).unsqueeze(0);
   at::Tensor visible = at::ones({rows, seqlen_kv}, at::TensorOptions(device).dtype(at::kBool));
+  if (!problem.mask.empty()) {
+    visible.zero_();
+    const at::Tensor position = i.sub(seqlen_kv - seqlen_q);
+    for (const MaskSlice& slice : problem.mask) visible.logical_or_(shown_by(slice, position, j));
+  }
   const auto [left, right] = problem.window;
   if (left >= 0) visible.logical_and_(i.sub(j).le(left));
   if (right >= 0) visible.logical_and_(j.sub(i).le(right));

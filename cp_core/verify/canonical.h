@@ -28,6 +28,8 @@ struct CanonicalProblem {
   bool causal = false;
   std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};
   std::int64_t chunk = 0;
+  std::vector<MaskSlice> mask;
+  double softcap = 0;
   SoftmaxType softmax = SoftmaxType::vanilla;
   std::optional<BiasShape> bias;
   DType dtype = DType::bf16;
@@ -70,6 +72,10 @@ inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
 
 // The largest absolute error of rounding a number that is too small for the dtype, or of flushing it to zero.
 double underflow_error(DType dtype);
+
+// The relative error of a tanh of scores, in units of c * u of fp32: 2^-20 in fp32. With 16 bits, kernels take the tanh
+// of the GPU (tanh.approx.f32 of PTX), whose error is up to 2^-11.
+double tanh_error(DType dtype);
 
 // c * u of the bound (docs/numerics.md).
 double floor_factor(DType dtype);

@@ -25,6 +25,15 @@ constexpr std::int64_t kKeysForACeiling = 8;
 std::int64_t most_visible_keys(const CanonicalProblem& problem) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   if (problem.chunk > 0) most = problem.chunk;
+  if (!problem.mask.empty()) most = 0;
+  for (const MaskSlice& first : problem.mask) {
+    const std::int64_t query = first.queries.begin;
+    std::int64_t keys = 0;
+    for (const MaskSlice& slice : problem.mask) {
+      if (slice.queries.begin <= query && query < slice.queries.end) keys += slice.keys.size();
+    }
+    most = std::max(most, keys);
+  }
   const auto [left, right] = problem.window;
   const std::int64_t ahead = problem.causal ? 0 : right;
   if (left >= 0 && ahead >= 0) most = std::min(most, left + ahead + 1);

@@ -44,6 +44,7 @@ struct Softmax {
   at::Tensor p;       // [kv_heads, group * rows, seqlen_kv]
   at::Tensor p_sink;  // [kv_heads, group * rows, 1]; undefined without a sink
   at::Tensor lse;     // [kv_heads, group * rows, 1], the sink included
+  at::Tensor capped;  // the scores before the bias, shaped like p; undefined without a softcap
 };
 
 class ReferenceBuilder {
@@ -89,7 +90,9 @@ class ReferenceBuilder {
     // the elements of out.
     const at::Tensor products = query_rows(problem_, block, wide_.dout).mul(out);
     const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
-    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {});
+    at::Tensor slope;
+    if (softmax.capped.defined()) slope = softmax.capped.div(problem_.softcap).square_().neg_().add_(1.0);
+    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {}, slope);
     if (problem_.has_dsink()) add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
 
     const at::Tensor delta_magnitude = products.abs().sum(-1, /*keepdim=*/true);
@@ -102,7 +105,8 @@ class ReferenceBuilder {
       // The product of the errors of p and of delta is small beside each of them, unless both are near 1.
       delta_magnitude.add_(error_of_delta, floor_factor(problem_.dtype));
     }
-    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), error_of_ds);
+    // The derivative of a softcap is at most 1.
+    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), error_of_ds, {});
     if (!problem_.has_dsink()) return;
     at::Tensor of_sink = with_rounding_of_lse(block, softmax).mul_(delta_magnitude);
     if (error_of_delta.defined()) of_sink.add_(softmax.p_sink.mul(error_of_delta));
@@ -112,15 +116,16 @@ class ReferenceBuilder {
   // The rounding of fp32 relative to the rounding of this dtype, which is the unit of magnitudes.
   [[nodiscard]] double weight_of_fp32() const { return floor_factor(DType::fp32) / floor_factor(problem_.dtype); }
 
-  // Returns the magnitude of p. In fp32 and with large scores it is p * (1 + w * sum of |q| |k| * scale), since the
-  // rounding error of a score becomes a relative error of p; otherwise the rounding of p itself is far larger, and p is
-  // returned. Also records the rounding of scores in the magnitudes of lse and max_logit. With large scores, the error
-  // of lse is included, since p = exp(score - lse) and a row may have only tiny p.
+  // Returns the magnitude of p. In fp32, with large scores and with a softcap it is p * (1 + w * sum of |q| |k| *
+  // scale), since the rounding error of a score becomes a relative error of p; otherwise the rounding of p itself is
+  // far larger, and p is returned. Also records the rounding of scores in the magnitudes of lse and max_logit. With
+  // large scores, the error of lse is included, since p = exp(score - lse) and a row may have only tiny p.
   at::Tensor with_rounding_of_scores(const QueryBlock& block, const Softmax& softmax) {
     at::Tensor p = softmax.p.to(at::kFloat);
-    if (problem_.dtype != DType::fp32 && !problem_.has_large_scores()) return p;
+    if (problem_.dtype != DType::fp32 && !problem_.has_large_scores() && problem_.softcap == 0) return p;
     at::Tensor rounding = at::bmm(query_rows(problem_, block, absolute_.q), transposed(key_rows(block, absolute_.k)));
     rounding.mul_(kScoreWeight * problem_.scale());
+    if (softmax.capped.defined()) rounding.add_(softmax.capped.abs(), tanh_error(problem_.dtype));
     const at::Tensor of_p = p.mul(rounding);
     put(block, reference_.magnitude.lse, of_p.sum(-1, /*keepdim=*/true));
     const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
@@ -162,6 +167,11 @@ class ReferenceBuilder {
   Softmax softmax_of(const QueryBlock& block) {
     at::Tensor scores = at::bmm(query_rows(problem_, block, wide_.q), transposed(key_rows(block, wide_.k)));
     scores.mul_(problem_.scale());
+    Softmax softmax;
+    if (problem_.softcap != 0) {
+      scores.div_(problem_.softcap).tanh_().mul_(problem_.softcap);
+      softmax.capped = scores.clone();
+    }
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
     hide_invisible_keys(problem_, block, held_, scores);
     const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
@@ -175,7 +185,6 @@ class ReferenceBuilder {
       shift = at::maximum(largest, sink);
     }
     shift = shift.masked_fill(shift.eq(-kInfinity), 0.0);
-    Softmax softmax;
     softmax.p = scores.sub_(shift).exp_();
     at::Tensor total = softmax.p.sum(-1, /*keepdim=*/true);
     if (sink.defined()) {
@@ -190,15 +199,16 @@ class ReferenceBuilder {
 
   // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
   // With absolute operands and a positive row term, these are the magnitudes of the sums. error_of_ds: is added to ds;
-  // may be undefined.
+  // slope: of the softcap, by which ds is multiplied in dq and dk. Both may be undefined.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
-                     const at::Tensor& row_term, const at::Tensor& error_of_ds) {
+                     const at::Tensor& row_term, const at::Tensor& error_of_ds, const at::Tensor& slope) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);
     add_key_rows(block, results.dv, at::bmm(transposed(p), dout));
     at::Tensor ds = at::bmm(dout, transposed(key_rows(block, operands.v)));
     ds.add_(row_term).mul_(p);
     if (error_of_ds.defined()) ds.add_(error_of_ds);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results.dbias, ds);
+    if (slope.defined()) ds.mul_(slope);
     ds.mul_(problem_.scale());
     put(block, results.dq, at::bmm(ds, key_rows(block, operands.k)));
     add_key_rows(block, results.dk, at::bmm(transposed(ds), query_rows(problem_, block, operands.q)));

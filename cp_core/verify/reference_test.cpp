@@ -32,6 +32,18 @@ double at3(const at::Tensor& tensor, std::int64_t a, std::int64_t b, std::int64_
 // The definition for a single pair.
 bool sees(const CanonicalProblem& p, std::int64_t i, std::int64_t j, std::int64_t sq, std::int64_t skv) {
   const auto diagonal = i + skv - sq;
+  for (const auto& [queries, keys, type] : p.mask) {
+    const std::int64_t row = i - queries.begin;
+    const std::int64_t column = j - keys.begin;
+    if (row < 0 || row >= queries.size() || column < 0 || column >= keys.size()) continue;
+    const bool early = column - keys.size() <= row - queries.size();
+    const bool late = column >= row;
+    if (type == SliceType::full || (type == SliceType::causal && early) ||
+        (type == SliceType::bicausal && early && late) || (type == SliceType::inverse_causal && late)) {
+      return true;
+    }
+  }
+  if (!p.mask.empty()) return false;
   if (p.causal && j > diagonal) return false;
   if (p.window[0] >= 0 && j < diagonal - p.window[0]) return false;
   return p.window[1] < 0 || j <= diagonal + p.window[1];
@@ -55,7 +67,9 @@ std::pair<std::vector<double>, double> attend(const CanonicalProblem& p, const C
     for (std::int64_t d = 0; d < p.head_dim_qk; ++d) {
       score += at3(inputs.q, q_start + i, head, d) * at3(inputs.k, kv_start + j, kv_head, d);
     }
-    const double weight = std::exp(score / std::sqrt(static_cast<double>(p.head_dim_qk)));
+    score /= std::sqrt(static_cast<double>(p.head_dim_qk));
+    if (p.softcap != 0) score = p.softcap * std::tanh(score / p.softcap);
+    const double weight = std::exp(score);
     total += weight;
     for (std::int64_t d = 0; d < p.head_dim_v; ++d) {
       out[static_cast<std::size_t>(d)] += weight * at3(inputs.v, kv_start + j, kv_head, d);
@@ -102,6 +116,16 @@ TEST(Reference, ForwardIsTheDefinitionUnderMasks) {
   expect_matches_definition(p);
 }
 
+TEST(Reference, ForwardIsTheDefinitionUnderSlicesAndASoftcap) {
+  CanonicalProblem p = small_problem();
+  p.seqlens_kv = {4, 4, 6};
+  p.softcap = 0.5;
+  for (const SliceType type : {SliceType::full, SliceType::causal, SliceType::inverse_causal, SliceType::bicausal}) {
+    p.mask = {{.queries = {0, 2}, .keys = {0, 3}, .type = type}, {.queries = {2, 5}, .keys = {1, 6}, .type = type}};
+    expect_matches_definition(p);
+  }
+}
+
 TEST(Reference, ForwardIsTheDefinitionForUnequalLengths) {
   CanonicalProblem p = small_problem();
   p.seqlens_kv = {2, 4, 6};  // sequence 0 has queries that see no key
@@ -110,9 +134,7 @@ TEST(Reference, ForwardIsTheDefinitionForUnequalLengths) {
 }
 
 // Compares gradients with the derivative of sum(out * dout) by each input element, from differences of the forward.
-TEST(Reference, GradientsAreDerivativesOfTheForward) {
-  CanonicalProblem p = small_problem();
-  p.causal = true;
+void expect_gradients_are_derivatives(const CanonicalProblem& p) {
   const CanonicalInputs inputs = make_inputs(p);
   const Results gradients = compute_reference(p, inputs).value;
   const auto loss = [&](const CanonicalInputs& at) {
@@ -134,6 +156,14 @@ TEST(Reference, GradientsAreDerivativesOfTheForward) {
   check(&CanonicalInputs::q, gradients.dq);
   check(&CanonicalInputs::k, gradients.dk);
   check(&CanonicalInputs::v, gradients.dv);
+}
+
+TEST(Reference, GradientsAreDerivativesOfTheForward) {
+  CanonicalProblem p = small_problem();
+  p.causal = true;
+  expect_gradients_are_derivatives(p);
+  p.softcap = 0.7;
+  expect_gradients_are_derivatives(p);
 }
 
 TEST(Reference, MagnitudesBoundTheValues) {
@@ -237,6 +267,17 @@ TEST(Expected, FixedTolerancesAreThoseOfTheDocumentation) {
   EXPECT_EQ(tolerance(DType::bf16, 2), 3.5e-2);
   EXPECT_EQ(tolerance(DType::fp16, 4), 5e-3);
   EXPECT_EQ(tolerance(DType::fp32, 4), 1e-4);
+}
+
+// The scores of a row without a cap are about 1, and those of 16 bits may have the tanh of a GPU, of 11 bits.
+TEST(Expected, OfCappedScoresIn16BitsAllowsTheTanhOfAGpu) {
+  CanonicalProblem p = small_problem();
+  p.softcap = 2;
+  EXPECT_LT(compute_expected(p, make_inputs(p)).tensor("lse").bound.max().item<double>(), 1e-4);
+  p.dtype = DType::bf16;
+  const double bound = compute_expected(p, make_inputs(p)).tensor("lse").bound.max().item<double>();
+  EXPECT_GT(bound, 0x1p-12);
+  EXPECT_LT(bound, 0x1p-9);
 }
 
 TEST(Expected, OfALseIsAsTightIn16BitsAsInFp32) {

@@ -65,7 +65,7 @@ std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Inte
                            std::int64_t skv) {
   std::int64_t pairs = 0;
   for (std::int64_t i = queries.begin; i < queries.end; ++i) {
-    pairs += intersect(visible_keys(mask, i, sq, skv), keys).size();
+    pairs += count_visible(mask, i, keys, sq, skv);
   }
   return pairs;
 }

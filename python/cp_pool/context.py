@@ -40,6 +40,9 @@ class CaseView:
     causal: bool
     window: tuple[int, int]
     chunk: int
+    #: First query, end of queries, first key, end of keys and type of each slice.
+    mask: tuple[tuple[int, int, int, int, str], ...] | None
+    softcap: float
     softmax: str
     bias: str | None
     max_logit: bool
@@ -72,6 +75,8 @@ class CaseView:
         "causal": False,
         "window": (-1, -1),
         "chunk": 0,
+        "mask": None,
+        "softcap": 0.0,
         "softmax": "vanilla",
         "bias": None,
         "max_logit": False,

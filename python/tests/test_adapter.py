@@ -96,6 +96,8 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": True}, "causal"),
         ({"causal": False, "window": [4, 0]}, "window"),
         ({"causal": False, "chunk": 8}, "chunk"),
+        ({"causal": False, "mask": [[0, 8, 0, 8, "causal"]]}, "mask"),
+        ({"causal": False, "softcap": 2}, "softcap"),
         ({"causal": False, "heads": 4}, "gqa"),
         ({"causal": False, "comm": "a2a", "heads": 3, "kv_heads": 3}, "uneven_heads"),
         ({"causal": False, "head_dim_v": 4}, "mla"),
@@ -454,6 +456,11 @@ def stream() -> Run:
         {"causal": False},
         {"window": [4, 0]},
         {"chunk": 8},
+        {
+            "causal": False,
+            "mask": [[0, 6, 0, 8, "bicausal"], [6, 16, 8, 16, "causal"], [6, 16, 0, 2, "inverse_causal"]],
+        },
+        {"softcap": 0.5, "bias": "1hss"},
         {"heads": 4, "dtype": "bf16"},
         {"head_dim_v": 4, "layout": "sbhd"},
         {"bias": "bhss"},
@@ -476,7 +483,7 @@ def stream() -> Run:
 
 
 def test_a_plain_adapter_passes_with_every_feature(stream: Run) -> None:
-    assert stream.outcomes() == ["pass"] * 20, [(c.event["id"], c.reason) for c in stream.cases]
+    assert stream.outcomes() == ["pass"] * 22, [(c.event["id"], c.reason) for c in stream.cases]
     assert stream.pools() == 1
 
 

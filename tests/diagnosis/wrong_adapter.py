@@ -124,7 +124,11 @@ wrong = adapter(
     comm=["p2p", "all_gather", "a2a"],
     shard=shard.dual_chunk,
     # It uses the default process group, and cuts every token over the ranks.
-    features=[name for name in FEATURES if name not in ("all_queries", "group", "replicated", "uneven_heads")],
+    features=[
+        name
+        for name in FEATURES
+        if name not in ("all_queries", "group", "mask", "replicated", "softcap", "uneven_heads")
+    ],
     padding_results=True,
     name="wrong",
 )(Wrong)

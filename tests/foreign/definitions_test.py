@@ -32,6 +32,9 @@ CASES = [
     {**SIZES, "model": "low", "dtype": "fp16", "score_offset": -100, "causal": True},
     {**SIZES, **PADDED, "model": "lowest", "dtype": "fp32", "score_offset": -65536, "training": False},
     {**SIZES, "model": "high", "dtype": "bf16", "score_offset": 17.5, "input_scale": 0.5, "head_dim_qk": 7},
+    {**SIZES, **PADDED, "model": "slices", "dtype": "fp32", "softcap": 0.5, "bias": "11ss", "max_logit": True,
+     "mask": [[0, 7, 0, 9, "causal"], [7, 16, 9, 24, "bicausal"], [7, 16, 2, 9, "inverse_causal"]]},
+    {**SIZES, "model": "capped", "dtype": "bf16", "input_scale": 2.7, "softcap": 4, "softmax": "learnable"},
     {**SIZES, **PADDED, "model": "joint", "dtype": "fp32", "bias": "b1ss", "causal": True, "replicated": 6},
 ]
 

@@ -83,7 +83,10 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
   const at::Tensor delta = CP_MUTATE(backward_out_of_part, scores.statistic(backward.delta),
                                      dscores.mul(p).sum(-1, true).div(p.sum(-1, true)));
   CP_MUTATE(delta_missing, dscores.sub_(delta), dscores).mul_(p);
+  const at::Tensor slope = CP_MUTATE(softcap_gradient_missing, scores.slope(), at::Tensor());
+  if (slope.defined() && CP_MUTATE(softcap_after_bias, false, true)) dscores.mul_(slope);
   if (sums.dbias.defined()) add_dbias(scores.bias_view(sums.dbias), scores.by_head(dscores));
+  if (slope.defined() && CP_MUTATE(softcap_after_bias, true, false)) dscores.mul_(slope);
   at::Tensor dq = scores.query_view(sums.dq);
   const at::Tensor tile_dq =
       scores.as_queries(at::bmm(dscores, scores.k())).mul(CP_MUTATE(dq_scale_missing, operands.scale, 1.0));

@@ -56,6 +56,14 @@ std::string window_side(std::int64_t keys) {
 }
 
 std::string mask_words(const Case& c) {
+  if (!c.mask.empty()) {
+    std::string slices;
+    for (const auto& [queries, keys, type] : c.mask) {
+      slices += fmt::format("{}queries {}..{} and keys {}..{} {}", slices.empty() ? "" : "; ", queries.begin,
+                            queries.end - 1, keys.begin, keys.end - 1, to_string(type));
+    }
+    return slices;
+  }
   std::string words = c.causal ? "causal" : "not causal";
   if (c.window != std::array<std::int64_t, 2>{kInfiniteWindow, kInfiniteWindow}) {
     words += fmt::format(", window: {} keys to the left and {} to the right", window_side(c.window[0]),
@@ -183,6 +191,7 @@ std::string describe_case(const Case& c) {
                   c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
   if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
   if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
+  if (c.softcap != 0) text += fmt::format("  softcap {0}: scores s become {0} tanh(s / {0})\n", c.softcap);
   if (c.all_queries) text += "  all_queries: every rank has all queries, and only keys are cut\n";
   if (c.replicated > 0) {
     text += fmt::format("  replicated: the first {} {} of each sequence are on every rank\n", c.replicated,

@@ -28,7 +28,7 @@ bool has_window(const Case& c) {
 }
 
 constexpr CaseFeature kFeatures[] = {
-    {"no mask", [](const Case& c) { return !c.causal && !has_window(c) && c.chunk == 0; }},
+    {"no mask", [](const Case& c) { return !c.causal && !has_window(c) && c.chunk == 0 && c.mask.empty(); }},
     {"causal", [](const Case& c) { return c.causal; }},
     {"window", [](const Case& c) { return has_window(c); }},
     {"chunk", [](const Case& c) { return c.chunk > 0; }},
@@ -38,6 +38,8 @@ constexpr CaseFeature kFeatures[] = {
     {"softmax off_by_one", [](const Case& c) { return c.softmax == SoftmaxType::off_by_one; }},
     {"softmax learnable", [](const Case& c) { return c.softmax == SoftmaxType::learnable; }},
     {"max_logit", [](const Case& c) { return c.max_logit; }},
+    {"mask of slices", [](const Case& c) { return !c.mask.empty(); }},
+    {"softcap", [](const Case& c) { return c.softcap != 0; }},
     {"large scores", [](const Case& c) { return c.input_scale > 1 || c.score_offset != 0; }},
     {"unequal q and kv", [](const Case& c) { return c.seqlen_q != c.seqlen_kv || c.seqlens_kv.has_value(); }},
     {"bshd", [](const Case& c) { return c.layout == Layout::bshd; }},

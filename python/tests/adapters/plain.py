@@ -50,12 +50,25 @@ def unpacked(x: torch.Tensor, like: torch.Tensor, layout: str) -> torch.Tensor:
     return x.view(like.shape[1], like.shape[0], *x.shape[1:]).transpose(0, 1)
 
 
+def shown_by(one: tuple[int, int, int, int, str], i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+    """Which pairs of positions the slice of a mask shows."""
+    q0, q1, k0, k1, kind = one
+    shown = (q0 <= i) & (i < q1) & (k0 <= j) & (j < k1)
+    if kind in ("causal", "bicausal"):
+        shown = shown & (j - k1 <= i - q1)
+    if kind in ("inverse_causal", "bicausal"):
+        shown = shown & (j - k0 >= i - q0)
+    return shown
+
+
 def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: torch.Tensor) -> torch.Tensor:
     """[query rows of this rank, keys of all ranks]: whether the query sees the key (docs/definitions.md)."""
     shift = torch.tensor(ctx.seqlens_kv, device=ctx.device) - torch.tensor(ctx.seqlens_q, device=ctx.device)
     i = (ctx.positions_q + shift[ctx.sequences_q]).unsqueeze(1)
     j = positions_kv.unsqueeze(0)
     seen = (ctx.sequences_q.unsqueeze(1) == sequences_kv.unsqueeze(0)) & (ctx.positions_q >= 0).unsqueeze(1) & (j >= 0)
+    if case.mask is not None:
+        seen = seen & torch.stack([shown_by(s, ctx.positions_q.unsqueeze(1), j) for s in case.mask]).any(0)
     left, right = case.window
     if case.causal:
         seen = seen & (j <= i)
@@ -99,6 +112,8 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView,
     keys = gathered(packed(k, case.layout).float(), group).repeat_interleave(share, 1).transpose(0, 1)
     values = gathered(packed(v, case.layout).float(), group).repeat_interleave(share, 1).transpose(0, 1)
     scores = queries @ keys.transpose(1, 2) * case.scale
+    if case.softcap:
+        scores = case.softcap * torch.tanh(scores / case.softcap)
     if ctx.bias is not None:
         scores = scores + bias_of_rows(case, ctx, positions_kv)
     seen = visible(case, ctx, positions_kv, sequences_kv) & counted_once(case, ctx, positions_kv)

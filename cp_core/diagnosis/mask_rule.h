@@ -33,7 +33,7 @@ struct MaskRule {
   std::int64_t causal_edge = 0;  // a causal query sees keys up to this many positions after its diagonal
   std::array<std::optional<std::int64_t>, 2> window;  // the width of each side in keys; nullopt: no limit
   std::int64_t chunk = 0;
-  std::vector<MaskSlice> slices;            // of a mask of slices; empty: there is none
+  std::vector<MaskSlice> slices;       // of a mask of slices; empty: there is none
   std::int64_t slice_query_shift = 0;  // by how many positions the queries of slices end late, and their keys
   std::int64_t slice_key_shift = 0;
   std::vector<SliceType> opposite_corners;  // the types whose diagonals begin or end in the opposite corners

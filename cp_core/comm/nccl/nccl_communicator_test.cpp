@@ -12,6 +12,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/testing/gpu_communicators.h"

@@ -184,6 +184,8 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
         info.mutant == Mutant::lengths_rounded_down || info.mutant == Mutant::strides_ignored) {
       continue;
     }
+    // These need a mask of slices, or a softcap.
+    if (info.name.starts_with("slice_") || info.name.starts_with("softcap_")) continue;
     // These need several groups of ranks, or replicated tokens, which are exchanged before and after the attention.
     if (info.mutant == Mutant::group_ranks_consecutive || info.mutant == Mutant::replicated_keys_twice ||
         info.mutant == Mutant::replicated_keys_dropped || info.mutant == Mutant::replicated_gradients_not_summed ||

@@ -30,14 +30,10 @@ nlohmann::json told(const Payload& payload, const nlohmann::json& capabilities) 
 
 TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
   nlohmann::json of_version_1 = to_json(Case{});
-  of_version_1.erase("input_scale");
-  of_version_1.erase("score_offset");
-  of_version_1.erase("strided");
-  of_version_1.erase("replicated");
-  of_version_1.erase("all_queries");
-  of_version_1.erase("group");
-  of_version_1.erase("group_ranks");
-  of_version_1.erase("group_lengths");
+  for (const char* const newer : {"mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
+                                  "all_queries", "group", "group_ranks", "group_lengths"}) {
+    of_version_1.erase(newer);
+  }
   for (const nlohmann::json& capabilities :
        {nlohmann::json::object(), nlohmann::json{{"case_fields", nlohmann::json::array()}},
         nlohmann::json{{"case_fields", {"another"}}}, nlohmann::json{{"case_fields", "input_scale"}}}) {
@@ -52,8 +48,8 @@ TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
 
 TEST(Payload, TellsAWorkerWhatItLists) {
   const nlohmann::json capabilities{{"case_fields",
-                                     {"another", "input_scale", "score_offset", "strided", "replicated", "all_queries",
-                                      "group", "group_ranks", "group_lengths"}}};
+                                     {"another", "mask", "softcap", "input_scale", "score_offset", "strided",
+                                      "replicated", "all_queries", "group", "group_ranks", "group_lengths"}}};
   EXPECT_EQ(told(Payload{}, capabilities), nlohmann::json(to_json(Case{})));
   EXPECT_EQ(told(scaled_case(), capabilities), nlohmann::json(to_json(*scaled_case()->attention())));
   EXPECT_EQ(scaled_case()->unknown_to_worker(capabilities), "");

@@ -237,7 +237,7 @@ def test_a_pool_shares_its_ranks_among_the_groups_of_a_case(open_pool: OpenPool)
     result = open_pool(2).submit(group=2, **SIZES)
     assert (result.case["cp_size"], result.case["group"], result.raw["pool"]["key"]) == (1, 2, "cpu/2")
     listed = open_pool(2).submit(cp_size=1, group=2, group_ranks=[[1], [0]], **SIZES)
-    assert (listed.outcome, listed.raw["pool"]["key"]) == ("pass", "cpu/2")
+    assert (listed.case["group_ranks"], listed.raw["pool"]["key"]) == ([[1], [0]], "cpu/2")
     with pytest.raises(ValueError, match="but this Pool has 2 ranks"):
         open_pool(2).submit(cp_size=2, group=2, group_ranks=[[0, 1], [2]], **SIZES)
 

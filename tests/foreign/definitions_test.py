@@ -95,7 +95,7 @@ def check_tokens(case, tensors, name, side):
 
 def check_bias(case, tensors):
     q, kv = (int(np.diff(tensors[f"cu_seqlens_{side}"]).max()) for side in ("q", "kv"))
-    extents = {"b1ss": (case["batch"], 1, q, kv), "111s": (1, 1, 1, kv)}[case["bias"]]
+    extents = {"b1ss": (case["batch"], 1, q, kv), "11ss": (1, 1, q, kv), "111s": (1, 1, 1, kv)}[case["bias"]]
     made = rounded(values(case["seed"], STREAMS["bias"], extents), case["dtype"])
     held = tensors["bias"][: extents[0], : extents[1], : extents[2], : extents[3]]
     expect(np.array_equal(held[~np.isnan(held)], made[~np.isnan(held)]), f"{case['model']}: bias")

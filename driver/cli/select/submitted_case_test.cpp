@@ -50,6 +50,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "causal=true",
                                        "window=4,0",
                                        "chunk=8",
+                                       R"(mask=[[0,4,0,4,"causal"]])",
+                                       "softcap=30",
                                        "softmax=learnable",
                                        "bias=1hss",
                                        "max_logit=true",

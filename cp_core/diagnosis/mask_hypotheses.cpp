@@ -187,7 +187,7 @@ class Masks : public Subject {
       for (const MaskSlice& slice : rule.slices) {
         if (std::ranges::find(kept, slice.queries, &MaskSlice::queries) == kept.end()) kept.push_back(slice);
       }
-      rule.slices = kept;
+      rule.slices = std::move(kept);
     });
   }
 

@@ -110,8 +110,8 @@ void reduce_in_rank_order(const at::Tensor& parts, int count, ReduceOp op, const
 class GlooCommunicator final : public Communicator {
  public:
   // members: the mesh rank of each rank of this group.
-  GlooCommunicator(std::shared_ptr<Link> link, const GroupTag& group, std::vector<int> members)
-      : link_(std::move(link)), group_(group), members_(std::move(members)) {
+  GlooCommunicator(std::shared_ptr<Link> link, GroupTag group, std::vector<int> members)
+      : link_(std::move(link)), group_(std::move(group)), members_(std::move(members)) {
     const auto self = std::ranges::find(members_, link_->mesh->rank());
     rank_ = static_cast<int>(self - members_.begin());
   }

@@ -14,10 +14,10 @@
 
 namespace cp_pool {
 
-GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
+GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, GroupTag group, std::vector<int> members,
                        c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix)
     : link_(std::move(link)),
-      group_(group),
+      group_(std::move(group)),
       members_(std::move(members)),
       stream_(stream),
       store_(std::move(store)),

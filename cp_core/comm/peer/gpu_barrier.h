@@ -23,8 +23,8 @@ class GpuBarrier {
  public:
   // members: the link rank of each rank of the group. stream: the group's. The store is used in pass() only, with one
   // key for each member, which starts with `prefix`.
-  GpuBarrier(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
-             c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix);
+  GpuBarrier(std::shared_ptr<GpuLink> link, GroupTag group, std::vector<int> members, c10::cuda::CUDAStream stream,
+             c10::intrusive_ptr<c10d::Store> store, std::string prefix);
   GpuBarrier(const GpuBarrier&) = delete;
   GpuBarrier& operator=(const GpuBarrier&) = delete;
   ~GpuBarrier();

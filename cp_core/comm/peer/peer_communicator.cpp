@@ -45,16 +45,16 @@ at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
 
 }  // namespace
 
-PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
+PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, GroupTag group, std::vector<int> members,
                                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
     : link_(std::move(link)),
-      group_(group),
+      group_(std::move(group)),
       members_(std::move(members)),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link_->device())),
       delays_(cuda::StreamDelays::from_environment(static_cast<std::uint64_t>(link_->rank()))),
-      barrier_(link_, group, members_, stream_, store, barrier_prefix) {
+      barrier_(link_, group_, members_, stream_, store, barrier_prefix) {
   rank_ = static_cast<int>(std::ranges::find(members_, link_->rank()) - members_.begin());
-  if (link_->peers() != nullptr && size() > 1) peers_.emplace(link_, group, members_, rank_, stream_);
+  if (link_->peers() != nullptr && size() > 1) peers_.emplace(link_, group_, members_, rank_, stream_);
 }
 
 std::string PeerCommunicator::description() const {

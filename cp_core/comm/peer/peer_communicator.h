@@ -39,7 +39,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
  public:
   // members: the link rank of each rank of this group. barrier_prefix: the beginning of the barrier's keys in the
   // store.
-  PeerCommunicator(std::shared_ptr<GpuLink> link, const GroupTag& group, std::vector<int> members,
+  PeerCommunicator(std::shared_ptr<GpuLink> link, GroupTag group, std::vector<int> members,
                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
 
   [[nodiscard]] int rank() const override { return rank_; }

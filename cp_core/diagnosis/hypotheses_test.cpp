@@ -87,6 +87,7 @@ TEST(HypothesesTest, MistakesOfSlicesAndOfASoftcapAreNamed) {
   const Case capped = verify::test::capped_case();
   EXPECT_EQ(named(capped, Mutant::softcap_ignored), "softcap_missing");
   EXPECT_EQ(named(capped, Mutant::softcap_before_scale), "softcap_order");
+  EXPECT_EQ(named(capped, Mutant::softcap_after_bias), "softcap_order");
   EXPECT_EQ(named(capped, Mutant::softcap_gradient_missing), "softcap_gradient_missing");
 }
 

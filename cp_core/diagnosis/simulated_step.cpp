@@ -161,9 +161,9 @@ bool same_pass(const Pass& a, const Pass& b) {
                             &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
-  return a.scale == b.scale && a.softcap == b.softcap && a.least_score == b.least_score && a.v_head == b.v_head &&
-         a.q_head == b.q_head && a.kv_head == b.kv_head && a.dout_head == b.dout_head && a.bias_head == b.bias_head &&
-         a.sink_head == b.sink_head;
+  return a.scale == b.scale && a.softcap == b.softcap && a.cap_has_bias == b.cap_has_bias &&
+         a.least_score == b.least_score && a.v_head == b.v_head && a.q_head == b.q_head && a.kv_head == b.kv_head &&
+         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
 }
 
 // Computes the derivative of an incorrect merge by autograd: how its weights change with the lse of parts and the sink.

@@ -24,8 +24,8 @@ Division strided(int ranks, int groups) {
 
 Division division_of(const Case& c) {
   if (c.group == 1) return {};
-  Division division = strided(world_size(c), c.group);
-  if (!c.group_ranks) return division;
+  if (!c.group_ranks) return strided(world_size(c), c.group);
+  Division division(static_cast<std::size_t>(world_size(c)));
   for (int group = 0; group < c.group; ++group) {
     for (const int rank : c.group_ranks->at(static_cast<std::size_t>(group))) {
       division.at(static_cast<std::size_t>(rank)) = group;

@@ -36,10 +36,6 @@ inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<Bi
      {BiasShape::shape_11ss, "11ss"},
      {BiasShape::shape_111s, "111s"}}};
 template <>
-inline constexpr std::array<std::pair<SliceType, std::string_view>, 4> kNames<SliceType>{
-    {{SliceType::full, "full"},
-     {SliceType::causal, "causal"},
-     {SliceType::inverse_causal, "inverse_causal"},
-     {SliceType::bicausal, "bicausal"}}};
+inline constexpr auto kNames<SliceType> = kSpelledNames<SliceType::bicausal>;
 
 }  // namespace cp_pool

@@ -7,6 +7,8 @@
 namespace cp_pool {
 namespace {
 
+using namespace ::testing;
+
 Case masked(bool causal, std::int64_t left, std::int64_t right, std::int64_t chunk) {
   Case c = test::example_case();
   c.causal = causal;
@@ -102,16 +104,10 @@ TEST(TrafficOf, OneRankSendsNothingAndForwardOnlyHasNoBackward) {
   EXPECT_EQ(traffic_of(c, equal(1, 128)).backward, 0);
 }
 
-using namespace ::testing;
-
-SequenceLengths one_sequence(std::int64_t valid, std::int64_t padded) {
-  return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};
-}
-
 TEST(DrawCase, HasBlocksOfEveryKindAndTheirOwners) {
   Case c = test::example_case();
   c.causal = true;
-  const CaseDrawing drawing = draw_case(c, one_sequence(12, 16), 0, 8);
+  const CaseDrawing drawing = draw_case(c, test::one_sequence(12, 16), 0, 8);
   EXPECT_EQ(drawing.q_per_block, 2);
   EXPECT_THAT(drawing.rows, ElementsAre("+.....  ", "#+....  ", "##+...  ", "###+..  ", "####+.  ", "#####+  ",
                                         "        ", "        "));
@@ -122,11 +118,11 @@ TEST(DrawCase, HasBlocksOfEveryKindAndTheirOwners) {
 TEST(DrawCase, HasABlockForEachChunkIfThereAreMoreThanBlocks) {
   Case c = test::example_case();
   c.cp_size = 8;
-  EXPECT_THAT(draw_case(c, one_sequence(160, 160), 0, 4).rows, SizeIs(16));
+  EXPECT_THAT(draw_case(c, test::one_sequence(160, 160), 0, 4).rows, SizeIs(16));
 }
 
 TEST(DrawCase, OfAnEmptySequenceThereIsNothing) {
-  EXPECT_THAT(draw_case(test::example_case(), one_sequence(0, 0), 0, 8).rows, IsEmpty());
+  EXPECT_THAT(draw_case(test::example_case(), test::one_sequence(0, 0), 0, 8).rows, IsEmpty());
 }
 
 }  // namespace

@@ -3,11 +3,17 @@
 
 #include <string>
 
+#include "cases/lengths.h"
 #include "driver/core/events.h"
 #include "driver/core/ledger.h"
 #include "driver/log/run_report.h"
 
 namespace cp_pool::test {
+
+// Lengths of one sequence, with as many keys as queries.
+inline SequenceLengths one_sequence(std::int64_t valid, std::int64_t padded) {
+  return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};
+}
 
 inline Case example_case(const std::string& suite = "te-flash", const std::string& model = "cp_2_0") {
   Case c;

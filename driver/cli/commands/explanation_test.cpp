@@ -9,14 +9,10 @@ namespace {
 
 using namespace ::testing;
 
-SequenceLengths lengths_of(std::int64_t valid, std::int64_t padded) {
-  return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};
-}
-
 TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
   Case c = test::example_case();
   c.causal = true;
-  EXPECT_EQ(draw_mask(c, lengths_of(8, 8), 0),
+  EXPECT_EQ(draw_mask(c, test::one_sequence(8, 8), 0),
             "         00111100\n"
             "       0 #....... 0\n"
             "       1 ##...... 0\n"
@@ -32,7 +28,7 @@ TEST(DrawMask, HasAColumnForEachChunkOfTheMostRanks) {
   Case c = test::example_case();
   c.causal = true;
   c.cp_size = 64;
-  const std::string text = draw_mask(c, lengths_of(128, 128), 0);
+  const std::string text = draw_mask(c, test::one_sequence(128, 128), 0);
   const std::string letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
   EXPECT_THAT(text, StartsWith("         " + letters + std::string(letters.rbegin(), letters.rend()) + "\n"));
   EXPECT_THAT(text, HasSubstr(" &\n"));
@@ -41,22 +37,23 @@ TEST(DrawMask, HasAColumnForEachChunkOfTheMostRanks) {
 TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {
   Case c = test::example_case();
   c.window = {32, 32};
-  EXPECT_EQ(draw_mask(c, lengths_of(96, 128), 0).substr(0, 86),
+  EXPECT_EQ(draw_mask(c, test::one_sequence(96, 128), 0).substr(0, 86),
             "         00000000111111111111111100000000\n"
             "       0 ########+...............         0\n");
-  EXPECT_THAT(draw_mask(c, lengths_of(96, 128), 0), HasSubstr("\n     124                                  0\n"));
+  EXPECT_THAT(draw_mask(c, test::one_sequence(96, 128), 0),
+              HasSubstr("\n     124                                  0\n"));
 }
 
 TEST(DrawMask, CutsAtChunkBorders) {
   Case c = test::example_case();
   c.chunk = 4;
-  EXPECT_THAT(draw_mask(c, lengths_of(8, 8), 0), HasSubstr("       3 ####.... 1\n       4 ....#### 1\n"));
+  EXPECT_THAT(draw_mask(c, test::one_sequence(8, 8), 0), HasSubstr("       3 ####.... 1\n       4 ....#### 1\n"));
 }
 
 TEST(DrawMask, ShowsReplicatedTokensAsOneBlockOfEveryRank) {
   Case c = test::example_case();
   c.causal = true;
-  SequenceLengths lengths = lengths_of(7, 7);
+  SequenceLengths lengths = test::one_sequence(7, 7);
   lengths.replicated_q = lengths.replicated_kv = 3;
   EXPECT_EQ(draw_mask(c, lengths, 0),
             "         *0110\n"

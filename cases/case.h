@@ -48,6 +48,7 @@ struct MaskSlice {
   Interval keys;
   SliceType type = SliceType::full;
 
+  [[nodiscard]] bool is_empty() const { return queries.size() == 0 || keys.size() == 0; }
   auto operator<=>(const MaskSlice&) const = default;
 };
 

@@ -151,8 +151,7 @@ void draw_mask(Draw& draw, Case& c) {
       {.queries = {q, c.seqlen_q}, .keys = {0, draw.one_in(2) ? k : 0}, .type = draw.any<SliceType>()}};
   const Case none;
   if (!draw.feature() || c.causal || c.window != none.window || c.chunk > 0) return;
-  std::ranges::copy_if(slices, std::back_inserter(c.mask),
-                       [](const MaskSlice& slice) { return slice.queries.size() > 0 && slice.keys.size() > 0; });
+  std::ranges::remove_copy_if(slices, std::back_inserter(c.mask), &MaskSlice::is_empty);
 }
 
 // The smallest caps nearly all scores.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -46,7 +47,7 @@ void fit_mask(Case& c) {
     slice.queries.end = std::min(slice.queries.end, c.seqlen_q);
     slice.keys.end = std::min(slice.keys.end, c.seqlen_kv);
   }
-  std::erase_if(c.mask, [](const MaskSlice& slice) { return slice.queries.size() == 0 || slice.keys.size() == 0; });
+  std::erase_if(c.mask, std::mem_fn(&MaskSlice::is_empty));
 }
 
 // Collects cases that are one step simpler than one case.

@@ -1,5 +1,6 @@
 // Shrinks a case until it is small enough to be simulated densely many times.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -30,7 +31,7 @@ void scale_slices(Case& c, double by) {
   for (auto& [queries, keys, type] : c.mask) {
     for (std::int64_t* border : {&queries.begin, &queries.end, &keys.begin, &keys.end}) scale(*border);
   }
-  std::erase_if(c.mask, [](const MaskSlice& slice) { return slice.queries.size() == 0 || slice.keys.size() == 0; });
+  std::erase_if(c.mask, std::mem_fn(&MaskSlice::is_empty));
 }
 
 void shrink_heads(Case& c) {

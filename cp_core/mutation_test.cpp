@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -20,7 +21,7 @@ AttentionProblem problem_of(CommType comm, Layout layout, Mask mask) {
   AttentionProblem problem;
   problem.comm = comm;
   problem.layout = layout;
-  problem.mask = mask;
+  problem.mask = std::move(mask);
   problem.heads = 8;
   problem.kv_heads = 4;
   problem.head_dim_qk = 8;

@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/comm/local/local_communicator.h"
 
@@ -13,7 +15,7 @@ constexpr std::int64_t kTokens = 64;
 
 AttentionProblem one_sequence(Mask mask) {
   AttentionProblem problem;
-  problem.mask = mask;
+  problem.mask = std::move(mask);
   problem.lengths = {.valid_q = {kTokens}, .padded_q = {kTokens}, .valid_kv = {kTokens}, .padded_kv = {kTokens}};
   return problem;
 }

@@ -1,9 +1,9 @@
 #include "cp_core/context_parallel/all_gather_plans.h"
 
+#include <utility>
+
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
-
-#include <utility>
 
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/comm/local/local_communicator.h"

@@ -92,16 +92,14 @@ class Axes : public Subject {
     const at::Tensor k = order_of(misreading, dense_.k);
     const at::Tensor v = order_of(misreading, dense_.v);
     if (!k.defined() || !v.defined()) return;
-    pass("axes_exchanged", fmt::format("in K and V, {}", misreading.says),
-         [k, v](const DenseProblem& dense, Pass& pass) {
-           pass.k = in_order(dense.k, k);
-           pass.v = in_order(dense.v, v);
-         });
-    model("axes_exchanged", fmt::format("in K and V, {}", misreading.says), [k, v](SimulatedStep& model) {
-      for (Pass* const pass : {&model.forward, &model.backward}) {
-        pass->k = in_order(model.dense->k, k);
-        pass->v = in_order(model.dense->v, v);
-      }
+    const std::string says = fmt::format("in K and V, {}", misreading.says);
+    const auto misread = [k, v](const DenseProblem& dense, Pass& pass) {
+      pass.k = in_order(dense.k, k);
+      pass.v = in_order(dense.v, v);
+    };
+    pass("axes_exchanged", says, misread);
+    model("axes_exchanged", says, [=](SimulatedStep& model) {
+      for (Pass* const pass : {&model.forward, &model.backward}) misread(*model.dense, *pass);
       model.returned_gradients = [k, v](const DenseProblem&, Results& results) {
         results.dk = in_order(results.dk, k.argsort());
         results.dv = in_order(results.dv, v.argsort());

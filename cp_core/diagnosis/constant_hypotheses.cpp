@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/linspace.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -152,12 +151,7 @@ class Constants : public Subject {
   void another_scale() {
     const at::Tensor returned = joined_rows(dense_.observation->results, &WholeResults::out);
     if (!returned.defined()) return;
-    constexpr std::int64_t kMostRows = 16;
-    at::Tensor rows = dense_.q_rows.valid.nonzero().flatten();
-    if (rows.numel() > kMostRows) {
-      const auto last = static_cast<double>(rows.numel() - 1);
-      rows = rows.index_select(0, at::linspace(0, last, kMostRows).to(at::kLong));
-    }
+    const at::Tensor rows = evenly(dense_.q_rows.valid.nonzero().flatten(), 16);
     const DenseProblem some = dense_.with_queries(rows);
     const at::Tensor out = returned.index_select(0, rows);
     if (rows.numel() == 0 || !out.isfinite().all().item<bool>()) return;

@@ -6,6 +6,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/tensor.h>
 
 #include "cp_core/verify/rank_bias.h"
@@ -34,6 +35,11 @@ at::Tensor padded_bias(const Observation& of, const verify::Ownership& owners) {
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
   return at::tensor(values, at::kLong);
+}
+
+at::Tensor evenly(const at::Tensor& rows, std::int64_t most) {
+  if (rows.numel() <= most) return rows;
+  return rows.index_select(0, at::linspace(0, static_cast<double>(rows.numel() - 1), most).to(at::kLong));
 }
 
 std::vector<std::int64_t> defined_kv_heads(const Case& c) {

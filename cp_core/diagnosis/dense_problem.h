@@ -92,5 +92,7 @@ at::Tensor by_query_head(const at::Tensor& keys, const std::vector<std::int64_t>
 // The kv head of each query head: docs/definitions.md.
 std::vector<std::int64_t> defined_kv_heads(const Case& c);
 at::Tensor index_tensor(const std::vector<std::int64_t>& values);
+// At most this many of the rows, evenly spread.
+at::Tensor evenly(const at::Tensor& rows, std::int64_t most);
 
 }  // namespace cp_pool::diagnosis

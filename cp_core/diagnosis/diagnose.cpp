@@ -132,7 +132,8 @@ class Observing {
     const bool sharp = again.dtype == DType::fp32 && !verify::canonical_problem(again, of.lengths).has_large_scores();
     const bool masked =
         std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });
-    if ((!sharp || masked) && questions_.has_time_for(again)) observed.probe = questions_.probe(again, of.lengths);
+    if ((!sharp || masked) && questions_.has_time_for(again))
+      observed.probe = questions_.variant(again, of.lengths, /*is_probe=*/true);
   }
 
   std::optional<Observation> variant_in_time(const Case& changed, const SequenceLengths& lengths) {

@@ -82,9 +82,7 @@ class GradientMistakes : public Subject {
   // dq counts only the last part of each row, as if parts overwrote each other.
   void end_of_row() {
     const at::Tensor times = SimulatedStep(dense_).forward.times;
-    std::vector<Parts> all = parts_of(dense_);
-    for (Parts& parts : parts_with_own_last(dense_)) all.push_back(std::move(parts));
-    for (const Parts& parts : all) {
+    for (const Parts& parts : parts_of(dense_, /*with_own_last=*/true)) {
       std::vector<at::Tensor> choices{end_part(parts.of_pair, times, /*last=*/true, /*dim=*/1)};
       lack(fmt::format("dq counts only the last part of each row ({})", parts.what), choices.front().logical_not());
       if (parts.finer.empty()) continue;

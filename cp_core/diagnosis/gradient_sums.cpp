@@ -9,7 +9,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/diagnosis/operands.h"
 #include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {

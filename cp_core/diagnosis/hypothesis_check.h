@@ -118,7 +118,7 @@ std::string common_ground(const HypothesisCheck& check);
 // Returns one strip for each tensor of each rank that has a wrong row, rank by rank.
 std::vector<ErrorStrip> error_strips(const HypothesisCheck& check);
 
-// --- stale_results.cpp: results of an earlier step ---
+// --- Results of an earlier step ---
 
 // Returns a sentence if the wrong results of the step `other_seed` are those of the step before it, or have those added
 // to them; else an empty string. again: the step before.

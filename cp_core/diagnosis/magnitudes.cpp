@@ -2,7 +2,6 @@
 
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/diagnosis/operands.h"
 #include "cp_core/diagnosis/simulated_step.h"
 
 namespace cp_pool::diagnosis {

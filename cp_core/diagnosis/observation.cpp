@@ -1,17 +1,49 @@
 #include "cp_core/diagnosis/observation.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "cases/case_json.h"
+#include "cases/comm_facts.h"
 #include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
 #include "cp_core/verify/rank_view.h"
+#include "cp_core/verify/rows.h"
 
 namespace cp_pool::diagnosis {
 namespace {
+
+using verify::Results;
+
+// Returns a rank's result as [rows, heads, dim]; undefined if it is missing or has a wrong shape.
+at::Tensor in_rows(const Case& c, const verify::Ownership& owners, int rank, at::Tensor Results::* member,
+                   const at::Tensor& result) {
+  if (!result.defined()) return {};
+  const at::Tensor given = result.detach().to(at::kDouble);
+  if (member == &Results::dbias) return given.dim() == 4 ? verify::bias_by_row(given) : at::Tensor();
+  const bool keys = is_of_keys(member);
+  const verify::RankRows rows(c.layout, c.batch, (keys ? owners.kv : owners.q).at(static_cast<std::size_t>(rank)),
+                              verify::PaddingFill::zeros);
+  if (member == &Results::lse || member == &Results::max_logit || member == &Results::dsink) {
+    const at::Tensor matrix = given.dim() == 1 ? given.unsqueeze(1) : given;  // [heads, rows]
+    const bool fits = matrix.dim() == 2 && matrix.size(0) == c.heads &&
+                      matrix.size(1) == (member == &Results::lse ? rows.count() : 1);
+    return fits ? matrix.t().unsqueeze(-1) : at::Tensor();
+  }
+  const bool of_v = member == &Results::out || member == &Results::dv;
+  const bool fits = rows.fits(given) && given.size(-2) == (keys ? c.kv_heads : c.heads) &&
+                    given.size(-1) == (of_v ? c.head_dim_v : c.head_dim_qk);
+  return fits ? rows.packed(given) : at::Tensor();
+}
 
 verify::CanonicalInputs on_cpu(const verify::CanonicalInputs& inputs) {
   verify::CanonicalInputs copies;
@@ -47,10 +79,53 @@ std::shared_ptr<const verify::Expected> on_cpu(const std::shared_ptr<const verif
 }
 
 bool same(const ResultsByRank& a, const ResultsByRank& b) {
-  return std::ranges::equal(a, b, [](const verify::Results& x, const verify::Results& y) {
+  return std::ranges::equal(a, b, [](const Results& x, const Results& y) {
     return std::ranges::all_of(verify::kResults,
                                [&](const auto& one) { return same_bits(x.*one.second, y.*one.second); });
   });
+}
+
+// The most pairs of a query and a key, times heads, of one simulation: about 20 MiB in fp64.
+constexpr std::int64_t kMostElements = 2'500'000;
+constexpr std::int64_t kTokens = 192;  // limit for a smaller case
+constexpr std::int64_t kHeads = 4;
+constexpr std::int64_t kMostSequences = 3;
+
+// Scales a window or a chunk. `none` and 0 stay as they are, and others do not become 0.
+std::int64_t scaled(std::int64_t size, double by, std::int64_t none) {
+  if (size == none || size == 0) return size;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(size) * by));
+}
+
+void scale_slices(Case& c, double by) {
+  const auto scale = [by](std::int64_t& border) {
+    border = static_cast<std::int64_t>(static_cast<double>(border) * by);
+  };
+  for (auto& [queries, keys, type] : c.mask) {
+    for (std::int64_t* border : {&queries.begin, &queries.end, &keys.begin, &keys.end}) scale(*border);
+  }
+  std::erase_if(c.mask, std::mem_fn(&MaskSlice::is_empty));
+}
+
+void shrink_heads(Case& c) {
+  const std::int64_t blocks = std::max(1, head_ranks(c));
+  const std::int64_t group = std::min<std::int64_t>(c.heads / c.kv_heads, 2);
+  std::int64_t kv_heads = std::min(c.kv_heads, std::max(blocks, kHeads / group));
+  while (kv_heads % blocks != 0 && kv_heads < c.kv_heads) ++kv_heads;
+  c.kv_heads = kv_heads;
+  c.heads = kv_heads * group;
+}
+
+// Returns the lengths of the first `batch` sequences, all scaled by the same factor. whole: what is not replicated is a
+// multiple.
+std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by,
+                                 std::int64_t multiple, bool whole, std::int64_t replicated) {
+  lengths.resize(static_cast<std::size_t>(batch));
+  for (std::int64_t& length : lengths) {
+    length = static_cast<std::int64_t>(static_cast<double>(length) * by);
+    if (whole) length = replicated + std::max(multiple, (length - replicated) / multiple * multiple);
+  }
+  return lengths;
 }
 
 }  // namespace
@@ -68,6 +143,52 @@ Repetition repetition_of(const Observed& observed) {
           .says = fmt::format("the same step gave different results in {} of {} runs", others, runs.size())};
 }
 
+at::Tensor joined_rows(const ResultsByRank& results, at::Tensor Results::* member) {
+  std::vector<at::Tensor> parts;
+  for (const Results& of_rank : results) {
+    if (!(of_rank.*member).defined()) return {};
+    parts.push_back(of_rank.*member);
+  }
+  return at::cat(parts);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (!a.sizes().equals(b.sizes())) return false;
+  return a.eq(b).logical_or(a.isnan().logical_and(b.isnan())).all().item<bool>();
+}
+
+ResultsByRank Questions::gather(const Case& c, const verify::Ownership& owners, const Results& own) {
+  Communicator& cp = *groups_.cp;
+  const auto of_all = [&](const at::Tensor& sent, const char* what) {  // [ranks, ...], on the CPU
+    std::vector<std::int64_t> sizes = sent.sizes().vec();
+    sizes.insert(sizes.begin(), cp.size());
+    at::Tensor all = at::empty(sizes, sent.options());
+    cp.all_gather(all, sent, what)->wait();
+    cp.synchronize(what);
+    return all.cpu();
+  };
+  ResultsByRank by_rank(static_cast<std::size_t>(cp.size()));
+  for (const auto& [name, member] : verify::kResults) {
+    const at::Tensor given = in_rows(c, owners, cp.rank(), member, own.*member);
+    // Ranks may have different numbers of rows, and no result.
+    const at::Tensor shape = given.defined() ? at::tensor(given.sizes()) : at::zeros({3}, at::kLong);
+    const at::Tensor shapes = of_all(shape.to(judged_.device), "shapes of results");
+    if (!shapes.select(1, 1).ne(0).all().item<bool>()) continue;  // by the number of heads, as there may be no rows
+    const at::Tensor counts = shapes.prod(1);
+    const auto most = counts.max().item<std::int64_t>();
+    at::Tensor sent = at::zeros({most}, at::TensorOptions(judged_.device).dtype(at::kDouble));
+    sent.narrow(0, 0, given.numel()).copy_(given.flatten());
+    const at::Tensor all = of_all(sent, "results");
+    for (int rank = 0; rank < cp.size(); ++rank) {
+      const auto* const size = shapes[rank].const_data_ptr<std::int64_t>();
+      by_rank[static_cast<std::size_t>(rank)].*member =
+          all[rank].narrow(0, 0, counts[rank].item<std::int64_t>()).view({size[0], size[1], size[2]}).clone();
+    }
+  }
+  return by_rank;
+}
+
 Observation Questions::the_case() {
   const auto problem = verify::canonical_problem(judged_.c, judged_.lengths);
   const auto owners = verify::ownership_of(judged_.sharding, judged_.c.layout, judged_.lengths, groups_.cp->size());
@@ -76,15 +197,7 @@ Observation Questions::the_case() {
           .sharding = judged_.sharding,
           .inputs = verify::make_inputs(problem),
           .expected = on_cpu(judged_.expected),
-          .results = gather_results(judged_.c, owners, judged_.results, *groups_.cp)};
-}
-
-std::optional<Observation> Questions::variant(const Case& changed, const SequenceLengths& lengths) {
-  return take(changed, lengths, /*is_probe=*/false);
-}
-
-std::optional<Observation> Questions::probe(const Case& changed, const SequenceLengths& lengths) {
-  return take(verify::mask_probe_case(changed, implementation_.probe_heads(changed)), lengths, /*is_probe=*/true);
+          .results = gather(judged_.c, owners, judged_.results)};
 }
 
 verify::Sharding Questions::sharding_of(const Case& changed, const SequenceLengths& lengths) {
@@ -95,8 +208,9 @@ verify::Sharding Questions::sharding_of(const Case& changed, const SequenceLengt
   return sharding;
 }
 
-std::optional<Observation> Questions::take(const Case& c, const SequenceLengths& lengths, bool is_probe) {
-  if (!is_probe && !takes(c)) return std::nullopt;
+std::optional<Observation> Questions::variant(const Case& changed, const SequenceLengths& lengths, bool is_probe) {
+  if (!is_probe && !takes(changed)) return std::nullopt;
+  const Case c = is_probe ? verify::mask_probe_case(changed, probe_heads(changed)) : changed;
   const verify::Sharding sharding = sharding_of(c, lengths);
   Communicator& cp = *groups_.cp;
   if (!verify::sharding_fault(sharding, c, lengths, cp.size()).empty()) return std::nullopt;
@@ -106,7 +220,7 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
   const verify::RankView view(c, lengths, sharding, cp.rank(), cp.size(), judged_.device);
   const verify::Shards shards = verify::make_shards(c, inputs, view);
   const StepSetting setting{.c = c, .lengths = lengths, .groups = groups_, .view = view, .device = judged_.device};
-  const verify::Results results = verify::in_defined_heads(c, take_step(implementation_, setting, shards), view);
+  const Results results = verify::in_defined_heads(c, take_step(implementation_, setting, shards), view);
   run_before_.push_back(of_any_seed(c));
   const auto expected =
       std::make_shared<const verify::Expected>(verify::compute_expected_together(problem, inputs, cp));
@@ -116,7 +230,7 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
                      .sharding = sharding,
                      .inputs = on_cpu(inputs),
                      .expected = on_cpu(expected),
-                     .results = gather_results(c, owners, results, cp)};
+                     .results = gather(c, owners, results)};
 }
 
 ResultsByRank Questions::forward(const SizedCase& changed, const ProbeGrid& grid,
@@ -134,11 +248,11 @@ ResultsByRank Questions::forward(const SizedCase& changed, const ProbeGrid& grid
       verify::make_shards(c, inputs, verify::RankView(c, lengths, coded, rank, ranks(), judged_.device));
   const StepSetting setting{
       .c = c, .lengths = changed.lengths, .groups = groups_, .view = view, .device = judged_.device};
-  verify::Results own;
+  Results own;
   implementation_.make_step(setting, shards)->forward(own);
   run_before_.push_back(of_any_seed(c));
   const auto owners = verify::ownership_of(sharding, c.layout, changed.lengths, ranks());
-  return gather_results(c, owners, verify::in_defined_heads(c, own, view), *groups_.cp);
+  return gather(c, owners, verify::in_defined_heads(c, own, view));
 }
 
 std::vector<std::string> Questions::failed_checks() {
@@ -180,6 +294,39 @@ bool Questions::agreed(bool of_rank_0) {
   cp.all_reduce(flag, ReduceOp::max, "what rank 0 decides")->wait();
   cp.synchronize("what rank 0 decides");
   return flag.item<int>() != 0;
+}
+
+bool is_small(const Case& c, const SequenceLengths& lengths) {
+  const auto& [q, kv] = std::tie(lengths.padded_q, lengths.padded_kv);
+  return c.heads * std::reduce(q.begin(), q.end()) * std::reduce(kv.begin(), kv.end()) <= kMostElements;
+}
+
+std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& lengths) {
+  Case small = c;
+  small.batch = std::min(c.batch, kMostSequences);
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t longest = std::max(std::ranges::max(lengths.valid_q), std::ranges::max(lengths.valid_kv));
+  if (longest == 0) return std::nullopt;
+  const std::int64_t wanted = std::max(2 * multiple, kTokens / small.batch);
+  const double by = std::min(1.0, static_cast<double>(wanted) / static_cast<double>(longest));
+  shrink_heads(small);
+  for (std::int64_t& side : small.window) side = scaled(side, by, kInfiniteWindow);
+  small.chunk = scaled(small.chunk, by, 0);
+  scale_slices(small, by);
+  small.replicated = scaled(small.replicated, by, 0);
+  const bool whole = !c.pad_between_seqs;
+  const std::vector<std::int64_t> q =
+      shrunk(lengths.valid_q, small.batch, by, multiple, whole && !c.all_queries, small.replicated);
+  const std::vector<std::int64_t> kv = shrunk(lengths.valid_kv, small.batch, by, multiple, whole, small.replicated);
+  small.seqlen_q = std::max(c.all_queries ? 1 : multiple, std::ranges::max(q));
+  small.seqlen_kv = std::max(multiple, std::ranges::max(kv));
+  if (c.layout == Layout::thd) {
+    small.seqlens = q;
+    small.seqlens_kv = kv;
+  }
+  if (find_problem(small)) return std::nullopt;
+  SizedCase sized{.c = small, .lengths = resolve_lengths(small)};
+  return is_small(sized.c, sized.lengths) ? std::optional(sized) : std::nullopt;
 }
 
 }  // namespace cp_pool::diagnosis

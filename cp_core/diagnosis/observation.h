@@ -12,15 +12,39 @@
 #include "cases/lengths.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/diagnosis/diagnose.h"
-#include "cp_core/diagnosis/probe_grid.h"
-#include "cp_core/diagnosis/whole_results.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
 #include "cp_core/run_case/implementation.h"
 #include "cp_core/run_case/judged_case.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/inputs.h"
+#include "cp_core/verify/ownership.h"
+#include "cp_core/verify/reference.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::diagnosis {
+
+// By rank; fp64 on the CPU, [rows, heads, dim], as the rank returned them. The rows of out, lse and dq are the rank's q
+// rows in packed order, those of dk and dv its kv rows, padding included (verify::RankRows). dbias is as
+// verify::bias_by_row arranges the rank's. A result that some rank did not return, or returned in a wrong shape, is
+// undefined for all ranks.
+using ResultsByRank = std::vector<verify::Results>;
+
+// Returns the rows of all ranks; undefined if a rank did not return this result.
+at::Tensor joined_rows(const ResultsByRank& results, at::Tensor verify::Results::* member);
+
+// Whether two results are equal element by element, or both undefined. NaN equals NaN.
+bool same_bits(const at::Tensor& a, const at::Tensor& b);
+
+// Whether the rows of this result are queries, or keys; whether the forward returns it.
+inline bool is_of_queries(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::out || member == &verify::Results::lse || member == &verify::Results::dq;
+}
+inline bool is_of_forward(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::out || member == &verify::Results::lse || member == &verify::Results::max_logit;
+}
+inline bool is_of_keys(at::Tensor verify::Results::* member) {
+  return member == &verify::Results::dk || member == &verify::Results::dv;
+}
 
 struct SizedCase {
   Case c;
@@ -69,10 +93,9 @@ class Questions {
 
   // Returns the results that were judged. Runs nothing.
   Observation the_case();
-  // Runs a step of the changed case with these lengths, whatever its seed. nullopt: the implementation skips that case.
-  std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths);
-  // Runs a step of the mask probe of the changed case.
-  std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
+  // Runs a step of the changed case, or of its mask probe, with these lengths, whatever its seed. nullopt: the
+  // implementation skips that case.
+  std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths, bool is_probe = false);
   // Runs a forward of the changed case with these inputs, whose rows are those of the grid.
   ResultsByRank forward(const SizedCase& changed, const ProbeGrid& grid, const verify::CanonicalInputs& inputs);
   // Whether the implementation takes the changed case.
@@ -99,7 +122,8 @@ class Questions {
   [[nodiscard]] verify::Sharding sharding_of(const Case& changed, const SequenceLengths& lengths);
 
  private:
-  std::optional<Observation> take(const Case& c, const SequenceLengths& lengths, bool is_probe);
+  // Collective; the same on every rank.
+  ResultsByRank gather(const Case& c, const verify::Ownership& owners, const verify::Results& own);
 
   Implementation& implementation_;
   const JudgedCase& judged_;
@@ -108,7 +132,7 @@ class Questions {
   std::vector<Case> run_before_;  // whose shapes are not new, apart from the judged case; without seeds
 };
 
-// --- smaller_case.cpp: shrinks a case, keeping its features, until it is small enough to be simulated many times ---
+// --- Smaller cases with the same features, which can be simulated many times ---
 
 // Whether the case is small enough as it is.
 bool is_small(const Case& c, const SequenceLengths& lengths);

@@ -9,7 +9,6 @@
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/hypothesis_check.h"
 #include "cp_core/diagnosis/simulated_step.h"
-#include "cp_core/diagnosis/whole_results.h"
 
 namespace cp_pool::diagnosis {
 namespace {

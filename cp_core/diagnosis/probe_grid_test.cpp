@@ -1,5 +1,3 @@
-#include "cp_core/diagnosis/probe_grid.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -31,6 +31,32 @@ Parts steps_as_parts(const DenseProblem& dense, const Ring& ring, bool own_last)
   return parts;
 }
 
+using Member = at::Tensor WholeResults::*;
+
+// The squared distance of each row to what the ranks returned; undefined if a rank returned none. A NaN or infinity
+// counts as very far, unless both values are the same.
+at::Tensor distance_to_given(const DenseProblem& dense, const WholeResults& results, Member member) {
+  constexpr double kFar = 1e30;
+  const at::Tensor whole = joined_rows(dense.observation->results, member);
+  const at::Tensor& predicted = results.*member;
+  if (!whole.defined()) return {};
+  const at::Tensor given = whole.index_select(0, dense.side_of(member)->row);
+  if (given.sizes() != predicted.sizes()) return {};
+  const at::Tensor same = given.eq(predicted).logical_or(given.isnan().logical_and(predicted.isnan()));
+  return given.sub(predicted).square().nan_to_num(kFar, kFar).masked_fill(same, 0.0).flatten(1).sum(1);
+}
+
+// The results of the forward, and the gradient `by`.
+WholeResults results_of(const SimulatedStep& model, Member by) {
+  const Forward forward = run_forward(model);
+  WholeResults results = forward.results;
+  if (is_of_forward(by)) return results;
+  const Backward backward = run_backward(model, forward);
+  if (by == &WholeResults::dq) results.dq = sum_dq(model, backward);
+  if (by == &WholeResults::dk) results.dk = sum_dk_dv(model, backward, model.dense->kv_rows.row).first;
+  return results;
+}
+
 }  // namespace
 
 std::vector<Ring> rings_of(const DenseProblem& dense) {
@@ -77,20 +103,13 @@ at::Tensor stretch_of_rows(const Side& side) {
   return jumps.gt(before).to(at::kLong);
 }
 
-std::vector<Parts> parts_with_own_last(const DenseProblem& dense) {
-  std::vector<Parts> all;
-  for (const Ring& ring : rings_of(dense)) {
-    if (ring.size > 1) all.push_back(steps_as_parts(dense, ring, /*own_last=*/true));
-  }
-  return all;
-}
-
-std::vector<Parts> parts_of(const DenseProblem& dense) {
+std::vector<Parts> parts_of(const DenseProblem& dense, bool with_own_last) {
   std::vector<Parts> all;
   for (const Ring& ring : rings_of(dense)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(dense, ring);
     all.push_back(steps_as_parts(dense, ring, /*own_last=*/false));
+    if (with_own_last) all.push_back(steps_as_parts(dense, ring, /*own_last=*/true));
     if (ring.size > 2) {
       all.push_back(
           {.what = "one part of a rank's own keys, one of all other keys", .of_pair = step.clamp_max(1), .count = 2});
@@ -160,36 +179,6 @@ std::vector<QueryShares> incomplete_shares(int ranks) {
   }
   return all;
 }
-
-namespace {
-
-using Member = at::Tensor WholeResults::*;
-
-// The squared distance of each row to what the ranks returned; undefined if a rank returned none. A NaN or infinity
-// counts as very far, unless both values are the same.
-at::Tensor distance_to_given(const DenseProblem& dense, const WholeResults& results, Member member) {
-  constexpr double kFar = 1e30;
-  const at::Tensor whole = joined_rows(dense.observation->results, member);
-  const at::Tensor& predicted = results.*member;
-  if (!whole.defined()) return {};
-  const at::Tensor given = whole.index_select(0, dense.side_of(member)->row);
-  if (given.sizes() != predicted.sizes()) return {};
-  const at::Tensor same = given.eq(predicted).logical_or(given.isnan().logical_and(predicted.isnan()));
-  return given.sub(predicted).square().nan_to_num(kFar, kFar).masked_fill(same, 0.0).flatten(1).sum(1);
-}
-
-// The results of the forward, and the gradient `by`.
-WholeResults results_of(const SimulatedStep& model, Member by) {
-  const Forward forward = run_forward(model);
-  WholeResults results = forward.results;
-  if (is_of_forward(by)) return results;
-  const Backward backward = run_backward(model, forward);
-  if (by == &WholeResults::dq) results.dq = sum_dq(model, backward);
-  if (by == &WholeResults::dk) results.dk = sum_dk_dv(model, backward, model.dense->kv_rows.row).first;
-  return results;
-}
-
-}  // namespace
 
 at::Tensor nearest_model(const std::vector<SimulatedStep>& models, Member by) {
   const DenseProblem& dense = *models.front().dense;

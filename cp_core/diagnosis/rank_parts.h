@@ -60,9 +60,8 @@ struct Parts {
   // two chunks of a rank's keys, or between its two stretches, for all ranks or only for other ranks than the query's.
   std::vector<at::Tensor> finer = {};
 };
-std::vector<Parts> parts_of(const DenseProblem& dense);
-// The steps of the rings, if the step of a rank's own keys comes last.
-std::vector<Parts> parts_with_own_last(const DenseProblem& dense);
+// with_own_last: also the steps of the rings with the step of a rank's own keys as the last one.
+std::vector<Parts> parts_of(const DenseProblem& dense, bool with_own_last = false);
 
 // An order of heads.
 using HeadMap = std::vector<std::int64_t>;

@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/diagnosis/hypothesis.h"
-#include "cp_core/diagnosis/whole_results.h"
 
 namespace cp_pool::diagnosis {
 namespace {

@@ -171,12 +171,14 @@ class Rows : public Subject {
     std::vector<Places>& known = known_[id.substr(0, id.find("_pack"))];
     if (std::ranges::any_of(known, [&](const Places& before) { return are_equal(before, *places); })) return;
     known.push_back(*places);
-    pass(id, std::move(says),
-         [places = *places](const DenseProblem& dense, Pass& pass) { take_places(dense, places, pass); });
+    pass(id, std::move(says), [places = *places](const DenseProblem& dense, Pass& pass) {
+      take_places(dense, places, /*bias_too=*/dense.c().layout == Layout::thd, pass);
+    });
   }
 
-  // places: those of all rows. The problem may have only a sample of the queries.
-  static void take_places(const DenseProblem& dense, const Places& places, Pass& pass) {
+  // places: those of all rows. The problem may have only a sample of the queries. bias_too: a query reads the bias row
+  // of the position that it is taken to have; in bshd and sbhd a rank holds only the bias rows of its own queries.
+  static void take_places(const DenseProblem& dense, const Places& places, bool bias_too, Pass& pass) {
     MaskRule rule(dense);
     rule.places = places;
     const at::Tensor rows = dense.q_rows.row;
@@ -184,10 +186,9 @@ class Rows : public Subject {
     rule.places.q_position = places.q_position.index_select(0, rows);
     pass.times = rule.times();
     if (!dense.bias.defined()) return;
-    // In bshd and sbhd a rank holds only the bias rows of its own queries.
-    const bool by_row = dense.c().layout == Layout::thd;
-    pass.bias_index = dense.bias_index_at(
-        dense.q_rows.sequence, by_row ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
+    pass.bias_index =
+        dense.bias_index_at(bias_too ? rule.places.q_sequence : dense.q_rows.sequence,
+                            bias_too ? rule.places.q_position : dense.q_rows.position, rule.places.kv_position);
   }
 
   // Gathered keys stay in the order of ranks but are taken for whole sequences.
@@ -249,13 +250,8 @@ class Rows : public Subject {
     const std::optional<Places> places = places_by(belief);
     if (!places) return;
     model(id, std::move(says), [places = *places](SimulatedStep& model) {
-      const DenseProblem& dense = *model.dense;
       for (Pass* const pass : {&model.forward, &model.backward}) {
-        take_places(dense, places, *pass);
-        if (!dense.bias.defined()) continue;
-        const at::Tensor rows = dense.q_rows.row;
-        pass->bias_index = dense.bias_index_at(places.q_sequence.index_select(0, rows),
-                                               places.q_position.index_select(0, rows), places.kv_position);
+        take_places(*model.dense, places, /*bias_too=*/true, *pass);
       }
       model.dbias_of_all_ranks = true;
     });

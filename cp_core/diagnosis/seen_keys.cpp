@@ -10,7 +10,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
-#include "cp_core/diagnosis/probe_grid.h"
 #include "cp_core/diagnosis/wrong_pairs.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"

@@ -18,7 +18,7 @@ namespace cp_pool::diagnosis {
 struct SeenKeys {
   // Why nothing could be observed, as a sentence; empty if something could.
   std::string why_not;
-  // fp64 [rows of q, rows of kv] of the grid (probe_grid.h): how often the query saw the key. NaN where that could not
+  // fp64 [rows of q, rows of kv] of the grid (wrong_pairs.h): how often the query saw the key. NaN where that could not
   // be observed, and in padding queries if the implementation promises nothing about them. A number that is not whole
   // is a weight, relative to that of a key seen once.
   at::Tensor times;

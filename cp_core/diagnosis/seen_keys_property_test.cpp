@@ -17,9 +17,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/comm_facts.h"
-#include "cp_core/diagnosis/probe_grid.h"
 #include "cp_core/diagnosis/testing/seen_on_threads.h"
 #include "cp_core/diagnosis/testing/toy_attention.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
 #include "cp_core/testing/cases_on_threads.h"
 
 namespace cp_pool::diagnosis {

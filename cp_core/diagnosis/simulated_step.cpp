@@ -1,9 +1,11 @@
 #include "cp_core/diagnosis/simulated_step.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/ones.h>
@@ -13,10 +15,77 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/diagnosis/mask_rule.h"
-#include "cp_core/diagnosis/operands.h"
 #include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
+
+at::Tensor Operands::queries(Keys which) const {
+  const at::Tensor& other = which == Keys::k ? pass_.q : pass_.dout;
+  const at::Tensor& rows = other.defined() ? other : which == Keys::k ? dense_.q : dense_.dout;
+  const HeadMap& heads = which == Keys::k ? pass_.q_head : pass_.dout_head;
+  return (absolute_ ? rows.abs() : rows).transpose(0, 1).index_select(0, index_tensor(heads));
+}
+
+at::Tensor Operands::keys(Keys which) const {
+  const at::Tensor& other = which == Keys::k ? pass_.k : pass_.v;
+  const at::Tensor& rows = other.defined() ? other : which == Keys::k ? dense_.k : dense_.v;
+  const bool own_heads = which == Keys::v && !pass_.v_head.empty();
+  return by_query_head(absolute_ ? rows.abs() : rows, own_heads ? pass_.v_head : pass_.kv_head);
+}
+
+at::Tensor Operands::products(Keys which) const {
+  const auto of = [this](Keys some) { return at::bmm(queries(some), keys(some).transpose(1, 2)); };
+  const HeadMap& heads = which == Keys::k ? pass_.q_head : pass_.dout_head;
+  const bool as_defined = !absolute_ && !(which == Keys::k ? pass_.q : pass_.dout).defined() && !pass_.k.defined() &&
+                          !pass_.v.defined() && pass_.v_head.empty() && pass_.kv_head == defined_kv_heads(dense_.c()) &&
+                          heads == mapped(static_cast<std::int64_t>(heads.size()), std::identity());
+  const at::Tensor known = as_defined ? dense_.raw_products(which == Keys::v) : of(which);
+  at::Tensor all = at_places(known, which);
+  const at::Tensor exchanged = exchanged_pairs();
+  if (!exchanged.defined()) return all;
+  const Keys other = which == Keys::k ? Keys::v : Keys::k;
+  return at::where(exchanged, at_places(at::bmm(queries(which), keys(other).transpose(1, 2)), other), all);
+}
+
+at::Tensor Operands::weighted(const at::Tensor& of_places, Keys which) const {
+  const at::Tensor exchanged = exchanged_pairs();
+  if (!exchanged.defined()) return at::bmm(at_rows(of_places, which), keys(which));
+  const Keys other = which == Keys::k ? Keys::v : Keys::k;
+  return at::bmm(at_rows(of_places.masked_fill(exchanged, 0.0), which), keys(which))
+      .add_(at::bmm(at_rows(of_places.masked_fill(exchanged.logical_not(), 0.0), other), keys(other)));
+}
+
+at::Tensor Operands::held_by_pair(Keys which) const {
+  const at::Tensor& held = which == Keys::v && pass_.held_v.defined() ? pass_.held_v : pass_.held;
+  return held.defined() ? held.index_select(0, dense_.q_rows.rank) : held;
+}
+
+at::Tensor Operands::at_places(const at::Tensor& of_rows, Keys which) const {
+  const at::Tensor rows = held_by_pair(which);
+  if (!rows.defined()) return of_rows;
+  const at::Tensor index = rows.clamp_min(0).unsqueeze(0).expand_as(of_rows);
+  return of_rows.gather(-1, index).masked_fill_(rows.lt(0), 0.0);
+}
+
+at::Tensor Operands::at_rows(const at::Tensor& of_places, Keys which) const {
+  const at::Tensor rows = held_by_pair(which);
+  if (!rows.defined()) return of_places;
+  const at::Tensor index = rows.clamp_min(0).unsqueeze(0).expand_as(of_places);
+  return at::zeros_like(of_places).scatter_add_(-1, index, of_places.masked_fill(rows.lt(0), 0.0));
+}
+
+at::Tensor Operands::poisoned_pairs() const {
+  const at::Tensor& queries = pass_.q_poisoned.defined() ? pass_.q_poisoned : dense_.q_rows.poisoned;
+  const at::Tensor& keys = pass_.kv_poisoned.defined() ? pass_.kv_poisoned : dense_.kv_rows.poisoned;
+  if (!queries.any().item<bool>() && !keys.any().item<bool>()) return {};
+  const at::Tensor held = held_by_pair(Keys::k);
+  const at::Tensor of_pairs = held.defined() ? keys.take(held.clamp_min(0)).logical_and(held.ge(0)) : keys.unsqueeze(0);
+  return queries.unsqueeze(1).logical_or(of_pairs);
+}
+
+at::Tensor Operands::exchanged_pairs() const {
+  return pass_.exchanged.defined() ? pass_.exchanged.index_select(0, dense_.q_rows.rank) : at::Tensor();
+}
 
 namespace {
 
@@ -113,49 +182,6 @@ at::Tensor max_logits(const SimulatedStep& model, const at::Tensor& scores) {
   return counted.flatten(1).amax(-1).view({1, -1, 1}).expand({model.dense->ranks, -1, -1});
 }
 
-}  // namespace
-
-Forward run_forward(const SimulatedStep& model) {
-  const DenseProblem& dense = *model.dense;
-  const Operands operands(dense, model.forward, /*absolute=*/false);
-  Forward forward;
-  const Scores scores = scores_of(dense, model.forward);
-  forward.scores = scores.values;
-  forward.slope = scores.slope;
-  const at::Tensor& times = model.forward.times;
-  const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
-  at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
-  largest = largest.masked_fill(largest.isinf(), 0.0);
-  const at::Tensor e = seen.sub(largest).exp_().mul_(times);
-  const at::Tensor sums = by_part(model, e);
-  const at::Tensor empty = sums.eq(0.0);
-  forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
-  forward.part_p = e.div(of_pairs(model, sums.masked_fill(empty, 1.0), e));
-  const Merged all = merged(model, forward.part_lse, joined_sink(model, forward.part_lse.select(-1, 0)));
-  forward.weights = all.weights;
-  forward.p = forward.part_p.mul(of_pairs(model, all.weights, e));
-  forward.lse = all.lse.masked_fill(all.lse.lt(kNothing / 2), -kInfinity);
-  if (const at::Tensor poisoned = operands.poisoned_pairs(); poisoned.defined()) {
-    const at::Tensor rows = poisoned.logical_and(times.ne(0.0)).any(-1, /*keepdim=*/true);
-    forward.p.masked_fill_(rows.logical_and(times.ne(0.0)), kNotANumber);
-    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
-  }
-  if (model.nan_without_keys) {
-    const at::Tensor rows = times.sum(-1, /*keepdim=*/true).eq(0.0).logical_and(dense.q_rows.valid.unsqueeze(1));
-    forward.p.masked_fill_(rows.logical_and(dense.q_rows.sequence.unsqueeze(1).eq(dense.kv_rows.sequence.unsqueeze(0))),
-                           kNotANumber);
-    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
-  }
-  forward.results.out = by_row(operands.times_v(forward.p));
-  forward.results.lse = by_row(forward.lse.unsqueeze(-1));
-  if (dense.q_rows.first.empty()) return forward;  // the problem is a sample of the queries
-  if (dense.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
-  if (model.returned) model.returned(dense, forward.results);
-  return forward;
-}
-
-namespace {
-
 bool same_pass(const Pass& a, const Pass& b) {
   for (const auto member : {&Pass::times, &Pass::held, &Pass::held_v, &Pass::exchanged, &Pass::bias_index, &Pass::q,
                             &Pass::k, &Pass::v, &Pass::dout}) {
@@ -205,7 +231,61 @@ void add_dsink(const SimulatedStep& model, const Forward& forward, const at::Ten
   backward.dsink = backward.p_sink.mul(delta.squeeze(-1)).neg_();
 }
 
+Pass defined_pass(const DenseProblem& dense) {
+  const Case& c = dense.c();
+  Pass pass;
+  pass.times = MaskRule(dense).times();
+  pass.scale = dense.problem.scale();
+  pass.softcap = dense.problem.softcap;
+  pass.q_head = pass.dout_head = pass.sink_head = mapped(c.heads, std::identity());
+  pass.kv_head = defined_kv_heads(c);
+  if (dense.bias.defined()) {
+    pass.bias_index = dense.bias_index();
+    pass.bias_head = mapped(c.heads, [shared = dense.bias.size(1) == 1](std::int64_t h) { return shared ? 0 : h; });
+  }
+  return pass;
+}
+
 }  // namespace
+
+Forward run_forward(const SimulatedStep& model) {
+  const DenseProblem& dense = *model.dense;
+  const Operands operands(dense, model.forward, /*absolute=*/false);
+  Forward forward;
+  const Scores scores = scores_of(dense, model.forward);
+  forward.scores = scores.values;
+  forward.slope = scores.slope;
+  const at::Tensor& times = model.forward.times;
+  const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
+  at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
+  largest = largest.masked_fill(largest.isinf(), 0.0);
+  const at::Tensor e = seen.sub(largest).exp_().mul_(times);
+  const at::Tensor sums = by_part(model, e);
+  const at::Tensor empty = sums.eq(0.0);
+  forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
+  forward.part_p = e.div(of_pairs(model, sums.masked_fill(empty, 1.0), e));
+  const Merged all = merged(model, forward.part_lse, joined_sink(model, forward.part_lse.select(-1, 0)));
+  forward.weights = all.weights;
+  forward.p = forward.part_p.mul(of_pairs(model, all.weights, e));
+  forward.lse = all.lse.masked_fill(all.lse.lt(kNothing / 2), -kInfinity);
+  if (const at::Tensor poisoned = operands.poisoned_pairs(); poisoned.defined()) {
+    const at::Tensor rows = poisoned.logical_and(times.ne(0.0)).any(-1, /*keepdim=*/true);
+    forward.p.masked_fill_(rows.logical_and(times.ne(0.0)), kNotANumber);
+    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
+  }
+  if (model.nan_without_keys) {
+    const at::Tensor rows = times.sum(-1, /*keepdim=*/true).eq(0.0).logical_and(dense.q_rows.valid.unsqueeze(1));
+    forward.p.masked_fill_(rows.logical_and(dense.q_rows.sequence.unsqueeze(1).eq(dense.kv_rows.sequence.unsqueeze(0))),
+                           kNotANumber);
+    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
+  }
+  forward.results.out = by_row(operands.times_v(forward.p));
+  forward.results.lse = by_row(forward.lse.unsqueeze(-1));
+  if (dense.q_rows.first.empty()) return forward;  // the problem is a sample of the queries
+  if (dense.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
+  if (model.returned) model.returned(dense, forward.results);
+  return forward;
+}
 
 Backward run_backward(const SimulatedStep& model, const Forward& forward) {
   const DenseProblem& dense = *model.dense;
@@ -255,25 +335,6 @@ Backward run_backward(const SimulatedStep& model, const Forward& forward) {
   if (dense.sink.defined()) add_dsink(model, forward, lse, of_tokens, derivative, backward);
   return backward;
 }
-
-namespace {
-
-Pass defined_pass(const DenseProblem& dense) {
-  const Case& c = dense.c();
-  Pass pass;
-  pass.times = MaskRule(dense).times();
-  pass.scale = dense.problem.scale();
-  pass.softcap = dense.problem.softcap;
-  pass.q_head = pass.dout_head = pass.sink_head = mapped(c.heads, std::identity());
-  pass.kv_head = defined_kv_heads(c);
-  if (dense.bias.defined()) {
-    pass.bias_index = dense.bias_index();
-    pass.bias_head = mapped(c.heads, [shared = dense.bias.size(1) == 1](std::int64_t h) { return shared ? 0 : h; });
-  }
-  return pass;
-}
-
-}  // namespace
 
 Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool /*first*/) {
   const at::Tensor total = at::logaddexp(lse, part_lse);

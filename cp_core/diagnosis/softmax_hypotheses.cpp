@@ -13,7 +13,6 @@
 #include "cases/comm_facts.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/hypothesis_check.h"
-#include "cp_core/diagnosis/operands.h"
 #include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {

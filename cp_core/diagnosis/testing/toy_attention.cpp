@@ -9,7 +9,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/diagnosis/probe_grid.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
 
 namespace cp_pool::diagnosis::test {
 namespace {

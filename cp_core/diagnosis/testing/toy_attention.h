@@ -13,7 +13,7 @@
 
 namespace cp_pool::diagnosis::test {
 
-// Tensors are fp64 [rows of q, rows of kv] of the probe's grid (probe_grid.h).
+// Tensors are fp64 [rows of q, rows of kv] of the probe's grid (wrong_pairs.h).
 struct ToySight {
   std::vector<at::Tensor> times;  // how often the query sees the key; query head h has element h modulo the size
   at::Tensor in_out{};            // a factor of each weight in out that does not affect lse. Undefined: 1

@@ -25,9 +25,11 @@ RUN_HERE = [
 ]
 
 
-def judge(binary: Path, folder: Path, adapter: str, *ids: str) -> dict[str, dict[str, Any]]:
-    """The case_finished events of these cases of dense.json, by ID; the dumps are in the folder."""
-    command = [str(binary), "run", "--device", "cpu", "--matrix", str(EXAMPLES / "matrices/dense.json")]
+def judge(
+    binary: Path, folder: Path, adapter: str, *ids: str, matrix: str = str(EXAMPLES / "matrices/dense.json")
+) -> dict[str, dict[str, Any]]:
+    """The case_finished events of these cases of the matrix, by ID; the dumps are in the folder."""
+    command = [str(binary), "run", "--device", "cpu", "--matrix", matrix]
     for case in ids:
         command += ["--filter", case]
     command += ["--adapter", str(EXAMPLES / adapter), "--python", sys.executable]
@@ -50,6 +52,15 @@ def test_the_ring_of_pytorch_is_right_in_fp32(binary: Path, tmp_path: Path) -> N
         assert event["outcome"] == "pass", f"{case}: {event['reason']}"
         tensors = {check["tensor"] for check in event["checks"]}
         assert tensors >= {"out", "lse", "dq", "dk", "dv"}
+
+
+@pytest.mark.long
+def test_the_merge_of_pytorch_is_right_where_a_part_has_keys(binary: Path, tmp_path: Path) -> None:
+    right, empty = ("decode/gqa/all_gather/cp4/thd/bf16/pad", "decode/empty_shards/all_gather/cp4/thd/bf16/pad")
+    events = judge(binary, tmp_path, "decode_merge.py:merge", right, empty, matrix="decode")
+    assert events[right]["outcome"] == "pass", events[right]["reason"]
+    assert "part_lse" in {check["tensor"] for check in events[right]["checks"]}
+    assert wrong_tensors(events[empty]) >= {"out", "lse"}  # of a query that sees no key of any rank
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ class Adapter:
     comm: tuple[str, ...] | None
     layouts: tuple[str, ...] | None
     dtypes: tuple[str, ...] | None
-    shard: conventions.Convention | conventions.RowsFunction
+    shards: tuple[conventions.Rule, conventions.Rule]  # of queries, of keys and values
     head_order: str
     features: frozenset[str]
     backward: bool
@@ -138,9 +138,7 @@ class Adapter:
             "comm": None if self.comm is None else list(self.comm),
             "layouts": None if self.layouts is None else list(self.layouts),
             "dtypes": None if self.dtypes is None else list(self.dtypes),
-            "shard": str(self.shard)
-            if isinstance(self.shard, conventions.Convention)
-            else f"function {name_of(self.shard)}",
+            "shard": ", ".join(dict.fromkeys(_name_of_rule(rule) for rule in self.shards)),
             "head_order": self.head_order,
             "features": sorted(self.features),
             "backward": self.backward,
@@ -167,6 +165,23 @@ class Adapter:
 def name_of(target: Any) -> str:
     """The name of a function or class, or of the class of an object."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def _name_of_rule(rule: conventions.Rule) -> str:
+    return str(rule) if isinstance(rule, conventions.Convention) else f"function {name_of(rule)}"
+
+
+def _rules(shard: conventions.Shard) -> tuple[conventions.Rule, conventions.Rule]:
+    """The rule of queries, and that of keys and values."""
+    rules = shard if isinstance(shard, tuple) else (shard, shard)
+    if len(rules) != 2:
+        raise DeclarationError(f"shard={shard!r} has {len(rules)} rules: a pair has one for q and one for k and v")
+    for rule in rules:
+        if not isinstance(rule, conventions.Convention) and not callable(rule):
+            raise DeclarationError(
+                f"shard={rule!r} is neither a convention of cp_pool.shard nor a function (lengths, ranks)"
+            )
+    return rules
 
 
 def _names(what: str, values: Iterable[str] | None, known: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -269,7 +284,7 @@ def adapter(
     comm: Iterable[str] | None = None,
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
-    shard: conventions.Convention | conventions.RowsFunction = conventions.dual_chunk,
+    shard: conventions.Shard = conventions.dual_chunk,
     head_order: str = "blocked",
     features: Iterable[str] = (),
     backward: bool | None = None,
@@ -297,7 +312,7 @@ def adapter(
     comm: Iterable[str] | None = None,
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
-    shard: conventions.Convention | conventions.RowsFunction = conventions.dual_chunk,
+    shard: conventions.Shard = conventions.dual_chunk,
     head_order: str = "blocked",
     features: Iterable[str] = (),
     backward: bool | None = None,
@@ -337,22 +352,20 @@ def adapter(
             raise DeclarationError(
                 f"{label} declares backward=True, and has no method backward(dout, saved, case, ctx)"
             )
-        if not isinstance(shard, conventions.Convention) and not callable(shard):
-            raise DeclarationError(
-                f"shard={shard!r} is neither a convention of cp_pool.shard nor a function (lengths, ranks)"
-            )
+        rules = _rules(shard)
         if bound_factor < 1:
             raise DeclarationError(f"bound_factor={bound_factor} would narrow the bounds: it is 1 or more")
         _check_parameters(runs)
-        if "replicated" in declared and not isinstance(shard, conventions.Convention):
-            _check_rows_function(shard)
+        for rule in rules:
+            if "replicated" in declared and not isinstance(rule, conventions.Convention):
+                _check_rows_function(rule)
         made = Adapter(
             target=runs,
             name=label,
             comm=_names("comm", comm, comm_types()),
             layouts=_names("layouts", layouts, LAYOUTS),
             dtypes=_names("dtypes", dtypes, DTYPES),
-            shard=shard,
+            shards=rules,
             head_order=_one_of("head_order", head_order, HEAD_ORDERS),
             features=frozenset(declared) - {"backward"},
             backward=trains,

@@ -146,15 +146,17 @@ class Runner:
     def skip_reason(self, case: str, device: str) -> str:
         return self.adapter.skip_reason(self._view(case), device)
 
-    def convention(self) -> str:
-        """The name of the convention; empty if a function lists the rows."""
-        return str(self.adapter.shard) if isinstance(self.adapter.shard, Convention) else ""
+    def convention(self, side: int) -> str:
+        """The name of the convention that cuts queries (0) or keys (1); empty if a function lists the rows."""
+        rule = self.adapter.shards[side]
+        return str(rule) if isinstance(rule, Convention) else ""
 
-    def rows(self, lengths: list[int], ranks: int, replicated: int) -> list[list[int]]:
+    def rows(self, side: int, lengths: list[int], ranks: int, replicated: int) -> list[list[int]]:
         """The rows of each rank, as the adapter's function lists them."""
-        assert not isinstance(self.adapter.shard, Convention)
+        rule = self.adapter.shards[side]
+        assert not isinstance(rule, Convention)
         arguments = (list(lengths), ranks, replicated) if replicated else (list(lengths), ranks)
-        given = self.call(self.adapter.shard, *arguments)
+        given = self.call(rule, *arguments)
         try:
             rows = [[int(row) for row in (part.tolist() if hasattr(part, "tolist") else part)] for part in given]
         except (TypeError, ValueError) as error:

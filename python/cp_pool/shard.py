@@ -8,6 +8,8 @@ A function ``(lengths, ranks) -> rows of each rank`` may take the place of a con
 lengths of the sequences. A row is the index of a valid token, counted over all sequences; -1 is a row of padding. The
 function is called once for the queries and once for the keys of a case.
 
+A pair cuts queries by its first rule, and keys and values by its second: ``(dual_chunk, contiguous)``.
+
 Replicated tokens are the first tokens of each sequence, and every rank holds them. A convention cuts the other tokens,
 and puts the replicated ones first in each sequence's rows of a rank. A function must list them for every rank, at any
 place. For a case with replicated tokens it is called as ``(lengths, ranks, replicated)``, where ``replicated`` is their
@@ -23,6 +25,8 @@ from typing import TypeAlias
 __all__ = [
     "Convention",
     "RowsFunction",
+    "Rule",
+    "Shard",
     "contiguous",
     "contiguous_pack",
     "dual_chunk",
@@ -45,6 +49,8 @@ class Convention:
 
 
 RowsFunction: TypeAlias = Callable[..., Sequence[Sequence[int]]]
+Rule: TypeAlias = Convention | RowsFunction
+Shard: TypeAlias = Rule | tuple[Rule, Rule]
 
 #: Each sequence is cut into 2 n chunks, and rank r has r and 2 n - 1 - r. Transformer Engine, ring-flash-attention.
 dual_chunk = Convention("dual_chunk")

@@ -24,6 +24,17 @@ verify::PaddingFill fill_of(const std::string& padding) {
   return verify::PaddingFill::garbage;
 }
 
+// The lengths of queries (side 0) or of keys (side 1).
+struct SideLengths {
+  const std::vector<std::int64_t>& valid;
+  const std::vector<std::int64_t>& padded;
+  std::int64_t replicated;
+};
+SideLengths lengths_of(std::size_t side, const SequenceLengths& lengths) {
+  if (side == 0) return {lengths.valid_q, lengths.padded_q, lengths.replicated_q};
+  return {lengths.valid_kv, lengths.padded_kv, lengths.replicated_kv};
+}
+
 // Returns a number of each row as int64 on the device.
 template <typename Number>
 at::Tensor column(const std::vector<verify::LocalRow>& rows, const Number& number, const at::Device& device) {
@@ -76,9 +87,11 @@ PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& break
     : runner_(std::move(runner)), breaker_(breaker) {
   const auto text = [this](const char* name) { return runner_.attr(name)().cast<std::string>(); };
   name_ = text("backend");
-  if (const std::string convention = text("convention"); !convention.empty()) {
-    convention_ = verify::parse_convention(convention);
-    if (!convention_) throw std::invalid_argument(fmt::format("there is no convention '{}'", convention));
+  for (std::size_t side = 0; side < conventions_.size(); ++side) {
+    const auto convention = runner_.attr("convention")(side).cast<std::string>();
+    if (convention.empty()) continue;
+    conventions_.at(side) = verify::parse_convention(convention);
+    if (!conventions_.at(side)) throw std::invalid_argument(fmt::format("there is no convention '{}'", convention));
   }
   const std::string padding = text("padding");
   without_padding_ = padding == "absent";
@@ -109,13 +122,20 @@ std::string PythonImplementation::skip_reason(const Case& c, const at::Device& d
   return reason;
 }
 
+bool PythonImplementation::has_one_convention() const {
+  return conventions_[0] && conventions_[0] == conventions_[1] && !without_padding_;
+}
+
 std::string PythonImplementation::obstacle(const Case& c) const {
-  if (!without_padding_ || !convention_) return {};
+  if (has_one_convention()) return {};
   const SequenceLengths lengths = resolve_lengths(c);
-  for (const auto& [valid, replicated] :
-       {std::pair{&lengths.valid_q, lengths.replicated_q}, std::pair{&lengths.valid_kv, lengths.replicated_kv}}) {
-    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, *valid, c.cp_size, replicated);
-    if (!found.empty()) return fmt::format("without padding, as the adapter {} declares it: {}", name_, found);
+  for (std::size_t side = 0; side < conventions_.size(); ++side) {
+    if (!conventions_.at(side)) continue;
+    const auto& [valid, padded, replicated] = lengths_of(side, lengths);
+    const std::string found = verify::convention_obstacle(*conventions_.at(side), c.layout, valid,
+                                                          without_padding_ ? valid : padded, c.cp_size, replicated);
+    if (found.empty()) continue;
+    return without_padding_ ? fmt::format("without padding, as the adapter {} declares it: {}", name_, found) : found;
   }
   return {};
 }
@@ -126,17 +146,15 @@ std::string PythonImplementation::backend(const Case& /*c*/, const at::Device& /
 
 verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLengths& lengths) {
   verify::Sharding sharding = declared_;
-  if (convention_ && !without_padding_) {
-    sharding.rows = *convention_;
+  if (has_one_convention()) {
+    sharding.rows = *conventions_[0];
     return sharding;
   }
-  const auto& padded_q = without_padding_ ? lengths.valid_q : lengths.padded_q;
-  const auto& padded_kv = without_padding_ ? lengths.valid_kv : lengths.padded_kv;
   sharding.rows =
       verify::Ownership{.q = c.all_queries ? verify::rows_by_convention({}, c.layout, lengths.valid_q, lengths.valid_q,
                                                                         c.cp_size, lengths.replicated_q)
-                                           : rows(c, lengths.valid_q, padded_q),
-                        .kv = rows(c, lengths.valid_kv, padded_kv)};
+                                           : rows(0, c, lengths),
+                        .kv = rows(1, c, lengths)};
   if (const std::string fault = verify::sharding_fault(sharding, c, lengths, c.cp_size); !fault.empty()) {
     const std::string text = fmt::format("the rows of {}, by its shard function: {}", name_, fault);
     throw RunnerError(FailureKind::exception, text, text);
@@ -144,11 +162,14 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
   return sharding;
 }
 
-verify::RowsByRank PythonImplementation::rows(const Case& c, const std::vector<std::int64_t>& valid,
-                                              const std::vector<std::int64_t>& padded) {
-  if (convention_) return verify::rows_by_convention(*convention_, c.layout, valid, padded, c.cp_size, c.replicated);
-  const auto listed = with_python(breaker_, [&] {
-    return runner_.attr("rows")(valid, c.cp_size, c.replicated).cast<std::vector<std::vector<std::int64_t>>>();
+verify::RowsByRank PythonImplementation::rows(std::size_t side, const Case& c, const SequenceLengths& lengths) {
+  const auto& [valid, padded, replicated] = lengths_of(side, lengths);
+  if (const auto& convention = conventions_.at(side)) {
+    return verify::rows_by_convention(*convention, c.layout, valid, without_padding_ ? valid : padded, c.cp_size,
+                                      replicated);
+  }
+  const auto listed = with_python(breaker_, [&, &valid = valid] {
+    return runner_.attr("rows")(side, valid, c.cp_size, c.replicated).cast<std::vector<std::vector<std::int64_t>>>();
   });
   verify::RowsByRank out;
   for (std::size_t rank = 0; rank < listed.size(); ++rank) {

@@ -1,6 +1,7 @@
 // An adapter as the implementation under test.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -36,16 +37,19 @@ class PythonImplementation final : public Implementation {
   void forget_idle() { idle_ = false; }
 
  private:
-  // Why the convention cannot shard the valid rows, if the adapter takes no padding; else empty.
+  // Whether one convention cuts all rows, padding included.
+  [[nodiscard]] bool has_one_convention() const;
+  // Why the conventions cannot shard the case, unless they are one that cuts all rows; else empty.
   [[nodiscard]] std::string obstacle(const Case& c) const;
-  verify::RowsByRank rows(const Case& c, const std::vector<std::int64_t>& valid,
-                          const std::vector<std::int64_t>& padded);
+  // side: 0 for queries, 1 for keys.
+  verify::RowsByRank rows(std::size_t side, const Case& c, const SequenceLengths& lengths);
 
   py::object runner_;
   WaitBreaker& breaker_;
   // What the adapter declares.
   std::string name_;
-  std::optional<verify::Convention> convention_;  // nullopt: the adapter's function lists the rows
+  // Of queries and of keys; nullopt: the adapter's function lists the rows.
+  std::array<std::optional<verify::Convention>, 2> conventions_;
   bool without_padding_ = false;
   verify::Sharding declared_;
   bool promises_bits_on_cpu_ = true;

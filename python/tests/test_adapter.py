@@ -65,6 +65,8 @@ def test_a_decorated_function_stays_what_it_was() -> None:
         ({"padding": "inf"}, "padding='inf' is none of garbage, nan, zeros, absent"),
         ({"head_order": "mixed"}, "head_order='mixed' is none of"),
         ({"shard": "dual_chunk"}, "shard='dual_chunk' is neither a convention of cp_pool.shard"),
+        ({"shard": (shard.dual_chunk, 3)}, "shard=3 is neither a convention of cp_pool.shard"),
+        ({"shard": (shard.dual_chunk,)}, "has 1 rules: a pair has one for q and one for k and v"),
         ({"bound_factor": 0.5}, "bound_factor=0.5 would narrow the bounds"),
         ({"refuses": "no backend"}, "refuses='no backend' is no list of pairs, as refuses=[(ValueError,"),
         ({"refuses": (ValueError, "no backend")}, "refuses has <class 'ValueError'>, and each entry is an exception"),
@@ -539,7 +541,7 @@ def test_quick_fails_if_the_group_of_an_earlier_case_is_kept(function: str, fail
     assert set(outcomes.values()) <= {"pass", "fail"}
 
 
-@pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved"])
+@pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved", "pair"])
 @pytest.mark.long
 def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None:
     thd = {"layout": "thd", "batch": 3, "seqlen_q": 24, "seqlen_kv": 24, "seqlens": [8, 16, 24]}
@@ -548,7 +550,7 @@ def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None
     assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
 
 
-@pytest.mark.parametrize("name", ["contiguous", "absent", "listed", "with_backward"])
+@pytest.mark.parametrize("name", ["contiguous", "absent", "listed", "listed_queries", "with_backward"])
 @pytest.mark.long
 def test_an_adapter_passes_with_tokens_that_every_rank_has(name: str) -> None:
     packed = {**REPLICATED_PACK, "pad_between_seqs": False, "seqlens": [13, 3, 0, 9]}

@@ -69,6 +69,16 @@ def only_on_the_first(lengths: list[int], ranks: int, replicated: int = 0) -> li
             for rank, part in enumerate(in_turns(lengths, ranks, replicated))]  # fmt: skip
 
 
+@adapter(shard=(shard.dual_chunk, shard.contiguous), features=EVERY)
+def pair(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
+@adapter(shard=(in_turns, shard.dual_chunk), features=EVERY, layouts=["thd"], padding="absent")
+def listed_queries(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
 @adapter(shard=only_on_the_first, features=EVERY, layouts=["thd"])
 def selfish(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
     return contiguous(q, k, v, case, ctx)

@@ -14,6 +14,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "cases/comm_facts.h"
+#include "cp_core/context_parallel/bias_exchange.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
 #include "cp_core/context_parallel/head_exchange.h"
@@ -21,110 +22,9 @@
 #include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
-#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {
-
-// Exchanges a bias and its gradient among the ranks of an a2a. A bias with a matrix for each head is scattered by
-// heads, as q is. A bias that all heads share is gathered, so that every rank has the rows of all queries of the group.
-// A bias that every rank holds whole (thd, shape 111s) is not exchanged.
-class BiasExchange {
- public:
-  // The query positions of the group, in their order before and after the exchange.
-  struct Rows {
-    std::vector<Run> by_rank;         // before: the positions of the group's ranks, rank by rank
-    std::vector<Run> packed;          // after: the same positions in the group's packed order
-    std::vector<std::int64_t> heads;  // GroupRows::heads of q
-  };
-  // problem.bias must be set. rows: with one sequence for each entry of the bias' batch dimension.
-  BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows);
-
-  // Returns the bias for all queries of the group and this rank's heads. bias: this rank's shard (context_parallel.h).
-  [[nodiscard]] at::Tensor scatter(const at::Tensor& bias) const;
-
-  // Returns the gradient of this rank's shard, shaped like the shard. dbias: the fp32 gradient of the tensor that
-  // scatter() returned. Gradients of ranks that share rows of the bias are summed, except in thd, where the caller must
-  // sum the results of all ranks.
-  [[nodiscard]] at::Tensor gather(const at::Tensor& dbias) const;
-
- private:
-  [[nodiscard]] bool of_each_head() const;
-  [[nodiscard]] bool replicated() const;
-
-  const AttentionProblem& problem_;
-  Communicator& group_;
-  GroupRows rows_;
-};
-
-// Converts [batch, heads, rows, columns] to packed [batch * rows, heads, columns]; unpack_rows() is the inverse.
-at::Tensor pack_rows(const at::Tensor& bias) {
-  return bias.transpose(1, 2).flatten(0, 1).contiguous();
-}
-
-at::Tensor unpack_rows(const at::Tensor& packed, std::int64_t batch) {
-  return packed.unflatten(0, {batch, packed.size(0) / batch}).transpose(1, 2).contiguous();
-}
-
-BiasExchange::BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows)
-    : problem_(problem), group_(group), rows_{.copies = {}, .of_a_rank = 0, .heads = rows.heads} {
-  if (replicated()) return;
-  rows_.copies = row_copies(rows.by_rank, rows.packed);
-  rows_.of_a_rank = total_rows(rows.packed) / group.size();
-}
-
-bool BiasExchange::of_each_head() const {
-  return problem_.bias && cp_pool::of_each_head(*problem_.bias);
-}
-
-bool BiasExchange::replicated() const {
-  return problem_.layout == Layout::thd || problem_.bias == BiasShape::shape_111s;
-}
-
-at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
-  if (replicated()) {
-    if (!of_each_head()) return bias;
-    const auto rank = static_cast<std::size_t>(group_.rank());
-    return bias.narrow(1, CP_MUTATE(a2a_bias_heads, rows_.heads[rank], 0), rows_.heads_of(group_.rank()));
-  }
-  const at::Tensor rows = pack_rows(bias);
-  if (of_each_head()) {
-    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &rows_}};
-    const HeadExchange exchange(group_, {});
-    exchange.make_targets(items);
-    exchange.scatter(items, "a2a bias").finish();
-    return unpack_rows(items.front().of_heads, bias.size(0));
-  }
-  at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
-  group_.all_gather(by_rank, rows, "a2a bias rows")->wait();
-  at::Tensor packed = at::empty_like(by_rank);
-  copy_rows(by_rank, packed, rows_.copies);
-  return unpack_rows(packed, bias.size(0));
-}
-
-at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
-  if (replicated()) {
-    if (!of_each_head()) return dbias;
-    at::Tensor of_all_heads = at::zeros({dbias.size(0), problem_.heads, dbias.size(2), dbias.size(3)}, dbias.options());
-    of_all_heads.narrow(1, rows_.heads[static_cast<std::size_t>(group_.rank())], dbias.size(1)).copy_(dbias);
-    return of_all_heads;
-  }
-  const at::Tensor packed = pack_rows(dbias);
-  if (of_each_head()) {
-    const at::Tensor own = at::empty({rows_.of_a_rank, problem_.heads, packed.size(2)}, packed.options());
-    HeadExchange(group_, {}).gather({{.of_tokens = own, .of_heads = packed, .rows = &rows_}}, "a2a dbias").finish();
-    return unpack_rows(own, dbias.size(0));
-  }
-  at::Tensor by_rank = at::empty_like(packed);
-  copy_rows_back(packed, by_rank, rows_.copies);
-  at::Tensor own = at::empty({rows_.of_a_rank, 1, packed.size(2)}, packed.options());
-  if (CP_MUTATE(a2a_dbias_not_reduced, true, false)) {
-    group_.reduce_scatter(own, by_rank, "a2a dbias rows")->wait();
-  } else {
-    own.copy_(by_rank.narrow(0, group_.rank() * own.size(0), own.size(0)));
-  }
-  return unpack_rows(own, dbias.size(0));
-}
 
 using Item = HeadExchange::Item;
 

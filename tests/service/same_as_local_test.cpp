@@ -45,7 +45,7 @@ std::string without_numbers(const std::string& text) {
 std::string stripped_lines(const std::string& text) {
   std::string out;
   std::vector<std::string> of_pools;
-  for (json line : test::json_lines(text)) {
+  for (json line : json_lines(text)) {
     const std::string type = line.value("type", "");
     // On a service the pool lives on, so its end is not among the client's events.
     if (type == "pool_retired" && line["reason"] == "finished") continue;
@@ -76,9 +76,9 @@ class SameAsLocal : public Service {
   Said say(Words words, const Words& more, const std::string& in = "/dev/null") {
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"--events", path("events"), "--junit", path("junit")});
-    const Finished done = Program{words, {.in = in}}.wait();
-    Said out{done.exit_code, done.out, done.err, stripped_lines(test::read_file(path("events"))),
-             without_numbers(test::read_file(path("junit")))};
+    const Finished done = run_to_end(words, {.in = in});
+    Said out{done.exit_code, done.out, done.err, stripped_lines(read_file(path("events"))),
+             without_numbers(read_file(path("junit")))};
     for (const char* file : {"events", "junit"}) std::filesystem::remove(path(file));
     return out;
   }
@@ -96,31 +96,15 @@ const Words kLocal{"--no-service", "--slots", "2", "--spare", "off"};
 // Cases of one rank, because which of several ranks dies first is chance.
 TEST_F(SameAsLocal, AnswersToAStreamOfFaults) {
   const StartedService service({"--slots", "2"});
-  const std::vector<std::string> models{"pass",
-                                        "fail",
-                                        "skip",
-                                        "error",
-                                        "sigsegv",
-                                        "pass",
-                                        "exit3",
-                                        "wrong_seq",
-
-                                        "refuse",
-                                        "closes_stdout",
-
-                                        "full_result",
-                                        "progress_then_exit",
-                                        "unhealthy",
-                                        "pass",
-                                        "tells_its_case",
-                                        "diag_good",
-                                        "half_result_then_exit",
-                                        "pass"};
+  std::istringstream words{
+      "pass fail skip error sigsegv pass exit3 wrong_seq refuse closes_stdout full_result progress_then_exit unhealthy "
+      "pass tells_its_case diag_good half_result_then_exit pass"};
+  const std::vector<std::string> models{std::istream_iterator<std::string>{words}, {}};
   const std::string stream = stream_of(models);
   const Said local = say(submit_words({"--json"}), kLocal, stream);
   const Said served = say(submit_words({"--json"}), {}, stream);
   EXPECT_EQ(stripped_lines(local.out), stripped_lines(served.out));
-  EXPECT_EQ(test::json_lines(served.out).size(), models.size());
+  EXPECT_EQ(json_lines(served.out).size(), models.size());
   expect_same(local, served);
 }
 
@@ -135,9 +119,8 @@ TEST_F(SameAsLocal, TextOfAStream) {
 
 TEST_F(SameAsLocal, AMatrix) {
   const StartedService service({"--slots", "1"});
-  const Words words = {test::kProgram, "run",         "--matrix", path("demo.json"), "--worker",
-                       test::kWorker,  "--grace",     "100ms",    "--repeat",        "2",
-                       "--filter",     "!model=hang", "--order",  "reverse"};
+  const Words words = {kProgram, "run",      "--matrix", path("demo.json"), "--worker",    kWorker,   "--grace",
+                       "100ms",  "--repeat", "2",        "--filter",        "!model=hang", "--order", "reverse"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});
   expect_same(local, served);
@@ -149,19 +132,19 @@ TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   const StartedService service({"--slots", "1"});
   // The worker writes to a file that its command does not name: a file that the command names belongs to the worker,
   // and a change of it would replace the pool.
-  test::write_file(path("overrides.toml"),
-                   "[profile.default]\nworker = '''" + test::kWorker +
-                       "'''\n"
-                       "[[override]]\nfilter = \"model=pass\"\nskip = \"no room\"\n"
-                       "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 5\"\nxfail-strict = true\n"
-                       "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 6\"\n"
-                       "[[override]]\nfilter = \"model=error\"\nretries = 1\n"
-                       "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
-                       "worker = '''sh -c 'echo \"$MINE\" >> \"$0.log\"; exec \"$@\"' " +
-                       path("said") + " " + test::kWorker + "'''\n");
-  const Words words = {test::kProgram,         "run",      "--matrix",    path("demo.json"), "--config",
-                       path("overrides.toml"), "--filter", "model=pass*", "model=fail",      "model=error",
-                       "model=skip",           "--order",  "listed"};
+  write_file(path("overrides.toml"),
+             "[profile.default]\nworker = '''" + kWorker +
+                 "'''\n"
+                 "[[override]]\nfilter = \"model=pass\"\nskip = \"no room\"\n"
+                 "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 5\"\nxfail-strict = true\n"
+                 "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 6\"\n"
+                 "[[override]]\nfilter = \"model=error\"\nretries = 1\n"
+                 "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
+                 "worker = '''sh -c 'echo \"$MINE\" >> \"$0.log\"; exec \"$@\"' " +
+                 path("said") + " " + kWorker + "'''\n");
+  const Words words = {kProgram,   "run",         "--matrix",   path("demo.json"), "--config",   path("overrides.toml"),
+                       "--filter", "model=pass*", "model=fail", "model=error",     "model=skip", "--order",
+                       "listed"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});
   expect_same(local, served);
@@ -170,7 +153,7 @@ TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   EXPECT_THAT(served.events, HasSubstr(R"("strict_passes":1)"));
   EXPECT_THAT(served.events, HasSubstr(R"("reason":"no room")"));
   EXPECT_THAT(served.events, HasSubstr(R"("case_tried")"));
-  EXPECT_EQ(test::read_file(path("said.log")), "a b\na b\n") << "one pool each";
+  EXPECT_EQ(read_file(path("said.log")), "a b\na b\n") << "one pool each";
 }
 
 TEST_F(SameAsLocal, ExitCodesOfEveryKind) {
@@ -201,12 +184,12 @@ TEST_F(SameAsLocal, ExitCodesOfEveryKind) {
 
 TEST_F(SameAsLocal, ABadLineOfAStreamIsTheSameRefusal) {
   const StartedService service({"--slots", "1"});
-  test::write_file(path("bad"),
-                   "{\"id\":\"x\"\n" + json{{"case", fake_case("pass")}}.dump() + "\n{\"case\":{\"cp_sise\":1}}\n");
+  write_file(path("bad"),
+             "{\"id\":\"x\"\n" + json{{"case", fake_case("pass")}}.dump() + "\n{\"case\":{\"cp_sise\":1}}\n");
   std::vector<std::string> outs;
   std::vector<int> codes;
   for (const char* where : {"--no-service", "--service=default"}) {
-    const Finished done = Program{submit_words({"--json", where}), {.in = path("bad")}}.wait();
+    const Finished done = run_to_end(submit_words({"--json", where}), {.in = path("bad")});
     codes.push_back(done.exit_code);
     outs.push_back(stripped_lines(done.out));
   }

@@ -75,17 +75,10 @@ TEST(CommandLineErrors, SayWhereAnIdOrAMatrixGoes) {
 
 TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
   const std::string run = parse_as<PrintText>({"run", "--help"}).text;
-  for (const char* part : {"--matrix",         "--filter",
-                           "--rerun-failed",   "--size",
-                           "--device",         "--timeout",
-                           "--start-timeout",  "--grace",
-                           "--global-timeout", "--max-consecutive-timeouts",
-                           "--pool-max-cases", "--worker",
-                           "--junit",          "--events",
-                           "--html",           "--run-dir",
-                           "--dump",           "--no-reference-cache",
-                           "--fail-fast",      "--no-progress",
-                           "Examples:",        "130  "}) {
+  for (const std::string& part : words_of("--matrix --filter --rerun-failed --size --device --timeout --start-timeout "
+                                          "--grace --global-timeout --max-consecutive-timeouts --pool-max-cases "
+                                          "--worker --junit --events --html --run-dir "
+                                          "--dump --no-reference-cache --fail-fast --no-progress Examples: '130  '")) {
     EXPECT_THAT(run, HasSubstr(part));
   }
   const std::string all = parse_as<PrintText>({"--help"}).text;

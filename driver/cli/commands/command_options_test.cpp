@@ -29,43 +29,11 @@ TEST(RunCommandOptions, HaveTheDocumentedDefaults) {
 }
 
 TEST(RunCommandOptions, AreReadFromTheCommandLine) {
-  const auto run = parse_as<RunCommandOptions>({"run",
-                                                "--matrix",
-                                                "te-flash",
-                                                "te-fused",
-                                                "--matrix",
-                                                "mine.json",
-                                                "--filter",
-                                                "comm=p2p & !layout=thd",
-                                                "a/*",
-                                                "--size",
-                                                "full",
-                                                "--timeout",
-                                                "1500ms",
-                                                "--start-timeout",
-                                                "2m",
-                                                "--grace",
-                                                "0",
-                                                "--global-timeout",
-                                                "1h",
-                                                "--max-consecutive-timeouts",
-                                                "5",
-                                                "--pool-max-cases",
-                                                "1",
-                                                "--worker",
-                                                "python3 w.py",
-                                                "--junit",
-                                                "j.xml",
-                                                "--events",
-                                                "e.jsonl",
-                                                "--run-dir",
-                                                "runs",
-                                                "--dump",
-                                                "dumps",
-                                                "--rerun-failed",
-                                                "before.jsonl",
-                                                "--fail-fast",
-                                                "--no-progress"});
+  const auto run = parse_as<RunCommandOptions>(
+      words_of("run --matrix te-flash te-fused --matrix mine.json --filter 'comm=p2p & !layout=thd' 'a/*' --size "
+               "full --timeout 1500ms --start-timeout 2m --grace 0 --global-timeout 1h --max-consecutive-timeouts 5 "
+               "--pool-max-cases 1 --worker 'python3 w.py' --junit j.xml --events e.jsonl --run-dir runs --dump "
+               "dumps --rerun-failed before.jsonl --fail-fast --no-progress"));
   EXPECT_EQ(run.rerun_failed, "before.jsonl");
   EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
   EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
@@ -155,26 +123,9 @@ TEST(SearchOptions, HaveTheDocumentedDefaults) {
 }
 
 TEST(SearchOptions, AreReadFromTheCommandLine) {
-  const auto search = parse_as<SearchOptions>({"search",
-                                               "--time",
-                                               "10m",
-                                               "--cases",
-                                               "50",
-                                               "--seed",
-                                               "18446744073709551615",
-                                               "--set",
-                                               "comm=p2p",
-                                               "--set",
-                                               "cp_size=2",
-                                               "--filter",
-                                               "heads>2",
-                                               "--keep-going",
-                                               "--shrink-time",
-                                               "5s",
-                                               "--found",
-                                               "off",
-                                               "--max-consecutive-timeouts",
-                                               "2"});
+  const auto search = parse_as<SearchOptions>(
+      words_of("search --time 10m --cases 50 --seed 18446744073709551615 --set comm=p2p --set cp_size=2 --filter "
+               "'heads>2' --keep-going --shrink-time 5s --found off --max-consecutive-timeouts 2"));
   EXPECT_EQ(search.time, milliseconds{600'000});
   EXPECT_EQ(search.cases, 50);
   EXPECT_EQ(search.seed, 18446744073709551615U);
@@ -201,5 +152,4 @@ TEST(SearchOptions, ThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::test

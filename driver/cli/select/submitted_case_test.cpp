@@ -8,6 +8,7 @@
 #include "cases/json_text.h"
 #include "cases/testing/error_text.h"
 #include "cases/testing/temporary_folder.h"
+#include "driver/cli/shell_words.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
@@ -33,44 +34,16 @@ TEST(SubmittedCase, WithoutAnIdItIsCalledAfterItsFieldsAndAShortHash) {
 
 TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
   const Case base = submitted("{\"layout\":\"thd\",\"pad_between_seqs\":true," + kCase + "}").c;
-  const std::vector<std::string> edits{"suite=s",
-                                       "model=m",
-                                       "backend=flash",
-                                       "comm=all_gather",
-                                       "cp_size=4",
-                                       "layout=bshd",
-                                       "dtype=fp32",
-                                       "batch=3",
-                                       "seqlen_q=32",
-                                       "seqlen_kv=128",
-                                       "heads=8",
-                                       "kv_heads=4",
-                                       "head_dim_qk=8",
-                                       "head_dim_v=8",
-                                       "causal=true",
-                                       "window=4,0",
-                                       "chunk=8",
-                                       R"(mask=[[0,4,0,4,"causal"]])",
-                                       "softcap=30",
-                                       "softmax=learnable",
-                                       "bias=1hss",
-                                       "max_logit=true",
-                                       "seqlens=3,5",
-                                       "seqlens_kv=3,5",
-                                       "pad_between_seqs=false",
-                                       "training=false",
-                                       "deterministic=true",
-                                       "seed=7",
-                                       "input_scale=4",
-                                       "score_offset=-100",
-                                       "strided=true",
-                                       "replicated=2",
-                                       "all_queries=true",
-                                       "group=2",
-                                       "group_ranks=[[0,1]]"};
+  const auto edits = split_words(
+      "suite=s model=m backend=flash comm=all_gather cp_size=4 layout=bshd dtype=fp32 batch=3 "
+      "seqlen_q=32 seqlen_kv=128 heads=8 kv_heads=4 head_dim_qk=8 head_dim_v=8 causal=true window=4,0 "
+      R"(chunk=8 'mask=[[0,4,0,4,"causal"]]' softcap=30 softmax=learnable bias=1hss max_logit=true )"
+      "seqlens=3,5 seqlens_kv=3,5 pad_between_seqs=false training=false deterministic=true seed=7 "
+      "input_scale=4 score_offset=-100 strided=true replicated=2 all_queries=true group=2 "
+      "'group_ranks=[[0,1]]'");
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
-  for (const std::string& edit : edits) {
+  for (const std::string& edit : edits.value()) {
     fields.insert(edit.substr(0, edit.find('=')));
     Json json = to_json(base);
     Case edited = base;

@@ -5,9 +5,15 @@
 #include <vector>
 
 #include "driver/cli/commands/command_line.h"
+#include "driver/cli/shell_words.h"
 #include "driver/testing/command_error.h"
 
 namespace cp_pool::test {
+
+// Returns the words of a line, as a shell reads it.
+inline std::vector<std::string> words_of(const std::string& line) {
+  return split_words(line).value();
+}
 
 // `words` are those after cp-pool.
 inline std::unique_ptr<Command> parse_words(const std::vector<std::string>& words) {

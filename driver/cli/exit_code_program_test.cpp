@@ -1,9 +1,7 @@
 // Tests the exit codes of the real program, and its output for each.
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
-#include <utility>
 
 #include "driver/cli/testing/command_line_fixture.h"
 
@@ -15,43 +13,34 @@ using namespace ::testing;
 using ExitCodes = CommandLine;
 
 TEST_F(ExitCodes, Exits0WhenEveryCasePassesOrIsSkippedAndTheLedgerIsTheLastLine) {
-  const Finished run_of = run("model=pass* | model=skip");
-  EXPECT_EQ(run_of.exit_code, 0) << run_of.out << run_of.err;
-  EXPECT_EQ(run_of.err, "");
-  EXPECT_THAT(run_of.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip, "));
-  EXPECT_THAT(run_of.out, HasSubstr("1 skip: this worker skips it\n"));
+  EXPECT_THAT(run("model=pass* | model=skip"),
+              exits(0, err(""), last_line(StartsWith("3 expanded = 2 pass + 0 fail + 1 skip, ")),
+                    out(HasSubstr("1 skip: this worker skips it\n"))));
 }
 
 TEST_F(ExitCodes, Exits100ForEachKindOfFailureAndShowsWhatHappened) {
-  const Finished failed = run("model=fail");
-  EXPECT_EQ(failed.exit_code, 100);
-  EXPECT_THAT(failed.out, HasSubstr("rank 0: dq: error 0.5 > bound 0.25 at [0, 7, 1]"));
-  EXPECT_THAT(failed.out, HasSubstr("rank 0 stderr:\n      | stderr of demo/fail"));
-  EXPECT_THAT(failed.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+  EXPECT_THAT(run("model=fail"), exits(100,
+                                       out(HasSubstr("rank 0: dq: error 0.5 > bound 0.25 at [0, 7, 1]"),
+                                           HasSubstr("rank 0 stderr:\n      | stderr of demo/fail")),
+                                       last_line(StartsWith("1 expanded = 0 pass + 1 fail, "))));
 
-  const Finished error = run("model=error");
-  EXPECT_EQ(error.exit_code, 100);
-  EXPECT_THAT(error.out, HasSubstr("rank 0 error:\n      boom\n      at here"));
-  EXPECT_THAT(error.last_line(), HasSubstr("+ 1 error,"));
+  EXPECT_THAT(run("model=error"), exits(100, out(HasSubstr("rank 0 error:\n      boom\n      at here")),
+                                        last_line(HasSubstr("+ 1 error,"))));
 
-  const Finished crash = run("model=crash | model=pass");
-  EXPECT_EQ(crash.exit_code, 100);
-  EXPECT_THAT(crash.out, AllOf(HasSubstr("SIGKILL"), HasSubstr("#1 given up")));
-  EXPECT_THAT(crash.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 crash, "));
+  EXPECT_THAT(run("model=crash | model=pass"),
+              exits(100, out(HasSubstr("SIGKILL"), HasSubstr("#1 given up")),
+                    last_line(StartsWith("2 expanded = 1 pass + 0 fail + 1 crash, "))));
 
-  const Finished timeout = run("model=hang", {"--timeout", "300ms"});
-  EXPECT_EQ(timeout.exit_code, 100);
-  EXPECT_THAT(timeout.last_line(), HasSubstr("+ 1 timeout,"));
+  EXPECT_THAT(run("model=hang", {"--timeout", "300ms"}), exits(100, last_line(HasSubstr("+ 1 timeout,"))));
 }
 
 TEST_F(ExitCodes, Exits96WithOneLineForAMissingWorkerAndStillReports) {
-  const Finished run_of = run("model=pass*", {"--worker", "/no/such/worker", "--junit", path("j.xml")});
-  EXPECT_EQ(run_of.exit_code, 96);
-  EXPECT_THAT(run_of.err, is_one_error("/no/such/worker"));
-  EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 2 infra, "));
-  EXPECT_THAT(run_of.out, AllOf(HasSubstr("pool cpu/1 #1 did not start: cannot run \"/no/such/worker\""),
-                                HasSubstr("2 infra (not run): the pool cannot start\n")));
-  EXPECT_THAT(run_of.out, Not(HasSubstr("demo/pass"))) << "no line a case";
+  EXPECT_THAT(
+      run("model=pass*", {"--worker", "/no/such/worker", "--junit", path("j.xml")}),
+      exits(96, err(is_one_error("/no/such/worker")), last_line(StartsWith("2 expanded = 0 pass + 0 fail + 2 infra, ")),
+            out(HasSubstr("pool cpu/1 #1 did not start: cannot run \"/no/such/worker\""),
+                HasSubstr("2 infra (not run): the pool cannot start\n"), Not(HasSubstr("demo/pass")))))
+      << "no line a case";
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("errors=\"2\""));
 }
 
@@ -68,18 +57,14 @@ TEST_F(ExitCodes, Exits94WithOneLineForABadMatrixCaseOrFilter) {
            {{"list", "--matrix", path("demo.json"), path("demo.json")}, "demo.json is given twice"},
            {{"submit", path("case.json")}, "$.heads"},
            {{"submit", path("no-such-case.json")}, "no-such-case.json"},
-           {{"submit", "--matrix", path("demo.json"), "demo/psas/p2p/cp1/bshd/fp32"}, "demo/pass/p2p/cp1/bshd/fp32"}}) {
-    const Finished done = call(words);
-    EXPECT_EQ(done.exit_code, 94) << part;
-    EXPECT_THAT(done.err, is_one_error(part));
-    EXPECT_EQ(done.out, "");
+           {{"submit", "--matrix", path("demo.json"), "demo/psas/p2p/cp1/bshd/fp32"}, kPass}}) {
+    EXPECT_THAT(call(words), exits(94, err(is_one_error(part)), out(""))) << part;
   }
 }
 
 TEST_F(ExitCodes, Exits94ForABadFilterWithACaretUnderThePlace) {
-  const Finished done = run("comm=p2p & nonsense=1");
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: "), HasSubstr("nonsense"), HasSubstr("^")));
+  EXPECT_THAT(run("comm=p2p & nonsense=1"),
+              exits(94, err(StartsWith("cp-pool: error: "), HasSubstr("nonsense"), HasSubstr("^"))));
 }
 
 TEST_F(ExitCodes, Exits2ForABadCommandLine) {
@@ -94,19 +79,15 @@ TEST_F(ExitCodes, Exits2ForABadCommandLine) {
                           {"run", "--mode", "perf", "--trace", ""},
                           run_words("model=pass", {"--events", path("a"), "--junit", path("./a")}),
                           run_words("model=pass", {"--html", path("a"), "--junit", path("./a")})}) {
-    const Finished done = call(words);
-    EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words);
-    EXPECT_THAT(done.err, is_one_error(""));
-    EXPECT_EQ(done.out, "");
+    EXPECT_THAT(call(words), exits(2, err(is_one_error("")), out(""))) << ::testing::PrintToString(words);
   }
 }
 
 TEST_F(ExitCodes, Exits4WhenNothingIsSelectedAndNamesTheFilter) {
   for (const std::string command : {"run", "list"}) {
-    const Finished done = call({command, "--matrix", path("demo.json"), "--filter", "demo/none/*"});
-    EXPECT_EQ(done.exit_code, 4);
-    EXPECT_THAT(done.err, AllOf(HasSubstr("cp-pool: warning: the filter 'demo/none/*' selects no case\n"),
-                                HasSubstr("cp-pool: error: no case of")));
+    EXPECT_THAT(call({command, "--matrix", path("demo.json"), "--filter", "demo/none/*"}),
+                exits(4, err(HasSubstr("cp-pool: warning: the filter 'demo/none/*' selects no case\n"),
+                             HasSubstr("cp-pool: error: no case of"))));
   }
 }
 
@@ -119,15 +100,10 @@ TEST_F(ExitCodes, Exits130WhenInterruptedAndReportsWhatHappened) {
     std::filesystem::remove(path("j.xml"));
     Program program{words};
     // The hang is the last case to start, so the test waits for its line in the events file.
-    while (!std::filesystem::exists(path("e.jsonl")) ||
-           read_file(path("e.jsonl")).find("\"case_started\",\"index\":2") == std::string::npos) {
-      std::this_thread::yield();
-    }
+    while (!has_text(path("e.jsonl"), "\"case_started\",\"index\":2")) std::this_thread::yield();
     program.signal(signal);
-    const Finished done = program.wait();
-    EXPECT_EQ(done.exit_code, 130);
-    EXPECT_THAT(done.out, HasSubstr("interrupted: the run was stopped before its end"));
-    EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 0 fail + 1 skip + 1 cancelled, "));
+    EXPECT_THAT(program.wait(), exits(130, out(HasSubstr("interrupted: the run was stopped before its end")),
+                                      last_line(StartsWith("3 expanded = 1 pass + 0 fail + 1 skip + 1 cancelled, "))));
     EXPECT_THAT(read_file(path("j.xml")), AllOf(HasSubstr("tests=\"3\""), HasSubstr("cancelled")));
     EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
   }
@@ -135,9 +111,7 @@ TEST_F(ExitCodes, Exits130WhenInterruptedAndReportsWhatHappened) {
 
 TEST_F(ExitCodes, HelpAndVersionAreNoErrors) {
   EXPECT_EQ(call({"--version"}).out, "cp-pool " CP_POOL_VERSION "\n");
-  const Finished help = call({"submit", "--help"});
-  EXPECT_EQ(help.exit_code, 0);
-  EXPECT_THAT(help.out, HasSubstr("Usage: cp-pool submit"));
+  EXPECT_THAT(call({"submit", "--help"}), exits(0, out(HasSubstr("Usage: cp-pool submit"))));
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // Tests the live view of `cp-pool run` on a real terminal, and requests for the status of a run.
 #include <cstdio>
-#include <filesystem>
-#include <sstream>
 #include <thread>
-#include <utility>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/cli/testing/terminal.h"
@@ -35,8 +32,7 @@ TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
 TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
   Words words = program_words("model=pass | model=hang", {"--timeout", "6s", "--events", path("e")});
   Program program{words};
-  const auto hangs = [&] { return read_file(path("e")).find(R"("case_started","index":1)") != std::string::npos; };
-  while (program.running() && !(std::filesystem::exists(path("e")) && hangs())) std::this_thread::yield();
+  while (program.running() && !has_text(path("e"), R"("case_started","index":1)")) std::this_thread::yield();
   program.signal(SIGUSR1);
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 100);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -18,10 +17,7 @@ class OutputLock : public CommandLine {
     return with(program_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")}), more);
   }
   void wait_for_the_hang() const {
-    while (!std::filesystem::exists(path("e")) ||
-           read_file(path("e")).find("\"case_started\",\"index\":0") == std::string::npos) {
-      std::this_thread::yield();
-    }
+    while (!has_text(path("e"), "\"case_started\",\"index\":0")) std::this_thread::yield();
   }
 };
 

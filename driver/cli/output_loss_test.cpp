@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -20,7 +19,7 @@ class OutputLoss : public CommandLine {
                 "exec 4>&1; set -o pipefail; { (" + first + "; exec \"$@\" 2>&3) | cat >&4; } 3>&1 | cat >&2", "bash",
                 kProgram};
     std::ranges::copy(run_words(filter, more), std::back_inserter(words));
-    return Program{words}.wait();
+    return run_to_end(words);
   }
 };
 
@@ -53,9 +52,8 @@ TEST_F(OutputLoss, LogsThatCannotBeMadeEndNoPool) {
   const ScopedVariable remove{"CP_POOL_TEST_REMOVE", path("d").c_str()};
   const Finished done =
       run("model=pass* | model=skip", {"--isolate", "--run-dir", path("d/logs"), "--events", path("e")});
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, is_one_error("--run-dir: cannot write " + path("d/logs")));
-  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"));
+  EXPECT_THAT(done, exits(73, err(is_one_error("--run-dir: cannot write " + path("d/logs"))),
+                          last_line(StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"))));
   EXPECT_THAT(events_in(path("e"), "output_lost"), SizeIs(1));
   const Finished report = call({"report", path("e")});
   EXPECT_EQ(report.exit_code, 0) << "the cases are as they were: " << report.err;
@@ -64,10 +62,9 @@ TEST_F(OutputLoss, LogsThatCannotBeMadeEndNoPool) {
 TEST_F(OutputLoss, WhatTheWorkerCouldNotWriteIsNamedOnceAndChangesNoOutcome) {
   for (const std::string output : {"dump", "trace"}) {
     const ScopedVariable lost{"CP_POOL_TEST_LOST", output.c_str()};
-    const Finished done = run("model=pass*");
-    EXPECT_EQ(done.exit_code, 73);
-    EXPECT_THAT(done.err, is_one_error("--" + output + ": cannot write /d/x: No space left on device\n"));
-    EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass"));
+    EXPECT_THAT(run("model=pass*"),
+                exits(73, err(is_one_error("--" + output + ": cannot write /d/x: No space left on device\n")),
+                      last_line(StartsWith("2 expanded = 2 pass"))));
     EXPECT_EQ(run("model=fail").exit_code, 100) << "which comes first";
   }
 }
@@ -95,9 +92,7 @@ class ReaderOfStdout : public CommandLine {
 TEST_F(ReaderOfStdout, WhoIsGoneEndsTheRun) {
   // The case hangs longer than the test may run, so waiting for its end would be too late.
   const Words words = run_words("model=hang", {"--timeout", "10m"});
-  const Finished done = read_one_line_of(words);
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe"));
+  EXPECT_THAT(read_one_line_of(words), refuses(73, "cannot write stdout: Broken pipe"));
 }
 
 TEST_F(ReaderOfStdout, WhoIsGoneAfterAFailureLeavesItsExitCode) {
@@ -110,14 +105,13 @@ TEST_F(ReaderOfStdout, WhoIsGoneEndsAStream) {
   Program program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("in"), .out = path("out")}};
   FILE* to = std::fopen(path("in").c_str(), "w");
   FILE* from = std::fopen(path("out").c_str(), "r");
-  std::fprintf(to, "{\"model\":\"pass\",\"cp_size\":1,%s}\n", kSizes);
+  std::fputs((case_of("pass") + "\n").c_str(), to);
   std::fflush(to);
   for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) continue;
   std::fclose(from);
   const Finished done = program.wait();  // although its stdin is still open
   std::fclose(to);
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe"));
+  EXPECT_THAT(done, refuses(73, "cannot write stdout: Broken pipe"));
 }
 
 TEST_F(ReaderOfStdout, WhoIsGoneLeavesTheRunToItsOtherOutputs) {

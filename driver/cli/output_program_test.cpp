@@ -1,10 +1,8 @@
 // Tests the outputs of the real program: files, pipes and devices, and its errors about those that it cannot write.
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -19,10 +17,8 @@ TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   const ScopedVariable mark{"CP_POOL_TEST_MARK", path("mark").c_str()};
   for (const std::string option :
        {"--junit", "--events", "--html", "--summary", "--trace-run", "--run-dir", "--dump"}) {
-    const Finished done = run("model=pass", {option, path("file/x")});
-    EXPECT_EQ(done.exit_code, 73) << option;
-    EXPECT_THAT(done.err, is_one_error(path("file/x")));
-    EXPECT_EQ(done.out, "");
+    EXPECT_THAT(run("model=pass", {option, path("file/x")}), exits(73, err(is_one_error(path("file/x"))), out("")))
+        << option;
   }
   EXPECT_EQ(run("model=pass", {"--mode", "perf", "--trace", path("file/x")}).exit_code, 73);
   EXPECT_FALSE(std::filesystem::exists(path("mark")));
@@ -31,20 +27,17 @@ TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
 }
 
 TEST_F(Outputs, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
-  const Finished done = run("model=pass*", {"--events", "/dev/full", "--junit", path("j.xml")});
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, is_one_error("cannot write /dev/full: No space left on device"));
-  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass"));
+  EXPECT_THAT(run("model=pass*", {"--events", "/dev/full", "--junit", path("j.xml")}),
+              exits(73, err(is_one_error("cannot write /dev/full: No space left on device")),
+                    last_line(StartsWith("2 expanded = 2 pass"))));
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("tests=\"2\""));
 }
 
 TEST_F(Outputs, Exits73WhenStdoutCannotBeWritten) {
   Words words = program_words("model=pass");
-  const Finished done = Program{words, {.in = "/dev/null", .out = "/dev/full"}}.wait();
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, is_one_error("No space left on device"));
+  EXPECT_THAT(run_to_end(words, {.in = "/dev/null", .out = "/dev/full"}), refuses(73, "No space left on device"));
   const Finished list =
-      Program{{kProgram, "list", "--matrix", path("demo.json")}, {.in = "/dev/null", .out = "/dev/full"}}.wait();
+      run_to_end({kProgram, "list", "--matrix", path("demo.json")}, {.in = "/dev/null", .out = "/dev/full"});
   EXPECT_EQ(list.exit_code, 73);
 }
 
@@ -54,7 +47,7 @@ TEST_F(Outputs, Exits73WhenItsFilesMayNotGrow) {
 #endif
   Words words{"/bin/sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", kProgram};
   std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
-  EXPECT_EQ(Program{words}.wait().exit_code, 73);
+  EXPECT_EQ(run_to_end(words).exit_code, 73);
 }
 
 TEST_F(Outputs, BothReportsMayGoToADevice) {
@@ -65,11 +58,9 @@ TEST_F(Outputs, BothReportsMayGoToADevice) {
 TEST_F(Outputs, AStandardDescriptorThatIsClosedIsNoOther) {
   Words words{"/bin/sh", "-c", "exec \"$@\" >&-", "sh", kProgram};
   std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
-  const Finished done = Program{words}.wait();
-  EXPECT_EQ(done.exit_code, 73);
-  EXPECT_THAT(done.err, HasSubstr("cannot write"));
+  EXPECT_THAT(run_to_end(words), exits(73, err(HasSubstr("cannot write"))));
   EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
-  const Finished submitted = Program{{"/bin/sh", "-c", "exec \"$@\" <&-", "sh", kProgram, "submit", "-"}}.wait();
+  const Finished submitted = run_to_end({"/bin/sh", "-c", "exec \"$@\" <&-", "sh", kProgram, "submit", "-"});
   EXPECT_THAT(submitted.last_line(), StartsWith("0 expanded"));
 }
 
@@ -86,9 +77,9 @@ TEST_F(Outputs, ReportsMayGoIntoPipes) {
   for (const std::string option : {"--events", "--junit", "--html"}) {
     Words words{"bash", "-c", "set -o pipefail; \"$@\" | cat", "bash", kProgram};
     std::ranges::copy(run_words("model=pass", {option, "/dev/stdout", "--no-progress"}), std::back_inserter(words));
-    const Finished done = Program{words}.wait();
+    const Finished done = run_to_end(words);
     EXPECT_EQ(done.exit_code, 0) << option << done.err;
-    EXPECT_THAT(done.out, HasSubstr("demo/pass/p2p/cp1/bshd/fp32")) << option;
+    EXPECT_THAT(done.out, HasSubstr(kPass)) << option;
   }
 }
 

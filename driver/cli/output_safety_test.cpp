@@ -1,7 +1,4 @@
 // The real program must not overwrite files of its user.
-#include <utility>
-
-#include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {
@@ -13,7 +10,7 @@ class OutputSafety : public CommandLine {
  protected:
   void SetUp() override {
     CommandLine::SetUp();
-    write_file(path("case.json"), std::string{"{\"model\":\"pass\",\"cp_size\":1,"} + kSizes + "}\n");
+    write_file(path("case.json"), case_of("pass") + "\n");
     write_file(path("worker.py"), "");
   }
 
@@ -21,7 +18,7 @@ class OutputSafety : public CommandLine {
   void expect_refused(Words words, const std::string& file, const std::string& part, const std::string& in = "") {
     const std::string before = read_file(path(file));
     words.insert(words.begin(), kProgram);
-    const Finished done = Program{words, {.in = in.empty() ? "/dev/null" : in}}.wait();
+    const Finished done = run_to_end(words, {.in = in.empty() ? "/dev/null" : in});
     EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words) << done.err;
     EXPECT_THAT(done.err, AllOf(is_one_error(part), HasSubstr(" are the same file")));
     EXPECT_EQ(read_file(path(file)), before) << ::testing::PrintToString(words);
@@ -41,8 +38,7 @@ TEST_F(OutputSafety, NoOutputOfAnyCommandMayBeAFileThatItReads) {
                    "--baseline");
     expect_refused({"submit", path("case.json"), option, path("case.json")}, "case.json", option);
     expect_refused({"submit", "-", option, path("case.json")}, "case.json", "stdin", path("case.json"));
-    expect_refused({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), option, path("hard")},
-                   "demo.json", "--matrix");
+    expect_refused({"submit", kPass, "--matrix", path("demo.json"), option, path("hard")}, "demo.json", "--matrix");
     if (option == "--events") continue;
     expect_refused(run_words("*", {"--rerun-failed", path("e"), option, path("link")}), "e", "--rerun-failed");
     expect_refused({"report", path("e"), option, path("link")}, "e", "the events file " + path("e"));
@@ -75,17 +71,16 @@ TEST_F(OutputSafety, NoOutputMayBeAnotherOutput) {
 
 TEST_F(OutputSafety, StdoutIsAnOutputToo) {
   Words words = program_words("model=pass", {"--events", path("out")});
-  const Finished done = Program{words, {.in = "/dev/null", .out = path("out")}}.wait();
-  EXPECT_EQ(done.exit_code, 2);
-  EXPECT_THAT(done.err, is_one_error("--events " + path("out") + " and stdout are the same file"));
+  EXPECT_THAT(run_to_end(words, {.in = "/dev/null", .out = path("out")}),
+              refuses(2, "--events " + path("out") + " and stdout are the same file"));
   const std::string before = read_file(path("demo.json"));
   for (const char* command : {"list --matrix", "explain demo/pass/p2p/cp1/bshd/fp32 --matrix", "run --matrix"}) {
     const std::string line = kProgram + " " + command + " demo.json >> demo.json";
-    EXPECT_EQ((Program{{"sh", "-c", "cd " + folder.path().string() + " && " + line}}.wait().exit_code), 2) << line;
+    EXPECT_EQ(run_to_end({"sh", "-c", "cd " + folder.path().string() + " && " + line}).exit_code, 2) << line;
     EXPECT_EQ(read_file(path("demo.json")), before) << line;
   }
   const std::string doctor = kProgram + " doctor --worker 'python3 worker.py' >> worker.py";
-  EXPECT_EQ((Program{{"sh", "-c", "cd " + folder.path().string() + " && " + doctor}}.wait().exit_code), 2);
+  EXPECT_EQ(run_to_end({"sh", "-c", "cd " + folder.path().string() + " && " + doctor}).exit_code, 2);
 }
 
 TEST_F(OutputSafety, AFileOfAnotherProgramIsReplacedByForceAlone) {
@@ -116,12 +111,10 @@ TEST_F(OutputSafety, AFileOfAnotherProgramIsReplacedByForceAlone) {
   forced.emplace_back("--force");
   EXPECT_EQ(run("model=pass", forced).exit_code, 0);
   for (const char* name : {"e", "j", "h"}) EXPECT_NE(read_file(path(name)), "mine");
-  const Finished swapped = call({"report", "--html", path("e"), path("e")});
-  EXPECT_EQ(swapped.exit_code, 2);
+  EXPECT_THAT(call({"report", "--html", path("e"), path("e")}), exits(2));
   ASSERT_EQ(run("model=pass", {"--events", path("e2")}).exit_code, 0);
-  const Finished mistaken = call({"report", "--html", path("e"), path("e2")});
-  EXPECT_EQ(mistaken.exit_code, 2);
-  EXPECT_THAT(mistaken.err, is_one_error("this file is no HTML report of cp-pool (it begins with '{\"v\":1,\"ts\":"));
+  EXPECT_THAT(call({"report", "--html", path("e"), path("e2")}),
+              refuses(2, "this file is no HTML report of cp-pool (it begins with '{\"v\":1,\"ts\":"));
 }
 
 }  // namespace

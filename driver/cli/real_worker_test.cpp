@@ -1,14 +1,11 @@
 // cp-pool with the real worker, for behaviour that only real ranks have.
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <map>
 #include <thread>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
-#include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/started_program.h"
 
 namespace cp_pool::test {
@@ -23,8 +20,7 @@ Outputs outputs_of(const std::vector<std::string>& more) {
   const TemporaryFolder folder;
   const std::string events = (folder / "events.jsonl").string();
   const Words words = {CP_POOL_PROGRAM, "run", "--filter", "cp_size=2 & model=causal", "--events", events};
-  const Finished done = Program{with(words, more)}.wait();
-  EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
+  EXPECT_THAT(run_to_end(with(words, more)), exits(0));
   Outputs outputs;
   for (const auto& event : events_in(events, "case_finished")) {
     std::string& hashes = outputs.hashes[event["id"]];
@@ -64,8 +60,7 @@ TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
   };
   nlohmann::json ranks;
   while (program.running() && (ranks = waits()).is_null()) {
-    const bool started = std::filesystem::exists(events) && read_file(events).find("case_started") != std::string::npos;
-    if (started) program.signal(SIGUSR1);
+    if (has_text(events, "case_started")) program.signal(SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds{50});  // pause between two looks
   }
   program.signal(SIGINT);
@@ -95,10 +90,9 @@ TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
   Program program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--events", events, "--worker",
                    CP_POOL_WORKER, "--grace", "100ms", "--launcher",
                    "sh '" + (folder / "launch").string() + "' {rendezvous} {worker}"}};
-  const auto computes = [&events] {
-    return std::filesystem::exists(events) && read_file(events).find("case_progress") != std::string::npos;
-  };
-  while (program.running() && !computes()) std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  while (program.running() && !has_text(events, "case_progress")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
   write_file(go, "");
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
@@ -111,21 +105,16 @@ TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
 // The other threads of the rank still wait for work, and must not delay its end.
 TEST(RealWorker, ARankThatCannotConnectSaysWhyAtOnce) {
   const std::string worker = "sh -c 'test \"$RANK\" = 1 && ulimit -n 10; exec \"" CP_POOL_WORKER "\"'";
-  const Finished done = Program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
-                                 worker, "--start-timeout", "60s"}}
-                            .wait();
-  EXPECT_EQ(done.exit_code, 96) << done.out;
-  EXPECT_THAT(done.out, ::testing::AllOf(::testing::HasSubstr("rank 1 died: exit 1"),
-                                         ::testing::HasSubstr("Too many open files")));
+  EXPECT_THAT(run_to_end({CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker", worker,
+                          "--start-timeout", "60s"}),
+              exits(96, out(::testing::HasSubstr("rank 1 died: exit 1"), ::testing::HasSubstr("Too many open files"))));
 }
 
 TEST(RealWorker, ARankWithABadCommandLineSaysWhatIsWrong) {
   for (const auto& [arguments, message] : std::map<std::string, std::string>{
            {"--inject throw", "--inject \"throw\": expected KIND@RANK:PHASE[:CASE]"}, {"--speed", "--speed"}}) {
-    const Finished done = Program{
-        {CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
-         "cp-pool-worker " +
-             arguments}}.wait();
+    const Finished done = run_to_end({CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
+                                      "cp-pool-worker " + arguments});
     EXPECT_EQ(done.exit_code, 96) << done.out;
     // Either rank may die first.
     EXPECT_THAT(done.out,
@@ -142,7 +131,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
     const Words words = {CP_POOL_PROGRAM,      "run",    "--matrix", "perf",     "--filter",
                          "model=b2_s4096_h12", "--mode", "perf",     "--warmup", "1",
                          "--iterations",       "3",      "--device", "cpu"};
-    return Program{with(words, more)}.wait();
+    return run_to_end(with(words, more));
   };
   const Finished first = run({"--events", before, "--junit", junit});
   ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
@@ -165,22 +154,18 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   // The worker counts these bytes: K and V of a rank's 32 tokens, and as many gradients, all in 16 bits.
   EXPECT_EQ(figures["perf/b2_s4096_h12/p2p/cp2/bshd/bf16"]["bytes_sent"], 2 * 32 * 2 * (128 + 128) * 2);
 
-  const Finished second = run({"--baseline", before, "--max-ratio", "1e6", "--trace", (folder / "traces").string()});
-  EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_THAT(second.out, ::testing::HasSubstr("6 of 6 cases in both"));
+  EXPECT_THAT(run({"--baseline", before, "--max-ratio", "1e6", "--trace", (folder / "traces").string()}),
+              exits(0, out(::testing::HasSubstr("6 of 6 cases in both"))));
   for (const char* who : {"rank0", "rank1", "alone"}) {
     const std::string trace = fmt::format("traces/perf__b2_s4096_h12__p2p__cp2__bshd__bf16.{}.json", who);
     EXPECT_TRUE(nlohmann::json::accept(read_file(folder / trace))) << trace;
   }
-  const Finished slower = run({"--baseline", before, "--max-ratio", "1e-6"});
-  EXPECT_EQ(slower.exit_code, 100);
-  EXPECT_THAT(slower.last_line(), ::testing::StartsWith("6 expanded = 0 pass + 6 fail, "));
-  const Finished other = run({"--baseline", before, "--size", "full"});
-  EXPECT_EQ(other.exit_code, 94);
-  EXPECT_THAT(other.err, ::testing::HasSubstr("seqlen_q 32 there and 4096 here (6 of 6 cases differ)"));
-  const Finished missing = run({"--baseline", (folder / "none").string()});
-  EXPECT_EQ(missing.exit_code, 94);
-  EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));
+  EXPECT_THAT(run({"--baseline", before, "--max-ratio", "1e-6"}),
+              exits(100, last_line(::testing::StartsWith("6 expanded = 0 pass + 6 fail, "))));
+  EXPECT_THAT(run({"--baseline", before, "--size", "full"}),
+              exits(94, err(::testing::HasSubstr("seqlen_q 32 there and 4096 here (6 of 6 cases differ)"))));
+  EXPECT_THAT(run({"--baseline", (folder / "none").string()}),
+              exits(94, err(::testing::HasSubstr("cannot read the baseline"))));
 }
 
 // Ranks inherit the limit on file sizes, and must survive it.
@@ -190,7 +175,7 @@ TEST(RealWorker, DumpsThatMayNotGrowAreNamedOnceAndEveryAnswerStands) {
       "ulimit -f 1; exec '{}' run --filter 'cp_size=2 & model=causal & comm=a2a' --dump "
       "'{}' --device cpu 2>&1",
       CP_POOL_PROGRAM, (folder / "d").string());
-  const Finished done = Program{{"bash", "-c", "set -o pipefail; (" + run + ") | cat"}}.wait();
+  const Finished done = run_to_end({"bash", "-c", "set -o pipefail; (" + run + ") | cat"});
   EXPECT_EQ(done.exit_code, 73);
   EXPECT_THAT(done.out, ::testing::ContainsRegex("error: --dump: cannot write .*\\.safetensors: File too large\n"));
   EXPECT_EQ(done.out.find("error: "), done.out.rfind("error: "));

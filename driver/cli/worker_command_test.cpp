@@ -127,5 +127,4 @@ TEST(LauncherChoice, SaysWhatIsWrong) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -5,8 +5,6 @@
 #include "tests/real_ranks/fault_table.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <ostream>
 #include <string_view>

@@ -3,12 +3,8 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
-#include <stdexcept>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -137,13 +133,6 @@ SystemClock::time_point time_of(const json& event) {
   return SystemClock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(milliseconds);
 }
 
-void wait_for_text(const std::filesystem::path& file, std::string_view text) {
-  for (std::string content; content.find(text) == std::string::npos; std::this_thread::yield()) {
-    std::ifstream in(file);
-    content.assign(std::istreambuf_iterator<char>(in), {});
-  }
-}
-
 // Kills a rank that waits for the other rank, which computes for ever. Returns whether the driver reports the case in
 // less time than the start of its pool took.
 bool busy_rank_is_seen_dead_soon(int rank) {
@@ -154,8 +143,9 @@ bool busy_rank_is_seen_dead_soon(int rank) {
   const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
   const auto ready = run.wait_for([](const json& e) { return is(e, "pool_ready"); });
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank0.stdout.log";
-  wait_for_text(log, R"("event":"started")");
-  wait_for_text(log, R"("phase":"forward")");
+  for (const char* text : {R"("event":"started")", R"("phase":"forward")"}) {
+    while (!has_text(log, text)) std::this_thread::yield();
+  }
   const auto killed = SystemClock::now();
   kill(spawned.at("pids").at(rank).get<pid_t>(), SIGKILL);
   const auto finished = run.wait_for([](const json& e) { return is(e, "case_finished"); });

@@ -1,7 +1,6 @@
 // A wrong answer of one real rank, for each rank, each result tensor and each communication type. The outcome must be
 // `fail`, the checks must blame exactly this rank and this tensor, and events, JUnit report, summary and exit code must
 // say so.
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>

@@ -1,6 +1,4 @@
 // cp-pool search on real ranks with one deliberate fault. tools/search_mutants does this for all faults.
-#include <gmock/gmock.h>
-
 #include "driver/cli/testing/started_program.h"
 #include "driver/testing/scoped_variable.h"
 
@@ -17,10 +15,8 @@ TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {
   const TemporaryFolder folder;
   const test::ScopedVariable mutant("CP_POOL_TEST_MUTANT", "chunk_ignored");
   const std::string events = (folder / "events.jsonl").string();
-  const Finished done = Program{
-      {CP_POOL_PROGRAM, "search", "--worker", CP_POOL_MUTANT_WORKER, "--seed", "1", "--filter", "cp_size<=2", "--found",
-       "off", "--events",
-       events}}.wait();
+  const Finished done = run_to_end({CP_POOL_PROGRAM, "search", "--worker", CP_POOL_MUTANT_WORKER, "--seed", "1",
+                                    "--filter", "cp_size<=2", "--found", "off", "--events", events});
   EXPECT_EQ(done.exit_code, 100) << done.err;
   const std::vector<json> found = events_in(events, "search_found");
   ASSERT_EQ(found.size(), 1U) << done.out;

@@ -16,7 +16,7 @@ using Clients = Service;
 // The sequence numbers of the started cases. The cases of all clients are numbered together.
 std::vector<int> sequence_in(const std::vector<json>& events) {
   std::vector<int> out;
-  for (const json& event : test::of_type(events, "case_started")) out.push_back(event["seq"]);
+  for (const json& event : of_type(events, "case_started")) out.push_back(event["seq"]);
   return out;
 }
 
@@ -131,7 +131,7 @@ TEST_F(Clients, CtrlCEndsTheCasesOfItsClientAndNobodyElses) {
   program.signal(SIGINT);
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 130) << done.err;
-  EXPECT_THAT(outcomes_in(test::json_lines(test::read_file(path("events")))), Contains("hang: cancelled"));
+  EXPECT_THAT(outcomes_in(json_lines(read_file(path("events")))), Contains("hang: cancelled"));
   EXPECT_THAT(done.err, HasSubstr("on service 'default'"));
   bystander.expect_pass();
 }
@@ -174,8 +174,8 @@ TEST_F(Clients, AVanishedConnectionIsALostClient) {
 
 // The complete JSON lines that a file has so far.
 std::vector<json> lines_so_far(const std::string& file) {
-  const std::string text = std::filesystem::exists(file) ? test::read_file(file) : "";
-  return test::json_lines(text.substr(0, text.rfind('\n') + 1));
+  const std::string text = std::filesystem::exists(file) ? read_file(file) : "";
+  return json_lines(text.substr(0, text.rfind('\n') + 1));
 }
 
 // The pid of rank 0 of the pool on which the first case of the stream runs; 0 if it does not run yet.
@@ -215,7 +215,7 @@ TEST_F(Clients, OfAStreamNoMoreCasesRunThanAsked) {
       submit({"sleeps_20", "sleeps_20", "sleeps_20", "sleeps_20", "sleeps_20"}, {"--events", path("events")});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   int running = 0;
-  for (const json& event : test::json_lines(test::read_file(path("events")))) {
+  for (const json& event : json_lines(read_file(path("events")))) {
     if (event["type"] == "case_finished") --running;
     if (event["type"] != "case_started") continue;
     EXPECT_EQ(++running, 1);

@@ -1,7 +1,5 @@
 // How a service begins, and how it ends: on request, by a signal, killed, or because nobody uses it.
 #include <algorithm>
-#include <functional>
-#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,7 +15,6 @@ namespace cp_pool::service_test {
 namespace {
 
 namespace fs = std::filesystem;
-using test::is_one_error;
 using namespace ::testing;
 
 using Life = Service;
@@ -27,9 +24,8 @@ using Life = Service;
 TEST_F(Life, SaysWhereItListensAndThatItHasEnded) {
   StartedService service({"--slots", "3"}, "nightly");
   const pid_t pid = service.pid();
-  const Finished stopped = call({"stop", "--name", "nightly"});
-  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
-  EXPECT_EQ(stopped.out, fmt::format("service 'nightly' (process {}) has ended\n", pid));
+  EXPECT_THAT(call({"stop", "--name", "nightly"}),
+              exits(0, out(fmt::format("service 'nightly' (process {}) has ended\n", pid))));
   const Finished done = service.wait();
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_THAT(
@@ -41,9 +37,7 @@ TEST_F(Life, SaysWhereItListensAndThatItHasEnded) {
 
 TEST_F(Life, ASecondOneOfTheNameIsAnErrorThatNamesTheFirst) {
   const StartedService service;
-  const Finished second = call({"serve"});
-  EXPECT_EQ(second.exit_code, 96);
-  EXPECT_THAT(second.err, is_one_error(fmt::format("process {}", service.pid())));
+  EXPECT_THAT(call({"serve"}), refuses(96, fmt::format("process {}", service.pid())));
   EXPECT_EQ(RawClient::greeted().status()["pid"], service.pid());
 }
 
@@ -59,9 +53,7 @@ TEST_F(Life, ReplacesTheSocketOfOneThatWasKilled) {
     const StartedService killed;
   }
   EXPECT_TRUE(fs::exists(path("cp-pool/default.sock")));
-  const Finished nobody = call({"status"});
-  EXPECT_EQ(nobody.exit_code, 96);
-  EXPECT_THAT(nobody.err, is_one_error("service 'default' is not running"));
+  EXPECT_THAT(call({"status"}), refuses(96, "service 'default' is not running"));
   const StartedService service;
   EXPECT_EQ(RawClient::greeted().status()["pid"], service.pid());
 }
@@ -69,10 +61,8 @@ TEST_F(Life, ReplacesTheSocketOfOneThatWasKilled) {
 TEST_F(Life, WhatCannotBeItsNameOrPlaceIsAnError) {
   EXPECT_THAT(call({"serve", "--name", "../x"}).err, HasSubstr("'../x' is no name of a service"));
   EXPECT_THAT(call({"serve", "--name", "x", "--stdio"}).err, AllOf(HasSubstr("--stdio"), HasSubstr("--name")));
-  test::write_file(path("cp-pool"), "no folder");
-  const Finished done = call({"serve"});
-  EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.err, is_one_error("cp-pool: it is no folder"));
+  write_file(path("cp-pool"), "no folder");
+  EXPECT_THAT(call({"serve"}), refuses(96, "cp-pool: it is no folder"));
 }
 
 TEST_F(Life, GoesOnAfterAHangUpUnderNohup) {
@@ -91,11 +81,10 @@ TEST_F(Life, IsStartedBySystemdForItsFirstClient) {
   if (!fs::exists(activate)) GTEST_SKIP() << activate << " is missing: Debian's package systemd has it";
   fs::create_directory(path("cp-pool"));
   const std::string place = path("cp-pool/default.sock");
-  Program service{{activate, "--listen=" + place, "--setenv=XDG_RUNTIME_DIR", test::kProgram, "serve", "--slots", "2"}};
+  Program service{{activate, "--listen=" + place, "--setenv=XDG_RUNTIME_DIR", kProgram, "serve", "--slots", "2"}};
   wait_until("systemd listens", [&] { return fs::is_socket(place); });
-  const Finished first = submit({"pass", "fail"}, {"--service", "default"});
-  EXPECT_EQ(first.exit_code, 100) << first.err;
-  EXPECT_THAT(first.err, HasSubstr(fmt::format("on service 'default' (process {})", service.pid())));
+  EXPECT_THAT(submit({"pass", "fail"}, {"--service", "default"}),
+              exits(100, err(HasSubstr(fmt::format("on service 'default' (process {})", service.pid())))));
   EXPECT_EQ(RawClient::greeted().status()["counts"]["pass"], 1);
   EXPECT_EQ(call({"stop"}).exit_code, 0);
   EXPECT_EQ(service.wait().exit_code, 0);
@@ -115,25 +104,20 @@ TEST_F(Life, TakesTheSocketOfSystemd) {
   // A client that connects before the service is started.
   RawClient early;
   early.hello();
-  const std::string command = fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve --idle-exit 1s 3<&{}",
-                                          test::kProgram, listening.get());
+  const std::string command =
+      fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve --idle-exit 1s 3<&{}", kProgram, listening.get());
   Program program{{"bash", "-c", command}};
   early.reply_named("welcome");
   const std::vector<json> events = early.run("pass");
   EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
   early.vanish();
-  const Finished done = program.wait();
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("the socket of systemd"));
+  EXPECT_THAT(program.wait(), exits(0, err(HasSubstr("the socket of systemd"))));
   EXPECT_TRUE(fs::exists(place));
 }
 
 TEST_F(Life, ASocketOfSystemdThatIsNoneIsAnError) {
-  const std::string command =
-      fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve 3</dev/null", test::kProgram);
-  const Finished done = Program{{"bash", "-c", command}}.wait();
-  EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.err, is_one_error("LISTEN_FDS"));
+  const std::string command = fmt::format("export LISTEN_FDS=1 LISTEN_PID=$$; exec '{}' serve 3</dev/null", kProgram);
+  EXPECT_THAT(run_to_end({"bash", "-c", command}), refuses(96, "LISTEN_FDS"));
 }
 
 // --- The end ---------------------------------------------------------------------------------------------------------
@@ -186,7 +170,7 @@ TEST_P(Drain, EndsWhatRunsAndDoesNotRunWhatWaits) {
   ::kill(busy.rank, SIGUSR1);
   const std::vector<json> events = busy.client.rest_of_events();
   EXPECT_THAT(outcomes_in(events), UnorderedElementsAre("until_sigusr1: pass", "pass: not-run"));
-  for (const json& event : test::of_type(events, "case_finished")) {
+  for (const json& event : of_type(events, "case_finished")) {
     if (event["outcome"] == "not-run") {
       EXPECT_THAT(event["reason"].get<std::string>(), HasSubstr("service was stopped"));
     }

@@ -14,8 +14,6 @@
 namespace cp_pool::service_test {
 namespace {
 
-using test::from_environment;
-using test::growth_after_warm_up;
 using ::testing::SizeIs;
 
 constexpr int kLivingClients = 6;
@@ -58,16 +56,16 @@ struct Samples {
 class Load : public Service {
  protected:
   [[nodiscard]] std::unique_ptr<Program> start_client(const std::string& name, const std::string& stream) const {
-    test::write_file(path(name + ".in"), stream);
+    write_file(path(name + ".in"), stream);
     return std::make_unique<Program>(submit_words({"--service", "default", "--jobs", "4", "--json", "--timeout", "5s",
                                                    "--events", path(name + ".events")}),
                                      Program::Redirect{.in = path(name + ".in"), .out = path(name + ".out")});
   }
   // Expects one answer for each case of the client, with the outcome of its kind, and an exact ledger.
   void expect_exact(const std::string& name) const {
-    const std::vector<json> cases = test::json_lines(test::read_file(path(name + ".in")));
+    const std::vector<json> cases = json_lines(read_file(path(name + ".in")));
     std::set<std::size_t> numbers;
-    for (const json& answer : test::json_lines(test::read_file(path(name + ".out")))) {
+    for (const json& answer : json_lines(read_file(path(name + ".out")))) {
       const std::size_t number = answer["number"];
       EXPECT_TRUE(numbers.insert(number).second) << name << ": two answers to case " << number;
       const std::string model = cases.at(number - 1)["id"];
@@ -76,7 +74,7 @@ class Load : public Service {
       EXPECT_EQ(answer["outcome"], expected) << name << " " << model << ": " << answer["reason"];
     }
     EXPECT_THAT(numbers, SizeIs(cases.size())) << name;
-    const std::vector<json> events = test::json_lines(test::read_file(path(name + ".events")));
+    const std::vector<json> events = json_lines(read_file(path(name + ".events")));
     ASSERT_FALSE(events.empty()) << name;
     const json& finished = events.back();
     EXPECT_EQ(finished["type"], "run_finished") << name;

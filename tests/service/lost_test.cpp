@@ -10,16 +10,15 @@
 namespace cp_pool::service_test {
 namespace {
 
-using test::is_one_error;
 using namespace ::testing;
 
 class Lost : public Service {
  protected:
   // The events of a submit that has ended.
-  [[nodiscard]] std::vector<json> events() const { return test::json_lines(test::read_file(path("events"))); }
+  [[nodiscard]] std::vector<json> events() const { return json_lines(read_file(path("events"))); }
   // Starts a submit of two cases, of which the first runs on the service and the second waits.
   Program start_submit(const Words& more = {}, const std::string& first = "hang") {
-    return Program{test::with(submit_words({"--jobs", "2", "--events", path("events")}), more),
+    return Program{with(submit_words({"--jobs", "2", "--events", path("events")}), more),
                    {.in = stream_of({first, "pass"})}};
   }
   static void wait_for(const std::string& case_id) {
@@ -48,39 +47,32 @@ TEST_F(Lost, SubmitSaysWhichServiceItIsOn) {
 
 TEST_F(Lost, ARunOnAServiceIsRecordedAsAnyRun) {
   const StartedService service({"--slots", "1"});
-  const Finished done = run("model=pass | model=fail", {"--mode", "verify", "--service"});
-  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(run("model=pass | model=fail", {"--mode", "verify", "--service"}), exits(100));
   const json runs = json::parse(call({"runs", "--json"}).out);
   ASSERT_EQ(runs.size(), 1U) << runs.dump();
   EXPECT_EQ(runs[0]["exit_code"], 100);
   EXPECT_THAT(runs[0]["command"], HasSubstr(" --service"));
   EXPECT_EQ(runs[0]["counts"]["pass"], 1);
   EXPECT_EQ(runs[0]["counts"]["fail"], 1);
-  EXPECT_THAT(call({"show", "last"}).out, HasSubstr("demo/fail/p2p/cp1/bshd/fp32"));
+  EXPECT_THAT(call({"show", "last"}).out, HasSubstr(kFail));
 }
 
 TEST_F(Lost, SubmitRunsByItselfWhereNoneIs) {
   const Finished done = submit({"pass"}, {"--json"});
-  EXPECT_EQ(done.exit_code, 0);
-  EXPECT_THAT(done.err, IsEmpty());
+  EXPECT_THAT(done, exits(0, err(IsEmpty())));
   EXPECT_EQ(json::parse(done.out)["outcome"], "pass");
 }
 
 TEST_F(Lost, AWantedOneThatIsNotThereIsAnErrorThatSaysHowToStartIt) {
-  const Finished named = submit({"pass"}, {"--service", "far"});
-  EXPECT_EQ(named.exit_code, 96);
-  EXPECT_THAT(named.err, is_one_error("cp-pool serve --name far"));
-  const Finished whole = run("model=pass", {"--mode", "verify", "--service"});
-  EXPECT_EQ(whole.exit_code, 96) << whole.err;
-  EXPECT_THAT(whole.err, is_one_error("service 'default' is not running; start it with cp-pool serve"));
+  EXPECT_THAT(submit({"pass"}, {"--service", "far"}), refuses(96, "cp-pool serve --name far"));
+  EXPECT_THAT(run("model=pass", {"--mode", "verify", "--service"}),
+              refuses(96, "service 'default' is not running; start it with cp-pool serve"));
 }
 
 TEST_F(Lost, OptionsThatWantOwnPoolsRunWithoutItAndSaySo) {
   const StartedService service({"--slots", "1"});
-  const Finished done = submit({"pass"}, {"--isolate"});
-  EXPECT_EQ(done.exit_code, 0);
-  EXPECT_THAT(done.err, HasSubstr("this run does not use service 'default'"));
-  EXPECT_THAT(done.err, HasSubstr("because --isolate needs pools of its own"));
+  EXPECT_THAT(submit({"pass"}, {"--isolate"}), exits(0, err(HasSubstr("this run does not use service 'default'"),
+                                                            HasSubstr("because --isolate needs pools of its own"))));
   EXPECT_THAT(submit({"pass"}, {"--isolate", "--service", "default"}).err, is_one_error("contradicts --service"));
 }
 
@@ -113,9 +105,7 @@ TEST_F(Lost, AServiceOfAnotherVersionIsASentence) {
   for (const json& line : {json{{"reply", "refused"}, {"message", "speaks version 2 of its protocol"}, {"fatal", true}},
                            json{{"reply", "welcome"}, {"protocol", 2}, {"version", "9.9"}, {"pid", 1}}}) {
     const Speaker speaker(line.dump() + '\n');
-    const Finished wanted = submit({"pass"}, {"--service", "default"});
-    EXPECT_EQ(wanted.exit_code, 96);
-    EXPECT_THAT(wanted.err, is_one_error("speaks version 2"));
+    EXPECT_THAT(submit({"pass"}, {"--service", "default"}), refuses(96, "speaks version 2"));
     const Finished found = submit({"pass"});
     EXPECT_EQ(found.exit_code, 0) << "it runs by itself";
     EXPECT_THAT(found.err, AllOf(HasSubstr("this run does not use a service"), HasSubstr("speaks version 2")));
@@ -124,9 +114,7 @@ TEST_F(Lost, AServiceOfAnotherVersionIsASentence) {
 
 TEST_F(Lost, AServiceThatSpeaksNonsenseIsASentence) {
   const Speaker speaker("220 mail ESMTP\n");
-  const Finished wanted = submit({"pass"}, {"--service", "default"});
-  EXPECT_EQ(wanted.exit_code, 96);
-  EXPECT_THAT(wanted.err, is_one_error("is not a message of the protocol"));
+  EXPECT_THAT(submit({"pass"}, {"--service", "default"}), refuses(96, "is not a message of the protocol"));
 }
 
 // --- Lost ------------------------------------------------------------------------------------------------------------
@@ -136,10 +124,9 @@ TEST_F(Lost, CasesOfAServiceThatIsKilledEndAsInfra) {
   Program program = start_submit();
   wait_for("hang");
   service.signal(SIGKILL);
-  const Finished done = program.wait();
-  EXPECT_EQ(done.exit_code, 96) << done.err;
+  EXPECT_THAT(program.wait(), exits(96));
   EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("hang: infra", "pass: infra"));
-  for (const json& event : test::events_in(path("events"), "case_finished")) {
+  for (const json& event : events_in(path("events"), "case_finished")) {
     EXPECT_THAT(event["reason"].get<std::string>(),
                 HasSubstr(fmt::format("service 'default' (process {})", service.pid())));
   }
@@ -152,8 +139,7 @@ TEST_F(Lost, CasesOfAServiceThatIsKilledRunHereIfTheirClientAsksForIt) {
   Program program = start_submit({"--service-lost", "local", "--timeout", "1s"});
   wait_for("hang");
   service.signal(SIGKILL);
-  const Finished done = program.wait();
-  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(program.wait(), exits(100));
   EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("hang: timeout", "pass: pass"));
   EXPECT_EQ(events().back()["ledger_exact"], true);
   EXPECT_EQ(events().back()["expanded"], 2);
@@ -161,17 +147,15 @@ TEST_F(Lost, CasesOfAServiceThatIsKilledRunHereIfTheirClientAsksForIt) {
 
 TEST_F(Lost, AMatrixWhoseServiceIsKilledHasExactBooks) {
   const StartedService service({"--slots", "1"});
-  Program program{{test::kProgram, "run", "--matrix", path("demo.json"), "--filter", "model=hang", "model=pass",
-                   "--worker", test::kWorker, "--grace", "100ms", "--order", "reverse", "--service", "--events",
-                   path("events")}};
+  Program program{{kProgram, "run", "--matrix", path("demo.json"), "--filter", "model=hang", "model=pass", "--worker",
+                   kWorker, "--grace", "100ms", "--order", "reverse", "--service", "--events", path("events")}};
   RawClient client = RawClient::greeted();
   wait_until("it hangs", [&] {
     const json status = client.status();
     return !status["pools"].empty() && status["pools"][0].value("runs", "").starts_with("demo/hang");
   });
   service.signal(SIGKILL);
-  const Finished done = program.wait();
-  EXPECT_EQ(done.exit_code, 96) << done.err;
+  EXPECT_THAT(program.wait(), exits(96));
   EXPECT_EQ(events().back()["ledger_exact"], true);
   EXPECT_GE(events().back()["counts"]["infra"], 1);
 }
@@ -183,7 +167,7 @@ TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
   Program program = start_submit({}, "until_sigusr1");
   wait_for("until_sigusr1");
   const int rank = RawClient::greeted().status()["pools"][0]["pids"][0];
-  Program stop{{test::kProgram, "stop"}};
+  Program stop{{kProgram, "stop"}};
   wait_until("it stops", [] {
     try {
       return RawClient::greeted().status()["stopping"] == true;
@@ -205,10 +189,9 @@ TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
 TEST_F(Lost, StatusIsForPeopleAndForPrograms) {
   const StartedService service({"--slots", "2"});
   submit({"pass", "fail", "sigsegv"});
-  const Finished text = call({"status"});
-  EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.out, AllOf(HasSubstr(fmt::format("service 'default', process {}", service.pid())),
-                              HasSubstr("of 2 slots"), HasSubstr("cases so far: 1 pass, 1 fail, 1 crash")));
+  EXPECT_THAT(call({"status"}),
+              exits(0, out(HasSubstr(fmt::format("service 'default', process {}", service.pid())),
+                           HasSubstr("of 2 slots"), HasSubstr("cases so far: 1 pass, 1 fail, 1 crash"))));
   const Finished machine = call({"status", "--json"});
   const json status = json::parse(machine.out);
   EXPECT_EQ(status["pid"], service.pid());
@@ -218,9 +201,7 @@ TEST_F(Lost, StatusIsForPeopleAndForPrograms) {
 
 TEST_F(Lost, StatusAndStopWithoutAServiceAreErrors) {
   for (const char* command : {"status", "stop"}) {
-    const Finished done = call({command, "--name", "none"});
-    EXPECT_EQ(done.exit_code, 96);
-    EXPECT_THAT(done.err, is_one_error("service 'none' is not running"));
+    EXPECT_THAT(call({command, "--name", "none"}), refuses(96, "service 'none' is not running"));
   }
 }
 

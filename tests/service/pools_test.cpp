@@ -18,7 +18,7 @@ class Pools : public Service {
     RawClient client = RawClient::greeted();
     const std::vector<json> events = client.run("pass", open, cp_size);
     EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
-    return test::of_type(events, "pool_spawned").at(0)["pids"][0];
+    return of_type(events, "pool_spawned").at(0)["pids"][0];
   }
   // A copy of the fake worker. Returns its path.
   std::string build_of_worker(const std::string& name) {
@@ -120,13 +120,13 @@ TEST_F(Pools, TellEachRunOfTheForkServerOfItsRanks) {
 
 // A rank has the client's variables where they matter to the worker, and otherwise the variables of the service.
 TEST_F(Pools, GiveTheirRanksTheEnvironmentAndFolderOfTheClient) {
-  const test::ScopedVariable own{"MY_OWN", "of the service"};
+  const ScopedVariable own{"MY_OWN", "of the service"};
   const StartedService service({"--slots", "2"});
   json open = environment_with("OMP_NUM_THREADS=7");
   open["environment"].push_back("MY_OWN=of the client");
   open["folder"] = path("");
   const std::string rank = "/proc/" + std::to_string(rank_of(open));
-  const std::string environment = test::read_file(rank + "/environ");
+  const std::string environment = read_file(rank + "/environ");
   EXPECT_THAT(environment, HasSubstr("OMP_NUM_THREADS=7"));
   EXPECT_THAT(environment, HasSubstr("MY_OWN=of the service"));
   EXPECT_TRUE(fs::equivalent(fs::read_symlink(rank + "/cwd"), path("")));
@@ -136,7 +136,7 @@ TEST_F(Pools, OfTheCommandLineAreSharedBetweenTerminals) {
   const StartedService service({"--slots", "2"});
   std::vector<std::string> pools;
   for (const char* terminal : {"xterm", "screen"}) {
-    const test::ScopedVariable variable{"TERM", terminal};
+    const ScopedVariable variable{"TERM", terminal};
     const Finished done = submit({"pass"}, {"--json"}, 2);
     EXPECT_EQ(done.exit_code, 0) << done.err;
     pools.push_back(json::parse(done.out)["pool"].dump());
@@ -153,7 +153,7 @@ TEST_F(Pools, RunCasesWithTheDeadlineOfTheirClient) {
   RawClient hasty = RawClient::greeted();
   const std::vector<json> events = hasty.run("hang", {{"timeout_ms", 300}});
   EXPECT_THAT(outcomes_in(events), ElementsAre("hang: timeout"));
-  for (const json& event : test::of_type(events, "case_finished")) {
+  for (const json& event : of_type(events, "case_finished")) {
     EXPECT_THAT(event["reason"].get<std::string>(), HasSubstr("300 ms"));
   }
   patient.submit("patient", "sleeps_700");
@@ -181,7 +181,7 @@ TEST_F(Pools, OfAScriptThatWasEditedAreReplacedBeforeTheNextCase) {
   const json open = {{"worker", {"python3", "worker.py"}}, {"folder", path("")}};
   const int before = rank_of(open);
   EXPECT_EQ(rank_of(open), before);
-  test::write_file(path("worker.py"), test::read_file(path("worker.py")) + "\n# edited\n");
+  write_file(path("worker.py"), read_file(path("worker.py")) + "\n# edited\n");
   EXPECT_NE(rank_of(open), before);
 }
 
@@ -200,7 +200,7 @@ TEST_F(Pools, OfAWorkerThatIsBuiltWhileItRunsEndTheirCaseFirst) {
   client.close_run("run");
   const std::vector<json> events = client.events_of("run");
   EXPECT_THAT(outcomes_in(events), ElementsAre("until_sigusr1: pass", "pass: pass"));
-  EXPECT_THAT(test::of_type(events, "pool_spawned"), SizeIs(1));
+  EXPECT_THAT(of_type(events, "pool_spawned"), SizeIs(1));
 }
 
 TEST_F(Pools, EndWhenTheyHaveBeenIdleForLong) {

@@ -1,5 +1,4 @@
 // The protocol between a client and the service, over the socket and over stdin and stdout.
-#include <optional>
 #include <sys/wait.h>
 
 #include "driver/os/spawn.h"
@@ -24,7 +23,7 @@ class Protocol : public Service, public ::testing::WithParamInterface<Over> {
     Pipe in = make_pipe();
     Pipe out = make_pipe();
     SpawnRequest request;
-    request.argv = {test::kProgram, "serve", "--stdio", "--slots", "2"};
+    request.argv = {kProgram, "serve", "--stdio", "--slots", "2"};
     request.stdin_fd = in.read.get();
     request.stdout_fd = out.write.get();
     child_ = spawn(request);

@@ -1,12 +1,10 @@
 // --adapter with the real program and the real fork server. The package cp_pool that the interpreter finds is a
 // stand-in (testing/adapter_package), whose adapters are files of JSON.
 #include <chrono>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -94,16 +92,14 @@ TEST_F(AdapterProgram, IsImportedByEachRankIfItsImportLeavesAThread) {
 }
 
 TEST_F(AdapterProgram, ThatJudgesNothingExits96) {
-  const Finished none = run_adapter("model=skip");
-  EXPECT_EQ(none.exit_code, 96);
-  EXPECT_THAT(none.err, HasSubstr("cp-pool: error: nothing was judged: 1 case skipped, all that there were\n"));
+  EXPECT_THAT(run_adapter("model=skip"),
+              exits(96, err(HasSubstr("cp-pool: error: nothing was judged: 1 case skipped, all that there were\n"))));
   EXPECT_EQ(run_adapter("model=skip | model=pass").exit_code, 0);
   EXPECT_EQ(run("model=skip").exit_code, 0) << "another worker may skip all";
 }
 
 TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
-  const Finished none = run_adapter("model=skip");
-  EXPECT_EQ(none.exit_code, 96);
+  EXPECT_THAT(run_adapter("model=skip"), exits(96));
   EXPECT_EQ(events("case_finished")[0]["reason"], "it has no skip");
   EXPECT_EQ(first_words(), "no log") << "a rank was started";
   EXPECT_TRUE(events("pool_spawned").empty());
@@ -119,8 +115,7 @@ TEST_F(AdapterProgram, StartsNoPoolForWhatItDeclaresToSkip) {
 TEST_F(AdapterProgram, WhoseExtensionCannotBeLoadedIsTriedOnceForAllWorldSizes) {
   const ScopedVariable broken{"CP_POOL_TEST_NO_EXTENSION", "1"};
   sizes_are("[1,2,4]", R"("pass":{})");
-  const Finished done = run_adapter("model=pass");
-  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(run_adapter("model=pass"), exits(96));
   EXPECT_EQ(events("case_finished").size(), 3U);
   for (const nlohmann::json& event : events("case_finished")) {
     EXPECT_EQ(event["reason"], "the pool cannot start: the extension module cannot be loaded");
@@ -142,8 +137,7 @@ TEST_F(AdapterProgram, ThatHangsCostsOneStartTimeoutAndShowsWhere) {
 }
 
 TEST_F(AdapterProgram, IsRefusedOtherBoundsByAWorkerThatDoesNotKnowThem) {
-  const Finished done = run_adapter("model=pass", {"--bound-factor", "2"});
-  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(run_adapter("model=pass", {"--bound-factor", "2"}), exits(96));
   EXPECT_EQ(events("pool_spawned").size(), 1U) << "another start cannot help";
   EXPECT_THAT(events("case_finished")[0]["reason"].get<std::string>(), HasSubstr("does not know --bound-factor"));
 }
@@ -154,15 +148,14 @@ TEST_F(AdapterProgram, IsAskedByListWhatItWouldSkip) {
         with({"list", "--matrix", path("demo.json"), "--adapter", path("mine.py"), "--python", "python3"}, more));
   };
   EXPECT_THAT(list({"--filter", "model=pass | model=skip"}).out_lines(),
-              ElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/skip/p2p/cp1/bshd/fp32  skip: it has no skip"));
+              ElementsAre(kPass, "demo/skip/p2p/cp1/bshd/fp32  skip: it has no skip"));
   EXPECT_EQ(list({"--count"}).out, "demo 7\ntotal 7\nskipped 2\n");
   const auto array = nlohmann::json::parse(list({"--json", "--filter", "model=pass | model=skip"}).out);
   EXPECT_EQ(array[0]["skip"], "");
   EXPECT_EQ(array[1]["skip"], "it has no skip");
   adapter_is("no JSON");
-  const Finished broken = list({});
-  EXPECT_EQ(broken.exit_code, 96);
-  EXPECT_THAT(broken.err, AllOf(HasSubstr("JSONDecodeError"), HasSubstr("cannot be asked what it would skip: exit 1")));
+  EXPECT_THAT(list({}),
+              exits(96, err(HasSubstr("JSONDecodeError"), HasSubstr("cannot be asked what it would skip: exit 1"))));
 }
 
 TEST_F(AdapterProgram, IsAskedByExplainHowMuchEachRankWouldCompute) {
@@ -170,30 +163,24 @@ TEST_F(AdapterProgram, IsAskedByExplainHowMuchEachRankWouldCompute) {
     return call(with({"explain", id, "--matrix", path("demo.json")}, more));
   };
   const Words with_adapter = {"--adapter", path("mine.py"), "--python", "python3"};
-  const Finished done = explain("demo/pass/p2p/cp1/bshd/fp32", with_adapter);
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("compute: what the rows and heads of " + path("mine.py")),
-                              HasSubstr("  largest share: rank 1 computes 1.50 x the mean of the ranks\n")));
+  EXPECT_THAT(explain(kPass, with_adapter),
+              exits(0, out(HasSubstr("compute: what the rows and heads of " + path("mine.py")),
+                           HasSubstr("  largest share: rank 1 computes 1.50 x the mean of the ranks\n"))));
   EXPECT_THAT(explain("demo/skip/p2p/cp1/bshd/fp32", with_adapter).out, HasSubstr("skips this case: it has no skip\n"));
-  EXPECT_EQ(explain("demo/pass/p2p/cp1/bshd/fp32", {"--python", "python3"}).exit_code, 2) << "it needs --adapter";
-  EXPECT_EQ(explain("demo/pass/p2p/cp1/bshd/fp32", {"--adapter", path("mine.py"), "--html", path("x")}).exit_code, 2);
+  EXPECT_EQ(explain(kPass, {"--python", "python3"}).exit_code, 2) << "it needs --adapter";
+  EXPECT_EQ(explain(kPass, {"--adapter", path("mine.py"), "--html", path("x")}).exit_code, 2);
 }
 
 TEST_F(AdapterProgram, IsExaminedByDoctor) {
   const auto doctor = [&] { return call({"doctor", "--adapter", path("mine.py"), "--python", "python3"}); };
-  const Finished good = doctor();
-  EXPECT_EQ(good.exit_code, 0) << good.out;
-  EXPECT_THAT(good.out, AllOf(HasSubstr(", torch 0.0.test, cp_pool 0.0.test\n"),
-                              HasSubstr("adapter    ok      " + path("mine.py")), HasSubstr("2 ready in")));
+  EXPECT_THAT(doctor(), exits(0, out(HasSubstr(", torch 0.0.test, cp_pool 0.0.test\n"),
+                                     HasSubstr("adapter    ok      " + path("mine.py")), HasSubstr("2 ready in"))));
   adapter_is("no JSON");
-  const Finished broken = doctor();
-  EXPECT_EQ(broken.exit_code, 96);
-  EXPECT_THAT(broken.out, AllOf(HasSubstr("adapter    MISSING " + path("mine.py") + " cannot be loaded\n"),
-                                HasSubstr("json.decoder.JSONDecodeError"), Not(HasSubstr("ready in"))));
-  const Finished missing = call({"doctor", "--adapter", path("mine.py"), "--python", "/nowhere/python"});
-  EXPECT_EQ(missing.exit_code, 96);
-  EXPECT_THAT(missing.out, AllOf(HasSubstr("python     MISSING /nowhere/python\n"), HasSubstr("No such file"),
-                                 HasSubstr("--python PATH")));
+  EXPECT_THAT(doctor(), exits(96, out(HasSubstr("adapter    MISSING " + path("mine.py") + " cannot be loaded\n"),
+                                      HasSubstr("json.decoder.JSONDecodeError"), Not(HasSubstr("ready in")))));
+  EXPECT_THAT(call({"doctor", "--adapter", path("mine.py"), "--python", "/nowhere/python"}),
+              exits(96, out(HasSubstr("python     MISSING /nowhere/python\n"), HasSubstr("No such file"),
+                            HasSubstr("--python PATH"))));
 }
 
 }  // namespace

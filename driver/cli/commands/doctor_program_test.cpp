@@ -2,7 +2,6 @@
 // failed.
 #include <fmt/format.h>
 
-#include "cases/testing/temporary_folder.h"
 #include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool::test {
@@ -27,8 +26,7 @@ TEST_F(Doctor, SaysEachLineAsItFindsIt) {
 TEST_F(Doctor, NamesTheLimitThatFailed) {
   const std::string said = "socket: Too many open files";
   const std::string worker = fmt::format("sh -c \"echo {} >&2; exit 1\"", said);
-  const Finished done =
-      Program{{"sh", "-c", "ulimit -n 128; exec \"$0\" doctor --worker \"$1\"", kProgram, worker}}.wait();
+  const Finished done = run_to_end({"sh", "-c", "ulimit -n 128; exec \"$0\" doctor --worker \"$1\"", kProgram, worker});
   EXPECT_EQ(done.exit_code, 96);
   EXPECT_THAT(done.out, HasSubstr("limits     ok      open files: 128"));
   EXPECT_THAT(done.out, HasSubstr(said + "\n                   the limit that failed: open files: 128; raise it with: "
@@ -41,20 +39,18 @@ TEST_F(Doctor, SaysThatThereIsNoLoopback) {
   const Words alone{"unshare", "--map-root-user", "--net"};
   Words probe = alone;
   probe.emplace_back("true");
-  if (Program{probe}.wait().exit_code != 0) GTEST_SKIP() << "this machine allows no network namespace";
+  if (run_to_end(probe).exit_code != 0) GTEST_SKIP() << "this machine allows no network namespace";
   Words words = alone;
   words.insert(words.end(), {kProgram, "doctor", "--worker", "/no/such/worker"});
-  const Finished done = Program{words}.wait();
-  EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.out, AllOf(HasSubstr("loopback   MISSING 127.0.0.1 cannot be reached (Network is unreachable)"),
-                              HasSubstr("ip link set lo up")));
+  EXPECT_THAT(run_to_end(words),
+              exits(96, out(HasSubstr("loopback   MISSING 127.0.0.1 cannot be reached (Network is unreachable)"),
+                            HasSubstr("ip link set lo up"))));
 }
 
 TEST_F(Doctor, DoctorStartsTheWorkerAndListsWhatWouldRun) {
-  const Finished done = call({"doctor", "--worker", kWorker});
-  EXPECT_EQ(done.exit_code, 0) << done.out;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("CPU "), HasSubstr("2 ready in"), HasSubstr("a case     ok      pass"),
-                              HasSubstr("te-flash (small): ")));
+  EXPECT_THAT(call({"doctor", "--worker", kWorker}),
+              exits(0, out(HasSubstr("CPU "), HasSubstr("2 ready in"), HasSubstr("a case     ok      pass"),
+                           HasSubstr("te-flash (small): "))));
 }
 
 TEST_F(Doctor, DoctorNamesAWorkerThatDoesNotStartAndExits96) {

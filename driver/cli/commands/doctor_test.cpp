@@ -87,5 +87,4 @@ TEST(ResourceLimits, AreThoseOfThisProcess) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::test

@@ -39,7 +39,7 @@ TEST_F(ListProgram, ListPrintsJsonAndCounts) {
   const Finished list = call({"list", "--matrix", path("demo.json"), "--filter", "model=pass", "--json"});
   const auto array = nlohmann::json::parse(list.out);
   ASSERT_EQ(array.size(), 1U);
-  EXPECT_EQ(array[0]["id"], "demo/pass/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(array[0]["id"], kPass);
   EXPECT_EQ(array[0]["world_size"], 1);
   EXPECT_EQ(array[0]["size"], "small");
   EXPECT_TRUE(array[0]["tags"].is_array());

@@ -1,12 +1,9 @@
 // The real program with cases that are tried again, a worker that leaks state between cases, and capsules of its
 // failures.
 #include <csignal>
-#include <filesystem>
 #include <thread>
-#include <utility>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -19,14 +16,12 @@ using Tries = CommandLine;
 TEST_F(Tries, AreShownAndCountedInEveryReport) {
   const Finished done =
       run("model=pass | model=crash", {"--retries", "1", "--junit", path("j.xml"), "--events", path("e")});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, AllOf(HasSubstr(", is run again"), HasSubstr("1 case run again (--retries)"),
-                              HasSubstr("2 expanded = 1 pass + 0 fail + 1 crash")));
+  EXPECT_THAT(done, exits(100, out(HasSubstr(", is run again"), HasSubstr("1 case run again (--retries)"),
+                                   HasSubstr("2 expanded = 1 pass + 0 fail + 1 crash"))));
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("<rerunError type=\"crash\""));
   EXPECT_THAT(events_in(path("e"), "case_tried"), SizeIs(1));
-  const Finished report = call({"report", path("e"), "--junit", path("again.xml"), "--flaky", "fail"});
-  EXPECT_EQ(report.exit_code, 100);
-  EXPECT_THAT(report.out, HasSubstr("1 case run again (--retries)"));
+  EXPECT_THAT(call({"report", path("e"), "--junit", path("again.xml"), "--flaky", "fail"}),
+              exits(100, out(HasSubstr("1 case run again (--retries)"))));
   EXPECT_EQ(read_file(path("again.xml")), read_file(path("j.xml")));
 }
 
@@ -41,15 +36,10 @@ TEST_F(Tries, AreOnlyAfterOutcomesThatThereAre) {
 TEST_F(Capsules, AreThereOfEachFailureBeforeADriverWasKilled) {
   Words words = program_words("model=fail | model=hang", {"--capsules", path("caps"), "--events", path("e")});
   Program program{std::move(words)};
-  while (program.running() && (!std::filesystem::exists(path("e")) ||
-                               read_file(path("e")).find(R"("id":"demo/hang)") == std::string::npos)) {
-    std::this_thread::yield();
-  }
+  while (program.running() && !has_text(path("e"), R"("id":"demo/hang)")) std::this_thread::yield();
   program.signal(SIGKILL);
   EXPECT_EQ(program.wait().exit_code, 128 + SIGKILL);
-  const Finished replayed = call({"replay", path("caps/demo__fail__p2p__cp1__bshd__fp32")});
-  EXPECT_EQ(replayed.exit_code, 100) << replayed.err;
-  EXPECT_THAT(replayed.out, HasSubstr("fail"));
+  EXPECT_THAT(call({"replay", path("caps/demo__fail__p2p__cp1__bshd__fp32")}), exits(100, out(HasSubstr("fail"))));
 }
 
 TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {
@@ -61,9 +51,8 @@ TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {
   const Finished done =
       run("model=pass | model=pass_2", {"--triage", "--capsules", path("caps"), "--junit", path("j.xml"), "--html",
                                         path("h.html"), "--events", path("e")});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, HasSubstr("verdict STATE_LEAK: " + id));
-  EXPECT_THAT(done.out, HasSubstr("by demo/pass/p2p/cp1/bshd/fp32"));
+  EXPECT_THAT(done,
+              exits(100, out(HasSubstr("verdict STATE_LEAK: " + id), HasSubstr("by demo/pass/p2p/cp1/bshd/fp32"))));
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("[[PROPERTY|verdict=STATE_LEAK]]"));
   EXPECT_THAT(read_file(path("h.html")), HasSubstr("verdict: STATE_LEAK (2 of 2)"));
   EXPECT_THAT(call({"report", path("e")}).out, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
@@ -80,19 +69,14 @@ TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {
   // The capsule's requests are the first that the worker was sent.
   EXPECT_THAT(read_file(path("requests")), ::testing::StartsWith(read_file(capsule + "/requests.jsonl")));
 
-  const Finished still = call({"replay", capsule});
-  EXPECT_EQ(still.exit_code, 100) << still.err;
-  EXPECT_THAT(still.out, HasSubstr(id + ": it still fails: fail"));
-  const Finished healed = call({"replay", capsule, "--worker", "env CP_POOL_TEST_LEAK= " + kWorker});
-  EXPECT_EQ(healed.exit_code, 0) << healed.err;
-  EXPECT_THAT(healed.out, HasSubstr(id + ": it passes now; it was fail"));
+  EXPECT_THAT(call({"replay", capsule}), exits(100, out(HasSubstr(id + ": it still fails: fail"))));
+  EXPECT_THAT(call({"replay", capsule, "--worker", "env CP_POOL_TEST_LEAK= " + kWorker}),
+              exits(0, out(HasSubstr(id + ": it passes now; it was fail"))));
   EXPECT_EQ(call({"replay", capsule, "--worker", "/no/such/worker"}).exit_code, 96);
 }
 
 TEST_F(Capsules, ThatAreNoneAreRefused) {
-  const Finished none = call({"replay", path("demo.json")});
-  EXPECT_EQ(none.exit_code, 94);
-  EXPECT_THAT(none.err, is_one_error("demo.json is not a capsule"));
+  EXPECT_THAT(call({"replay", path("demo.json")}), refuses(94, "demo.json is not a capsule"));
   EXPECT_EQ(call({"replay", path("nowhere")}).exit_code, 94);
 }
 

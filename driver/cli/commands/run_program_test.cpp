@@ -1,9 +1,7 @@
 // Tests which cases `cp-pool run` runs, in which order and for how long, and its requests to the worker.
 #include <cstdio>
-#include <filesystem>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -13,25 +11,22 @@ using namespace ::testing;
 using RunProgram = CommandLine;
 
 TEST_F(RunProgram, FailFastLeavesTheRestNotRun) {
-  const Finished run_of = run("model=fail | model=skip", {"--fail-fast"});
-  EXPECT_EQ(run_of.exit_code, 100);
-  EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "));
+  EXPECT_THAT(run("model=fail | model=skip", {"--fail-fast"}),
+              exits(100, last_line(StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "))));
 }
 
 TEST_F(RunProgram, MaxFailCountsFailuresOnly) {
   const Finished done =
       run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
   // The reverse order is error, skip, fail; the last of them reaches --max-fail.
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.last_line(), StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, "));
-  EXPECT_THAT(done.out, HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"));
+  EXPECT_THAT(done, exits(100, last_line(StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, ")),
+                          out(HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"))));
 }
 
 TEST_F(RunProgram, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {
-  const Finished done = run("model=hang | model=pass", {"--global-timeout", "5s", "--order", "reverse"});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 5000 ms (--global-timeout)"));
-  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 1 timeout + 1 not-run, "));
+  EXPECT_THAT(run("model=hang | model=pass", {"--global-timeout", "5s", "--order", "reverse"}),
+              exits(100, out(HasSubstr("still running at the end of the run's 5000 ms (--global-timeout)")),
+                    last_line(StartsWith("2 expanded = 0 pass + 0 fail + 1 timeout + 1 not-run, "))));
 }
 
 TEST_F(RunProgram, DeterministicIsAskedOfEveryCaseAndItsRerun) {
@@ -61,35 +56,28 @@ TEST_F(RunProgram, TheOrderOfAHistoryBeginsWithWhatFailedInItsFileWhichTheRunMay
   ASSERT_EQ(models.size(), 3);
   EXPECT_EQ(models.front(), "fail");
 
-  const Finished missing = run("model=pass", {"--order", "history:" + path("none")});
-  EXPECT_EQ(missing.exit_code, 94);
-  EXPECT_THAT(missing.err, is_one_error(path("none")));
+  EXPECT_THAT(run("model=pass", {"--order", "history:" + path("none")}), refuses(94, path("none")));
 }
 
 TEST_F(RunProgram, IsolateGivesEachCaseItsOwnPool) {
-  const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
-  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(run("model=pass*", {"--isolate", "--events", path("e")}), exits(0));
   std::vector<int> generations;
   for (const auto& line : events_in(path("e"), "case_finished")) generations.push_back(line["pool"]["generation"]);
   EXPECT_THAT(generations, ElementsAre(1, 2));
 }
 
 TEST_F(RunProgram, AShardIsOneOfWhatWasSelectedAndSaysSo) {
-  const Finished done = run("model=pass* | model=skip", {"--shard", "2/2", "--events", path("e")});
-  EXPECT_EQ(done.exit_code, 0);
-  EXPECT_THAT(done.out, HasSubstr("demo.json, shard 2/2 "));
-  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
-  const Finished none = run("model=pass", {"--shard", "2/2"});
-  EXPECT_EQ(none.exit_code, 4);
-  EXPECT_THAT(none.err, HasSubstr("no case is in shard 2/2: there are fewer than 2"));
+  EXPECT_THAT(run("model=pass* | model=skip", {"--shard", "2/2", "--events", path("e")}),
+              exits(0, out(HasSubstr("demo.json, shard 2/2 ")), last_line(StartsWith("1 expanded"))));
+  EXPECT_THAT(run("model=pass", {"--shard", "2/2"}),
+              exits(4, err(HasSubstr("no case is in shard 2/2: there are fewer than 2"))));
 }
 
 TEST_F(RunProgram, WithNoSkipASkippedCaseIsNoSuccess) {
   EXPECT_EQ(run("model=pass | model=skip").exit_code, 0);
-  const Finished done = run("model=pass | model=skip", {"--no-skip"});
-  EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.err, is_one_error("1 case skipped, with --no-skip"));
-  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 skip"));
+  EXPECT_THAT(run("model=pass | model=skip", {"--no-skip"}),
+              exits(96, err(is_one_error("1 case skipped, with --no-skip")),
+                    last_line(StartsWith("2 expanded = 1 pass + 0 fail + 1 skip"))));
   EXPECT_EQ(run("model=pass", {"--no-skip"}).exit_code, 0);
 }
 
@@ -100,9 +88,8 @@ TEST_F(RunProgram, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProgr
   std::filesystem::copy(path("demo.json"), folder / "share/cp-pool/matrices/mine.json");
   write_file(path("bin/cp-pool-worker"), "#!/bin/sh\nexec " + kWorker + "\n");
   std::filesystem::permissions(folder / "bin/cp-pool-worker", std::filesystem::perms::owner_all);
-  const Finished done = Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "model=pass"}}.wait();
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 1 pass"));
+  EXPECT_THAT(run_to_end({path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "model=pass"}),
+              exits(0, last_line(StartsWith("1 expanded = 1 pass"))));
 }
 
 TEST_F(RunProgram, TheWorkerIsToldNotToKeepReferences) {
@@ -112,7 +99,7 @@ TEST_F(RunProgram, TheWorkerIsToldNotToKeepReferences) {
     EXPECT_EQ(call(words).exit_code, 0);
     return json_lines(read_file(path("requests"))).at(0)["options"]["reference_cache"].get<bool>();
   };
-  const Words submit = {"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker};
+  const Words submit = {"submit", kPass, "--matrix", path("demo.json"), "--worker", kWorker};
   EXPECT_TRUE(asked_for_cache(run_words("model=pass")));
   EXPECT_FALSE(asked_for_cache(run_words("model=pass", {"--no-reference-cache"})));
   EXPECT_TRUE(asked_for_cache(submit));

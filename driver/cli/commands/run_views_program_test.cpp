@@ -1,10 +1,6 @@
 // Tests what `cp-pool run` shows on the terminal and writes into reports.
-#include <array>
-#include <pty.h>
-#include <unistd.h>
-
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
+#include "driver/cli/testing/terminal.h"
 
 namespace cp_pool::test {
 namespace {
@@ -14,9 +10,8 @@ using namespace ::testing;
 using RunViews = CommandLine;
 
 TEST_F(RunViews, EventsJunitAndLedgerTellTheSameStory) {
-  const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 2 pass + 1 fail + 1 skip + 1 error + 1 crash, "));
+  EXPECT_THAT(run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")}),
+              exits(100, last_line(StartsWith("6 expanded = 2 pass + 1 fail + 1 skip + 1 error + 1 crash, "))));
   const auto lines = json_lines(read_file(path("e.jsonl")));
   EXPECT_EQ(lines.front()["type"], "run_started");
   EXPECT_EQ(lines.back()["type"], "run_finished");
@@ -27,8 +22,7 @@ TEST_F(RunViews, EventsJunitAndLedgerTellTheSameStory) {
 }
 
 TEST_F(RunViews, WithoutProgressOnlyFailuresAndSummaryAreShown) {
-  const Finished done = run("model=pass | model=fail", {"--no-progress"});
-  EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
+  EXPECT_THAT(run("model=pass | model=fail", {"--no-progress"}).out, StartsWith("fail  demo/fail"));
 }
 
 TEST_F(RunViews, ThePageHasTheFailuresAndHowToRerunThem) {
@@ -45,24 +39,10 @@ TEST_F(RunViews, TimingsStandBeforeTheSummary) {
 }
 
 TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
-  int master = -1;
-  int slave = -1;
-  std::array<char, 64> name{};
-  winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
-  ASSERT_EQ(::openpty(&master, &slave, name.data(), nullptr, &size), 0);
-  const ScopedVariable term{"TERM", "xterm"};
-  Words words = program_words("model=hang", {"--timeout", "4s"});
-  Program program{words, {.in = "/dev/null", .out = name.data()}};
-  ::close(slave);
-  std::string output;
-  std::array<char, 4096> buffer{};
-  for (ssize_t n = 0; (n = ::read(master, buffer.data(), buffer.size())) > 0;) {  // ends with EIO
-    output.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  ::close(master);
-  EXPECT_EQ(program.wait().exit_code, 100);
+  Terminal terminal{program_words("model=hang", {"--timeout", "4s"})};
   // A busy machine may miss any given second.
-  EXPECT_THAT(output, ::testing::ContainsRegex("   0:0[1-4] demo/hang/p2p/cp1/bshd/fp32\x1b\\[K"));
+  EXPECT_THAT(terminal.until("1 expanded = "), ContainsRegex("   0:0[1-4] demo/hang/p2p/cp1/bshd/fp32"));
+  EXPECT_EQ(terminal.wait(), 100);
 }
 
 // Stderr is a file here, so the warning is a line of its own.
@@ -74,8 +54,7 @@ TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
   const auto told = events_in(path("e"), "case_progress");
   EXPECT_THAT(told, SizeIs(std::ranges::count(done.err, '\n')));
   EXPECT_LT(told.size(), 20U) << "the intervals grow: 1, 2, 4, .. 256 ms; equal ones would be 300";
-  const Finished report = call({"report", path("e")});
-  EXPECT_EQ(report.err, "") << "it is over";
+  EXPECT_THAT(call({"report", path("e")}).err, "") << "it is over";
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // The real program searches for the faults of a worker that has rules (ruled_worker.py).
-#include <filesystem>
 #include <thread>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -25,7 +23,7 @@ class SearchProgram : public CommandLine {
                 more);
   }
   Finished search(const std::vector<std::string>& rules, const Words& more = {}) {
-    return Program{search_words(rules, more)}.wait();
+    return run_to_end(search_words(rules, more));
   }
 
   // Returns the events of this type that the last search wrote.
@@ -89,14 +87,11 @@ TEST_F(SearchProgram, GivesTheCommandThatRunsTheSmallestCaseAlone) {
   search({"fail=causal"}, {"--found", "off"});
   const std::string command = events("search_found").at(0)["command"];
   EXPECT_THAT(command, HasSubstr("submit - --worker"));
-  const Finished again = Program{{"sh", "-c", command}}.wait();
-  EXPECT_EQ(again.exit_code, 100) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("rank 0: dq: error 0.5 > bound 0.25"));
+  EXPECT_THAT(run_to_end({"sh", "-c", command}), exits(100, out(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"))));
 }
 
 TEST_F(SearchProgram, MakesACrashSmaller) {
-  const Finished done = search({"crash=layout == 'thd' and not pad_between_seqs"});
-  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(search({"crash=layout == 'thd' and not pad_between_seqs"}), exits(100));
   const json found = events("search_found").at(0);
   EXPECT_EQ(found["how"], "crash: signal 11 (SIGSEGV)");
   EXPECT_EQ(found["case"]["layout"], "thd");
@@ -170,9 +165,8 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
 }
 
 TEST_F(SearchProgram, AddsNothingToItsFileWithoutARecord) {
-  const Finished unrecorded = search({"fail=causal"}, {"--no-record"});
-  EXPECT_EQ(unrecorded.exit_code, 100) << unrecorded.err;
-  EXPECT_THAT(unrecorded.out, AllOf(HasSubstr("\nfound 1 failure:\n"), Not(HasSubstr("\nkept in "))));
+  EXPECT_THAT(search({"fail=causal"}, {"--no-record"}),
+              exits(100, out(HasSubstr("\nfound 1 failure:\n"), Not(HasSubstr("\nkept in ")))));
   EXPECT_FALSE(std::filesystem::exists(state + "/cp-pool/found"));
   search({"fail=causal"}, {"--found", path("found")});
   const std::string kept = read_file(path("found"));
@@ -184,10 +178,9 @@ TEST_F(SearchProgram, AddsNothingToItsFileWithoutARecord) {
 
 TEST_F(SearchProgram, NamesBadLinesOfItsFileAndGoesOn) {
   write_file(path("found"), "no json\n{\"case\":{\"heads\":0}}\n");
-  const Finished done = search({}, {"--found", path("found"), "--cases", "5"});
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, AllOf(HasSubstr("cp-pool: error: --found " + path("found") + ":1:2: not JSON"),
-                              HasSubstr("cp-pool: error: --found " + path("found") + ":2, case: $.seqlen_q")));
+  EXPECT_THAT(search({}, {"--found", path("found"), "--cases", "5"}),
+              exits(94, err(HasSubstr("cp-pool: error: --found " + path("found") + ":1:2: not JSON"),
+                            HasSubstr("cp-pool: error: --found " + path("found") + ":2, case: $.seqlen_q"))));
   EXPECT_THAT(cases("drawn"), SizeIs(5));
 }
 
@@ -199,19 +192,14 @@ TEST_F(SearchProgram, ThatCannotKeepWhatItFindsSaysSo) {
 }
 
 TEST_F(SearchProgram, KeepsFixedFieldsAndRefusesImpossibleOnes) {
-  const Finished done = search({}, {"--cases", "20", "--set", "comm=a2a", "--set", "window=3,-1"});
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out, HasSubstr("\n  all with comm=a2a, window=3,-1\n"));
+  EXPECT_THAT(search({}, {"--cases", "20", "--set", "comm=a2a", "--set", "window=3,-1"}),
+              exits(0, out(HasSubstr("\n  all with comm=a2a, window=3,-1\n"))));
   for (const json& event : cases("drawn")) {
     EXPECT_EQ(event["case"]["comm"], "a2a");
     EXPECT_EQ(event["case"]["window"].dump(), "[3,-1]");
   }
-  const Finished impossible = search({}, {"--set", "heads=2", "--set", "kv_heads=3"});
-  EXPECT_EQ(impossible.exit_code, 4);
-  EXPECT_THAT(impossible.err, is_one_error("none is possible and selected"));
-  const Finished unknown = search({}, {"--set", "head=2"});
-  EXPECT_EQ(unknown.exit_code, 94);
-  EXPECT_THAT(unknown.err, is_one_error("a case has no field 'head'"));
+  EXPECT_THAT(search({}, {"--set", "heads=2", "--set", "kv_heads=3"}), refuses(4, "none is possible and selected"));
+  EXPECT_THAT(search({}, {"--set", "head=2"}), refuses(94, "a case has no field 'head'"));
 }
 
 TEST_F(SearchProgram, WithFailFastDoesNotMakeTheFailureSmaller) {
@@ -240,8 +228,7 @@ TEST_F(SearchProgram, ThatIsInterruptedTellsWhatItHas) {
 }
 
 TEST_F(SearchProgram, OfAWorkerThatDoesNotStartEndsSoon) {
-  const Finished done = Program{{kProgram, "search", "--worker", "false", "--seed", "1", "--events", path("e")}}.wait();
-  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(run_to_end({kProgram, "search", "--worker", "false", "--seed", "1", "--events", path("e")}), exits(96));
   EXPECT_EQ(events("search_finished").at(0)["why"], "no pool starts");
   EXPECT_LE(events("case_finished").size(), 3U);
 }
@@ -249,8 +236,7 @@ TEST_F(SearchProgram, OfAWorkerThatDoesNotStartEndsSoon) {
 // The events of a search are reported like those of any other run.
 TEST_F(SearchProgram, IsReportedFromItsEvents) {
   search({"fail=causal and heads > kv_heads"});
-  const Finished report = call({"report", path("e"), "--junit", path("j")});
-  EXPECT_EQ(report.exit_code, 100) << report.err;
+  EXPECT_THAT(call({"report", path("e"), "--junit", path("j")}), exits(100));
   EXPECT_THAT(read_file(path("j")), HasSubstr("[[PROPERTY|search=smallest]]"));
 }
 

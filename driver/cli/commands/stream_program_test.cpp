@@ -13,14 +13,13 @@ using namespace ::testing;
 class CaseStream : public CommandLine {
  protected:
   static std::string line(const std::string& model, const std::string& more = "") {
-    return "{\"model\":\"" + model + "\",\"cp_size\":1," + more + kSizes + "}\n";
+    return case_of(model, "\"cp_size\":1," + more) + "\n";
   }
 
   Finished submit(const std::string& text, const Words& more = {}) {
     write_file(path("cases"), text);
-    return Program{with({kProgram, "submit", "-", "--worker", kWorker, "--grace", "100ms"}, more),
-                   {.in = path("cases")}}
-        .wait();
+    return run_to_end(with({kProgram, "submit", "-", "--worker", kWorker, "--grace", "100ms"}, more),
+                      {.in = path("cases")});
   }
 };
 
@@ -105,7 +104,7 @@ TEST_F(CaseStream, WhatFailedIsRerunFromItsEvents) {
   const std::string lead = "\nrerun them: ";
   ASSERT_THAT(first.out, HasSubstr(lead));
   const std::size_t begin = first.out.find(lead) + lead.size();
-  const Finished again = Program{{"sh", "-c", first.out.substr(begin, first.out.find('\n', begin) - begin)}}.wait();
+  const Finished again = run_to_end({"sh", "-c", first.out.substr(begin, first.out.find('\n', begin) - begin)});
   EXPECT_THAT(again.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, ")) << again.err;
   EXPECT_THAT(again.out, HasSubstr("error  broken after"));
   const Words rerun = {"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--events", path("e")};
@@ -114,9 +113,7 @@ TEST_F(CaseStream, WhatFailedIsRerunFromItsEvents) {
   const Finished better = call(edited);
   EXPECT_EQ(better.exit_code, 0) << better.err;
   EXPECT_EQ(json_lines(better.out).at(1)["id"], "broken/model=pass");
-  const Finished nothing = call(rerun);
-  EXPECT_EQ(nothing.exit_code, 4);
-  EXPECT_THAT(nothing.err, is_one_error("nothing failed in " + path("e")));
+  EXPECT_THAT(call(rerun), refuses(4, "nothing failed in " + path("e")));
 }
 
 TEST_F(CaseStream, ACaseThatWasRunningWhenTheDriverWasKilledIsRerun) {
@@ -135,9 +132,8 @@ TEST_F(CaseStream, CasesThatAMatrixRunHadNotComeToAreInItsMatrix) {
   ASSERT_EQ(run("model=fail | model=pass", {"--events", path("e")}).exit_code, 100);
   const std::string events = read_file(path("e"));
   write_file(path("e"), events.substr(0, events.find('\n') + 1));
-  const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker});
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, is_one_error("cp-pool run --rerun-failed looks them up"));
+  EXPECT_THAT(call({"submit", "--rerun-failed", path("e"), "--worker", kWorker}),
+              refuses(94, "cp-pool run --rerun-failed looks them up"));
 }
 
 TEST_F(CaseStream, TheCommandLineNamesOneSourceOfCases) {
@@ -145,9 +141,7 @@ TEST_F(CaseStream, TheCommandLineNamesOneSourceOfCases) {
            {{"submit"}, "CASE or --rerun-failed is required"},
            {{"submit", "-", "--rerun-failed", "e"}, "CASE and --rerun-failed contradict each other"},
            {{"submit", "--rerun-failed", "e", "--size", "full"}, "--size is for the ID of a case"}}) {
-    const Finished done = call(words);
-    EXPECT_EQ(done.exit_code, 2);
-    EXPECT_THAT(done.err, is_one_error(part));
+    EXPECT_THAT(call(words), refuses(2, part));
   }
 }
 
@@ -156,35 +150,30 @@ TEST_F(CaseStream, OneThatHasNothingToSaySaysWhatItWaitsFor) {
   Program program{{"sh", "-c", "exec \"$@\" 2>" + path("err"), "sh", kProgram, "submit", "-", "--worker", kWorker},
                   {.in = path("fifo")}};
   FILE* to = std::fopen(path("fifo").c_str(), "w");
-  const auto said = [&] { return std::filesystem::exists(path("err")) ? read_file(path("err")) : ""; };
-  while (said().find('\n') == std::string::npos) std::this_thread::yield();
+  while (!has_text(path("err"), "\n")) std::this_thread::yield();
   std::fputs(line("pass").c_str(), to);
   std::fclose(to);
   EXPECT_EQ(program.wait().exit_code, 0);
-  EXPECT_EQ(said(), "cp-pool: waiting for cases from <stdin>, one JSON object a line\n");
+  EXPECT_EQ(read_file(path("err")), "cp-pool: waiting for cases from <stdin>, one JSON object a line\n");
 }
 
 TEST_F(CaseStream, OneThatNeverEndsIsGivenUp) {
-  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = "/dev/zero"}}.wait();
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, HasSubstr("line 1 of <stdin> has more than 256 MiB: the rest is not read\n"));
+  EXPECT_THAT(run_to_end({kProgram, "submit", "-", "--worker", kWorker}, {.in = "/dev/zero"}),
+              exits(94, err(HasSubstr("line 1 of <stdin> has more than 256 MiB: the rest is not read\n"))));
 }
 
 TEST_F(CaseStream, AStreamWithoutACaseIsNoSuccess) {
   write_file(path("empty"), "\n \n");
   for (const std::string& in : {std::string{"/dev/null"}, path("empty")}) {
-    const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = in}}.wait();
+    const Finished done = run_to_end({kProgram, "submit", "-", "--worker", kWorker}, {.in = in});
     EXPECT_EQ(done.exit_code, 4) << in;
     EXPECT_THAT(done.err, is_one_error("<stdin> ended without a case"));
   }
 }
 
 TEST_F(CaseStream, SubmitAnswersAStreamInOrderOnOneWarmPool) {
-  const auto line = [](const char* model) {
-    return std::string{"{\"model\":\""} + model + "\",\"cp_size\":1," + kSizes + "}\n";
-  };
-  write_file(path("cases"), line("pass") + "\n" + line("skip") + "{\"heads\":0}\n" + line("fail") + line("pass"));
-  const Finished done = Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases")}}.wait();
+  const Finished done =
+      submit(line("pass") + "\n" + line("skip") + "{\"heads\":0}\n" + line("fail") + line("pass"), {"--json"});
   EXPECT_EQ(done.exit_code, 100) << done.err;
   std::vector<std::string> outcomes;
   for (const auto& answer : json_lines(done.out)) {
@@ -198,10 +187,7 @@ TEST_F(CaseStream, SubmitAnswersAStreamInOrderOnOneWarmPool) {
 }
 
 TEST_F(CaseStream, AStreamWithABadLineExits94WhenAllElseIsWell) {
-  write_file(path("cases"), "not json\n");
-  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases")}}.wait();
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass"));
+  EXPECT_THAT(submit("not json\n"), exits(94, last_line(StartsWith("0 expanded = 0 pass"))));
 }
 
 TEST_F(CaseStream, AStreamThatIsCutExits100ThoughAllOfItPassed) {
@@ -210,9 +196,8 @@ TEST_F(CaseStream, AStreamThatIsCutExits100ThoughAllOfItPassed) {
   FILE* to = std::fopen(path("fifo").c_str(), "w");
   const Finished done = program.wait();
   std::fclose(to);
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.err, is_one_error("the run was stopped before the end of the stream of cases"));
-  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass + 0 fail, "));
+  EXPECT_THAT(done, exits(100, err(is_one_error("the run was stopped before the end of the stream of cases")),
+                          last_line(StartsWith("0 expanded = 0 pass + 0 fail, "))));
 }
 
 TEST_F(CaseStream, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
@@ -223,7 +208,7 @@ TEST_F(CaseStream, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
   FILE* to = std::fopen(path("fifo").c_str(), "w");
   FILE* from = std::fopen(path("answers").c_str(), "r");
   for (const char* model : {"pass", "fail", "skip"}) {
-    std::fprintf(to, "{\"model\":\"%s\",\"cp_size\":1,%s}\n", model, kSizes);
+    std::fputs(line(model).c_str(), to);
     std::fflush(to);
     std::string answer;
     for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) answer += static_cast<char>(c);
@@ -235,11 +220,9 @@ TEST_F(CaseStream, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
 }
 
 TEST_F(CaseStream, ACaseFromStdinCanBeRerunByItsCommand) {
-  write_file(path("cases"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}\n");
-  const Finished done = Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases")}}.wait();
-  const Finished again = Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
-  EXPECT_EQ(again.exit_code, 100);
-  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+  const Finished done = submit(line("fail"), {"--json"});
+  EXPECT_THAT(run_to_end({"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}),
+              exits(100, last_line(StartsWith("1 expanded = 0 pass + 1 fail, "))));
 }
 
 }  // namespace

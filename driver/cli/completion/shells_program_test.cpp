@@ -1,12 +1,9 @@
 // Runs the scripts of `cp-pool completion` in their shells, with cp-pool in PATH.
-#include <cstdlib>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "driver/cli/testing/started_program.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using namespace ::testing;
@@ -18,9 +15,8 @@ std::vector<std::string> printed_by(const std::string& shell, const std::vector<
   std::vector<std::string> argv{"env", fmt::format("PATH={}:{}", folder, std::getenv("PATH")), shell};
   argv.insert(argv.end(), options.begin(), options.end());
   argv.insert(argv.end(), {"-c", script});
-  const test::Finished done = test::Program(argv).wait();
-  EXPECT_EQ(done.exit_code, 0) << shell << " (tools/setup installs it): " << done.err;
-  EXPECT_EQ(done.err, "");
+  const Finished done = run_to_end(argv);
+  EXPECT_THAT(done, exits(0, err(""))) << shell << " (tools/setup installs it): " << done.err;
   return done.out_lines();
 }
 
@@ -73,4 +69,4 @@ TEST(ZshCompletion, OffersCommandsWithTheirHelpValuesAndFiles) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,5 +1,4 @@
 // `cp-pool config`, and runs that are configured by a file and by a test runner.
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -18,7 +17,7 @@ class ConfigProgram : public CommandLine {
   }
   // Runs cp-pool in the folder of the test.
   Finished here(const Words& words) {
-    return Program{with({"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), kProgram}, words)}.wait();
+    return run_to_end(with({"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().string(), kProgram}, words));
   }
   // Writes a file whose profile begins with the test's matrix.
   void configure(const std::string& more) {
@@ -71,15 +70,12 @@ TEST_F(ConfigProgram, EveryOptionOfRunHasAKey) {
 
 TEST_F(ConfigProgram, ABadFileEndsTheProgramAsABadCommandLineDoes) {
   write_file(folder / "cp-pool.toml", "[profile.ci]\nretrys = 2\n\ndevice = \"gpu\"\n");
-  const Finished done = here({"run"});
-  EXPECT_EQ(done.exit_code, 2);
-  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: cp-pool.toml:"), HasSubstr(": ")));
+  EXPECT_THAT(here({"run"}), exits(2, err(StartsWith("cp-pool: error: cp-pool.toml:"), HasSubstr(": "))));
 }
 
 TEST_F(ConfigProgram, ARunIsThatOfItsFile) {
-  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass"});
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("1 expanded = 1 pass"));
+  EXPECT_THAT(here({"run", "--worker", kWorker, "--filter", "model=pass"}),
+              exits(0, last_line(HasSubstr("1 expanded = 1 pass"))));
 }
 
 TEST_F(ConfigProgram, ShardsOfARunnerOfTestsAreAllCasesAndItIsTold) {
@@ -100,7 +96,7 @@ TEST_F(ConfigProgram, ShardsOfARunnerOfTestsAreAllCasesAndItIsTold) {
     EXPECT_TRUE(std::filesystem::exists(xml));
     for (const auto& event : events_in(events, "case_finished")) ids.push_back(event["id"]);
   }
-  EXPECT_THAT(ids, ::testing::UnorderedElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/pass_2/p2p/cp1/bshd/fp32"));
+  EXPECT_THAT(ids, ::testing::UnorderedElementsAre(kPass, "demo/pass_2/p2p/cp1/bshd/fp32"));
 }
 
 TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
@@ -130,10 +126,8 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
                     "--events", "e.jsonl",   "--junit",    "j.xml",    "--max-fail", "1",           "--summary",
                     "s.md",     "--no-skip", "--annotate", "github",   "--html",     "h.html"};
   const Finished done = here(words);
-  EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), "));
-  EXPECT_THAT(done.out, HasSubstr("xfail     "));
-  EXPECT_THAT(done.out, HasSubstr("1 xfail (failed as expected): issue 5\n"));
+  EXPECT_THAT(done, exits(0, last_line(HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), ")),
+                          out(HasSubstr("xfail     "), HasSubstr("1 xfail (failed as expected): issue 5\n"))));
   EXPECT_THAT(done.out,
               HasSubstr("1 xpass (passed, and expected to fail):\n  demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
   EXPECT_THAT(done.out, HasSubstr("1 skip: it hangs\n"));
@@ -165,9 +159,8 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
 
 TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
   configure("[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
-  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: issue 5"));
+  EXPECT_THAT(here({"run", "--worker", kWorker, "--filter", "model=pass", "--events", "e.jsonl"}),
+              exits(100, out(HasSubstr("passed, and was expected to fail: issue 5"))));
   EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 100);
 }
 
@@ -175,10 +168,9 @@ TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
   configure(
       "grace = \"100ms\"\ntimeout = \"1h\"\n"
       "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
-  const Finished done = here({"run", "--worker", kWorker, "--filter", "model=hang"});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.last_line(), HasSubstr("1 timeout")) << done.out;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("rerun: "), Not(HasSubstr("--timeout 1h")))) << "it would count more";
+  EXPECT_THAT(here({"run", "--worker", kWorker, "--filter", "model=hang"}),
+              exits(100, last_line(HasSubstr("1 timeout")), out(HasSubstr("rerun: "), Not(HasSubstr("--timeout 1h")))))
+      << "it would count more";
 }
 
 TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
@@ -210,8 +202,7 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
   const Words words{"run",         "--config",   "more.toml",  "--profile",  "own", "--filter",
                     "model=pass*", "model=skip", "model=fail", "--capsules", "c"};
   const Finished done = here(words);
-  EXPECT_EQ(done.exit_code, 100) << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("= 1 pass + 2 fail + 1 skip, "))
+  EXPECT_THAT(done, exits(100, last_line(HasSubstr("= 1 pass + 2 fail + 1 skip, "))))
       << "pass_2 fails after pass, with the variable";
   const std::string said = read_file(folder / "said");
   EXPECT_THAT(said, AllOf(HasSubstr("mine: a b\n"), HasSubstr("mine: \n"), HasSubstr("own\n")));
@@ -233,8 +224,7 @@ TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
             "\"\n[[override]]\nfilter = \"model=pass_2\"\nadapter = \"mine.py\"\n");
   const Finished done =
       here({"run", "--filter", "model=pass", "model=pass_2", "--events", "e.jsonl", "--run-dir", "logs"});
-  EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("2 expanded = 2 pass"));
+  EXPECT_THAT(done, exits(0, last_line(HasSubstr("2 expanded = 2 pass"))));
   std::map<std::string, std::string> pools;
   std::map<std::string, nlohmann::json> implementations;
   for (const auto& event : events_in(folder / "e.jsonl", "case_finished")) {
@@ -305,7 +295,7 @@ TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
   const Words words{"list", "--filter", "model=fail", "model=hang", "model=error", "model=pass"};
   EXPECT_THAT(
       here(words).out_lines(),
-      ::testing::UnorderedElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/fail/p2p/cp1/bshd/fp32  xfail: issue 5",
+      ::testing::UnorderedElementsAre(kPass, "demo/fail/p2p/cp1/bshd/fp32  xfail: issue 5",
                                       "demo/hang/p2p/cp1/bshd/fp32  skip: it hangs", "demo/error/p2p/cp1/bshd/fp32"));
   std::map<std::string, nlohmann::json> expected;
   for (const auto& listed : nlohmann::json::parse(here(with(words, {"--json"})).out)) {
@@ -321,9 +311,7 @@ TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
 TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {
   write_file(folder / "cp-pool.toml", "[[profile.ci.override]]\nfilter = \"model=fail\"\nretrys = 3\n");
   for (const char* command : {"run", "config", "list"}) {
-    const Finished done = here({command});
-    EXPECT_EQ(done.exit_code, 2);
-    EXPECT_THAT(done.err, is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
+    EXPECT_THAT(here({command}), refuses(2, "cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
   }
 }
 

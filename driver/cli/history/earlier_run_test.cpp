@@ -10,7 +10,6 @@
 #include "driver/testing/example_events.h"
 
 namespace cp_pool::test {
-
 namespace {
 
 using namespace ::testing;

@@ -387,5 +387,4 @@ TEST(ShardCheck, KeepsDevicesSizesAndImplementationsApart) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::test

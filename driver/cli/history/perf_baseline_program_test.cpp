@@ -1,9 +1,7 @@
 // The real program compares times with those of an earlier run.
 #include <cstdio>
-#include <filesystem>
 
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
@@ -16,19 +14,16 @@ TEST_F(Baseline, TimesAreComparedWithThoseOfAnEarlierRun) {
   const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "8"};
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("e")}).exit_code, 0);
   const ScopedVariable fast{"CP_POOL_TEST_STEP_MS", "6"};
-  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("now")});
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("     8.000  0.750  demo/pass/p2p/cp1/bshd/fp32\n"),
-                              HasSubstr("e: 1 of 2 cases in both, 6.000 ms now and 8.000 ms then: 0.750 of it\n")));
+  EXPECT_THAT(run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("now")}),
+              exits(0, out(HasSubstr("     8.000  0.750  demo/pass/p2p/cp1/bshd/fp32\n"),
+                           HasSubstr("e: 1 of 2 cases in both, 6.000 ms now and 8.000 ms then: 0.750 of it\n"))));
   const auto lines = events_in(path("now"), "case_finished");
-  const auto timed =
-      std::ranges::find(lines, "demo/pass/p2p/cp1/bshd/fp32", [](const auto& line) { return line["id"]; });
+  const auto timed = std::ranges::find_if(lines, [](const auto& line) { return line["id"] == kPass; });
   ASSERT_NE(timed, lines.end());
   EXPECT_EQ((*timed)["perf"]["ratio"], 0.75);
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("one")}).exit_code, 0);
   const Finished other = run("model=pass_2", {"--mode", "perf", "--baseline", path("one")});
-  EXPECT_EQ(other.exit_code, 0) << "nothing is judged, so a baseline may be of other cases";
-  EXPECT_EQ(other.err, "");
+  EXPECT_THAT(other, exits(0, err(""))) << "nothing is judged, so a baseline may be of other cases";
 }
 
 TEST_F(Baseline, Exits94ForABaselineOfOtherSizes) {
@@ -41,10 +36,9 @@ TEST_F(Baseline, Exits94ForABaselineOfOtherSizes) {
                                      "here (2 of 2 cases differ)"));
   EXPECT_EQ(done.out, "");
   EXPECT_FALSE(std::filesystem::exists(path("now")));
-  const Finished one = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
-                             kWorker, "--mode", "perf", "--baseline", path("e")});
-  EXPECT_EQ(one.exit_code, 94);
-  EXPECT_THAT(one.err, is_one_error("seqlen_q 8 there and 16 here"));
+  EXPECT_THAT(call({"submit", kPass, "--matrix", path("demo.json"), "--worker", kWorker, "--mode", "perf", "--baseline",
+                    path("e")}),
+              refuses(94, "seqlen_q 8 there and 16 here"));
 }
 
 TEST_F(Baseline, ACaseThatBecameTooSlowIsAFailure) {
@@ -57,9 +51,8 @@ TEST_F(Baseline, ACaseThatBecameTooSlowIsAFailure) {
   const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "12"};
   EXPECT_EQ(run_with("model=pass", "1.5").exit_code, 0) << "the limit itself is not too slow";
   const Finished done = run_with("model=pass*", "1.4");
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: warning: --max-ratio does not judge 1 of 2 cases"),
-                              HasSubstr("such as demo/pass_2/")));
+  EXPECT_THAT(done, exits(100, err(StartsWith("cp-pool: warning: --max-ratio does not judge 1 of 2 cases"),
+                                   HasSubstr("such as demo/pass_2/"))));
   const std::string reason = "1.500 times as slow as the baseline (12.000 ms, was 8.000 ms; --max-ratio 1.4)";
   EXPECT_THAT(done.out, AllOf(HasSubstr("fail  demo/pass/p2p/cp1/bshd/fp32 after"), HasSubstr("    " + reason + "\n"),
                               HasSubstr("     8.000  1.500  demo/pass/")));
@@ -70,12 +63,10 @@ TEST_F(Baseline, ACaseThatBecameTooSlowIsAFailure) {
   EXPECT_EQ(lines.back()["counts"]["fail"], 1);
   EXPECT_EQ(std::ranges::count_if(lines, [&](const auto& line) { return line.value("reason", "") == reason; }), 1);
   const Finished nothing = run_with("model=pass_2", "1.4");
-  EXPECT_EQ(nothing.exit_code, 94);
-  EXPECT_THAT(nothing.err, is_one_error("--max-ratio has nothing to judge"));
-  const Finished submitted = call({"submit", "demo/pass_2/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
-                                   kWorker, "--mode", "perf", "--baseline", path("before"), "--max-ratio", "1.4"});
-  EXPECT_EQ(submitted.exit_code, 94);
-  EXPECT_THAT(submitted.err, is_one_error("--max-ratio has nothing to judge"));
+  EXPECT_THAT(nothing, refuses(94, "--max-ratio has nothing to judge"));
+  EXPECT_THAT(call({"submit", "demo/pass_2/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker,
+                    "--mode", "perf", "--baseline", path("before"), "--max-ratio", "1.4"}),
+              refuses(94, "--max-ratio has nothing to judge"));
 }
 
 TEST_F(Baseline, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
@@ -85,14 +76,13 @@ TEST_F(Baseline, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
   write_file(path("cases"), line + "}\n");
   Words first = submit;
   first.insert(first.end(), {"--events", path("e")});
-  ASSERT_EQ((Program{first, {.in = path("cases")}}.wait().exit_code), 0);
+  ASSERT_EQ(run_to_end(first, {.in = path("cases")}).exit_code, 0);
   write_file(path("cases"), line + R"(,"causal":true})" + "\n" + line + "}\n");
   Words second = submit;
   second.insert(second.end(), {"--baseline", path("e")});
-  const Finished done = Program{second, {.in = path("cases")}}.wait();
-  EXPECT_EQ(done.exit_code, 94);
-  EXPECT_THAT(done.err, AllOf(HasSubstr("causal false there and true here (1 of 1 cases differ)\n"),
-                              EndsWith("cp-pool: error: 1 of the 2 cases from <stdin> were refused\n")));
+  const Finished done = run_to_end(second, {.in = path("cases")});
+  EXPECT_THAT(done, exits(94, err(HasSubstr("causal false there and true here (1 of 1 cases differ)\n"),
+                                  EndsWith("cp-pool: error: 1 of the 2 cases from <stdin> were refused\n"))));
   const auto answers = json_lines(done.out);
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0]["outcome"], "invalid");

@@ -13,7 +13,7 @@ TEST_F(RerunFailed, TheRerunCommandOfAFailureRerunsThatCaseAlone) {
   ASSERT_THAT(first.out, HasSubstr("    rerun: "));
   const std::size_t begin = first.out.find("    rerun: ") + std::string{"    rerun: "}.size();
   const std::string command = first.out.substr(begin, first.out.find('\n', begin) - begin);
-  const Finished again = Program{{"sh", "-c", command}}.wait();
+  const Finished again = run_to_end({"sh", "-c", command});
   EXPECT_EQ(again.exit_code, 100) << command << again.err;
   EXPECT_THAT(again.out, HasSubstr("fail  demo/fail/p2p/cp1/bshd/fp32 after"));
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
@@ -23,17 +23,12 @@ TEST_F(RerunFailed, WhatFailedIsRerunFromTheEventsOfTheRun) {
   const Words again = {"--rerun-failed", path("e"), "--events", path("e")};
   ASSERT_EQ(run("!model=hang", {"--events", path("e")}).exit_code, 100);
   const Finished some = run("!model=crash", again);  // selects two of the three that failed
-  EXPECT_EQ(some.exit_code, 100);
-  EXPECT_EQ(some.err, "");
-  EXPECT_THAT(some.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
+  EXPECT_THAT(some, exits(100, err(""), last_line(StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "))));
   EXPECT_THAT(run("*", again).last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
-  const Finished none = run("model=crash", again);
-  EXPECT_EQ(none.exit_code, 4);
-  EXPECT_THAT(none.err, is_one_error("none of the 2 cases that failed in " + path("e") + " is selected"));
+  EXPECT_THAT(run("model=crash", again),
+              refuses(4, "none of the 2 cases that failed in " + path("e") + " is selected"));
   ASSERT_EQ(run("model=pass | model=skip", {"--events", path("e")}).exit_code, 0);
-  const Finished nothing = run("*", again);
-  EXPECT_EQ(nothing.exit_code, 4);
-  EXPECT_THAT(nothing.err, is_one_error("nothing failed in " + path("e") + ": its cases passed or were skipped"));
+  EXPECT_THAT(run("*", again), refuses(4, "nothing failed in " + path("e") + ": its cases passed or were skipped"));
 }
 
 TEST_F(RerunFailed, TheCommandAfterAListOfFailuresRerunsThem) {
@@ -42,7 +37,7 @@ TEST_F(RerunFailed, TheCommandAfterAListOfFailuresRerunsThem) {
   const std::string lead = "\nrerun them: ";
   const std::size_t begin = first.out.find(lead) + lead.size();
   const std::string command = first.out.substr(begin, first.out.find('\n', begin) - begin);
-  const Finished again = Program{{"sh", "-c", command}}.wait();
+  const Finished again = run_to_end({"sh", "-c", command});
   EXPECT_THAT(again.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, ")) << command << again.err;
   EXPECT_THAT(again.out, Not(HasSubstr("rerun them"))) << "there is no events file of this run";
 }
@@ -52,18 +47,16 @@ TEST_F(RerunFailed, CasesToRerunThatNoMatrixHasAreNamed) {
   write_file(path("demo.json"),
              std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd",)"} +
                  R"("dtype":"fp32",)" + kSizes + R"(},"models":{"fail":{}},"sizes":{"small":{}}})");
-  const Finished done = run("*", {"--rerun-failed", path("e")});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
-  EXPECT_EQ(done.err, "cp-pool: warning: the cases of " + path("e") +
-                          " were of size tiny, and now are of size small\n"
-                          "cp-pool: warning: 1 of the 2 cases that failed in " +
-                          path("e") + " is not in the given matrices (" + path("demo.json") +
-                          "), such as demo/error/p2p/cp1/bshd/fp32; that run used " + path("demo.json") + "\n");
+  EXPECT_THAT(run("*", {"--rerun-failed", path("e")}),
+              exits(100, last_line(StartsWith("1 expanded = 0 pass + 1 fail, ")),
+                    err("cp-pool: warning: the cases of " + path("e") +
+                        " were of size tiny, and now are of size small\n"
+                        "cp-pool: warning: 1 of the 2 cases that failed in " +
+                        path("e") + " is not in the given matrices (" + path("demo.json") +
+                        "), such as demo/error/p2p/cp1/bshd/fp32; that run used " + path("demo.json") + "\n")));
   write_file(path("e"), "{\"type\":\"run_started\"}\nno event\n");
-  const Finished bad = run("*", {"--rerun-failed", path("e")});
-  EXPECT_EQ(bad.exit_code, 94);
-  EXPECT_THAT(bad.err, is_one_error(path("e") + " is no events file of cp-pool run --events: line 2"));
+  EXPECT_THAT(run("*", {"--rerun-failed", path("e")}),
+              refuses(94, path("e") + " is no events file of cp-pool run --events: line 2"));
 }
 
 TEST_F(RerunFailed, CasesToRerunOfARunThatDidNotEndAreSaidToBePartOfThem) {
@@ -79,8 +72,7 @@ TEST_F(RerunFailed, CasesToRerunOfARunThatDidNotEndAreSaidToBePartOfThem) {
           " was cut off before its run ended: the cases that had not started are unknown, so they are not selected\n");
   write_file(path("e"), R"({"type":"run_started","title":"demo","size":"small"})"
                         "\n");
-  const Finished nothing_known = run("*", {"--rerun-failed", path("e")});
-  EXPECT_EQ(nothing_known.exit_code, 94) << "a loop until 4 would take it for the end";
+  EXPECT_THAT(run("*", {"--rerun-failed", path("e")}), exits(94)) << "a loop until 4 would take it for the end";
 }
 
 TEST_F(RerunFailed, ARerunThatWasKilledCanBeRerun) {

@@ -1,6 +1,5 @@
 // Tests the records of runs as the real program keeps and shows them.
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <sys/stat.h>
 
@@ -43,11 +42,9 @@ TEST_F(RecordsOfRuns, AreListedAndShown) {
   ASSERT_EQ(::stat(records().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0700U);
 
-  const Finished shown = call({"show"});
-  EXPECT_EQ(shown.exit_code, 100) << shown.err;
-  EXPECT_THAT(shown.last_line(), StartsWith("2 expanded = 1 pass + 1 fail, "));
-  const Finished one = call({"show", "demo/fail/p2p/cp1/bshd/fp32"});
-  EXPECT_THAT(one.out, AllOf(HasSubstr("demo/fail/p2p/cp1/bshd/fp32"), HasSubstr("dq")));
+  EXPECT_THAT(call({"show"}), exits(100, last_line(StartsWith("2 expanded = 1 pass + 1 fail, "))));
+  const Finished one = call({"show", kFail});
+  EXPECT_THAT(one.out, AllOf(HasSubstr(kFail), HasSubstr("dq")));
   EXPECT_THAT(one.last_line(), StartsWith("1 expanded = 0 pass + 1 fail"));
   const Finished none = call({"show", "last", "demo/fail/p2p/cp1/bshd/fp16"});
   EXPECT_EQ(none.exit_code, 94);
@@ -58,12 +55,9 @@ TEST_F(RecordsOfRuns, AreListedAndShown) {
 
 TEST_F(RecordsOfRuns, SayWhatFailedForARerun) {
   ASSERT_EQ(run("model=pass | model=fail").exit_code, 100);
-  const Finished again = run("*", {"--rerun-failed", "last"});
-  EXPECT_EQ(again.exit_code, 100) << again.err;
-  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail"));
-  const Finished unknown = run("*", {"--rerun-failed", "999999"});
-  EXPECT_EQ(unknown.exit_code, 94);
-  EXPECT_THAT(unknown.err, is_one_error("no recorded run is called '999999' (see cp-pool runs; the last is "));
+  EXPECT_THAT(run("*", {"--rerun-failed", "last"}), exits(100, last_line(StartsWith("1 expanded = 0 pass + 1 fail"))));
+  EXPECT_THAT(run("*", {"--rerun-failed", "999999"}),
+              refuses(94, "no recorded run is called '999999' (see cp-pool runs; the last is "));
 }
 
 TEST_F(RecordsOfRuns, AreHeldAgainstEachOther) {
@@ -74,31 +68,25 @@ TEST_F(RecordsOfRuns, AreHeldAgainstEachOther) {
     const ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
     ASSERT_EQ(run("model=pass* | model=skip").exit_code, 100);
   }
-  const Finished worse = call({"diff"});
-  EXPECT_EQ(worse.exit_code, 100) << worse.err;
-  EXPECT_THAT(worse.out, HasSubstr("\n1 new failure:\n  demo/pass_2/p2p/cp1/bshd/fp32 (fail, was pass): "
-                                   "found what was left\n"));
-  EXPECT_THAT(worse.out, HasSubstr("\n3 cases in both"));
+  EXPECT_THAT(call({"diff"}),
+              exits(100, out(HasSubstr("\n1 new failure:\n  demo/pass_2/p2p/cp1/bshd/fp32 (fail, was pass): "
+                                       "found what was left\n"),
+                             HasSubstr("\n3 cases in both"))));
   const auto json = nlohmann::json::parse(call({"diff", "--json"}).out);
   EXPECT_EQ(json["counts"]["new-failure"], 1);
   EXPECT_EQ(json["changes"][0]["id"], "demo/pass_2/p2p/cp1/bshd/fp32");
   EXPECT_EQ(json["exit_code"], 100);
-  const Finished better = call({"diff", "last", "-2"});
-  EXPECT_EQ(better.exit_code, 0) << better.err;
-  EXPECT_THAT(better.out, HasSubstr("\n1 fixed:\n"));
+  EXPECT_THAT(call({"diff", "last", "-2"}), exits(0, out(HasSubstr("\n1 fixed:\n"))));
   EXPECT_EQ(call({"diff", "last", "-2", "--fail-on", "fixed"}).exit_code, 100);
   EXPECT_EQ(call({"diff", "last", "last"}).exit_code, 94);
-  const Finished word = call({"diff", "--fail-on", "newer"});
-  EXPECT_EQ(word.exit_code, 2);
-  EXPECT_THAT(word.err, HasSubstr("'newer' is none of new-failure, fixed,"));
+  EXPECT_THAT(call({"diff", "--fail-on", "newer"}), exits(2, err(HasSubstr("'newer' is none of new-failure, fixed,"))));
 }
 
 TEST_F(RecordsOfRuns, AndFilesOfEventsAreHeldAgainstEachOther) {
   ASSERT_EQ(run("model=pass | model=fail", {"--events", path("e"), "--no-record"}).exit_code, 100);
   ASSERT_EQ(run("model=pass", {"--events", path("other"), "--no-record"}).exit_code, 0);
-  const Finished same = call({"diff", path("e"), path("other")});
-  EXPECT_EQ(same.exit_code, 0) << same.err;
-  EXPECT_THAT(same.out, HasSubstr("only in the earlier run:\n  demo/fail/p2p/cp1/bshd/fp32\n"));
+  EXPECT_THAT(call({"diff", path("e"), path("other")}),
+              exits(0, out(HasSubstr("only in the earlier run:\n  demo/fail/p2p/cp1/bshd/fp32\n"))));
   ASSERT_EQ(run("model=skip", {"--events", path("third"), "--no-record"}).exit_code, 0);
   EXPECT_THAT(call({"diff", path("e"), path("third")}).err, is_one_error("have no case in common"));
   EXPECT_EQ(call({"diff", path("e"), path("none")}).exit_code, 94);
@@ -145,20 +133,14 @@ TEST_F(RecordsOfRuns, OfTwoImplementationsAreToldApart) {
     EXPECT_THAT(read_file(path(page)), Not(HasSubstr("earlier runs"))) << page;
   }
 
-  const Finished refused = call({"diff"});
-  EXPECT_EQ(refused.exit_code, 94);
-  EXPECT_THAT(refused.err, is_one_error("is of its implementation (worker env CP_POOL_TEST_LEAK=1 python3 "));
-  const Finished told = call({"diff", "-2"});
-  EXPECT_EQ(told.exit_code, 100) << told.err;
-  EXPECT_THAT(told.out, StartsWith("not one implementation: worker python3 "));
-  EXPECT_THAT(told.out, HasSubstr("1 new failure"));
+  EXPECT_THAT(call({"diff"}), refuses(94, "is of its implementation (worker env CP_POOL_TEST_LEAK=1 python3 "));
+  EXPECT_THAT(call({"diff", "-2"}),
+              exits(100, out(StartsWith("not one implementation: worker python3 "), HasSubstr("1 new failure"))));
   EXPECT_EQ(nlohmann::json::parse(call({"diff", "-2", "--json"}).out)["not_alike"], 2);
 
   ASSERT_EQ(run_of_other({"--html", path("html")}).exit_code, 100);
   EXPECT_THAT(read_file(path("html")), HasSubstr("earlier runs: 1 fail (the oldest first)"));
-  const Finished alike = call({"diff"});
-  EXPECT_EQ(alike.exit_code, 0) << alike.err;
-  EXPECT_THAT(alike.out, AllOf(StartsWith("earlier "), HasSubstr("failed before, and still do")));
+  EXPECT_THAT(call({"diff"}), exits(0, out(StartsWith("earlier "), HasSubstr("failed before, and still do"))));
   ASSERT_EQ(run("model=pass*").exit_code, 0);
   EXPECT_EQ(call({"diff"}).exit_code, 0) << "two runs of the other are between them";
 
@@ -179,9 +161,8 @@ TEST_F(RecordsOfRuns, OfAVersionThatDidNotNameTheImplementationAreOfNone) {
   write_file(file, events);
   ASSERT_EQ(run("model=pass").exit_code, 0);
   EXPECT_THAT(call({"diff"}).err, is_one_error("is of its implementation"));
-  const Finished told = call({"diff", "-2"});
-  EXPECT_EQ(told.exit_code, 0) << told.err;
-  EXPECT_THAT(told.out, StartsWith("not one implementation: unknown earlier, worker python3 "));
+  EXPECT_THAT(call({"diff", "-2"}),
+              exits(0, out(StartsWith("not one implementation: unknown earlier, worker python3 "))));
 }
 
 TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
@@ -191,9 +172,7 @@ TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "last", "--events", path("e")}).exit_code, 0);
   EXPECT_EQ(json_lines(read_file(path("e")))[0]["baseline"], first);
   ASSERT_EQ(run("model=pass").exit_code, 0);
-  const Finished without = run("model=pass", {"--mode", "perf", "--baseline", "last"});
-  EXPECT_EQ(without.exit_code, 94);
-  EXPECT_THAT(without.err, is_one_error("has no times"));
+  EXPECT_THAT(run("model=pass", {"--mode", "perf", "--baseline", "last"}), refuses(94, "has no times"));
   EXPECT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "-2"}).exit_code, 0);
 }
 
@@ -254,7 +233,7 @@ TEST_F(RecordsOfRuns, ThatCannotBeWrittenCostTheRunNothing) {
               kProgram};
   const Words of_run = run_words("model=pass*");
   words.insert(words.end(), of_run.begin(), of_run.end());
-  const Finished full = Program{words}.wait();
+  const Finished full = run_to_end(words);
   EXPECT_THAT(full.err, StartsWith("cp-pool: warning: this run is not recorded: cannot write " + records()));
   EXPECT_THAT(full.last_line(), StartsWith("2 expanded = 2 pass"));
   EXPECT_THAT(runs(), IsEmpty());

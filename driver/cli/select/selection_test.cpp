@@ -8,7 +8,6 @@
 #include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool::test {
-
 namespace {
 
 using ::testing::ElementsAre;

@@ -77,5 +77,4 @@ TEST(ShellHistory, IsBelowTheStateFolder) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

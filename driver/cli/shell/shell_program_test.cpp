@@ -1,21 +1,16 @@
 // Tests `cp-pool shell` with lines from a file: the cases that it runs, its output, and what is left after it.
-#include <fcntl.h>
-#include <filesystem>
 #include <regex>
 #include <sys/stat.h>
 #include <thread>
 
 #include "cases/unique_fd.h"
 #include "driver/cli/testing/command_line_fixture.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {
 
 using namespace ::testing;
 
-constexpr const char* kPass = "demo/pass/p2p/cp1/bshd/fp32";
-constexpr const char* kFail = "demo/fail/p2p/cp1/bshd/fp32";
 constexpr const char* kFields =
     "cp_size=1 batch=1 seqlen_q=16 seqlen_kv=16 heads=1 kv_heads=1 head_dim_qk=8 head_dim_v=8 model=";
 
@@ -26,7 +21,7 @@ class ShellProgram : public CommandLine {
   }
   Finished shell(const std::string& lines, const Words& more = {}) {
     write_file(path("lines"), lines);
-    return Program{words(more), {.in = path("lines")}}.wait();
+    return run_to_end(words(more), {.in = path("lines")});
   }
   // Returns the requests to run a case, in the order in which the worker got them.
   [[nodiscard]] std::vector<nlohmann::json> requests() const {
@@ -72,13 +67,10 @@ TEST_F(ShellProgram, ExitCodeIsTheFirstOfTheTableThatALineHad) {
   EXPECT_THAT(failed.err,
               AllOf(HasSubstr("cp-pool: error: 'lst' is no command of the shell and no case; did you mean 'list'?"),
                     HasSubstr("cp-pool: error: diff: unexpected argument '3'")));
-  const Finished mistyped = shell("lst\nlist demo/pass*\n");
-  EXPECT_EQ(mistyped.exit_code, 2);
-  EXPECT_EQ(mistyped.out, std::string{kPass} + "\ndemo/pass_2/p2p/cp1/bshd/fp32\n");
-  EXPECT_THAT(mistyped.err, is_one_error("'lst'"));
-  const Finished unknown = shell("demo/pas/p2p/cp1/bshd/fp32\nset comm=p3p\n");
-  EXPECT_EQ(unknown.exit_code, 94);
-  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'demo/pass/p2p/cp1/bshd/fp32'?"));
+  EXPECT_THAT(shell("lst\nlist demo/pass*\n"),
+              exits(2, out(kPass + "\ndemo/pass_2/p2p/cp1/bshd/fp32\n"), err(is_one_error("'lst'"))));
+  EXPECT_THAT(shell("demo/pas/p2p/cp1/bshd/fp32\nset comm=p3p\n"),
+              exits(94, err(HasSubstr("did you mean 'demo/pass/p2p/cp1/bshd/fp32'?"))));
 }
 
 TEST_F(ShellProgram, SaysWhyACaseOfFieldsFailedAndItsRerunCommandWorks) {
@@ -88,7 +80,7 @@ TEST_F(ShellProgram, SaysWhyACaseOfFieldsFailedAndItsRerunCommandWorks) {
   EXPECT_THAT(why, AllOf(HasSubstr("    cause (likely): the mask is <missing>"), HasSubstr("every query saw every key"),
                          HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("| stderr of adhoc/diagnosed/")));
   const std::string rerun = why.substr(why.find("rerun: ") + 7);
-  EXPECT_EQ(Program({"sh", "-c", rerun}).wait().exit_code, 100) << rerun;
+  EXPECT_EQ(run_to_end({"sh", "-c", rerun}).exit_code, 100) << rerun;
 }
 
 TEST_F(ShellProgram, DumpsAndExplainsTheLastCase) {
@@ -104,35 +96,28 @@ TEST_F(ShellProgram, DumpsAndExplainsTheLastCase) {
 TEST_F(ShellProgram, UsesAServiceThatIsThere) {
   Program serve{{kProgram, "serve"}};
   while (!is_there("default")) std::this_thread::yield();
-  const Finished done = shell(std::string{kPass} + "\nstatus\n");
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.err, AllOf(HasSubstr("on service 'default'"), Not(HasSubstr("is started"))));
-  EXPECT_THAT(done.out, HasSubstr("\nservice 'default', process " + std::to_string(serve.pid())));
+  EXPECT_THAT(shell(kPass + "\nstatus\n"),
+              exits(0, err(HasSubstr("on service 'default'"), Not(HasSubstr("is started"))),
+                    out(HasSubstr("\nservice 'default', process " + std::to_string(serve.pid())))));
   EXPECT_TRUE(is_there("default")) << "it outlives the shell";
   EXPECT_EQ(call({"stop"}).exit_code, 0);
   EXPECT_EQ(serve.wait().exit_code, 0);
 }
 
 TEST_F(ShellProgram, NeedsAServiceThatIsNamed) {
-  const Finished done = shell(std::string{kPass} + "\n", {"--service", "nightly"});
-  EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.err, is_one_error("service 'nightly' is not running; start it with cp-pool serve --name nightly"));
+  EXPECT_THAT(shell(kPass + "\n", {"--service", "nightly"}),
+              refuses(96, "service 'nightly' is not running; start it with cp-pool serve --name nightly"));
 }
 
 TEST_F(ShellProgram, RunsOnPoolsOfItsOwnWhereAnOptionNeedsThem) {
-  const Finished done = shell(std::string{kPass} + "\nagain --isolate\n");
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.err, Not(HasSubstr("error")));
-  const Finished isolated = shell(std::string{kPass} + "\n", {"--isolate"});
-  EXPECT_EQ(isolated.exit_code, 0) << isolated.err;
-  EXPECT_THAT(isolated.err, Not(HasSubstr("service")));
+  EXPECT_THAT(shell(kPass + "\nagain --isolate\n"), exits(0, err(Not(HasSubstr("error")))));
+  EXPECT_THAT(shell(kPass + "\n", {"--isolate"}), exits(0, err(Not(HasSubstr("service")))));
 }
 
 TEST_F(ShellProgram, PassesOptionsOnAndLetsALineHaveItsOwn) {
-  const Finished done = shell("demo/hang/p2p/cp1/bshd/fp32\nagain --timeout 150ms\n", {"--timeout", "100ms"});
-  EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 100 ms (--timeout)"),
-                              HasSubstr("no result within 150 ms (--timeout)")));
+  EXPECT_THAT(shell("demo/hang/p2p/cp1/bshd/fp32\nagain --timeout 150ms\n", {"--timeout", "100ms"}),
+              exits(100, out(HasSubstr("no result within 100 ms (--timeout)"),
+                             HasSubstr("no result within 150 ms (--timeout)"))));
 }
 
 TEST_F(ShellProgram, ThatIsKilledTakesItsServiceAlong) {

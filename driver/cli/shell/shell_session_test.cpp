@@ -244,5 +244,4 @@ TEST(ResultDiff, CutsLongTexts) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

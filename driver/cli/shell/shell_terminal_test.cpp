@@ -1,7 +1,6 @@
 // `cp-pool shell` on a terminal: its prompt, Tab, Ctrl-C, Ctrl-D and the history.
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/cli/testing/terminal.h"
-#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 namespace {

@@ -2,13 +2,6 @@
 // (scripted_worker.py).
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
 #include "driver/cli/testing/started_program.h"
 #include "driver/testing/scoped_variable.h"
 
@@ -19,6 +12,15 @@ inline const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
 
 inline constexpr const char* kSizes =
     R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";
+
+// Returns a case in JSON, whose model tells the scripted worker what to answer.
+inline std::string case_of(const std::string& model, const std::string& more = R"("cp_size":1,)") {
+  return R"({"model":")" + model + R"(",)" + more + kSizes + "}";
+}
+
+// IDs of cases of demo.json.
+inline const std::string kPass = "demo/pass/p2p/cp1/bshd/fp32";
+inline const std::string kFail = "demo/fail/p2p/cp1/bshd/fp32";
 
 // Makes a folder with demo.json: one model for each behaviour of the scripted worker, on one rank.
 class CommandLine : public ::testing::Test {
@@ -33,7 +35,7 @@ class CommandLine : public ::testing::Test {
 
   Finished call(Words words) {
     words.insert(words.begin(), kProgram);
-    return Program{std::move(words)}.wait();
+    return run_to_end(std::move(words));
   }
 
   // Returns the words of `cp-pool run` on demo.json with the scripted worker and short deadlines. One pool works at a
@@ -63,12 +65,5 @@ class CommandLine : public ::testing::Test {
   ScopedVariable runtime_folder_{"XDG_RUNTIME_DIR", folder.path().c_str()};
   ScopedVariable state_folder_{"XDG_STATE_HOME", (folder / "state").c_str()};
 };
-
-// Matches a stderr of exactly one line, in the form of errors.
-inline auto is_one_error(const std::string& part) {
-  using namespace ::testing;
-  return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
-               ResultOf([](const std::string& s) { return std::ranges::count(s, '\n'); }, 1));
-}
 
 }  // namespace cp_pool::test

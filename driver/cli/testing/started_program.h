@@ -1,8 +1,10 @@
 // Runs the real cp-pool from a test.
 #pragma once
 
+#include <algorithm>
 #include <fcntl.h>
 #include <filesystem>
+#include <ostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cases/testing/temporary_folder.h"
@@ -42,6 +45,18 @@ inline std::vector<nlohmann::json> events_in(const std::filesystem::path& file, 
   return of_type(json_lines(read_file(file)), type);
 }
 
+// Matches a stderr of exactly one line, in the form of errors.
+inline auto is_one_error(const std::string& part) {
+  using namespace ::testing;
+  return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
+               ResultOf([](const std::string& s) { return std::ranges::count(s, '\n'); }, 1));
+}
+
+// Whether the file is there and has the text.
+inline bool has_text(const std::filesystem::path& file, const std::string& text) {
+  return std::filesystem::exists(file) && read_file(file).find(text) != std::string::npos;
+}
+
 struct Finished {
   int exit_code = 0;      // 128 + signal if it was killed by one
   long most_rss_kib = 0;  // the most memory that it had
@@ -57,7 +72,34 @@ struct Finished {
     return lines;
   }
   [[nodiscard]] std::string last_line() const { return out_lines().empty() ? "" : out_lines().back(); }
+
+  friend void PrintTo(const Finished& finished, std::ostream* to) {  // NOLINT(readability-identifier-naming)
+    *to << "exit code " << finished.exit_code << ", stdout:\n" << finished.out << "stderr:\n" << finished.err;
+  }
 };
+
+// Matches a program by its exit code and by what it printed: exits(96, out(a, b), err(c)) has stdout match a and b.
+template <typename... Parts>
+auto exits(int code, const Parts&... parts) {
+  return ::testing::AllOf(::testing::Field("exit code", &Finished::exit_code, code), parts...);
+}
+template <typename... Matchers>
+auto out(const Matchers&... matchers) {
+  return ::testing::Field("stdout", &Finished::out, ::testing::AllOf(matchers...));
+}
+template <typename... Matchers>
+auto err(const Matchers&... matchers) {
+  return ::testing::Field("stderr", &Finished::err, ::testing::AllOf(matchers...));
+}
+template <typename... Matchers>
+auto last_line(const Matchers&... matchers) {
+  return ::testing::Property("last line", &Finished::last_line, ::testing::AllOf(matchers...));
+}
+
+// Matches a program that wrote one line to stderr, in the form of errors.
+inline auto refuses(int code, const std::string& part) {
+  return exits(code, err(is_one_error(part)));
+}
 
 // A started program. Its stdout and stderr go to files. It is killed if the test ends first.
 class Program {
@@ -117,5 +159,10 @@ class Program {
   TemporaryFolder folder_;
   pid_t pid_ = -1;
 };
+
+// Runs a program until it ends.
+inline Finished run_to_end(std::vector<std::string> argv, const Program::Redirect& redirect = {}) {
+  return Program{std::move(argv), redirect}.wait();
+}
 
 }  // namespace cp_pool::test

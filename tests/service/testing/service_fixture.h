@@ -3,29 +3,18 @@
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/command_line_fixture.h"
 #include "driver/service/socket.h"
-#include "driver/testing/scoped_variable.h"
 #include "tests/service/testing/raw_client.h"
 
 namespace cp_pool::service_test {
 
 using nlohmann::json;
-using test::Finished;
-using test::Program;
-using test::Words;
+using namespace test;
 
 inline const std::string kFakeWorker = CP_POOL_FAKE_WORKER;
 
@@ -63,7 +52,7 @@ inline std::int64_t memory_kib_of(pid_t pid) {
 class StartedService {
  public:
   explicit StartedService(const Words& options = {}, const std::string& name = "default", UniqueFd* first = nullptr)
-      : program_(test::with({test::kProgram, "serve", "--name", name}, options)) {
+      : program_(with({kProgram, "serve", "--name", name}, options)) {
     const auto path = service::socket_path(name);
     wait_until("the service listens", [&] {
       UniqueFd connection = service::connect_to(path);
@@ -80,7 +69,7 @@ class StartedService {
   Program program_;
 };
 
-class Service : public test::CommandLine {
+class Service : public CommandLine {
  protected:
   // Writes a stream of cases for the fake worker to a file. Returns its path.
   [[nodiscard]] std::string stream_of(const std::vector<std::string>& models, int cp_size = 1) const {
@@ -88,15 +77,15 @@ class Service : public test::CommandLine {
     for (const std::string& model : models)
       text += json{{"id", model}, {"case", fake_case(model, cp_size)}}.dump() + '\n';
     const std::string file = path("stream-" + std::to_string(++streams_) + ".jsonl");
-    test::write_file(file, text);
+    write_file(file, text);
     return file;
   }
   // The words of a cp-pool submit that reads such a stream from stdin.
   [[nodiscard]] Words submit_words(const Words& more = {}) const {
-    return test::with({test::kProgram, "submit", "-", "--worker", kFakeWorker, "--grace", "200ms"}, more);
+    return with({kProgram, "submit", "-", "--worker", kFakeWorker, "--grace", "200ms"}, more);
   }
   Finished submit(const std::vector<std::string>& models, const Words& more = {}, int cp_size = 1) {
-    return Program{submit_words(more), {.in = stream_of(models, cp_size)}}.wait();
+    return run_to_end(submit_words(more), {.in = stream_of(models, cp_size)});
   }
 
  private:

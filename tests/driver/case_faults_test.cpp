@@ -111,9 +111,8 @@ TEST_P(CaseFault, HasItsOutcomeAndHurtsNoOtherCase) {
   RunConfig config = fake_config();
   if (fault.hangs) config.timeout = kTimeout;
   const std::size_t descriptors = open_descriptors();
-  Recorder recorder;
 
-  const RunFinished finished = run(fake_cases({"pass", fault.model, "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", fault.model, "pass"}), config);
 
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", fault.outcome, "pass"));
   const CaseFinished& faulty = recorder.finished(1);
@@ -133,8 +132,8 @@ TEST_P(CaseFault, HasItsOutcomeAndHurtsNoOtherCase) {
     EXPECT_EQ(recorder.finished(2).pool->generation, 2);
   }
   for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
-  EXPECT_TRUE(finished.ledger_exact);
-  EXPECT_EQ(finished.expanded, 3U);
+  EXPECT_TRUE(recorder.end().ledger_exact);
+  EXPECT_EQ(recorder.end().expanded, 3U);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
 }

@@ -17,19 +17,18 @@ Item scaled(const std::string& model) {
 }
 
 TEST(CaseFields, ThatAWorkerDoesNotListAreASkipAndItsPoolGoesOn) {
-  Recorder recorder;
-  const RunFinished finished = run({fake_case("pass"), scaled("pass"), fake_case("tells_its_case")},
-                                   fake_config({"--offers=prepare"}), recorder);
+  const Recorder recorder =
+      run({fake_case("pass"), scaled("pass"), fake_case("tells_its_case")}, fake_config({"--offers=prepare"}));
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip", "fail"));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr("does not know the case field input_scale (here 10)"));
   EXPECT_FALSE(nlohmann::json::parse(recorder.finished(2).reason).contains("input_scale"));
   EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(1));
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_EQ(recorder.end().exit_code, 100);
 }
 
 TEST(CaseFields, ThatAWorkerListsAreSent) {
-  Recorder recorder;
-  run({scaled("tells_its_case"), fake_case("tells_its_case")}, fake_config({"--case-field=input_scale"}), recorder);
+  const Recorder recorder =
+      run({scaled("tells_its_case"), fake_case("tells_its_case")}, fake_config({"--case-field=input_scale"}));
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail"));
   EXPECT_EQ(nlohmann::json::parse(recorder.finished(0).reason).at("input_scale"), 10);
   EXPECT_EQ(nlohmann::json::parse(recorder.finished(1).reason).at("input_scale"), 1);

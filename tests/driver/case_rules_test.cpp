@@ -16,8 +16,8 @@ using namespace ::testing;
 
 TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
   const TemporaryPath starts("starts");
-  Recorder recorder;
-  run(fake_cases({"die_before_started_once", "pass"}), fake_config({"--starts=" + starts.get().string()}), recorder);
+  const Recorder recorder =
+      run(fake_cases({"die_before_started_once", "pass"}), fake_config({"--starts=" + starts.get().string()}));
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
   EXPECT_EQ(recorder.finished(0).attempts, 2);
   EXPECT_THAT(recorder.all<CaseStarted>(), SizeIs(3));
@@ -27,8 +27,7 @@ TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
 
 TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
   for (const std::string model : {"die_before_started", "garbage_before_started"}) {
-    Recorder recorder;
-    run(fake_cases({model, "pass"}), fake_config(), recorder);
+    const Recorder recorder = run(fake_cases({model, "pass"}));
     EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass")) << model;
     EXPECT_EQ(recorder.finished(0).attempts, 2);
     EXPECT_THAT(recorder.finished(0).reason, HasSubstr("before the case had started"));
@@ -37,8 +36,7 @@ TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
 }
 
 TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {
-  Recorder recorder;
-  run(fake_cases({"full_result"}), fake_config(), recorder);
+  const Recorder recorder = run(fake_cases({"full_result"}));
   const CaseFinished& finished = recorder.finished(0);
   EXPECT_EQ(finished.ranks.at(1).error, "\\x1b[31man error");
   EXPECT_EQ(finished.checks.at(0).tensor, "\\x1b[31mdq");
@@ -55,35 +53,31 @@ TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
   test::attention(large.payload).seqlens =
       std::vector<std::int64_t>(100000, 1);  // a request that is larger than a pipe holds
   large.timeout = milliseconds(1000);
-  Recorder recorder;
-  run({fake_case("stops_reading"), large, fake_case("pass")}, fake_config(), recorder);
+  const Recorder recorder = run({fake_case("stops_reading"), large, fake_case("pass")});
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "pass"));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr("rank 0 has not read its request"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
 }
 
 TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
-  Recorder recorder;
-  run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
+  const Recorder recorder = run(fake_cases({"pass", "no_fence", "error"}));
   EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
   EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // it may contain lines of the case before
   EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
 }
 
 TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {
-  Recorder recorder;
   RunConfig config = fake_config();
   config.timeout = milliseconds(1000);
   config.stack_wait = milliseconds(1000);
-  run(fake_cases({"hang@1"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"hang@1"}), config);
   for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
     EXPECT_THAT(tail.text, HasSubstr("starts hang@1 seq 1\nstack of this rank\n")) << tail.rank;
   }
 }
 
 TEST(Tail, IsCleaned) {
-  Recorder recorder;
-  run(fake_cases({"invalid_utf8"}), fake_config(), recorder);
+  const Recorder recorder = run(fake_cases({"invalid_utf8"}));
   EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("bad \uFFFD\uFFFD bytes and \\x1b[31mcolour"));
   EXPECT_TRUE(recorder.finished(0).stderr_tails.at(0).fenced);
 }

@@ -74,9 +74,8 @@ TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
   const Row& row = GetParam();
   const RunConfig config = row.runs_out ? impatient_config() : diagnosing_config();
   const std::size_t descriptors = open_descriptors();
-  Recorder recorder;
 
-  const RunFinished finished = run(fake_cases({"pass", row.model, "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", row.model, "pass"}), config);
 
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "pass"));
   const CaseFinished& faulty = recorder.finished(1);
@@ -103,8 +102,8 @@ TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
   for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
   EXPECT_EQ(std::ranges::count(recorder.all<CaseStarted>(), std::size_t{1}, &CaseStarted::index), 1)
       << "the case that was asked about is not sent again; the next one is, where its pool was dying";
-  EXPECT_TRUE(finished.ledger_exact);
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_TRUE(recorder.end().ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 100);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
 }
@@ -116,8 +115,7 @@ TEST(Diagnosis, IsNotWaitedForUnlessItWasAskedFor) {
   RunConfig forbidden = diagnosing_config();
   forbidden.diagnosis = false;
   for (const RunConfig& config : {fake_config(), forbidden}) {
-    Recorder recorder;
-    run(fake_cases({"diag_unasked", "pass"}), config, recorder);
+    const Recorder recorder = run(fake_cases({"diag_unasked", "pass"}), config);
     EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass"));
     EXPECT_FALSE(recorder.finished(0).diagnosis);
     EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
@@ -125,8 +123,7 @@ TEST(Diagnosis, IsNotWaitedForUnlessItWasAskedFor) {
 }
 
 TEST(Diagnosis, IsBounded) {
-  Recorder recorder;
-  run(fake_cases({"diag_huge"}), diagnosing_config(), recorder);
+  const Recorder recorder = run(fake_cases({"diag_huge"}), diagnosing_config());
   ASSERT_TRUE(recorder.finished(0).diagnosis);
   EXPECT_THAT(recorder.finished(0).diagnosis->evidence, SizeIs(64));
   EXPECT_EQ(recorder.finished(0).diagnosis->evidence.at(0).size(), 1024U);
@@ -147,8 +144,7 @@ TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
     cases[static_cast<std::size_t>(i)].run = i + 1;
     cases[static_cast<std::size_t>(i)].runs = 3;
   }
-  Recorder recorder;
-  run(cases, diagnosing_config(), recorder);
+  const Recorder recorder = run(cases, diagnosing_config());
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, false));
 }
 
@@ -202,8 +198,7 @@ TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
 TEST(Diagnosis, EndsBeforeAPoolOfItsOwnDoes) {
   RunConfig config = diagnosing_config();
   config.pool_max_cases = 1;
-  Recorder recorder;
-  run(fake_cases({"diag_good", "diag_exit", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"diag_good", "diag_exit", "pass"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "pass"));
   EXPECT_EQ(recorder.finished(0).diagnosis.value_or(Diagnosis{}).id, "diag_good");
   EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "died_after_result", "max_cases"));
@@ -212,8 +207,7 @@ TEST(Diagnosis, EndsBeforeAPoolOfItsOwnDoes) {
 TEST(Diagnosis, ThatRunsOutOfTimeIsNoTimeoutOfACase) {
   RunConfig config = impatient_config();
   config.max_consecutive_timeouts = 1;
-  Recorder recorder;
-  run(fake_cases({"diag_none", "diag_none", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"diag_none", "diag_none", "pass"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "pass"));
 }
 

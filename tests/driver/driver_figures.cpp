@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
-#include <stdexcept>
 #include <sys/resource.h>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Several pools side by side, of one key or of several.
 #include <csignal>
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <unistd.h>
 
@@ -145,10 +144,9 @@ INSTANTIATE_TEST_SUITE_P(Each, FaultBesideOthers, testing::ValuesIn(every_fault(
 
 // Without `spare`, two cases that take no time would run on one pool.
 TEST(Fleet, HasASparePoolBesideOneThatWorksIfItIsAskedTo) {
-  Recorder recorder;
   RunConfig config = with_slots(2);
   config.spare = true;
-  run(fake_cases({"pass", "pass"}, 1), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", "pass"}, 1), config);
   EXPECT_THAT(recorder.outcomes(), Each("pass"));
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(2));
 }
@@ -180,8 +178,7 @@ TEST(Fleet, IsInterruptedAsAWhole) {
 TEST(Fleet, TriesAWorkerThatCannotStartOnOnePool) {
   RunConfig config = fake_config({"--start=exit_127"});
   config.slots = 8;
-  Recorder recorder;
-  run(fake_cases(std::vector<std::string>(100, "pass"), 1), config, recorder);
+  const Recorder recorder = run(fake_cases(std::vector<std::string>(100, "pass"), 1), config);
   EXPECT_THAT(recorder.outcomes(), Each("infra"));
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(1));
 }
@@ -193,8 +190,7 @@ TEST(Fleet, SaysWhichSlotsEachPoolHolds) {
   std::vector<std::vector<int>> slots;
   for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) slots.push_back(pool.slots);
   EXPECT_THAT(slots, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
-  Recorder shared;
-  run(fake_cases({"pass"}), with_slots(1), shared);
+  const Recorder shared = run(fake_cases({"pass"}), with_slots(1));
   EXPECT_THAT(shared.all<PoolSpawned>().at(0).slots, ElementsAre(0));
 }
 

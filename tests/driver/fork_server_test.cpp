@@ -85,8 +85,7 @@ TEST_F(ForkedRanks, AreKilledAtTheirDeadline) {
 // Forked ranks execute no program, so /proc shows the environment of the fork server for them, except for the tag.
 TEST_F(ForkedRanks, TakeWithThemWhatTheyLeftBehind) {
   for (const char* const model : {"daemon", "child"}) {
-    Recorder each;
-    run(fake_cases({model, "pass"}, 2), forked_config("worker"), each);
+    const Recorder each = run(fake_cases({model, "pass"}, 2), forked_config("worker"));
     EXPECT_THAT(each.outcomes(), ElementsAre("pass", "pass"));
     EXPECT_THAT(each.all<PoolRetired>()[0].leftovers, IsEmpty());
     EXPECT_THAT(processes_left(), IsEmpty()) << model;
@@ -171,8 +170,7 @@ TEST_F(ForkedRanks, DoNotStartIfTheirServerHangsOrFindsThatTheyCannot) {
         std::pair{"broken", "the test has no license"}}) {
     RunConfig config = forked_config(mode);
     config.start_timeout = milliseconds(std::string{mode} == "hangs" ? 500 : 60000);
-    Recorder each;
-    run({fake_case("pass", 1), fake_case("pass", 2), fake_case("pass", 2)}, config, each);
+    const Recorder each = run({fake_case("pass", 1), fake_case("pass", 2), fake_case("pass", 2)}, config);
     EXPECT_THAT(each.outcomes(), ElementsAre("infra", "infra", "infra"));
     EXPECT_EQ(each.finished(0).reason, fmt::format("the pool cannot start: {}", reason));
     EXPECT_THAT(each.all<PoolSpawned>(), Each(testing::Field(&PoolSpawned::pids, IsEmpty())));

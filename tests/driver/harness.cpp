@@ -1,10 +1,6 @@
 #include "tests/driver/harness.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -13,7 +9,6 @@
 #include "driver/testing/attention.h"
 
 namespace cp_pool::driver_test {
-
 namespace {
 
 // The environment entry that marks every process which the test starts, directly or indirectly.
@@ -102,9 +97,14 @@ RunFinished run(const std::vector<Item>& cases, const RunConfig& config, Recorde
   return run_cases(cases, config, header, recorder).finished;
 }
 
-std::chrono::milliseconds time_of_a_pass(const RunConfig& config) {
+Recorder run(const std::vector<Item>& cases, const RunConfig& config) {
   Recorder recorder;
-  return std::chrono::milliseconds(std::llround(run(fake_cases({"pass"}), config, recorder).duration_ms));
+  run(cases, config, recorder);
+  return recorder;
+}
+
+std::chrono::milliseconds time_of_a_pass(const RunConfig& config) {
+  return std::chrono::milliseconds(std::llround(run(fake_cases({"pass"}), config).end().duration_ms));
 }
 
 std::size_t open_descriptors() {

@@ -43,6 +43,8 @@ class Recorder : public EventSink {
   [[nodiscard]] std::vector<std::string> outcomes() const;
   // The event of the case with this index. Throws std::out_of_range if the case has not finished.
   [[nodiscard]] const CaseFinished& finished(std::size_t index) const;
+  // The event of the end of the run.
+  [[nodiscard]] RunFinished end() const { return all<RunFinished>().at(0); }
   // Why each pool was retired, in the order of the events.
   [[nodiscard]] std::vector<std::string> retirements() const;
 
@@ -61,6 +63,8 @@ std::vector<Item> fake_cases(const std::vector<std::string>& models, int world_s
 RunConfig fake_config(std::vector<std::string> options = {});
 
 RunFinished run(const std::vector<Item>& cases, const RunConfig& config, Recorder& recorder);
+// Runs the cases. Returns what was recorded.
+Recorder run(const std::vector<Item>& cases, const RunConfig& config = fake_config());
 
 // Measures a run of one case that passes with this configuration. Limits that have to leave time for the start of a
 // pool are multiples of it, so that they hold on a slow machine and cost little on a fast one.

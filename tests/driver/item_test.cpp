@@ -52,12 +52,10 @@ Item order(const std::string& what, int ranks = 2) {
 }
 
 TEST(Items, OfAnotherKindRunBesideAttentionCases) {
-  Recorder recorder;
-  const RunFinished end = run({order("pass"), fake_case("pass"), order("fail"), order("sigsegv@1"), order("skip", 1),
-                               order("unknown"), fake_case("pass", 1)},
-                              fake_config(), recorder);
+  const Recorder recorder = run({order("pass"), fake_case("pass"), order("fail"), order("sigsegv@1"), order("skip", 1),
+                                 order("unknown"), fake_case("pass", 1)});
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "fail", "crash", "skip", "skip", "pass"));
-  EXPECT_TRUE(end.ledger_exact);
+  EXPECT_TRUE(recorder.end().ledger_exact);
   EXPECT_EQ(recorder.finished(0).payload->json(), nlohmann::ordered_json({{"order", "pass"}}));
   EXPECT_FALSE(is_unverified_by_figures(recorder.finished(0)));
   EXPECT_TRUE(is_unverified_by_figures(recorder.finished(1)));
@@ -73,8 +71,7 @@ TEST(Items, OfAnotherKindAreRetriedReplayedAndKept) {
   config.retries.on.insert(CaseOutcome::fail);
   config.triage = true;
   config.capsules = folder.path();
-  Recorder recorder;
-  run({order("fail")}, config, recorder);
+  const Recorder recorder = run({order("fail")}, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail"));
   EXPECT_EQ(recorder.all<CaseTried>().size(), 1);
   ASSERT_THAT(recorder.all<CaseReplayed>(), ::testing::Not(IsEmpty()));

@@ -1,8 +1,6 @@
 // A driver process that is stopped and continued, as Ctrl-Z and fg do. The tests look at it and its ranks from outside.
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <iterator>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>

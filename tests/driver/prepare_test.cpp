@@ -18,11 +18,10 @@ TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
   const TemporaryPath folder("logs");
   RunConfig config = fake_config({"--offers=prepare"});
   config.run_dir = folder.get();
-  Recorder recorder;
   Item last = fake_case("fail", 2);
   test::attention(last.payload).batch = 1;
   test::attention(last.payload).seqlen_q = 32;
-  run({fake_case("skip", 2), fake_case("pass", 1), last}, config, recorder);
+  const Recorder recorder = run({fake_case("skip", 2), fake_case("pass", 1), last}, config);
   // On the pool of two ranks the next case is the third of the list; after it nothing is known to come.
   EXPECT_THAT(stderr_log(folder, "cpu-2-gen1"),
               testing::MatchesRegex("rank 0 starts skip seq 1\n.*prepares fail seq 2 lengths .32.\n"
@@ -37,8 +36,7 @@ TEST(Prepare, IsNotSentToAPoolThatWillNotRunTheNextCase) {
   RunConfig config = fake_config({"--offers=prepare"});
   config.run_dir = folder.get();
   config.pool_max_cases = 1;
-  Recorder recorder;
-  run(fake_cases({"pass", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", "pass"}), config);
   EXPECT_THAT(stderr_log(folder, "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
 }
 

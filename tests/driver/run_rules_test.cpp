@@ -1,6 +1,5 @@
 // When a run ends, what it tells its sinks while it goes on, and what it leaves behind.
 #include <csignal>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,26 +13,23 @@ using std::chrono::milliseconds;
 using namespace ::testing;
 
 TEST(Run, WithoutCasesFinishesAtOnce) {
-  Recorder recorder;
-  const RunFinished finished = run({}, fake_config(), recorder);
-  EXPECT_TRUE(finished.ledger_exact);
-  EXPECT_EQ(finished.exit_code, 0);
+  const Recorder recorder = run({});
+  EXPECT_TRUE(recorder.end().ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 0);
   EXPECT_THAT(recorder.events, SizeIs(2));
 }
 
 TEST(Run, WaitsForNoClockOnceItsCasesAreDone) {
-  Recorder recorder;
   RunConfig config = fake_config();
   config.global_timeout = std::chrono::seconds(30);
   config.tick = std::chrono::seconds(30);
-  const RunFinished finished = run(fake_cases({"pass"}), config, recorder);
-  EXPECT_EQ(finished.exit_code, 0);
-  EXPECT_LT(finished.duration_ms, 20000);
+  const Recorder recorder = run(fake_cases({"pass"}), config);
+  EXPECT_EQ(recorder.end().exit_code, 0);
+  EXPECT_LT(recorder.end().duration_ms, 20000);
 }
 
 TEST(Run, SaysWhenPoolsAndCasesWere) {
-  Recorder recorder;
-  const RunFinished finished = run(fake_cases({"pass", "sigkill", "pass"}), fake_config(), recorder);
+  const Recorder recorder = run(fake_cases({"pass", "sigkill", "pass"}));
   double last = 0;
   std::size_t told = 0;
   for (const Event& event : recorder.events) {
@@ -49,47 +45,43 @@ TEST(Run, SaysWhenPoolsAndCasesWere) {
         event);
   }
   EXPECT_EQ(told, 12U) << "two pools: spawned, ready, retired; three cases: started, finished";
-  EXPECT_LE(last, finished.duration_ms);
+  EXPECT_LE(last, recorder.end().duration_ms);
   for (const CaseFinished& event : recorder.all<CaseFinished>()) EXPECT_LE(event.duration_ms, *event.at_ms);
 }
 
 TEST(Run, StopsAfterSoManyFailures) {
-  Recorder recorder;
   RunConfig config = fake_config();
   config.max_failures = 2;
-  const RunFinished finished = run(fake_cases({"skip", "fail", "pass", "error", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"skip", "fail", "pass", "error", "pass"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "fail", "pass", "error", "not-run"));
   EXPECT_THAT(recorder.finished(4).reason, HasSubstr("after 2 failures (--max-fail)"));
-  EXPECT_EQ(finished.exit_code, 100);
-  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 100);
+  EXPECT_TRUE(recorder.end().ledger_exact);
 }
 
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
-  Recorder recorder;
   RunConfig config = fake_config();
   config.global_timeout = milliseconds(1500) + 10 * time_of_a_pass(config);
   config.stack_wait = std::chrono::seconds(1);
-  const RunFinished finished =
-      run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
+  const Recorder recorder = run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_EQ(recorder.end().exit_code, 100);
   EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
 TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
-  Recorder recorder;
   RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
   config.global_timeout = milliseconds(1500) + 10 * time_of_a_pass(config);
-  const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"until_cancelled", "pass"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
   EXPECT_THAT(recorder.finished(0).reason,
               HasSubstr(fmt::format("still running at the end of the run's {} ms", config.global_timeout.count())));
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_EQ(recorder.end().exit_code, 100);
 }
 
 TEST(Run, TellsItsSinksThatTimePassesWhileACaseHangs) {
@@ -111,8 +103,7 @@ TEST(Run, KeepsFullLogsInItsFolder) {
   const TemporaryPath folder("logs");
   RunConfig config = fake_config();
   config.run_dir = folder.get();
-  Recorder recorder;
-  run(fake_cases({"pass", "sigkill@1", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", "sigkill@1", "pass"}), config);
   for (const char* pool : {"cpu-2-gen1", "cpu-2-gen2"}) {
     for (const char* file : {"rank0.stdout.log", "rank0.stderr.log", "rank1.stderr.log"}) {
       EXPECT_THAT(test::read_file(folder.get() / "pools" / pool / file),

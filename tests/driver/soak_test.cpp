@@ -1,7 +1,6 @@
 // Many cases on pools of three world sizes; one case in twenty has a fault that is drawn at random. The ledger must be
 // exact, and the driver must grow neither in memory nor in descriptors. CP_POOL_SOAK_CASES sets the number of cases and
 // CP_POOL_SOAK_SEED the seed.
-#include <iterator>
 #include <malloc.h>
 #include <random>
 

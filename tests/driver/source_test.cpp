@@ -146,8 +146,7 @@ TEST(OwnDeadline, EndsItsCaseAloneAndIsTheReason) {
   RunConfig config = fake_config();
   std::vector<Item> cases = fake_cases({"pass", "hang", "pass"});
   cases[1].timeout = std::chrono::milliseconds(300);
-  Recorder recorder;
-  run(cases, config, recorder);
+  const Recorder recorder = run(cases, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "pass"));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr("no result within 300 ms (the deadline of this case)"));
 }

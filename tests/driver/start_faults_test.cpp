@@ -59,9 +59,8 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
   const bool waits = bad.speaks || !config.fork_server.empty();
   if (bad.never_ready && waits) config.start_timeout += 5 * time_of_a_pass(fake_config());
   const std::size_t descriptors = open_descriptors();
-  Recorder recorder;
 
-  const RunFinished finished = run(fake_cases({"pass", "pass"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", "pass"}), config);
 
   EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "infra"));
   EXPECT_THAT(recorder.finished(0).reason, HasSubstr(bad.reason));
@@ -70,8 +69,8 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
   EXPECT_THAT(recorder.retirements(), SizeIs(bad.tries));
   EXPECT_THAT(recorder.retirements(), Each("start_failed"));
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(bad.tries));
-  EXPECT_EQ(finished.exit_code, 96);
-  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 96);
+  EXPECT_TRUE(recorder.end().ledger_exact);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
 }
@@ -81,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Table, StartFault, testing::ValuesIn(kBadStarts),
 
 TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
   for (const int rank : {0, 1}) {
-    Recorder recorder;
-    run(fake_cases({"pass"}), fake_config({"--start=exit_1", fmt::format("--start-rank={}", rank)}), recorder);
+    const Recorder recorder =
+        run(fake_cases({"pass"}), fake_config({"--start=exit_1", fmt::format("--start-rank={}", rank)}));
     EXPECT_THAT(recorder.finished(0).reason,
                 HasSubstr(fmt::format("last words of rank {}: no license for this machine", rank)));
     EXPECT_EQ(recorder.finished(0).stderr_tails.at(static_cast<std::size_t>(rank)).text,
@@ -91,26 +90,23 @@ TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
 }
 
 TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
-  Recorder recorder;
   // Only the pool of two ranks has a rank 1.
   const auto config = fake_config({"--start=too_few_devices", "--start-rank=1"});
-  const RunFinished finished =
-      run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
+  const Recorder recorder = run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "pass", "skip"));
   EXPECT_THAT(recorder.finished(0).reason, EndsWith("fewer devices than the 2 that its ranks need, one each"));
-  EXPECT_EQ(finished.exit_code, 0);
-  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 0);
+  EXPECT_TRUE(recorder.end().ledger_exact);
 }
 
 TEST(Start, SucceedsAtTheThirdTryWithoutChargingACase) {
   const TemporaryPath starts("starts");
-  Recorder recorder;
   const auto config = fake_config({"--start=exit_1", "--bad-starts=2", "--starts=" + starts.get().string()});
-  const RunFinished finished = run(fake_cases({"pass", "fail"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"pass", "fail"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail"));
   EXPECT_EQ(recorder.finished(0).attempts, 1);
   EXPECT_THAT(recorder.retirements(), ElementsAre("start_failed", "start_failed", "finished"));
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_EQ(recorder.end().exit_code, 100);
 }
 
 // A configuration of the fake worker on one rank that fails at the starts with these numbers ("1|2"), with a line on
@@ -127,8 +123,8 @@ RunConfig config_with_bad_starts(const TemporaryPath& starts, const std::string&
 
 TEST(Start, ThatSucceedsForgetsTheFailuresBefore) {
   const TemporaryPath starts("starts");
-  Recorder recorder;
-  run({fake_case("exit3", 1), fake_case("pass", 1)}, config_with_bad_starts(starts, "1|2|4|5"), recorder);
+  const Recorder recorder =
+      run({fake_case("exit3", 1), fake_case("pass", 1)}, config_with_bad_starts(starts, "1|2|4|5"));
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
   EXPECT_THAT(recorder.retirements(),
               ElementsAre("start_failed", "start_failed", "crash", "start_failed", "start_failed", "finished"));
@@ -138,20 +134,18 @@ TEST(Start, ThatFailedOnceIsNotWhatALaterGivingUpShows) {
   const TemporaryPath starts("starts");
   RunConfig config = config_with_bad_starts(starts, "1");
   config.max_consecutive_timeouts = 1;
-  Recorder recorder;
   std::vector<Item> cases = fake_cases({"hang", "pass"}, 1);
   cases[0].timeout = milliseconds(300);
-  run(cases, config, recorder);
+  const Recorder recorder = run(cases, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "infra"));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr("timed out"));
   EXPECT_THAT(recorder.finished(1).stderr_tails, IsEmpty());
 }
 
 TEST(Start, OfAnotherWorldSizeIsUntouchedByAKeyThatHasBeenGivenUp) {
-  Recorder recorder;
   // Only the pool of two ranks has a rank 1.
   const auto config = fake_config({"--start=exit_1", "--start-rank=1"});
-  run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
+  const Recorder recorder = run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "pass", "infra"));
 }
 

@@ -2,8 +2,6 @@
 #include <atomic>
 #include <csignal>
 #include <fcntl.h>
-#include <fstream>
-#include <stdexcept>
 #include <string_view>
 #include <unistd.h>
 

@@ -29,16 +29,15 @@ std::string kind_of(const Verdict& verdict) {
 }
 
 TEST(Triage, CallsAFailureRealThatFailsAlone) {
-  Recorder recorder;
-  const RunFinished finished = run(fake_cases({"pass", "fail", "pass"}), with_triage(), recorder);
+  const Recorder recorder = run(fake_cases({"pass", "fail", "pass"}), with_triage());
   const Verdict verdict = verdict_on(recorder, "fake/fail");
   EXPECT_EQ(kind_of(verdict), "REAL");
   EXPECT_EQ(verdict.k, 2);
   EXPECT_EQ(verdict.n, 2);
   EXPECT_THAT(recorder.all<CaseReplayed>(), SizeIs(2));
   EXPECT_THAT(recorder.all<CaseFinished>(), SizeIs(3)) << "a replay is no case of the run";
-  EXPECT_TRUE(finished.ledger_exact);
-  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_TRUE(recorder.end().ledger_exact);
+  EXPECT_EQ(recorder.end().exit_code, 100);
   EXPECT_TRUE(std::holds_alternative<RunFinished>(recorder.events.back()));
   std::vector<int> generations;
   for (const CaseReplayed& event : recorder.all<CaseReplayed>()) generations.push_back(event.pool->generation);
@@ -49,8 +48,8 @@ TEST(Triage, CallsAFailureRealThatFailsAlone) {
 
 TEST(Triage, NamesTheCaseThatLeftSomethingBehind) {
   for (const std::string what : {"seed", "variable", "group", "plan"}) {
-    Recorder recorder;
-    run(fake_cases({"pass", "leaves_" + what, "skip", "pass", "uses_" + what, "pass"}), with_triage(), recorder);
+    const Recorder recorder =
+        run(fake_cases({"pass", "leaves_" + what, "skip", "pass", "uses_" + what, "pass"}), with_triage());
     EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "skip", "pass", "fail", "pass"));
     const Verdict verdict = verdict_on(recorder, "fake/uses_" + what);
     EXPECT_EQ(kind_of(verdict), "STATE_LEAK") << what;
@@ -63,20 +62,18 @@ TEST(Triage, NamesTheCaseThatLeftSomethingBehind) {
 }
 
 TEST(Triage, SaysThatAFailureNeedsAWarmPoolWhereNoSingleCaseMakesIt) {
-  Recorder memory;
-  run(fake_cases({"leaves_memory", "pass", "leaves_memory", "uses_memory"}), with_triage(), memory);
+  const Recorder memory = run(fake_cases({"leaves_memory", "pass", "leaves_memory", "uses_memory"}), with_triage());
   const Verdict verdict = verdict_on(memory, "fake/uses_memory");
   EXPECT_EQ(kind_of(verdict), "WARM_ONLY");
   EXPECT_FALSE(verdict.culprit);
-  Recorder third;
-  run(fake_cases({"pass", "skip", "fails_as_third"}), with_triage(), third);
+  const Recorder third = run(fake_cases({"pass", "skip", "fails_as_third"}), with_triage());
   EXPECT_EQ(kind_of(verdict_on(third, "fake/fails_as_third")), "WARM_ONLY");
 }
 
 TEST(Triage, CallsACaseFlakyThatFailsOneTimeInThree) {
   const TemporaryPath counter("counter");
-  Recorder recorder;
-  run(fake_cases({"pass", "fails_one_in_three"}), with_triage({"--counter=" + counter.get().string()}), recorder);
+  const Recorder recorder =
+      run(fake_cases({"pass", "fails_one_in_three"}), with_triage({"--counter=" + counter.get().string()}));
   const Verdict verdict = verdict_on(recorder, "fake/fails_one_in_three");
   EXPECT_EQ(kind_of(verdict), "FLAKY");
   EXPECT_EQ(verdict.k, 1);
@@ -87,8 +84,7 @@ TEST(Triage, OfATryThatFailedAndPassedLaterHasNothingToSay) {
   const TemporaryPath counter("counter");
   RunConfig config = with_triage({"--counter=" + counter.get().string()});
   config.retries.most = 1;
-  Recorder recorder;
-  run(fake_cases({"errors_at_first"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"errors_at_first"}), config);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
   EXPECT_THAT(recorder.all<CaseVerdict>(), IsEmpty());
 }
@@ -96,8 +92,7 @@ TEST(Triage, OfATryThatFailedAndPassedLaterHasNothingToSay) {
 TEST(Triage, OfHangsAndCrashesTriagesTheCheaperFirst) {
   RunConfig config = with_triage();
   config.timeout = std::chrono::milliseconds(700);
-  Recorder recorder;
-  run(fake_cases({"hang", "sigsegv@1", "exit3"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"hang", "sigsegv@1", "exit3"}), config);
   std::vector<std::string> ids;
   for (const CaseVerdict& event : recorder.all<CaseVerdict>()) {
     ids.push_back(event.id);
@@ -111,8 +106,7 @@ TEST(Triage, OfHangsAndCrashesTriagesTheCheaperFirst) {
 TEST(Triage, EndsWithItsBudgetAndSaysSo) {
   RunConfig config = with_triage();
   config.triage_limits.replays = 3;
-  Recorder recorder;
-  run(fake_cases({"fail", "error", "exit3"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"fail", "error", "exit3"}), config);
   EXPECT_THAT(recorder.all<CaseReplayed>(), SizeIs(3));
   std::vector<std::string> kinds;
   for (const CaseVerdict& event : recorder.all<CaseVerdict>()) kinds.push_back(kind_of(event.verdict));
@@ -123,8 +117,7 @@ TEST(Triage, EndsWithItsTimeInTheMiddleOfAReplay) {
   RunConfig config = with_triage();
   config.timeout = std::chrono::milliseconds(900);
   config.triage_limits.time = std::chrono::milliseconds(300);
-  Recorder recorder;
-  run(fake_cases({"hang"}), config, recorder);
+  const Recorder recorder = run(fake_cases({"hang"}), config);
   const Verdict verdict = verdict_on(recorder, "fake/hang");
   EXPECT_EQ(kind_of(verdict), "not triaged");
   EXPECT_THAT(verdict.evidence, Contains(HasSubstr("for a triage was reached")));
@@ -146,8 +139,7 @@ TEST(Triage, EndsWhenTheRunIsInterrupted) {
 }
 
 TEST(Triage, LetsTheWorkerLookForNoCause) {
-  Recorder recorder;
-  run(fake_cases({"diag_certain"}), with_triage({"--options=diagnosis_ms"}), recorder);
+  const Recorder recorder = run(fake_cases({"diag_certain"}), with_triage({"--options=diagnosis_ms"}));
   for (const CaseReplayed& event : recorder.all<CaseReplayed>()) EXPECT_EQ(event.outcome, CaseOutcome::fail);
   EXPECT_EQ(kind_of(verdict_on(recorder, "fake/diag_certain")), "REAL");
 }
@@ -167,8 +159,7 @@ TEST(Triage, IsUnknownWhereItsPoolsDoNotStart) {
 }
 
 TEST(Triage, KeepsNothingOfARunThatDoesNotAskForIt) {
-  Recorder recorder;
-  run(fake_cases({"fail"}), fake_config(), recorder);
+  const Recorder recorder = run(fake_cases({"fail"}));
   EXPECT_THAT(recorder.all<CaseReplayed>(), IsEmpty());
   EXPECT_THAT(recorder.all<CaseVerdict>(), IsEmpty());
 }

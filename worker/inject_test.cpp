@@ -1,38 +1,27 @@
 // Tests of requested faults that change or delay answers (wrong, flaky, slow), and of faults from the environment.
-#include <chrono>
-#include <optional>
-#include <string>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/testing/worker_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using protocol::ResultEvent;
-using test::kTriesToRecover;
-using test::WorkerGroup;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using namespace ::testing;
 
 WorkerGroup::Config asking_by_environment(const std::string& faults) {
   return {.environment = {{"CP_POOL_INJECT", faults}}};
 }
 
 TEST(WorkerInject, ObeysItsEnvironment) {
-  WorkerGroup group(asking_by_environment("wrong=dv@1:inside:bad throw@0:before:worse"));
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group(asking_by_environment("wrong=dv@1:inside:bad throw@0:before:worse"));
   const auto bad = group.run("bad");
-  ASSERT_TRUE(bad);
-  EXPECT_EQ(bad->outcome, CaseOutcome::fail);
-  EXPECT_THAT(bad->reason, StartsWith("rank 1: dv: "));
-  EXPECT_TRUE(bad->healthy);
-  EXPECT_EQ(group.run("good").value_or(ResultEvent{}).outcome, CaseOutcome::pass);
+  EXPECT_EQ(bad.outcome, CaseOutcome::fail);
+  EXPECT_THAT(bad.reason, StartsWith("rank 1: dv: "));
+  EXPECT_TRUE(bad.healthy);
+  EXPECT_EQ(group.run("good").outcome, CaseOutcome::pass);
   // The last case, because on a busy machine the pool may not be back in time after it.
-  EXPECT_EQ(group.run("worse").value_or(ResultEvent{}).outcome, CaseOutcome::error);
+  EXPECT_EQ(group.run("worse").outcome, CaseOutcome::error);
 }
 
 TEST(WorkerInject, NamesTheVariableThatItCannotRead) {
@@ -42,58 +31,51 @@ TEST(WorkerInject, NamesTheVariableThatItCannotRead) {
 }
 
 TEST(WorkerInject, AWrongTensorThatTheCaseDoesNotHaveIsNamedAndDoesNothing) {
-  WorkerGroup group({.arguments = {"--inject", "wrong=dbias@1:inside", "--inject", "wrong=dq@0:inside:forward"}});
-  group.next<protocol::ReadyEvent>();
-  EXPECT_EQ(group.run("plain").value_or(ResultEvent{}).outcome, CaseOutcome::pass);
-  EXPECT_EQ(group.run("forward", {{"training", false}}).value_or(ResultEvent{}).outcome, CaseOutcome::pass);
+  ReadyGroup group({.arguments = {"--inject", "wrong=dbias@1:inside", "--inject", "wrong=dq@0:inside:forward"}});
+  EXPECT_EQ(group.run("plain").outcome, CaseOutcome::pass);
+  EXPECT_EQ(group.run("forward", {{"training", false}}).outcome, CaseOutcome::pass);
   EXPECT_THAT(group.read_stderr(1), HasSubstr("rank 1: injected fault wrong=dbias: this case has no dbias"));
   EXPECT_THAT(group.read_stderr(0), HasSubstr("rank 0: injected fault wrong=dq: this case has no dq"));
 }
 
 TEST(WorkerInject, ASlowCaseTakesItsTimeAndPasses) {
   for (const char* phase : {"before", "inside", "after", "result"}) {
-    WorkerGroup group({.arguments = {"--inject", std::string("slow=60@1:") + phase}});
-    group.next<protocol::ReadyEvent>();
+    ReadyGroup group({.arguments = {"--inject", std::string("slow=60@1:") + phase}});
     const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(group.run("one").value_or(ResultEvent{}).outcome, CaseOutcome::pass) << phase;
+    EXPECT_EQ(group.run("one").outcome, CaseOutcome::pass) << phase;
     EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(60)) << phase;
   }
 }
 
 // The result and diagnosis of a case that is wrong on rank 1, and the outcome of the case after it.
 struct Asked {
-  std::optional<ResultEvent> result;
-  std::optional<protocol::DiagnosisEvent> diagnosis;
+  ResultEvent result;
+  protocol::DiagnosisEvent diagnosis;
   std::string next;
 };
 Asked ask_why(const std::string& fault, std::int64_t diagnosis_ms = 20'000) {
-  WorkerGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", fault}});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", fault}});
   protocol::RunRequest request;
   request.seq = 100;
   request.id = "bad";
-  request.case_json = test::small_case(2);
+  request.case_json = small_case(2);
   request.timeout_ms = 20000;
   request.options.diagnosis_ms = diagnosis_ms;
   group.send(request);
   Asked asked;
   asked.result = group.next<ResultEvent>();
   asked.diagnosis = group.next<protocol::DiagnosisEvent>();
-  if (!asked.diagnosis || !asked.diagnosis->healthy) return asked;
-  const auto next = group.run("good");
-  if (next) asked.next = to_string(next->outcome);
+  if (asked.diagnosis.healthy) asked.next = to_string(group.run("good").outcome);
   return asked;
 }
 
 TEST(WorkerDiagnosis, FollowsTheResultOfAFail) {
   const Asked asked = ask_why("throw@1:diagnosis:other");
-  ASSERT_TRUE(asked.result);
-  EXPECT_EQ(asked.result->outcome, CaseOutcome::fail);
-  EXPECT_TRUE(asked.result->diagnosing);
-  ASSERT_TRUE(asked.diagnosis);
-  EXPECT_EQ(asked.diagnosis->seq, 100);
-  EXPECT_THAT(asked.diagnosis->diagnosis.cause, testing::Not(StartsWith("the diagnosis failed")));
-  EXPECT_GT(asked.diagnosis->diagnosis.ms, 0);
+  EXPECT_EQ(asked.result.outcome, CaseOutcome::fail);
+  EXPECT_TRUE(asked.result.diagnosing);
+  EXPECT_EQ(asked.diagnosis.seq, 100);
+  EXPECT_THAT(asked.diagnosis.diagnosis.cause, testing::Not(StartsWith("the diagnosis failed")));
+  EXPECT_GT(asked.diagnosis.diagnosis.ms, 0);
   EXPECT_EQ(asked.next, "pass");
 }
 
@@ -103,12 +85,10 @@ TEST(WorkerDiagnosis, ThatThrowsOnARankIsUnknownAndThePoolGoesOn) {
     for (int i = 0; i < kTriesToRecover && asked.next.empty(); ++i) {
       asked = ask_why(std::string("throw@") + rank + ":diagnosis");
     }
-    ASSERT_TRUE(asked.result);
-    EXPECT_EQ(asked.result->outcome, CaseOutcome::fail);
-    EXPECT_TRUE(asked.result->healthy);
-    ASSERT_TRUE(asked.diagnosis);
-    EXPECT_EQ(asked.diagnosis->diagnosis.certainty, Certainty::unknown);
-    EXPECT_THAT(asked.diagnosis->diagnosis.cause,
+    EXPECT_EQ(asked.result.outcome, CaseOutcome::fail);
+    EXPECT_TRUE(asked.result.healthy);
+    EXPECT_EQ(asked.diagnosis.diagnosis.certainty, Certainty::unknown);
+    EXPECT_THAT(asked.diagnosis.diagnosis.cause,
                 AllOf(StartsWith(std::string("the diagnosis failed: rank ") + rank), HasSubstr("injected fault")));
     EXPECT_EQ(asked.next, "pass");
   }
@@ -116,11 +96,10 @@ TEST(WorkerDiagnosis, ThatThrowsOnARankIsUnknownAndThePoolGoesOn) {
 
 TEST(WorkerDiagnosis, InWhichARankHangsEndsByItselfAndAsksForANewPool) {
   const Asked asked = ask_why("hang@1:diagnosis", 500);
-  ASSERT_TRUE(asked.diagnosis);
-  EXPECT_FALSE(asked.diagnosis->healthy);
-  EXPECT_THAT(asked.diagnosis->diagnosis.cause,
+  EXPECT_FALSE(asked.diagnosis.healthy);
+  EXPECT_THAT(asked.diagnosis.diagnosis.cause,
               AllOf(StartsWith("the diagnosis failed: rank 0: "), HasSubstr("not every rank came back")));
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,29 +1,20 @@
 // Tests of `prepare` requests, and of cases that a library refuses, with real processes (testing/scripted_worker.cpp).
 #include <csignal>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/testing/worker_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using protocol::ResultEvent;
-using test::kEndLimit;
-using test::kTriesToRecover;
-using test::WorkerGroup;
 using ::testing::ElementsAre;
 
 class ScriptedWorker : public ::testing::Test {
  protected:
-  ScriptedWorker() { ready_ = group_.next<protocol::ReadyEvent>(); }
-
   static nlohmann::json case_of(const std::string& model) {
-    nlohmann::json c = test::small_case(2);
+    nlohmann::json c = small_case(2);
     c["model"] = model;
     return c;
   }
@@ -42,34 +33,31 @@ class ScriptedWorker : public ::testing::Test {
     return times;
   }
 
-  void expect_pass(const std::optional<ResultEvent>& result) {
-    ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, CaseOutcome::pass) << result->reason;
-    EXPECT_EQ(result->reason, "");
-    EXPECT_TRUE(result->healthy);
+  void expect_pass(const ResultEvent& result) {
+    EXPECT_EQ(result.outcome, CaseOutcome::pass) << result.reason;
+    EXPECT_EQ(result.reason, "");
+    EXPECT_TRUE(result.healthy);
   }
 
-  WorkerGroup group_{{.binary = CP_POOL_SCRIPTED_WORKER_BINARY}};
-  std::optional<protocol::ReadyEvent> ready_;
+  ReadyGroup group_{{.binary = CP_POOL_SCRIPTED_WORKER_BINARY}};
 };
 
 // Runs a case that the library refuses on the fixture's ranks, or on new ones if those did not come back in time.
 class RefusedCase : public ScriptedWorker {
  protected:
-  std::optional<ResultEvent> run_refused(const std::string& model) {
-    std::optional<ResultEvent> result = group_.run("refused", {{"model", model}});
-    for (int i = 1; i < kTriesToRecover && result && !result->healthy; ++i) {
+  ResultEvent run_refused(const std::string& model) {
+    ResultEvent result = group_.run("refused", {{"model", model}});
+    for (int i = 1; i < kTriesToRecover && !result.healthy; ++i) {
       new_group_.emplace(WorkerGroup::Config{.binary = CP_POOL_SCRIPTED_WORKER_BINARY});
-      new_group_->next<protocol::ReadyEvent>();
       result = new_group_->run("refused", {{"model", model}});
     }
     return result;
   }
   // Runs a case on the ranks of the last refused one.
-  std::optional<ResultEvent> run_next() { return (new_group_ ? *new_group_ : group_).run("next"); }
+  ResultEvent run_next() { return (new_group_ ? *new_group_ : group_).run("next"); }
 
  private:
-  std::optional<WorkerGroup> new_group_;
+  std::optional<ReadyGroup> new_group_;
 };
 
 using WorkerPrepare = ScriptedWorker;
@@ -77,8 +65,7 @@ using WorkerRefusal = RefusedCase;
 using WorkerRehearsal = ScriptedWorker;
 
 TEST_F(WorkerPrepare, IsOffered) {
-  ASSERT_TRUE(ready_.has_value());
-  EXPECT_EQ(ready_->capabilities.at("requests"), (nlohmann::json{"cancel", "prepare"}));
+  EXPECT_EQ(group_.ready.capabilities.at("requests"), (nlohmann::json{"cancel", "prepare"}));
 }
 
 // The running case ends only once something has been prepared, so the preparation must run beside the case on every
@@ -114,14 +101,13 @@ TEST_F(WorkerPrepare, WithoutEndKeepsNothingElseWaiting) {
   prepare("endless");
   for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(group_.wait_for_stderr(rank, "prepared endless"));
   group_.send(protocol::PingRequest{101, true});
-  EXPECT_THAT(group_.next<protocol::PongEvent>()->ranks, ElementsAre(0, 1));
+  EXPECT_THAT(group_.next<protocol::PongEvent>().ranks, ElementsAre(0, 1));
   expect_pass(group_.run("next"));
   group_.send(protocol::ShutdownRequest{});
   std::optional<std::vector<std::string>> statuses = group_.wait_all(kEndLimit);
   const std::vector<std::string> well(2, "exit 0");
   for (int i = 1; i < kTriesToRecover && statuses && *statuses != well; ++i) {
-    WorkerGroup again({.binary = CP_POOL_SCRIPTED_WORKER_BINARY});
-    again.next<protocol::ReadyEvent>();
+    ReadyGroup again({.binary = CP_POOL_SCRIPTED_WORKER_BINARY});
     again.send(protocol::PrepareRequest{100, case_of("endless")});
     for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(again.wait_for_stderr(rank, "prepared endless"));
     again.send(protocol::ShutdownRequest{});
@@ -143,47 +129,43 @@ TEST_F(WorkerRehearsal, HappensOnEveryRankAndNoCaseHearsThatItFailed) {
 }
 
 TEST(WorkerWithoutRehearsal, HasNone) {
-  WorkerGroup group({.arguments = {"--no-rehearsal"}, .binary = CP_POOL_SCRIPTED_WORKER_BINARY});
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value()) << group.read_stderr(0);
-  ASSERT_TRUE(group.run("first").has_value());
+  ReadyGroup group({.arguments = {"--no-rehearsal"}, .binary = CP_POOL_SCRIPTED_WORKER_BINARY});
+  group.run("first");
   for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(group.read_stderr(rank).find("rehearsed"), std::string::npos);
 }
 
 TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {
   const auto result = run_refused("refused_on_1");
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::skip);
-  EXPECT_EQ(result->reason, "rank 1: the library refuses these tiles");
-  EXPECT_TRUE(result->healthy);
-  ASSERT_EQ(result->ranks.size(), 2U);
-  EXPECT_TRUE(result->ranks[1].aborted) << "rank 0 sat in a collective";
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
+  EXPECT_EQ(result.reason, "rank 1: the library refuses these tiles");
+  EXPECT_TRUE(result.healthy);
+  ASSERT_EQ(result.ranks.size(), 2U);
+  EXPECT_TRUE(result.ranks[1].aborted) << "rank 0 sat in a collective";
   expect_pass(run_next());
 }
 
 TEST_F(WorkerRefusal, OnWhichTheRanksDisagreeIsAnError) {
   const auto result = run_refused("skipped_on_1");
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::error);
-  EXPECT_EQ(result->reason, "the ranks disagree: rank 0 ran the case, but rank 1 skipped it: not on this rank");
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
+  EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, but rank 1 skipped it: not on this rank");
   expect_pass(run_next());
 }
 
 TEST_F(WorkerRefusal, OnEveryRankIsASkipToo) {
   const auto result = run_refused("refused");
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::skip);
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
   // The reason is that of the rank that reports first.
-  EXPECT_THAT(result->reason,
+  EXPECT_THAT(result.reason,
               ::testing::AnyOf("rank 0: the library refuses these tiles", "rank 1: the library refuses these tiles"));
-  EXPECT_TRUE(result->healthy);
+  EXPECT_TRUE(result.healthy);
   expect_pass(run_next());
 }
 
 TEST_F(WorkerRefusal, OfAPartThatRanAsMathShowsInTheResult) {
   const auto result = group_.run("remarked", {{"model", "remarked"}});
   expect_pass(result);
-  EXPECT_EQ(result->backend_note, "some tiles ran as math");
+  EXPECT_EQ(result.backend_note, "some tiles ran as math");
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,12 +1,9 @@
 // Tests of the real worker's --case: a case without a driver.
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 #include <sys/wait.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "worker/testing/worker_fixture.h"

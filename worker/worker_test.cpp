@@ -2,31 +2,21 @@
 #include <algorithm>
 #include <csignal>
 #include <limits>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/testing/worker_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using protocol::ResultEvent;
-using test::WorkerGroup;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using test::Worker;
-
 TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
   WorkerGroup group({});
-  const auto event = group.next_event();
-  ASSERT_TRUE(event.has_value());
-  const auto& ready = std::get<protocol::ReadyEvent>(*event);
+  const auto ready = std::get<protocol::ReadyEvent>(group.next_event().value());
   EXPECT_EQ(ready.protocol, protocol::kVersion);
   EXPECT_EQ(ready.world_size, 2);
   EXPECT_EQ(ready.device, "cpu");
@@ -48,20 +38,17 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
 }
 
 TEST_F(Worker, GivesStartedThenTheResult) {
-  WorkerGroup group({});
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group;
   group.start_run("one");
-  const auto started = group.next<protocol::StartedEvent>();
-  ASSERT_TRUE(started.has_value());
-  EXPECT_EQ(started->seq, 1);
+  EXPECT_EQ(group.next<protocol::StartedEvent>().seq, 1);
   const auto result = group.next<ResultEvent>();
   expect_pass(result);
-  EXPECT_EQ(result->seq, 1);
-  EXPECT_EQ(result->backend, "math");
-  ASSERT_EQ(result->ranks.size(), 2U);
-  for (const auto& rank : result->ranks) EXPECT_FALSE(rank.output_hash.empty());
-  ASSERT_EQ(result->hygiene.size(), 2U);
-  for (const auto& rank : result->hygiene) {
+  EXPECT_EQ(result.seq, 1);
+  EXPECT_EQ(result.backend, "math");
+  ASSERT_EQ(result.ranks.size(), 2U);
+  for (const auto& rank : result.ranks) EXPECT_FALSE(rank.output_hash.empty());
+  ASSERT_EQ(result.hygiene.size(), 2U);
+  for (const auto& rank : result.hygiene) {
     EXPECT_GT(rank.rss_kib, 0);
     EXPECT_GT(rank.fds, 3);
     EXPECT_GE(rank.threads, 2);
@@ -70,98 +57,82 @@ TEST_F(Worker, GivesStartedThenTheResult) {
 }
 
 TEST_F(Worker, ReportsItsPhases) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   group.start_run("one");
   const auto progress = group.next<protocol::ProgressEvent>();
-  ASSERT_TRUE(progress.has_value());
-  EXPECT_EQ(progress->seq, 1);
-  EXPECT_FALSE(progress->phase.empty());
+  EXPECT_EQ(progress.seq, 1);
+  EXPECT_FALSE(progress.phase.empty());
   const auto result = group.next<ResultEvent>();
-  ASSERT_TRUE(result.has_value());
   for (const char* phase : {"reset", "inputs", "forward", "backward", "repeat", "compare", "probe", "barrier"}) {
-    EXPECT_TRUE(result->timings_ms.contains(phase)) << phase;
+    EXPECT_TRUE(result.timings_ms.contains(phase)) << phase;
   }
 }
 
 // Without a mask, a result does not depend on how the tokens are cut.
 TEST_F(Worker, SkipsWhatItCannotRunAndSaysWhy) {
-  WorkerGroup group({.arguments = {"--cut", "striped:3"}});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group({.arguments = {"--cut", "striped:3"}});
   const auto result = group.run("odd", {{"causal", false}, {"seqlen_q", 16}, {"seqlen_kv", 16}});
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::skip);
-  EXPECT_FALSE(result->reason.empty());
-  EXPECT_TRUE(result->healthy);
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
+  EXPECT_FALSE(result.reason.empty());
+  EXPECT_TRUE(result.healthy);
   expect_pass(group.run("next", {{"causal", false}, {"seqlen_q", 12}, {"seqlen_kv", 12}}));
 }
 
 TEST_F(Worker, RefusesAnImpossibleCaseAndGoesOn) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   auto result = group.run("bad", {{"heads", "many"}});
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::error);
-  EXPECT_THAT(result->reason, HasSubstr("heads"));
-  EXPECT_TRUE(result->healthy);
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
+  EXPECT_THAT(result.reason, HasSubstr("heads"));
+  EXPECT_TRUE(result.healthy);
   result = group.run("wrong world", {{"cp_size", 4}});
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->reason, "cp_size 4 on a pool of 2 ranks");
+  EXPECT_EQ(result.reason, "cp_size 4 on a pool of 2 ranks");
   expect_pass(group.run("next"));
 }
 
 TEST_F(Worker, PingToAllNamesOnlyTheRanksThatAnswer) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   group.stop(1);
   group.send(protocol::PingRequest{1, true});
-  EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
+  EXPECT_EQ(group.next<protocol::PongEvent>().ranks, std::vector<int>{0});
   group.kill(1, SIGCONT);
 }
 
 TEST_F(Worker, AnswersBadRequestsAndGoesOn) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   group.send_line("nonsense");
   auto error = group.next<protocol::ProtocolErrorEvent>();
-  ASSERT_TRUE(error.has_value());
-  EXPECT_THAT(error->message, StartsWith("not JSON"));
+  EXPECT_THAT(error.message, StartsWith("not JSON"));
   group.send_line(R"({"op":"jump","seq":7})");
   error = group.next<protocol::ProtocolErrorEvent>();
-  ASSERT_TRUE(error.has_value());
-  EXPECT_EQ(error->seq, 7);
-  EXPECT_EQ(error->message, "unknown op \"jump\"");
+  EXPECT_EQ(error.seq, 7);
+  EXPECT_EQ(error.message, "unknown op \"jump\"");
   group.send_line(std::string(protocol::kMaxLineBytes + 1, 'x'));
   error = group.next<protocol::ProtocolErrorEvent>();
-  ASSERT_TRUE(error.has_value());
-  EXPECT_THAT(error->message, HasSubstr("longer than"));
+  EXPECT_THAT(error.message, HasSubstr("longer than"));
   expect_pass(group.run("next"));
 }
 
 TEST_F(Worker, AcceptsPrepare) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
-  group.send(protocol::PrepareRequest{5, test::small_case(2)});
+  ReadyGroup group;
+  group.send(protocol::PrepareRequest{5, small_case(2)});
   group.send(protocol::PingRequest{6, false});
   EXPECT_EQ(std::get<protocol::PongEvent>(*group.next_event()).seq, 6);
 }
 
 TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
-  const auto hashes = [](const std::optional<ResultEvent>& result) {
+  const auto hashes = [](const ResultEvent& result) {
     std::map<int, std::string> out;
-    for (const auto& rank : result->ranks) out[rank.rank] = rank.output_hash;
+    for (const auto& rank : result.ranks) out[rank.rank] = rank.output_hash;
     return out;
   };
   // On a busy machine the ranks may take longer to return from the throw than a worker allows, but not every time.
   bool back = false;
-  for (int i = 0; i < test::kTriesToRecover && !back; ++i) {
-    WorkerGroup group(with({"--inject", "throw@1:inside:bad"}));
-    group.next<protocol::ReadyEvent>();
+  for (int i = 0; i < kTriesToRecover && !back; ++i) {
+    ReadyGroup group(with({"--inject", "throw@1:inside:bad"}));
     const auto first = group.run("one");
     expect_pass(first);
     group.run("other", {{"seed", 99}, {"comm", "all_gather"}});
-    const auto bad = group.run("bad");
-    back = bad && bad->healthy;
+    back = group.run("bad").healthy;
     if (!back) continue;
     const auto again = group.run("one");
     expect_pass(again);
@@ -171,8 +142,7 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
 }
 
 TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   // The problem is large enough that computing the reference takes orders of magnitude longer than finding it in the
   // cache. The least of several times is taken, because other work on the machine delays some of them, not all.
   const nlohmann::json large = {{"seqlen_q", 256}, {"seqlen_kv", 256}};
@@ -181,7 +151,7 @@ TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
     for (int i = 0; i < 5; ++i) {
       const auto result = group.run("one", large, 20000, cached);
       expect_pass(result);
-      least = std::min(least, result->timings_ms.at("reference"));
+      least = std::min(least, result.timings_ms.at("reference"));
     }
     return least;
   };
@@ -191,18 +161,16 @@ TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
 }
 
 TEST_F(Worker, PrintsOfACaseDoNotDisturbTheProtocol) {
-  WorkerGroup group(with({"--inject", "print=1000000@0:before", "--inject", "print=1000000@1:inside"}));
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group(with({"--inject", "print=1000000@0:before", "--inject", "print=1000000@1:inside"}));
   expect_pass(group.run("loud"));
   EXPECT_TRUE(group.chatter().empty());
   EXPECT_GT(group.read_stderr(0).size(), 1000000U) << "stdout goes to stderr";
 }
 
 TEST_F(Worker, RunsUnderALauncherThatBindsNothing) {
-  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {}, .as_open_mpi = true});
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group({.as_open_mpi = true});
   expect_pass(group.run("one"));
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,32 +1,20 @@
 // Tests of cases in which a rank of the real worker throws, hangs or is cancelled, and of the cases after them.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/testing/worker_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using protocol::ResultEvent;
-using test::kStartOfABusyMachine;
-using test::kTriesToRecover;
-using test::ms_since;
-using test::WorkerGroup;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using namespace ::testing;
 
-using WorkerTrouble = test::Worker;
+using WorkerTrouble = Worker;
 
 // When a rank throws, the result says so at once, its peers are freed, and the pool goes on.
 class WorkerThrow : public ::testing::TestWithParam<const char*> {};
@@ -34,37 +22,30 @@ class WorkerThrow : public ::testing::TestWithParam<const char*> {};
 TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
   for (const int culprit : {0, 1}) {
     const std::string fault = "throw@" + std::to_string(culprit) + ":" + GetParam() + ":bad";
-    std::optional<WorkerGroup> started;
-    std::optional<ResultEvent> result;
-    double start_ms = 0;
-    for (int i = 0; i < kTriesToRecover && !(result && result->healthy); ++i) {
-      started.emplace(
-          WorkerGroup::Config{.ranks = 2, .arguments = {"--inject", fault}, .environment = {}, .as_open_mpi = false});
-      const auto spawned = std::chrono::steady_clock::now();
-      started->next<protocol::ReadyEvent>();
-      start_ms = ms_since(spawned);
+    std::optional<ReadyGroup> started;
+    ResultEvent result;
+    result.healthy = false;
+    for (int i = 0; i < kTriesToRecover && !result.healthy; ++i) {
+      started.emplace(WorkerGroup::Config{.arguments = {"--inject", fault}});
       started->start_run("bad", {}, 20'000);
-      ASSERT_TRUE(started->next<protocol::StartedEvent>().has_value());
+      started->next<protocol::StartedEvent>();
       const auto start = std::chrono::steady_clock::now();
       result = started->next<ResultEvent>();
       EXPECT_LT(ms_since(start), 20'000 / 2);
-      ASSERT_TRUE(result.has_value());
-      EXPECT_EQ(result->outcome, CaseOutcome::error);
+      EXPECT_EQ(result.outcome, CaseOutcome::error);
     }
-    if (!result->healthy && start_ms > kStartOfABusyMachine) continue;
-    WorkerGroup& group = *started;
-    EXPECT_TRUE(result->healthy);
+    if (!result.healthy && started->start_ms > kStartOfABusyMachine) continue;
+    EXPECT_TRUE(result.healthy);
     const std::string text = "std::runtime_error: injected fault on rank " + std::to_string(culprit);
-    EXPECT_EQ(result->reason, "rank " + std::to_string(culprit) + ": " + text);
-    ASSERT_EQ(result->ranks.size(), 2U);
-    EXPECT_EQ(result->ranks[0].rank, culprit);
-    EXPECT_FALSE(result->ranks[0].ok);
-    EXPECT_FALSE(result->ranks[0].aborted);
-    EXPECT_THAT(result->ranks[0].error, AllOf(StartsWith(text), HasSubstr("RankCompute::run_case")));
-    EXPECT_TRUE(result->ranks[1].aborted) << result->ranks[1].error;
-    const auto next = group.run("next");
-    ASSERT_TRUE(next.has_value());
-    EXPECT_EQ(next->outcome, CaseOutcome::pass) << next->reason;
+    EXPECT_EQ(result.reason, "rank " + std::to_string(culprit) + ": " + text);
+    ASSERT_EQ(result.ranks.size(), 2U);
+    EXPECT_EQ(result.ranks[0].rank, culprit);
+    EXPECT_FALSE(result.ranks[0].ok);
+    EXPECT_FALSE(result.ranks[0].aborted);
+    EXPECT_THAT(result.ranks[0].error, AllOf(StartsWith(text), HasSubstr("RankCompute::run_case")));
+    EXPECT_TRUE(result.ranks[1].aborted) << result.ranks[1].error;
+    const auto next = started->run("next");
+    EXPECT_EQ(next.outcome, CaseOutcome::pass) << next.reason;
   }
 }
 
@@ -80,9 +61,8 @@ std::int64_t deadline_after_start_of(double start_ms) {
 std::vector<std::pair<std::int64_t, std::int64_t>> held_by_ranks(WorkerGroup& group) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out;
   const auto result = group.run("passes");
-  EXPECT_TRUE(result && result->outcome == CaseOutcome::pass);
-  if (!result) return out;
-  for (const protocol::Hygiene& rank : result->hygiene) out.emplace_back(rank.fds, rank.threads);
+  EXPECT_EQ(result.outcome, CaseOutcome::pass);
+  for (const protocol::Hygiene& rank : result.hygiene) out.emplace_back(rank.fds, rank.threads);
   return out;
 }
 
@@ -92,8 +72,8 @@ int recoveries_without_leak(WorkerGroup& group, int most) {
   const auto before = held_by_ranks(group);
   for (int i = 0; i < most; ++i) {
     const auto result = group.run(i % 2 == 0 ? "bad" : "worse");
-    EXPECT_TRUE(result && result->outcome == CaseOutcome::error);
-    if (!result || !result->healthy) return i;
+    EXPECT_EQ(result.outcome, CaseOutcome::error);
+    if (!result.healthy) return i;
     auto after = held_by_ranks(group);
     // The system may list a thread for a moment after it has been joined.
     const auto start = std::chrono::steady_clock::now();
@@ -111,10 +91,8 @@ TEST_F(WorkerTrouble, RebuildsAgainAndAgainWithoutLeaking) {
   int longest_row = 0;
   double start_ms = 0;
   for (int i = 0; i < kTriesToRecover && (recoveries < kRecoveries || longest_row < kInARow); ++i) {
-    WorkerGroup group(with({"--inject", "throw@1:inside:bad", "--inject", "bad_alloc@2:before:worse"}, 4));
-    const auto spawned = std::chrono::steady_clock::now();
-    group.next<protocol::ReadyEvent>();
-    start_ms = ms_since(spawned);
+    ReadyGroup group(with({"--inject", "throw@1:inside:bad", "--inject", "bad_alloc@2:before:worse"}, 4));
+    start_ms = group.start_ms;
     const int row = recoveries_without_leak(group, kRecoveries);
     recoveries += row;
     longest_row = std::max(longest_row, row);
@@ -125,76 +103,62 @@ TEST_F(WorkerTrouble, RebuildsAgainAndAgainWithoutLeaking) {
 }
 
 TEST_F(WorkerTrouble, APingDuringACaseSaysWhereEachRankStands) {
-  WorkerGroup group(with({"--inject", "hang@1:before:bad"}));
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group(with({"--inject", "hang@1:before:bad"}));
   group.start_run("bad");
-  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
-  std::optional<protocol::PongEvent> pong;
+  group.next<protocol::StartedEvent>();
+  protocol::PongEvent pong;
   do {  // repeats until rank 0 waits for the other rank
     group.send(protocol::PingRequest{1000, true});
     pong = group.next<protocol::PongEvent>();
-    ASSERT_TRUE(pong.has_value()) << "the case has ended";
-    ASSERT_EQ(pong->phases.size(), 2U);
-  } while (pong->phases[0].operation.empty());
-  EXPECT_EQ(pong->phases[0].phase, "forward");
-  EXPECT_THAT(pong->phases[0].operation, ::testing::HasSubstr("of group cp: "));
-  EXPECT_GE(pong->phases[0].ms, pong->phases[0].operation_ms);
-  EXPECT_EQ(pong->phases[1].phase, "begin");
-  EXPECT_EQ(pong->phases[1].operation, "");
-  EXPECT_GT(pong->phases[1].ms, 0);
+    ASSERT_EQ(pong.phases.size(), 2U);
+  } while (pong.phases[0].operation.empty());
+  EXPECT_EQ(pong.phases[0].phase, "forward");
+  EXPECT_THAT(pong.phases[0].operation, ::testing::HasSubstr("of group cp: "));
+  EXPECT_GE(pong.phases[0].ms, pong.phases[0].operation_ms);
+  EXPECT_EQ(pong.phases[1].phase, "begin");
+  EXPECT_EQ(pong.phases[1].operation, "");
+  EXPECT_GT(pong.phases[1].ms, 0);
 }
 
 TEST_F(WorkerTrouble, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
   for (const char* fault : {"hang@0:before:bad", "hang@1:before:bad"}) {
-    std::optional<ResultEvent> result;
+    ResultEvent result;
     // If the other rank does not come back in time either, the result does not mention the timeout.
-    for (int i = 0; i < kTriesToRecover && (!result || result->outcome != CaseOutcome::timeout); ++i) {
-      WorkerGroup group(with({"--inject", fault}));
-      const auto spawned = std::chrono::steady_clock::now();
-      group.next<protocol::ReadyEvent>();
-      group.start_run("bad", {}, deadline_after_start_of(ms_since(spawned)));
-      ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+    for (int i = 0; i < kTriesToRecover && result.outcome != CaseOutcome::timeout; ++i) {
+      ReadyGroup group(with({"--inject", fault}));
+      group.start_run("bad", {}, deadline_after_start_of(group.start_ms));
+      group.next<protocol::StartedEvent>();
       result = group.next<ResultEvent>();  // it is the worker that ends the case: it hangs for ever
-      ASSERT_TRUE(result.has_value()) << fault;
-      EXPECT_FALSE(result->healthy);
-      const auto refused = group.run("next");
-      ASSERT_TRUE(refused.has_value());
-      EXPECT_FALSE(refused->healthy);
+      EXPECT_FALSE(result.healthy);
+      EXPECT_FALSE(group.run("next").healthy);
     }
-    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
+    EXPECT_EQ(result.outcome, CaseOutcome::timeout) << fault << ": " << result.reason;
   }
 }
 
 TEST_F(WorkerTrouble, ATimeoutFromInsideNamesRankOperationAndPeer) {
-  std::optional<ResultEvent> result;
+  ResultEvent result;
   // The result does not mention the timeout if rank 0 does not come back in time.
-  for (int i = 0; i < kTriesToRecover && (!result || result->outcome != CaseOutcome::timeout); ++i) {
-    WorkerGroup group(with({"--inject", "hang@1:inside:bad"}));
-    const auto spawned = std::chrono::steady_clock::now();
-    group.next<protocol::ReadyEvent>();
-    result = group.run("bad", {}, deadline_after_start_of(ms_since(spawned)));
-    ASSERT_TRUE(result.has_value());
+  for (int i = 0; i < kTriesToRecover && result.outcome != CaseOutcome::timeout; ++i) {
+    ReadyGroup group(with({"--inject", "hang@1:inside:bad"}));
+    result = group.run("bad", {}, deadline_after_start_of(group.start_ms));
   }
-  EXPECT_EQ(result->outcome, CaseOutcome::timeout);
-  EXPECT_THAT(result->reason, AllOf(StartsWith("rank 0: "), HasSubstr("rank 1"), HasSubstr("timed out")));
+  EXPECT_EQ(result.outcome, CaseOutcome::timeout);
+  EXPECT_THAT(result.reason, AllOf(StartsWith("rank 0: "), HasSubstr("rank 1"), HasSubstr("timed out")));
 }
 
 TEST_F(WorkerTrouble, CancelEndsACase) {
-  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group(with({"--inject", "hang@1:inside:hangs"}));
   group.start_run("hangs");
-  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.next<protocol::StartedEvent>();
   group.send(protocol::CancelRequest{1});
-  const auto result = group.next<ResultEvent>();
-  ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, CaseOutcome::cancelled);
+  EXPECT_EQ(group.next<ResultEvent>().outcome, CaseOutcome::cancelled);
 }
 
 TEST_F(WorkerTrouble, SaysWhereItStandsWhenAsked) {
-  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group(with({"--inject", "hang@1:inside:hangs"}));
   group.start_run("hangs");
-  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.next<protocol::StartedEvent>();
   for (int rank = 0; rank < 2; ++rank) {
     // A rank may not have reached the exchange yet when it is asked first.
     const std::string place = "rank " + std::to_string(rank) + ": in exchange with rank";
@@ -205,8 +169,7 @@ TEST_F(WorkerTrouble, SaysWhereItStandsWhenAsked) {
 }
 
 TEST_F(WorkerTrouble, GoesOnAfterItSaidWhereItStands) {
-  WorkerGroup group({});
-  group.next<protocol::ReadyEvent>();
+  ReadyGroup group;
   for (int rank = 0; rank < 2; ++rank) {
     group.kill(rank, SIGUSR2);
     EXPECT_TRUE(group.wait_for_stderr(rank, "in no communication"));
@@ -217,27 +180,23 @@ TEST_F(WorkerTrouble, GoesOnAfterItSaidWhereItStands) {
 TEST_F(WorkerTrouble, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
   for (const char* fault : {"spin@1:before", "wait@1:inside", "wait@0:before"}) {
     const bool can_be_freed = std::string(fault).starts_with("wait");
-    std::optional<ResultEvent> result;
+    ResultEvent result;
     bool as_expected = false;
     bool busy = false;
     for (int i = 0; i < kTriesToRecover && !as_expected; ++i) {
-      WorkerGroup group(with({"--inject", fault}));
-      const auto spawned = std::chrono::steady_clock::now();
-      group.next<protocol::ReadyEvent>();
-      const double start_ms = ms_since(spawned);
-      busy = start_ms > kStartOfABusyMachine;
-      result = group.run("bad", {}, deadline_after_start_of(start_ms));
-      ASSERT_TRUE(result.has_value()) << fault;
+      ReadyGroup group(with({"--inject", fault}));
+      busy = group.start_ms > kStartOfABusyMachine;
+      result = group.run("bad", {}, deadline_after_start_of(group.start_ms));
       if (!can_be_freed) {
-        EXPECT_FALSE(result->healthy) << fault;
+        EXPECT_FALSE(result.healthy) << fault;
       }
-      as_expected = result->outcome == CaseOutcome::timeout && result->healthy == can_be_freed;
+      as_expected = result.outcome == CaseOutcome::timeout && result.healthy == can_be_freed;
     }
     if (busy && !as_expected) continue;
-    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
-    EXPECT_EQ(result->healthy, can_be_freed) << fault << ": a rank that waits can be freed";
+    EXPECT_EQ(result.outcome, CaseOutcome::timeout) << fault << ": " << result.reason;
+    EXPECT_EQ(result.healthy, can_be_freed) << fault << ": a rank that waits can be freed";
   }
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

@@ -1,5 +1,4 @@
 // Real ranks that hold a lifeline. They are started as a launcher would, with a MASTER_PORT on which nobody listens.
-#include <map>
 #include <memory>
 #include <set>
 
@@ -8,15 +7,14 @@
 #include "tests/lifeline/process.h"
 #include "worker/testing/worker_fixture.h"
 
-namespace cp_pool {
+namespace cp_pool::test {
 namespace {
 
 using lifeline_test::Process;
-using test::WorkerGroup;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class RanksWithALifeline : public test::Worker {
+class RanksWithALifeline : public Worker {
  protected:
   void SetUp() override {
     server = std::make_unique<Process>(std::vector<std::string>{CP_POOL_TEST_DRIVER, "2"}, lifeline_test::Variables{});
@@ -51,19 +49,18 @@ class RanksWithALifeline : public test::Worker {
     return wanted;
   }
   void expect_to_meet_run_and_end(const WorkerGroup::Config& config) const {
-    WorkerGroup group(config);
-    ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+    ReadyGroup group(config);
     expect_pass(group.run("one"));
     const std::multiset<std::string> none;
     EXPECT_EQ(missing({"[CP_POOL_FENCE] 1", "[CP_POOL_FENCE] 1"}), none) << "stderr goes to the server";
     for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(group.read_stderr(rank), "") << "and nowhere else";
     group.send(protocol::ShutdownRequest{});
-    EXPECT_EQ(group.wait_all(test::kEndLimit), (std::vector<std::string>(2, "exit 0")));
+    EXPECT_EQ(group.wait_all(kEndLimit), (std::vector<std::string>(2, "exit 0")));
     EXPECT_EQ(missing({"exit 0", "exit 0"}), none);
   }
   void expect_not_to_outlive_the_server(WorkerGroup& group) const {
     server->kill(SIGKILL);
-    EXPECT_EQ(group.wait_all(test::kEndLimit), (std::vector<std::string>(2, "exit 75")));
+    EXPECT_EQ(group.wait_all(kEndLimit), (std::vector<std::string>(2, "exit 75")));
     for (int rank = 0; rank < 2; ++rank) EXPECT_THAT(group.read_stderr(rank), HasSubstr("ends: cp-pool has ended"));
   }
 
@@ -80,23 +77,20 @@ TEST_F(RanksWithALifeline, OfAnAdapterDoSoToo) {
 }
 
 TEST_F(RanksWithALifeline, DoNotOutliveTheServer) {
-  WorkerGroup group(config());
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group(config());
   expect_pass(group.run("one"));
   expect_not_to_outlive_the_server(group);
 }
 
 TEST_F(RanksWithALifeline, DoNotOutliveTheServerInTheMiddleOfACase) {
-  WorkerGroup group(config({"--inject", "hang@1:inside"}));
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group(config({"--inject", "hang@1:inside"}));
   group.start_run("hangs");
-  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.next<protocol::StartedEvent>();
   expect_not_to_outlive_the_server(group);
 }
 
 TEST_F(RanksWithALifeline, OfAnAdapterDoNotOutliveTheServer) {
-  WorkerGroup group(adapter());
-  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  ReadyGroup group(adapter());
   expect_pass(group.run("one"));
   expect_not_to_outlive_the_server(group);
 }
@@ -110,4 +104,4 @@ TEST_F(RanksWithALifeline, DoNotOutliveTheServerWhileTheyStart) {
 }
 
 }  // namespace
-}  // namespace cp_pool
+}  // namespace cp_pool::test

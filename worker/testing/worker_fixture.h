@@ -25,17 +25,28 @@ inline double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Ranks that are ready.
+class ReadyGroup : public WorkerGroup {
+ public:
+  explicit ReadyGroup(const Config& config = {}) : WorkerGroup(config) {
+    const auto spawned = std::chrono::steady_clock::now();
+    ready = next<protocol::ReadyEvent>();
+    start_ms = ms_since(spawned);
+  }
+  protocol::ReadyEvent ready;
+  double start_ms = 0;
+};
+
 class Worker : public ::testing::Test {
  protected:
   static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) {
     return {.ranks = ranks, .arguments = std::move(arguments)};
   }
 
-  static void expect_pass(const std::optional<protocol::ResultEvent>& result) {
-    ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, CaseOutcome::pass) << result->reason;
-    EXPECT_TRUE(result->healthy);
-    for (const auto& rank : result->ranks) EXPECT_TRUE(rank.ok) << rank.error;
+  static void expect_pass(const protocol::ResultEvent& result) {
+    EXPECT_EQ(result.outcome, CaseOutcome::pass) << result.reason;
+    EXPECT_TRUE(result.healthy);
+    for (const auto& rank : result.ranks) EXPECT_TRUE(rank.ok) << rank.error;
   }
 };
 

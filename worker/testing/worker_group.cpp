@@ -22,7 +22,6 @@
 #include "worker/protocol/environment.h"
 
 namespace cp_pool::test {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -187,8 +186,8 @@ void WorkerGroup::start_run(const std::string& id, const nlohmann::json& changes
   send(request);
 }
 
-std::optional<protocol::ResultEvent> WorkerGroup::run(const std::string& id, const nlohmann::json& changes,
-                                                      std::int64_t timeout_ms, bool reference_cache) {
+protocol::ResultEvent WorkerGroup::run(const std::string& id, const nlohmann::json& changes, std::int64_t timeout_ms,
+                                       bool reference_cache) {
   start_run(id, changes, timeout_ms, reference_cache);
   return next<protocol::ResultEvent>();
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -38,17 +39,17 @@ class WorkerGroup {
 
   // Returns the next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
   std::optional<protocol::Event> next_event();
-  // Returns the next event of this type; other events are dropped.
+  // Returns the next event of this type; other events are dropped. Throws std::runtime_error if none comes.
   template <typename Event>
-  std::optional<Event> next() {
+  Event next() {
     while (auto event = next_event()) {
       if (auto* wanted = std::get_if<Event>(&*event)) return *wanted;
     }
-    return std::nullopt;
+    throw std::runtime_error(std::string("no event came: ") + Event::kName);
   }
-  // Runs a small case under this ID. Returns nullopt if there is no result.
-  std::optional<protocol::ResultEvent> run(const std::string& id, const nlohmann::json& changes = {},
-                                           std::int64_t timeout_ms = 20000, bool reference_cache = true);
+  // Runs a small case under this ID. Throws std::runtime_error if there is no result.
+  protocol::ResultEvent run(const std::string& id, const nlohmann::json& changes = {}, std::int64_t timeout_ms = 20000,
+                            bool reference_cache = true);
   void start_run(const std::string& id, const nlohmann::json& changes = {}, std::int64_t timeout_ms = 20000,
                  bool reference_cache = true);
 

@@ -1,7 +1,6 @@
 #include "worker/arrivals.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

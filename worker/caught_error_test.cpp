@@ -7,7 +7,6 @@
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cp_core/comm/communicator.h"
 #include "worker/protocol/messages.h"

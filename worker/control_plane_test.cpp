@@ -1,12 +1,9 @@
 #include "worker/control_plane.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <future>
-#include <optional>
 #include <span>
-#include <string>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -14,7 +11,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "worker/tcp.h"
 #include "worker/testing/listening_environment.h"
 
 namespace cp_pool {

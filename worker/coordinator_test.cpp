@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
+using namespace ::testing;
 
 // Writes down in words what the coordinator sends. Its time stands still until a test advances it.
 class FakePorts final : public Coordinator::Ports {

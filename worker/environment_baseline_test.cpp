@@ -1,7 +1,6 @@
 #include "worker/environment_baseline.h"
 
 #include <cstdlib>
-#include <string>
 
 #include <gtest/gtest.h>
 

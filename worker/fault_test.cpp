@@ -1,9 +1,6 @@
 #include "worker/fault.h"
 
-#include <string>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/error_text.h"
 

@@ -1,11 +1,8 @@
 #include "worker/group_differences.h"
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
-#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <list>
@@ -10,15 +9,12 @@
 #include <netinet/in.h>
 #include <optional>
 #include <poll.h>
-#include <span>
-#include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/rank_messages.h"
 #include "worker/tcp.h"
@@ -28,9 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using namespace ::testing;
 
 const std::string kToken = "00112233445566778899aabbccddeeff";
 

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <future>
-#include <memory>
 #include <semaphore>
 #include <stdexcept>
 

@@ -2,10 +2,8 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/enum_names.h"
 #include "cases/testing/temporary_folder.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/pending_operation.h"
 

@@ -1,7 +1,5 @@
 #include "worker/tcp.h"
 
-#include <chrono>
-#include <string>
 #include <system_error>
 #include <unistd.h>
 

@@ -9,7 +9,6 @@
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
-
 namespace {
 
 using protocol::ResultEvent;
@@ -231,5 +230,4 @@ TEST(RankNames, HaveACharacterForEachRankOfACase) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

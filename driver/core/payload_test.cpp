@@ -7,7 +7,6 @@
 #include "driver/testing/attention.h"
 
 namespace cp_pool {
-
 namespace {
 
 using ::testing::HasSubstr;
@@ -175,5 +174,4 @@ TEST(PerfFigures, HaveNoRatioToATimeOfZero) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -9,7 +9,6 @@
 #include "driver/testing/attention.h"
 
 namespace cp_pool {
-
 namespace {
 
 using namespace ::testing;
@@ -159,5 +158,4 @@ TEST(KnownMistakes, ThatAreLikelyAreSearchedForAgainNowAndThen) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

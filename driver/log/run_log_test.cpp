@@ -129,5 +129,4 @@ TEST(CountedRuns, ACaseOfWhichOnlyTheNamesAreKnownIsThatOfTheOtherRun) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -14,7 +14,6 @@
 #include "driver/ranks/driver_socket.h"
 
 namespace cp_pool {
-
 namespace {
 
 std::string read_all(const UniqueFd& fd) {
@@ -93,5 +92,4 @@ TEST(Filter, ThatIsMissingIsNamed) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 namespace cp_pool {
-
 namespace {
 
 using std::chrono::milliseconds;
@@ -69,5 +68,4 @@ TEST(OomKills, AreUnknownWithoutIt) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

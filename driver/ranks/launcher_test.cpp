@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 
 namespace cp_pool {
-
 namespace {
 
 using namespace ::testing;
@@ -134,5 +133,4 @@ TEST(HostGpus, WithoutSlotsTheWorkerIsAsItWas) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -47,5 +47,4 @@ TEST(CaseRuns, ListTheFirstOfMany) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

@@ -29,5 +29,4 @@ TEST(MaskText, TakesRowsOfUnequalLengthAndMissingRanks) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

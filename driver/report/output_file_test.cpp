@@ -317,5 +317,4 @@ TEST(UtcTimestamp, IsIso8601WithMilliseconds) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::test

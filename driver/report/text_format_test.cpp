@@ -109,5 +109,4 @@ TEST(Markdown, TextOfAnElementIsNoMarkup) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

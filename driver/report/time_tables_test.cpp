@@ -38,5 +38,4 @@ TEST(PerfTable, IsEmptyWithoutTimes) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::test

@@ -309,5 +309,4 @@ TEST(Environment, AnEntryThatIsNoVariableIsNamed) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool::service

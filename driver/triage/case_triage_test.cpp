@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 
 namespace cp_pool {
-
 namespace {
 
 using namespace ::testing;
@@ -321,5 +320,4 @@ TEST(TriagePlan, CanBeStopped) {
 }
 
 }  // namespace
-
 }  // namespace cp_pool

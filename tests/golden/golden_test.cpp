@@ -3,15 +3,12 @@
 // writes the reports. The events of `remarks` and `search` were written by hand: they have what is rare.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -19,7 +16,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
 #include "cases/unique_fd.h"

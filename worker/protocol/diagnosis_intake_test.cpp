@@ -2,20 +2,14 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool::protocol {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using namespace ::testing;
 
 Diagnosis found() {
   Diagnosis out;

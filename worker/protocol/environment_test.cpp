@@ -1,10 +1,8 @@
 #include "worker/protocol/environment.h"
 
 #include <map>
-#include <string>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "cases/testing/error_text.h"
 

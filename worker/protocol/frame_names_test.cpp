@@ -1,15 +1,12 @@
 #include "worker/protocol/frame_names.h"
 
-#include <cstdint>
 #include <dlfcn.h>
 #include <filesystem>
-#include <string>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 // The tests look this function up by its name and line.
 __attribute__((noinline)) int frame_names_outer(int value);
@@ -17,10 +14,7 @@ __attribute__((noinline)) int frame_names_outer(int value);
 namespace cp_pool {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::MatchesRegex;
+using namespace ::testing;
 
 std::string own_file() {
   return std::filesystem::read_symlink("/proc/self/exe").string();

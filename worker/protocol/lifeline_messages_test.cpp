@@ -1,7 +1,6 @@
 #include "worker/protocol/lifeline_messages.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "worker/protocol/environment.h"
@@ -11,9 +10,7 @@ namespace cp_pool::lifeline {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
+using namespace ::testing;
 
 TEST(LifelineMessages, AreALineOfJsonEach) {
   const std::string joined = line_of(Event{Joined{"ab12", 3, Stream::errors, "node1", 77}});

@@ -1,11 +1,6 @@
 #include "worker/protocol/line_framer.h"
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "worker/protocol/messages.h"
 

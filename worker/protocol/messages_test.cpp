@@ -2,11 +2,9 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace cp_pool::protocol {
 namespace {

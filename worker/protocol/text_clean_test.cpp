@@ -1,7 +1,5 @@
 #include "worker/protocol/text_clean.h"
 
-#include <string>
-
 #include <gtest/gtest.h>
 
 namespace cp_pool::protocol {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 namespace cp_pool::fleet_test {
-
 namespace {
 
 class Simulation {

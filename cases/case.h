@@ -62,13 +62,15 @@ std::string_view to_string(BiasShape value);
 std::string_view to_string(SliceType value);
 
 inline constexpr std::int64_t kInfiniteWindow = -1;
+inline constexpr int kPair = 2;
 
 struct Case {
   std::string suite = "adhoc";  // suite and model consist of letters, digits, '_', '-' and '.'
   std::string model = "case";
   Backend backend = Backend::math;
   CommType comm = CommType::p2p;
-  int cp_size = 2;  // ranks of the first context-parallel group; all ranks of the pool if `group` is 1
+  int cp_size = 2;    // ranks of the first context-parallel group; all ranks of the pool if `group` is 1
+  int inner = kPair;  // a2a+p2p: how many consecutive ranks exchange tokens for heads
   Layout layout = Layout::bshd;
   DType dtype = DType::bf16;
 

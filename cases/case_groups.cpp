@@ -16,38 +16,37 @@ int world_size(const Case& c) {
   return static_cast<int>(ranks);
 }
 
-Division strided(int ranks, int groups) {
-  Division division;
-  for (int rank = 0; rank < ranks; ++rank) division.push_back(rank % groups);
+Division strided(int ranks, int groups, int inner) {
+  Division division{.groups = {}, .inner = inner};
+  for (int rank = 0; rank < ranks; ++rank) division.groups.push_back(rank % groups);
   return division;
 }
 
 Division division_of(const Case& c) {
-  if (c.group == 1) return {};
-  if (!c.group_ranks) return strided(world_size(c), c.group);
-  Division division(static_cast<std::size_t>(world_size(c)));
-  for (int group = 0; group < c.group; ++group) {
+  if (c.group == 1 && c.inner == kPair) return {};
+  Division division = strided(world_size(c), c.group, c.inner);
+  for (int group = 0; c.group_ranks && group < c.group; ++group) {
     for (const int rank : c.group_ranks->at(static_cast<std::size_t>(group))) {
-      division.at(static_cast<std::size_t>(rank)) = group;
+      division.groups.at(static_cast<std::size_t>(rank)) = group;
     }
   }
   return division;
 }
 
 int group_of_rank(const Division& division, int world_rank) {
-  return division.empty() ? 0 : division.at(static_cast<std::size_t>(world_rank));
+  return division.empty() ? 0 : division.groups.at(static_cast<std::size_t>(world_rank));
 }
 
 int rank_in_group(const Division& division, int world_rank) {
   if (division.empty()) return world_rank;
   const int group = group_of_rank(division, world_rank);
-  return static_cast<int>(std::count(division.begin(), division.begin() + world_rank, group));
+  return static_cast<int>(std::count(division.groups.begin(), division.groups.begin() + world_rank, group));
 }
 
 std::vector<std::vector<int>> groups_of(const Division& division) {
   std::vector<std::vector<int>> groups;
-  for (std::size_t rank = 0; rank < division.size(); ++rank) {
-    const auto group = static_cast<std::size_t>(division[rank]);
+  for (std::size_t rank = 0; rank < division.groups.size(); ++rank) {
+    const auto group = static_cast<std::size_t>(division.groups[rank]);
     if (groups.size() <= group) groups.resize(group + 1);
     groups[group].push_back(static_cast<int>(rank));
   }

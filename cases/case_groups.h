@@ -14,15 +14,22 @@ namespace cp_pool {
 // The most ranks that a case may have, those of all its groups together.
 inline constexpr int kMostCaseRanks = 64;
 
-// The group of each rank of the world, in order; empty if all ranks are one group. Ranks of a group keep their order.
-using Division = std::vector<int>;
+struct Division {
+  // The group of each rank of the world, in order. Ranks of a group keep their order. Empty if all ranks are one group
+  // and its inner groups are pairs.
+  std::vector<int> groups;
+  int inner = kPair;  // `inner` of the case
+
+  auto operator<=>(const Division&) const = default;
+  [[nodiscard]] bool empty() const { return groups.empty(); }
+};
 
 // The number of ranks of all groups together: how many processes the case needs.
 int world_size(const Case& c);
 
 Division division_of(const Case& c);
 // Divides `ranks` ranks into strided groups.
-Division strided(int ranks, int groups);
+Division strided(int ranks, int groups, int inner = kPair);
 
 // The group of a rank of the world, and its rank in that group.
 int group_of_rank(const Division& division, int world_rank);

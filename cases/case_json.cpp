@@ -188,6 +188,7 @@ constexpr std::array kFields{
     field<&Case::backend>("backend"),
     field<&Case::comm>("comm"),
     field<&Case::cp_size>("cp_size"),
+    field<&Case::inner>("inner", /*required=*/false, /*in_version_1=*/false),
     field<&Case::layout>("layout"),
     field<&Case::dtype>("dtype"),
     field<&Case::batch>("batch"),

@@ -112,7 +112,7 @@ TEST(CaseJson, WritesAllKeysInProtocolOrder) {
   const Case c = parse_case_text(with_sizes(""), "a.json");
   EXPECT_EQ(
       to_json(c).dump(),
-      R"({"suite":"adhoc","model":"case","backend":"math","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"bf16",)"
+      R"({"suite":"adhoc","model":"case","backend":"math","comm":"p2p","cp_size":2,"inner":2,"layout":"bshd","dtype":"bf16",)"
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
       R"("causal":false,"window":[-1,-1],"chunk":0,"mask":null,"softcap":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
@@ -181,10 +181,9 @@ TEST(CaseJson, WrongTypesNameTheValue) {
 }
 
 TEST(CaseJson, ImpossibleCombinationNamesTheField) {
-  EXPECT_EQ(
-      error_of(with_sizes(R"("comm":"a2a+p2p")")),
-      "a.json: $.cp_size: 2 does not fit comm a2a+p2p, which needs an even size of at least 4 (pairs of ranks, in "
-      "a ring)");
+  EXPECT_EQ(error_of(with_sizes(R"("comm":"a2a+p2p")")),
+            "a.json: $.cp_size: 2 does not fit comm a2a+p2p, which needs two or more groups of `inner` ranks, in a "
+            "ring");
 }
 
 TEST(CaseJson, FieldsAreFoundByName) {
@@ -200,8 +199,8 @@ TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   for (const CaseField& field : case_fields()) {
     if (!field.in_version_1) newer.emplace_back(field.name);
   }
-  EXPECT_THAT(newer, testing::ElementsAre("mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
-                                          "all_queries", "group", "group_ranks", "group_lengths"));
+  EXPECT_THAT(newer, testing::ElementsAre("inner", "mask", "softcap", "input_scale", "score_offset", "strided",
+                                          "replicated", "all_queries", "group", "group_ranks", "group_lengths"));
 }
 
 TEST(CaseJson, FieldsKnowTheirDefault) {

@@ -190,7 +190,10 @@ Problem check_score_offset(const Case& c) {
 
 Problem check_comm(const Case& c) {
   const CommFacts& facts = facts_of(c.comm);
-  if (facts.takes_size(c.cp_size)) return std::nullopt;
+  if (c.inner != kPair && (c.comm != CommType::a2a_p2p || (c.inner != 4 && c.inner != 8))) {
+    return problem("inner", fmt::format("{} is not 2, nor 4 or 8 with comm a2a+p2p", c.inner));
+  }
+  if (facts.takes_size(rank_counts(c))) return std::nullopt;
   return problem("cp_size",
                  fmt::format("{} does not fit comm {}, which needs {}", c.cp_size, to_string(c.comm), facts.sizes));
 }

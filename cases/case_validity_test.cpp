@@ -154,6 +154,23 @@ TEST(CaseValidity, PairsNeedAnEvenWorldOfAtLeast4) {
   for (const int bad : {1, 2, 3, 5, 63}) EXPECT_THAT(with_size(bad), HasSubstr("cp_size: ")) << bad;
 }
 
+TEST(CaseValidity, InnerGroupsHave2Or4Or8RanksAndARing) {
+  const auto with_inner = [](int inner, int cp_size, CommType comm = CommType::a2a_p2p) {
+    return problem_of([=](Case& c) {
+      c.comm = comm;
+      c.inner = inner;
+      c.cp_size = cp_size;
+      c.seqlen_q = c.seqlen_kv = std::int64_t{2} * cp_size;
+    });
+  };
+  EXPECT_EQ(with_inner(4, 8), "");
+  EXPECT_EQ(with_inner(4, 12), "");
+  EXPECT_EQ(with_inner(8, 16), "");
+  EXPECT_EQ(with_inner(3, 6), "inner: 3 is not 2, nor 4 or 8 with comm a2a+p2p");
+  EXPECT_EQ(with_inner(4, 8, CommType::a2a), "inner: 4 is not 2, nor 4 or 8 with comm a2a+p2p");
+  for (const int bad : {4, 6, 10}) EXPECT_THAT(with_inner(4, bad), HasSubstr("cp_size: ")) << bad;
+}
+
 TEST(CaseValidity, InputsAreScaledWithinReason) {
   for (const double good : {0.001, 0.125, 1.0, 30.0}) {
     EXPECT_EQ(problem_of([good](Case& c) { c.input_scale = good; }), "") << good;

@@ -10,11 +10,11 @@ namespace cp_pool {
 
 namespace {
 
-int inner_ranks_of(CommType type, int cp_size) {
+int inner_ranks_of(CommType type, RankCounts ranks) {
   const CommFacts& facts = facts_of(type);
-  if (!facts.takes_size(cp_size)) return 0;
-  const int ranks = facts.head_ranks(cp_size);
-  return ranks > 1 && ranks < cp_size ? ranks : 0;
+  if (!facts.takes_size(ranks)) return 0;
+  const int inner = facts.head_ranks(ranks);
+  return inner > 1 && inner < ranks.all ? inner : 0;
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ std::vector<Message> messages_to_all(int ranks, std::int64_t bytes) {
 }
 
 int head_ranks(const Case& c) {
-  return facts_of(c.comm).head_ranks(c.cp_size);
+  return facts_of(c.comm).head_ranks(rank_counts(c));
 }
 
 // Kv heads stay whole if every rank gets one. Otherwise query heads are split, and a rank gets as few kv heads as equal
@@ -76,15 +76,15 @@ bool has_uneven_heads(const Case& c) {
   return c.heads % head_ranks(c) != 0 || c.kv_heads % head_ranks(c) != 0;
 }
 
-int inner_ranks(int cp_size) {
+int inner_ranks(RankCounts ranks) {
   for (const CommType type : kValues<CommType>) {
-    if (const int ranks = inner_ranks_of(type, cp_size); ranks > 0) return ranks;
+    if (const int inner = inner_ranks_of(type, ranks); inner > 0) return inner;
   }
   return 0;
 }
 
 int inner_ranks(const Case& c) {
-  return inner_ranks_of(c.comm, c.cp_size);
+  return inner_ranks_of(c.comm, rank_counts(c));
 }
 
 }  // namespace cp_pool

@@ -41,15 +41,21 @@ struct Exchange {
   std::vector<Message> messages;
 };
 
+// How many ranks a case has, and how many of them form an inner group.
+struct RankCounts {
+  int all = 1;
+  int inner = kPair;
+};
+
 // Members that have a default may be left out.
 struct CommFacts {
   // One sentence that says which tensors are sent to which ranks, for `cp-pool explain`.
   std::string_view exchange;
   // How many ranks split the heads among themselves. These groups of ranks are consecutive, and the first one begins
   // with rank 0. The dual-chunk partition is over the groups.
-  int (*head_ranks)(int cp_size);
-  // Whether the type works with cp_size ranks. If it refuses some sizes, `sizes` says which it needs: "an even size".
-  bool (*takes_size)(int cp_size) = [](int /*cp_size*/) { return true; };
+  int (*head_ranks)(RankCounts ranks);
+  // Whether the type works with so many ranks. If it refuses some, `sizes` says which it needs: "an even size".
+  bool (*takes_size)(RankCounts ranks) = [](RankCounts /*ranks*/) { return true; };
   std::string_view sizes = "";
   // Whether the gradients of k and v are summed over ranks. If so, they are sent in fp32, or as a kernel rounded them
   // (docs/numerics.md).
@@ -57,9 +63,8 @@ struct CommFacts {
   // Whether a rank computes with rows of several ranks in one tensor, as after a gather of keys or an exchange of
   // tokens for heads. A diagnosis looks for mistakes in the order of these rows.
   bool joins_rows = false;
-  // Returns the messages that cp_size ranks send, in order; none for one rank. cp_size is at least 1 and accepted by
-  // takes_size.
-  std::vector<Exchange> (*exchanges)(const RankBytes& rank, int cp_size);
+  // Returns the messages that the ranks send, in order; none for one rank. ranks: accepted by takes_size.
+  std::vector<Exchange> (*exchanges)(const RankBytes& rank, RankCounts ranks);
 };
 
 // Messages for CommFacts::exchanges. ring_messages: each rank sends to the rank `distance` places further in the ring
@@ -79,6 +84,10 @@ constexpr bool merges_parts(const Case& c) {
   return c.all_queries && c.replicated == 0 && !c.training && c.comm == CommType::all_gather;
 }
 
+constexpr RankCounts rank_counts(const Case& c) {
+  return {.all = c.cp_size, .inner = c.inner};
+}
+
 // CommFacts::head_ranks for the case's type and number of ranks.
 int head_ranks(const Case& c);
 
@@ -94,10 +103,10 @@ HeadShare head_share(std::int64_t heads, std::int64_t kv_heads, int ranks, int r
 // Whether some rank's share of the case's heads differs from another's, or has kv heads that another rank has too.
 bool has_uneven_heads(const Case& c);
 
-// Returns how many consecutive ranks form an inner group (CpGroups, cp_core/comm/communicator.h) in a world of cp_size
-// ranks: the head_ranks of the types that split heads over some, not all, of the ranks. All such types must agree on
-// it. 0 if no type needs inner groups.
-int inner_ranks(int cp_size);
+// Returns how many consecutive ranks form an inner group (CpGroups, cp_core/comm/communicator.h): the head_ranks of the
+// types that split heads over some, not all, of the ranks. All such types must agree on it. 0 if no type needs inner
+// groups.
+int inner_ranks(RankCounts ranks);
 // The same for the type of the case alone.
 int inner_ranks(const Case& c);
 

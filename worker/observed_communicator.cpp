@@ -110,7 +110,8 @@ CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operat
 }
 
 CpGroups ObservedCommunicator::divided(const Division& division) {
-  const std::string of = fmt::format(" of group {} of {}", group_of_rank(division, rank()), groups_of(division).size());
+  const std::size_t groups = groups_of(division).size();
+  const std::string of = groups == 1 ? "" : fmt::format(" of group {} of {}", group_of_rank(division, rank()), groups);
   return wrap(target_->divided(division), before_operation_, of);
 }
 

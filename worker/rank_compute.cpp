@@ -91,7 +91,7 @@ void RankCompute::handle(const RunCommand& command) {
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.prefetcher.settle(time_left());
-  division_.clear();
+  division_ = {};
   known_mistakes_ = request.options.known_mistakes;
   judges_ = false;
   RankOutcome outcome;

@@ -31,7 +31,7 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
   EXPECT_EQ(ready.capabilities.at("options"),
             nlohmann::json::array({"bound_factor", "diagnosis_ms", "known_mistakes"}));
   EXPECT_EQ(ready.capabilities.at("case_fields"),
-            nlohmann::json::array({"mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
+            nlohmann::json::array({"inner", "mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
                                    "all_queries", "group", "group_ranks", "group_lengths"}));
   EXPECT_TRUE(ready.versions.contains("torch"));
   EXPECT_GT(ready.startup_ms.at("total"), 0);

@@ -7,13 +7,14 @@ namespace cp_pool {
 CommFacts a2a_facts() {
   return {
       .exchange = "every rank exchanges its tokens with all heads for all tokens with its share of the heads, and back",
-      .head_ranks = [](int cp_size) { return cp_size; },
+      .head_ranks = [](RankCounts ranks) { return ranks.all; },
       .joins_rows = true,
       // A rank sends everything but its own share of the heads. In the forward these are q, k, v, out and lse; in the
       // backward dout, a statistic, and dq, dk, dv on their way back: dk and dv in fp32 where several ranks have a kv
       // head.
-      .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
+      .exchanges = [](const RankBytes& rank, RankCounts ranks) -> std::vector<Exchange> {
         using enum Pass;
+        const int cp_size = ranks.all;
         if (cp_size == 1) return {};
         std::vector<HeadShare> shares;
         std::size_t kv_heads = 0;

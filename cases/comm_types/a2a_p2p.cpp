@@ -28,28 +28,29 @@ std::vector<Exchange> of_each_group(std::vector<Exchange> exchanges, int groups,
 }  // namespace
 
 CommFacts a2a_p2p_facts() {
-  static constexpr int kPair = 2;
   return {
       .exchange =
-          "pairs of adjacent ranks exchange tokens for heads, as in a2a; "
-          "even and odd ranks each form a ring, as in p2p",
-      .head_ranks = [](int /*cp_size*/) { return kPair; },
-      .takes_size = [](int cp_size) { return cp_size >= 2 * kPair && cp_size % kPair == 0; },
-      .sizes = "an even size of at least 4 (pairs of ranks, in a ring)",
+          "inner groups of adjacent ranks exchange tokens for heads, as in a2a; "
+          "the ranks at the same place of all inner groups form a ring, as in p2p",
+      .head_ranks = [](RankCounts ranks) { return ranks.inner; },
+      // With one inner group it would be a2a.
+      .takes_size = [](RankCounts ranks) { return ranks.all > ranks.inner && ranks.all % ranks.inner == 0; },
+      .sizes = "two or more groups of `inner` ranks, in a ring",
       .sums_dkv = true,
       .joins_rows = true,
       .exchanges =
-          [](const RankBytes& rank, int cp_size) {
-            const int pairs = cp_size / kPair;
-            std::vector<Exchange> out = of_each_group(a2a_facts().exchanges(rank, kPair), pairs,
-                                                      [](int pair, int place) { return kPair * pair + place; });
-            std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
-                                                        [](int ring, int place) { return kPair * place + ring; });
+          [](const RankBytes& rank, RankCounts ranks) {
+            const int inner = ranks.inner;
+            const int groups = ranks.all / inner;
+            std::vector<Exchange> out = of_each_group(a2a_facts().exchanges(rank, {inner}), groups,
+                                                      [=](int group, int place) { return inner * group + place; });
+            std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, {groups}), inner,
+                                                        [=](int ring, int place) { return inner * place + ring; });
             for (Exchange& ring : rings) {
               for (Message& message : ring.messages) {
-                // A pair's tokens, with the rank's share of the heads.
-                const HeadShare share = head_share(rank.heads, rank.kv_heads, kPair, message.from % kPair);
-                message.bytes = kPair * message.bytes / rank.kv_heads * static_cast<std::int64_t>(share.kv.size());
+                // An inner group's tokens, with the rank's share of the heads.
+                const HeadShare share = head_share(rank.heads, rank.kv_heads, inner, message.from % inner);
+                message.bytes = inner * message.bytes / rank.kv_heads * static_cast<std::int64_t>(share.kv.size());
               }
             }
             // The steps of the ring come between the two trades of the same pass.

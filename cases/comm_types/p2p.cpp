@@ -6,13 +6,14 @@ CommFacts p2p_facts() {
   return {
       .exchange =
           "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, sums in fp32",
-      .head_ranks = [](int /*cp_size*/) { return 1; },
+      .head_ranks = [](RankCounts /*ranks*/) { return 1; },
       .sums_dkv = true,
       // In the forward a rank passes keys and values on to the next rank, once per other rank. The backward begins with
       // those that the rank held last and does not send its own, so it needs one message less. The sums of gradients
       // take as many messages as the forward.
       .exchanges =
-          [](const RankBytes& rank, int cp_size) {
+          [](const RankBytes& rank, RankCounts ranks) {
+            const int cp_size = ranks.all;
             using enum Pass;
             std::vector<Exchange> exchanges;
             const auto add = [&](Pass pass, const char* what, int times, int distance, std::int64_t bytes) {

@@ -89,6 +89,10 @@ TEST_F(BeyondTe, HasThdOverPairsAndRings) {
   }
 }
 
+TEST_F(BeyondTe, HasInnerGroupsOfFourWithABias) {
+  EXPECT_TRUE(any([](const Case& c) { return c.inner == 4 && c.bias && c.training; }));
+}
+
 TEST_F(BeyondTe, HasMlaOnFlashOutsideOfP2p) {
   const auto mla = [](const Case& c) { return c.backend == Backend::flash && c.head_dim_qk != c.head_dim_v; };
   for (const CommType comm : {CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {

@@ -37,7 +37,7 @@ TEST(Quick, IsSmall) {
 TEST(Quick, MeetsEveryCommWithEveryWorldSizeItHas) {
   for (int cp_size = 1; cp_size <= 8; ++cp_size) {
     for (const CommType comm : kValues<CommType>) {
-      if (!facts_of(comm).takes_size(cp_size)) continue;
+      if (!facts_of(comm).takes_size({cp_size})) continue;
       EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && c.cp_size == cp_size; }))
           << to_string(comm) << " " << cp_size;
     }
@@ -99,6 +99,8 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
 }
 
 TEST(Quick, HasHeadsAndLengthsThatDoNotDivide) {
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.inner == 4 && has_uneven_heads(c); }));
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.inner == 4 && !has_uneven_heads(c); }));
   for (const CommType comm : {CommType::a2a, CommType::a2a_p2p}) {
     const auto meets = [comm](const std::function<bool(const Case&)>& predicate) {
       return holds_for_one([&](const Case& c) { return c.comm == comm && predicate(c); });

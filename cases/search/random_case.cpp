@@ -57,7 +57,13 @@ class Draw {
 void draw_cp_size(Draw& draw, Case& c) {
   do {
     c.cp_size = draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
-  } while (!facts_of(c.comm).takes_size(c.cp_size));
+  } while (!facts_of(c.comm).takes_size({c.cp_size}));
+  c.cp_size *= c.inner / kPair;  // fixed before
+}
+
+void draw_inner(Draw& draw, Case& c) {
+  const RankCounts fours{.all = c.cp_size, .inner = 4};
+  if (c.comm == CommType::a2a_p2p && facts_of(c.comm).takes_size(fours) && draw.feature()) c.inner = fours.inner;
 }
 
 void draw_kv_heads(Draw& draw, Case& c) {
@@ -209,7 +215,7 @@ void draw_group_ranks(Draw& draw, Case& c) {
   if (c.group == 1 || draw.one_in(2)) return;
   const auto first = static_cast<int>(draw.up_to(1));
   const bool smaller =
-      draw.one_in(2) && c.pad_between_seqs && c.cp_size > 1 && facts_of(c.comm).takes_size(c.cp_size - 1);
+      draw.one_in(2) && c.pad_between_seqs && c.cp_size > 1 && facts_of(c.comm).takes_size({c.cp_size - 1, c.inner});
   const int world = c.cp_size * c.group - (smaller ? 1 : 0);
   std::vector<std::vector<int>> groups(static_cast<std::size_t>(c.group));
   for (int i = 0; i < world; ++i) groups.at(static_cast<std::size_t>(i / c.cp_size)).push_back((first + i) % world);
@@ -236,6 +242,7 @@ constexpr std::array kSteps{
     Step{"backend", [](Draw& draw, Case& c) { c.backend = draw.one_in(3) ? Backend::math : draw.any<Backend>(); }},
     Step{"comm", [](Draw& draw, Case& c) { c.comm = draw.any<CommType>(); }},
     Step{"cp_size", draw_cp_size},
+    Step{"inner", draw_inner},
     Step{"dtype", [](Draw& draw, Case& c) { c.dtype = draw.any<DType>(); }},
     Step{"layout",
          [](Draw& draw, Case& c) { c.layout = draw.one_of({Layout::bshd, Layout::sbhd, Layout::thd, Layout::thd}); }},

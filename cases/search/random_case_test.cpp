@@ -80,6 +80,7 @@ TEST(RandomCase, TakesEveryValueOfEveryFieldWithFewOfThem) {
         "groups of sizes", "group_lengths=list"}) {
     EXPECT_TRUE(drawn.contains(expected)) << expected;
   }
+  EXPECT_TRUE(drawn.contains("inner=4"));
 }
 
 std::vector<FixedField> fixed(std::initializer_list<std::pair<const char*, Json>> values) {

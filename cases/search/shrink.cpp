@@ -61,6 +61,7 @@ class Steps {
     change(simpler);
     fit_groups(simpler);
     fit_mask(simpler);
+    if (inner_ranks(simpler) == 0) simpler.inner = kPair;
     cases_.push_back(std::move(simpler));
   }
 
@@ -124,33 +125,28 @@ void take_replicated(Case& c, std::int64_t tokens) {
   for_each_length(c, [tokens](std::int64_t length) { return std::max<std::int64_t>(0, length - tokens); });
 }
 
+// Gives members of the case their defaults.
+template <typename... Member>
+void reset(Case& c, Member Case::*... members) {
+  static const Case plain;
+  ((c.*members = plain.*members), ...);
+}
+
 void drop_all_features(Case& c) {
-  const Case plain;
-  c.bias.reset();
-  c.softmax = plain.softmax;
-  c.max_logit = c.training = c.deterministic = c.causal = c.strided = false;
-  c.chunk = 0;
-  c.mask.clear();
-  c.softcap = plain.softcap;
-  c.window = plain.window;
+  reset(c, &Case::bias, &Case::softmax, &Case::max_logit, &Case::deterministic, &Case::causal, &Case::strided,
+        &Case::chunk, &Case::mask, &Case::softcap, &Case::window, &Case::backend, &Case::input_scale,
+        &Case::score_offset, &Case::inner, &Case::group, &Case::seed);
   c.dtype = DType::fp32;
-  c.backend = plain.backend;
-  c.input_scale = plain.input_scale;
-  c.score_offset = plain.score_offset;
-  c.group = plain.group;
-  c.seed = plain.seed;
   cut_queries(c);
   take_replicated(c, c.replicated);
 }
 
 void try_without_features(Steps& steps, const Case& /*c*/) {
-  steps.add(drop_all_features);
-  // Many faults are in the backward alone, so this step keeps `training`.
   steps.add([](Case& s) {
-    const bool training = s.training;
     drop_all_features(s);
-    s.training = training;
+    s.training = false;
   });
+  steps.add(drop_all_features);  // many faults are in the backward alone
 }
 
 void reduce_ranks(Steps& steps, const Case& c) {
@@ -195,11 +191,8 @@ void keep_one_sequence(Case& c, std::size_t b) {
 void reduce_batch(Steps& steps, const Case& c) {
   const auto batch = static_cast<std::size_t>(c.batch);
   if (batch < 2) return;
-  for (std::size_t b = 0; b < batch; ++b) {
-    steps.add([b](Case& s) { keep_one_sequence(s, b); });
-  }
-  for (std::size_t b = 0; b < batch; ++b) {
-    steps.add([b](Case& s) { erase_sequence(s, b); });
+  for (const auto change : {keep_one_sequence, erase_sequence}) {
+    for (std::size_t b = 0; b < batch; ++b) steps.add([=](Case& s) { change(s, b); });
   }
 }
 
@@ -300,30 +293,20 @@ void reduce_head_dims(Steps& steps, const Case& c) {
 }
 
 void drop_features(Steps& steps, const Case& c) {
-  steps.add([](Case& s) { s.bias.reset(); });
-  steps.add([](Case& s) { s.softmax = SoftmaxType::vanilla; });
+  const auto drop = [&](auto... members) { (steps.add([=](Case& s) { reset(s, members); }), ...); };
+  drop(&Case::bias, &Case::softmax);
   if (c.softmax == SoftmaxType::learnable) steps.add([](Case& s) { s.softmax = SoftmaxType::off_by_one; });
-  steps.add([](Case& s) { s.max_logit = false; });
+  drop(&Case::max_logit);
   steps.add([](Case& s) { s.training = false; });
-  steps.add([](Case& s) { s.deterministic = false; });
-  steps.add([](Case& s) { s.chunk = 0; });
-  steps.add([](Case& s) { s.mask.clear(); });
-  steps.add([](Case& s) { s.softcap = 0; });
-  steps.add([](Case& s) { s.causal = false; });
+  drop(&Case::deterministic, &Case::chunk, &Case::mask, &Case::softcap, &Case::causal);
   steps.add([](Case& s) { s.window[0] = kInfiniteWindow; });
   steps.add([](Case& s) { s.window[1] = kInfiniteWindow; });
   steps.add([](Case& s) { s.dtype = DType::fp32; });
-  steps.add([](Case& s) { s.backend = Backend::math; });
-  steps.add([](Case& s) { s.comm = CommType::p2p; });
-  steps.add([](Case& s) { s.input_scale = 1; });
-  steps.add([](Case& s) { s.score_offset = 0; });
-  steps.add([](Case& s) { s.strided = false; });
+  drop(&Case::backend, &Case::comm, &Case::inner, &Case::input_scale, &Case::score_offset, &Case::strided);
   steps.add(cut_queries);
-  steps.add([](Case& s) { s.group = 1; });
+  drop(&Case::group);
   steps.add([](Case& s) { s.group = std::min(s.group, 2); });
-  steps.add([](Case& s) { s.group_ranks.reset(); });
-  steps.add([](Case& s) { s.group_lengths.reset(); });
-  steps.add([](Case& s) { s.seed = Case{}.seed; });
+  drop(&Case::group_ranks, &Case::group_lengths, &Case::seed);
 }
 
 void reduce_replicated(Steps& steps, const Case& c) {
@@ -399,8 +382,7 @@ std::optional<Case> Shrinker::next() {
       waiting_.pop_back();
       if (find_problem(simpler) || !is_simpler(simpler, smallest_) || (allowed_ && !allowed_(simpler))) continue;
       if (!tried_.insert(to_json(simpler).dump()).second) continue;
-      trying_ = simpler;
-      return simpler;
+      return trying_ = std::move(simpler);
     }
     if (++steps_in_vain_ >= kKinds.size()) return std::nullopt;
     step_ = (step_ + 1) % kKinds.size();

@@ -20,8 +20,8 @@ bool is_plain(const Case& c) {
          c.window == plain.window && c.chunk == plain.chunk && c.mask == plain.mask && c.softcap == plain.softcap &&
          c.input_scale == plain.input_scale && c.score_offset == plain.score_offset &&
          c.deterministic == plain.deterministic && c.strided == plain.strided && c.replicated == plain.replicated &&
-         c.all_queries == plain.all_queries && c.group == plain.group && keys_like_queries(c) &&
-         c.head_dim_qk == c.head_dim_v;
+         c.all_queries == plain.all_queries && c.inner == plain.inner && c.group == plain.group &&
+         keys_like_queries(c) && c.head_dim_qk == c.head_dim_v;
 }
 
 // Calls the function for every pair of the sorted numbers.

@@ -140,8 +140,11 @@ struct GroupTag {
 
   auto operator<=>(const GroupTag&) const = default;
   [[nodiscard]] bool has_all_ranks() const { return *this == GroupTag{}; }
-  // The number of groups that the ranks are divided into.
-  [[nodiscard]] int parts() const { return division.empty() ? 1 : 1 + std::ranges::max(division); }
+  // 1 if ranks are not divided; else more, for a single group its `inner`: a number that several divisions may share.
+  [[nodiscard]] int parts() const {
+    const int groups = division.empty() ? 1 : 1 + std::ranges::max(division.groups);
+    return groups == 1 && !division.empty() ? division.inner : groups;
+  }
 };
 
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.

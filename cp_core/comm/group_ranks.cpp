@@ -16,7 +16,7 @@ GroupRanks group_ranks(int rank, int size, const Division& division) {
   const int members = static_cast<int>(cp.size());
   if (CP_MUTATE(group_ranks_consecutive, false, true)) std::iota(cp.begin(), cp.end(), rank / members * members);
   GroupRanks out{.cp = cp, .inner = {}, .outer = {}};
-  const int inner = inner_ranks(members);
+  const int inner = inner_ranks({.all = members, .inner = division.inner});
   if (inner == 0) return out;
   const int place = static_cast<int>(std::ranges::find(cp, rank) - cp.begin());
   for (int i = 0; i < members; ++i) {

@@ -21,7 +21,7 @@ TEST(GroupRanks, OfSeveralAreThoseOfTheDivision) {
   EXPECT_THAT(group_ranks(3, 4, strided(4, 2)).cp, ElementsAre(1, 3));
   EXPECT_THAT(group_ranks(4, 9, strided(9, 3)).cp, ElementsAre(1, 4, 7));
   EXPECT_THAT(group_ranks(2, 4, strided(4, 4)).cp, ElementsAre(2));
-  EXPECT_THAT(group_ranks(2, 4, {1, 0, 0, 1}).cp, ElementsAre(1, 2));
+  EXPECT_THAT(group_ranks(2, 4, {.groups = {1, 0, 0, 1}}).cp, ElementsAre(1, 2));
   EXPECT_THAT(group_ranks(0, 4, strided(4, 2)).inner, IsEmpty()) << "pairs need four ranks of a group";
 }
 
@@ -30,6 +30,15 @@ TEST(GroupRanks, HavePairsAndRingsWithinTheirGroup) {
   EXPECT_THAT(ranks.cp, ElementsAre(1, 3, 5, 7));
   EXPECT_THAT(ranks.inner, ElementsAre(5, 7));
   EXPECT_THAT(ranks.outer, ElementsAre(1, 5));
+}
+
+TEST(GroupRanks, HaveInnerGroupsOfAnySize) {
+  EXPECT_THAT(group_ranks(6, 8, strided(8, 1, 4)).inner, ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(group_ranks(6, 8, strided(8, 1, 4)).outer, ElementsAre(2, 6));
+  EXPECT_THAT(group_ranks(9, 24, strided(24, 1, 8)).inner, ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(group_ranks(9, 24, strided(24, 1, 8)).outer, ElementsAre(1, 9, 17));
+  EXPECT_THAT(group_ranks(3, 16, strided(16, 2, 4)).inner, ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(group_ranks(0, 4, strided(4, 1, 4)).inner, IsEmpty()) << "a ring has several inner groups";
 }
 
 TEST(LocalGroups, CanBeDivided) {
@@ -42,6 +51,16 @@ TEST(LocalGroups, CanBeDivided) {
     EXPECT_EQ(own.outer->rank(), rank / 4);
     EXPECT_EQ(own.cp->divided(strided(4, 2)).cp, nullptr) << "a part is not divided again";
   }
+}
+
+TEST(LocalGroups, HaveInnerGroupsOfSeveralSizes) {
+  const auto groups = make_local_groups(8);
+  const CpGroups own = groups[5].cp->divided(strided(8, 1, 4));
+  EXPECT_EQ(own.cp->size(), 8);
+  EXPECT_EQ(own.inner->size(), 4);
+  EXPECT_EQ(own.outer->rank(), 1);
+  EXPECT_EQ(groups[5].cp->divided(strided(8, 1, 4)).inner, own.inner) << "made once";
+  EXPECT_EQ(groups[5].inner->size(), 2);
 }
 
 TEST(LocalGroups, AbortTheirPartsToo) {

@@ -172,7 +172,10 @@ class Exchanges {
   }
   [[nodiscard]] GroupRows rows(const std::vector<std::int64_t>& padded, const std::vector<std::int64_t>& heads) const {
     const std::vector<Run> packed = packed_runs(padded);
-    return {.copies = row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), packed),
+    const std::vector<Run>& ordered = CP_MUTATE(
+        inner_rows_by_pair, packed,
+        ring_size_ > 1 ? gathered_runs(padded, ranks_ / kPair, first_ / kPair, group_.size() / kPair) : packed);
+    return {.copies = row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), ordered),
             .of_a_rank = total_rows(packed) / group_.size(),
             .heads = heads};
   }

@@ -1,7 +1,6 @@
 // Context parallelism on two levels. The ranks of an inner group run an a2a: they exchange heads for tokens, and then
 // hold one part of the dual-chunk partition over the inner groups. The ranks of an outer group hold the same heads and
 // run a ring.
-#include "cases/comm_facts.h"
 #include "cp_core/context_parallel/a2a.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/ring.h"
@@ -21,7 +20,7 @@ CommSteps a2a_p2p_steps() {
           },
       .get_ready =
           [](const FutureRank& rank, Pass pass, FastBackend& backend) {
-            const int in_group = inner_ranks(rank.ranks);
+            const int in_group = rank.problem.inner;
             const int groups = rank.ranks / in_group;
             const AttentionOperands like = rank.operands_like({.q = groups, .kv = groups, .heads = in_group});
             if (like.q.size(1) == 0) return;  // computes nothing

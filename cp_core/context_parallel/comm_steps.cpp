@@ -41,15 +41,15 @@ AttentionOperands FutureRank::operands_like(const Split& split) const {
   return like;
 }
 
-const CommSteps& steps_of(CommType type, int ranks) {
+const CommSteps& steps_of(const AttentionProblem& problem, int ranks) {
   static const std::array all{
 #define CP_POOL_COMM_TYPE(identifier, name) identifier##_steps(),
 #include "cases/comm_types.def"
 #undef CP_POOL_COMM_TYPE
   };
-  if (ranks == 1) type = CommType::p2p;
+  const CommType type = ranks == 1 ? CommType::p2p : problem.comm;
   const CommFacts& facts = facts_of(type);
-  if (!facts.takes_size(ranks)) {
+  if (!facts.takes_size({.all = ranks, .inner = problem.inner})) {
     throw std::invalid_argument(
         fmt::format("{} needs {}, but there are {} ranks", to_string(type), facts.sizes, ranks));
   }

@@ -34,9 +34,9 @@ struct CommSteps {
   void (*get_ready)(const FutureRank& rank, Pass pass, FastBackend& backend);
 };
 
-// Returns the functions of a type for `ranks` ranks. A single rank has nothing to exchange and is a ring of one,
-// whatever the type. Throws std::invalid_argument for a number of ranks that the type does not take.
-const CommSteps& steps_of(CommType type, int ranks);
+// Returns the functions of the problem's type for `ranks` ranks. A single rank has nothing to exchange and is a ring of
+// one, whatever the type. Throws std::invalid_argument for a number of ranks that the type does not take.
+const CommSteps& steps_of(const AttentionProblem& problem, int ranks);
 
 // Declares p2p_steps() and so on. Each is defined in the type's own file.
 #define CP_POOL_COMM_TYPE(identifier, name) CommSteps identifier##_steps();

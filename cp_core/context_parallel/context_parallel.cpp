@@ -79,6 +79,7 @@ bool needs_delta(const Context& context) {
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
   const std::int64_t scale_dim = CP_MUTATE(mla_scale, c.head_dim_qk, c.head_dim_v);
   return {.comm = c.comm,
+          .inner = c.inner,
           .backend = c.backend,
           .layout = c.layout,
           .lengths = CP_MUTATE(lengths_rounded_down, lengths, rounded_down(lengths, c.cp_size)),
@@ -104,7 +105,7 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend) {
   const Context context(problem, groups, backend);
-  PackedForward forward = steps_of(problem.comm, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
+  PackedForward forward = steps_of(problem, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   AttentionForward results{.out = from_packed(forward.out, problem.layout, batch),
                            .lse = forward.lse,
@@ -138,8 +139,7 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
                                 .delta = {},
                                 .out = to_packed(forward.out, problem.layout)};
   if (needs_delta(context)) own.delta = row_delta(own.out, own.dout);
-  const PackedGradients gradients =
-      steps_of(problem.comm, groups.cp->size()).backward(context, packed, own, *forward.saved);
+  const PackedGradients gradients = steps_of(problem, groups.cp->size()).backward(context, packed, own, *forward.saved);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   AttentionGradients results{.dq = from_packed(gradients.dq, problem.layout, batch),
                              .dk = from_packed(gradients.dk, problem.layout, batch),

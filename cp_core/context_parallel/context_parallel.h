@@ -37,6 +37,7 @@ struct SavedForward;
 // The problem to compute. It is the same on every rank.
 struct AttentionProblem {
   CommType comm = CommType::p2p;
+  int inner = kPair;  // ranks of an inner group
   Backend backend = Backend::math;
   Layout layout = Layout::bshd;
   SequenceLengths lengths;  // of the whole sequences

@@ -37,11 +37,12 @@ std::int64_t divisible(std::int64_t most, int ranks) {
   return most - most % (std::int64_t{2} * ranks);
 }
 
-AttentionProblem small_problem(CommType comm, Layout layout, int ranks) {
+AttentionProblem small_problem(CommType comm, Layout layout, int ranks, int inner = kPair) {
   AttentionProblem problem;
   problem.comm = comm;
+  problem.inner = inner;
   problem.layout = layout;
-  const int sharing = facts_of(comm).head_ranks(ranks);
+  const int sharing = facts_of(comm).head_ranks({ranks, inner});
   problem.heads = problem.kv_heads = 8 % sharing == 0 ? 8 : 2 * sharing;
   problem.head_dim_qk = 8;
   problem.head_dim_v = 8;
@@ -59,12 +60,14 @@ struct Axis {
   CommType comm = CommType::p2p;
   Layout layout = Layout::bshd;
   int ranks = 1;
+  int inner = kPair;
 };
 
 std::string name_of(const Axis& axis) {
   std::string comm(to_string(axis.comm));
   std::ranges::replace(comm, '+', '_');
-  return fmt::format("{}_{}_cp{}", comm, to_string(axis.layout), axis.ranks);
+  return fmt::format("{}_{}_cp{}{}", comm, to_string(axis.layout), axis.ranks,
+                     axis.inner == kPair ? "" : fmt::format("_inner{}", axis.inner));
 }
 
 std::vector<Axis> all_axes() {
@@ -72,11 +75,15 @@ std::vector<Axis> all_axes() {
   for (const CommType comm : kValues<CommType>) {
     for (const Layout layout : {Layout::bshd, Layout::sbhd, Layout::thd}) {
       for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-        if (ranks > 1 && !facts_of(comm).takes_size(ranks)) continue;
+        if (ranks > 1 && !facts_of(comm).takes_size({ranks})) continue;
         if (layout == Layout::sbhd && ranks % 3 == 0) continue;
         axes.push_back({.comm = comm, .layout = layout, .ranks = ranks});
       }
     }
+  }
+  for (const auto& [ranks, inner] : {RankCounts{8, 4}, RankCounts{12, 4}, RankCounts{16, 8}}) {
+    axes.push_back({.comm = CommType::a2a_p2p, .layout = Layout::bshd, .ranks = ranks, .inner = inner});
+    axes.push_back({.comm = CommType::a2a_p2p, .layout = Layout::thd, .ranks = ranks, .inner = inner});
   }
   return axes;
 }
@@ -117,7 +124,9 @@ TEST(ContextParallelResults, SayWhatTheBackendRemarks) {
 
 class ContextParallel : public testing::TestWithParam<Axis> {
  protected:
-  static AttentionProblem problem() { return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks); }
+  static AttentionProblem problem() {
+    return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks, GetParam().inner);
+  }
 
   // Sequences with more keys than queries, or with fewer.
   static AttentionProblem unequal_problem(const Mask& mask, bool longer_keys) {
@@ -165,7 +174,7 @@ constexpr std::array kUnevenHeads{std::pair{1, 1}, std::pair{3, 1},  std::pair{4
                                   std::pair{6, 3}, std::pair{10, 2}, std::pair{9, 9}};
 
 TEST_P(ContextParallel, SplitsAnyHeads) {
-  if (facts_of(GetParam().comm).head_ranks(GetParam().ranks) == 1) return;  // heads are not split
+  if (facts_of(GetParam().comm).head_ranks({GetParam().ranks, GetParam().inner}) == 1) return;  // heads are not split
   for (const auto& [heads, kv_heads] : kUnevenHeads) {
     SCOPED_TRACE(fmt::format("{} heads, {} kv_heads", heads, kv_heads));
     AttentionProblem uneven = problem();
@@ -351,7 +360,7 @@ TEST_P(ContextParallelWindows, GiveTheSameBits) {
 
 // A rank whose peers are missing names the operation that it waits for.
 TEST_P(ContextParallelWindows, AreWhatKeysAndHeadsTravelThrough) {
-  const AttentionProblem unpadded = small_problem(GetParam().comm, Layout::bshd, GetParam().ranks);
+  const AttentionProblem unpadded = small_problem(GetParam().comm, Layout::bshd, GetParam().ranks, GetParam().inner);
   const CpGroups groups = make_local_groups(GetParam().ranks, {.windows = true}).front();
   for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
     if (group) group->set_deadline(Communicator::Clock::now());

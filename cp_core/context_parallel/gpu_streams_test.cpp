@@ -253,7 +253,7 @@ TEST(GpuTypes, AgreeWithTheReferenceAndWithEachOther) {
     for (const Backend backend : kBackends) {
       std::optional<Results> of_p2p;
       for (const CommType comm : kCommTypes) {
-        if (!facts_of(comm).takes_size(rank.size)) continue;
+        if (!facts_of(comm).takes_size({rank.size})) continue;
         const std::string what = fmt::format("rank {}, {}, {}", rank.rank, to_string(backend), to_string(comm));
         const GpuStep step(full_case(comm, backend, rank.size), rank, groups);
         const Results results = step.run();

@@ -34,7 +34,7 @@ std::vector<Preparation> preparations(const AttentionProblem& problem, at::Scala
                                       bool training, const FastBackend& backend) {
   Listener listener(backend, problem.deterministic);
   const FutureRank future{.problem = problem, .dtype = dtype, .ranks = ranks, .rank = rank};
-  const CommSteps& steps = steps_of(problem.comm, ranks);
+  const CommSteps& steps = steps_of(problem, ranks);
   steps.get_ready(future, Pass::forward, listener);
   if (training) steps.get_ready(future, Pass::backward, listener);
   return std::move(listener.pieces);

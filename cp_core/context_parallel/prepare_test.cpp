@@ -121,7 +121,7 @@ class Prepare : public testing::TestWithParam<CommType> {};
 TEST_P(Prepare, ListsWhatTheRanksWillAskFor) {
   for (const Layout layout : {Layout::bshd, Layout::thd}) {
     for (const int ranks : {1, 2, 4}) {
-      if (!facts_of(GetParam()).takes_size(ranks)) continue;
+      if (!facts_of(GetParam()).takes_size({ranks})) continue;
       expect_prepared_is_asked(some_problem(GetParam(), layout), ranks);
     }
   }
@@ -137,6 +137,12 @@ TEST_P(Prepare, KnowsTheHeadsOfABias) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Prepare, testing::ValuesIn(kValues<CommType>),
                          [](const auto& info) { return fmt::format("type{}", static_cast<int>(info.param)); });
+
+TEST(Preparations, KnowTheInnerGroups) {
+  AttentionProblem problem = some_problem(CommType::a2a_p2p, Layout::bshd);
+  problem.inner = 4;
+  expect_prepared_is_asked(problem, 8);
+}
 
 TEST(Preparations, AreOfTheForwardAloneWithoutTraining) {
   const ListeningBackend backend;

@@ -251,7 +251,7 @@ std::vector<NamedCase> ranks() {
   for (const int ranks : {2, 8}) {
     for (const CommType comm : kCommTypes) {
       // Some types need pairs of ranks, or a head for each rank.
-      if (!facts_of(comm).takes_size(ranks)) continue;
+      if (!facts_of(comm).takes_size({ranks})) continue;
       for (Case c : {causal_case(comm, Backend::cudnn, Layout::bshd), causal_case(comm, Backend::flash, Layout::thd)}) {
         c.cp_size = ranks;
         cases.push_back(named(std::move(c), fmt::format("{}_ranks", ranks)));

@@ -26,7 +26,7 @@ HeadGroups head_groups(const Case& c, const verify::Sharding& sharding, int rank
   if (convention != nullptr && convention->kind == verify::ConventionKind::dual_chunk_ulysses) {
     return {.size = ranks / convention->ring, .count = convention->ring, .inner = convention->ulysses_inner};
   }
-  const int size = facts_of(c.comm).head_ranks(ranks);
+  const int size = facts_of(c.comm).head_ranks({.all = ranks, .inner = c.inner});
   return {.size = size, .count = ranks / size};
 }
 

@@ -106,7 +106,7 @@ Case random_case(std::mt19937_64& generator) {
   c.comm = kValues<CommType>[generator() % kValues<CommType>.size()];
   do {
     c.cp_size = pick(generator, {1, 2, 3, 4, 5, 6, 7, 8});
-  } while (!facts_of(c.comm).takes_size(c.cp_size));
+  } while (!facts_of(c.comm).takes_size({c.cp_size}));
   c.layout = pick(generator, {Layout::bshd, Layout::sbhd, Layout::thd});
   c.dtype = pick(generator, {DType::fp32, DType::bf16, DType::fp16});
   c.batch = pick<std::int64_t>(generator, {1, 2, 3});

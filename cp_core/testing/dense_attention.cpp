@@ -284,8 +284,10 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
                                       const RankOptions& options) {
   std::vector<RankResults> results(static_cast<std::size_t>(ranks));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
-  const auto run = [&](const CpGroups& groups, int rank) {
+  const Division division = problem.inner == kPair ? Division{} : strided(ranks, 1, problem.inner);
+  const auto run = [&](const CpGroups& all, int rank) {
     const c10::InferenceMode no_autograd;
+    const CpGroups groups = groups_of_case(all, division);
     RankResults& own = results[static_cast<std::size_t>(rank)];
     const AttentionInputs shard = shard_inputs(problem, inputs, ranks, rank);
     const at::Tensor dout =

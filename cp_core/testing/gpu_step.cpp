@@ -27,7 +27,7 @@ at::Device own_gpu() {
 }  // namespace
 
 int gpu_ranks_for(CommType comm) {
-  return count_gpus() >= 4 || !facts_of(comm).takes_size(2) ? 4 : 2;
+  return count_gpus() >= 4 || !facts_of(comm).takes_size({2}) ? 4 : 2;
 }
 
 Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<std::int64_t>& seqlens) {

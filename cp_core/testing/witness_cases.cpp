@@ -58,6 +58,12 @@ std::vector<Case> witness_cases() {
     if (c.cp_size > 1 && skip_reason(c).empty()) cases.push_back(c);
   }
   std::ranges::copy(rare_cases(), std::back_inserter(cases));
+  Case inner = small_case();
+  inner.comm = CommType::a2a_p2p;
+  inner.cp_size = 8;
+  inner.inner = inner.heads = inner.kv_heads = 4;
+  inner.causal = true;
+  cases.push_back(inner);
   return cases;
 }
 

@@ -133,7 +133,7 @@ TEST(ScoreOffset, PassesInEveryCommAndDtype) {
         for (const SoftmaxType softmax : kValues<SoftmaxType>) {
           Case c = test::low_case();
           c.comm = comm;
-          c.cp_size = facts_of(comm).takes_size(3) ? 3 : 6;
+          c.cp_size = facts_of(comm).takes_size({3}) ? 3 : 6;
           c.seqlen_q = c.seqlen_kv = 24;
           c.heads = c.kv_heads = 6;
           c.dtype = dtype;
@@ -171,7 +171,7 @@ TEST(LargeScores, PassInEveryCommAndDtype) {
       for (const double scale : {0.125, 3.0, 10.0, 30.0}) {
         Case c = test::steep_case();
         c.comm = comm;
-        c.cp_size = facts_of(comm).takes_size(3) ? 3 : 6;
+        c.cp_size = facts_of(comm).takes_size({3}) ? 3 : 6;
         c.heads = c.kv_heads = 6;
         c.dtype = dtype;
         c.softmax = SoftmaxType::learnable;

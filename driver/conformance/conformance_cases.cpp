@@ -25,7 +25,7 @@ constexpr const char* kNoUnknownFields = "it would take a field that the worker 
 std::vector<Case> candidates(int ranks) {
   std::vector<Case> out;
   for (const CommType comm : kValues<CommType>) {
-    if (!facts_of(comm).takes_size(ranks)) continue;
+    if (!facts_of(comm).takes_size({ranks})) continue;
     Case small;
     small.suite = "conformance";
     small.model = "smallest";

@@ -130,7 +130,7 @@ std::string_view exchange_words(const Case& c) {
 }
 
 std::vector<Exchange> exchanges_of(const Case& c, const SequenceLengths& lengths) {
-  if (!merges_parts(c)) return facts_of(c.comm).exchanges(rank_bytes_of(c, lengths), c.cp_size);
+  if (!merges_parts(c)) return facts_of(c.comm).exchanges(rank_bytes_of(c, lengths), rank_counts(c));
   if (c.cp_size == 1) return {};
   // out is in fp32, and so has head_dim_v times the bytes of an lse.
   const std::int64_t bytes = bytes_of_rank(c, lengths).statistic * (c.head_dim_v + 1);

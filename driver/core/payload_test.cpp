@@ -29,7 +29,7 @@ nlohmann::json told(const Payload& payload, const nlohmann::json& capabilities) 
 
 TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
   nlohmann::json of_version_1 = to_json(Case{});
-  for (const char* const newer : {"mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
+  for (const char* const newer : {"inner", "mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
                                   "all_queries", "group", "group_ranks", "group_lengths"}) {
     of_version_1.erase(newer);
   }
@@ -47,7 +47,7 @@ TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
 
 TEST(Payload, TellsAWorkerWhatItLists) {
   const nlohmann::json capabilities{{"case_fields",
-                                     {"another", "mask", "softcap", "input_scale", "score_offset", "strided",
+                                     {"another", "inner", "mask", "softcap", "input_scale", "score_offset", "strided",
                                       "replicated", "all_queries", "group", "group_ranks", "group_lengths"}}};
   EXPECT_EQ(told(Payload{}, capabilities), nlohmann::json(to_json(Case{})));
   EXPECT_EQ(told(scaled_case(), capabilities), nlohmann::json(to_json(*scaled_case()->attention())));

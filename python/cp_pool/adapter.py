@@ -59,6 +59,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "replicated": ("tokens that every rank has", lambda c: c.replicated > 0),
     "all_queries": ("queries that every rank has", lambda c: c.all_queries),
     "deterministic": ("the same bits from the same step", lambda c: c.deterministic),
+    "inner": ("inner groups of more than two ranks", lambda c: c.inner != 2),
     "group": ("several groups of ranks at once", lambda c: c.group > 1),
 }
 

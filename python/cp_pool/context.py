@@ -28,6 +28,7 @@ class CaseView:
     backend: str
     comm: str
     cp_size: int
+    inner: int
     layout: str
     dtype: str
     batch: int
@@ -69,6 +70,7 @@ class CaseView:
         "backend": "math",
         "comm": "p2p",
         "cp_size": 2,
+        "inner": 2,
         "layout": "bshd",
         "dtype": "bf16",
         "batch": 2,
@@ -137,7 +139,7 @@ class CaseView:
     @property
     def uneven_heads(self) -> bool:
         """Whether heads, or key-value heads, do not divide by the ranks that split them."""
-        ranks = {"a2a": self.cp_size, "a2a+p2p": 2}.get(self.comm, 1)
+        ranks = {"a2a": self.cp_size, "a2a+p2p": self.inner}.get(self.comm, 1)
         return self.heads % ranks != 0 or self.kv_heads % ranks != 0
 
     @property
@@ -172,7 +174,7 @@ class Connection:
         self.global_rank, self.global_ranks, self.device = global_rank, global_ranks, device
         self.rank, self.world_size = global_ranks.index(global_rank), len(global_ranks)
         self.group, self.generation = group, generation
-        # Made for the first case that needs them.
+        # Of a case with a2a+p2p.
         self.inner_group: ProcessGroup | None = None
         self.outer_group: ProcessGroup | None = None
 
@@ -233,7 +235,7 @@ class Ctx:
 
     @property
     def inner_group(self) -> ProcessGroup | None:
-        """a2a+p2p: this rank and its neighbour, which exchange tokens for heads; else None."""
+        """a2a+p2p: this rank and its neighbours, which exchange tokens for heads; else None."""
         return self._connection.inner_group
 
     @property

@@ -79,7 +79,7 @@ class Runner:
         self._delays: Delays | None = None
         self._world: Connection | None = None  # the group of all ranks
         self._connection: Connection | None = None  # the group that runs the case
-        self._divided: dict[str, Connection] = {}  # this rank's group, by the ranks of all groups
+        self._made: dict[str, dist.ProcessGroup | None] = {}  # this rank's group, by the ranks of all groups
         self._state: State | None = None
         self._calls = Calls()
         self._calling = False  # the case is a call
@@ -205,7 +205,7 @@ class Runner:
             assert group is not None
             self._world = Connection(rank, list(range(world_size)), torch.device(device), group, generation)
             self._connection = self._world
-            self._divided = {}
+            self._made = {}
 
         self._make_world = make_world
         make_world(self._store)
@@ -244,15 +244,13 @@ class Runner:
         """
         self._case_id = case_id
         self._in_case = True
-        self._connection = self._world
-        if groups:
-            if str(groups) not in self._divided:
-                self._divided[str(groups)] = self.call(self._connect_groups, groups)
-            self._connection = self._divided[str(groups)]
-        connection = self._connection
-        assert connection is not None
-        if inner and connection.inner_group is None:
-            self.call(self._connect_pairs, connection, inner, outer)
+        world = self._world
+        assert world is not None
+        ranks = next((ranks for ranks in groups if world.global_rank in ranks), world.global_ranks)
+        group = self._own_of(groups) or world.group
+        self._connection = Connection(world.global_rank, ranks, world.device, group, world.generation)
+        self._connection.inner_group = self._own_of(inner)
+        self._connection.outer_group = self._own_of(outer)
 
     def run_call(self, case_id: str, function: str, arguments: str) -> tuple[str, set[str]]:
         """Runs the function of a call. Returns its value as JSON, and what it has left behind."""
@@ -294,17 +292,12 @@ class Runner:
         self._diagnoses = True
         self._native.watch_group_operations()
 
-    def _connect_groups(self, groups: list[list[int]]) -> Connection:
-        world = self._world
-        assert world is not None
-        group = _own_of(groups, world.global_rank)
-        assert group is not None
-        ranks = next(ranks for ranks in groups if world.global_rank in ranks)
-        return Connection(world.global_rank, ranks, world.device, group, world.generation)
-
-    def _connect_pairs(self, connection: Connection, inner: list[list[int]], outer: list[list[int]]) -> None:
-        connection.inner_group = _own_of(inner, connection.global_rank)
-        connection.outer_group = _own_of(outer, connection.global_rank)
+    def _own_of(self, groups: list[list[int]]) -> dist.ProcessGroup | None:
+        """Returns the one of these groups that contains this rank. All are made at the first time, and kept."""
+        assert self._world is not None
+        if groups and str(groups) not in self._made:
+            self._made[str(groups)] = self.call(_own_of, groups, self._world.global_rank)
+        return self._made.get(str(groups))
 
     def make_step(
         self,

@@ -112,6 +112,7 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "replicated": 4}, "replicated"),
         ({"causal": False, "all_queries": True}, "all_queries"),
         ({"causal": False, "deterministic": True}, "deterministic"),
+        ({"causal": False, "comm": "a2a+p2p", "cp_size": 8, "inner": 4, "heads": 4, "kv_heads": 4}, "inner"),
         ({"causal": False, "group": 2}, "group"),
     ],
 )
@@ -387,6 +388,7 @@ def test_the_worker_tells_how_much_each_rank_would_compute(tmp_path: Path) -> No
         ({"comm": "a2a", "heads": 6, "kv_heads": 6}, True),
         ({"comm": "a2a+p2p", "heads": 6, "kv_heads": 6}, False),
         ({"comm": "a2a+p2p", "heads": 6, "kv_heads": 3}, True),
+        ({"comm": "a2a+p2p", "inner": 4, "heads": 6, "kv_heads": 6}, True),
     ],
 )
 def test_heads_that_ranks_cannot_split_evenly_are_a_feature(fields: dict[str, Any], uneven: bool) -> None:
@@ -673,11 +675,13 @@ def test_the_context_tells_what_the_case_has() -> None:
         case("case", layout="thd", batch=3, pad_between_seqs=True),
         case("case", cp_size=4, comm="a2a+p2p", heads=4, kv_heads=4),
         case("case", layout="sbhd", batch=2),
+        case("case", cp_size=8, inner=4, comm="a2a+p2p", heads=4, kv_heads=4),
+        case("case", cp_size=8, comm="a2a+p2p", heads=4, kv_heads=4),
         case("case", group=2, layout="thd", batch=3, pad_between_seqs=True),
         case("case", cp_size=4, group=2, comm="a2a+p2p", heads=4, kv_heads=4),
     ]
     found = run_cases("conventions.py:facts", cases)
-    assert found.outcomes() == ["pass"] * 5, [c.reason for c in found.cases] or found.output
+    assert found.outcomes() == ["pass"] * 7, [c.reason for c in found.cases] or found.output
 
 
 @pytest.mark.long

@@ -25,8 +25,8 @@ using Clock = Communicator::Clock;
 using std::chrono::milliseconds;
 
 // Messages of different groups, and of barriers, have different tags so that they never meet. A tag has 31 bits: 6 for
-// the number of groups that the ranks are divided into (up to 64), 2 for the kind of group, 1 for barriers and 22 for a
-// counter. Ranks are divided in one way at a time, so divisions into equally many groups may share tags.
+// GroupTag::parts (up to 64), 2 for the kind of group, 1 for barriers and 22 for a counter. Ranks are divided in one
+// way at a time, so divisions may share tags.
 constexpr std::size_t kGroups = 3;
 constexpr std::array<const char*, kGroups> kGroupWords{"", " of its inner group", " of its outer group"};
 constexpr std::size_t index_of(CpGroup group) {
@@ -285,8 +285,10 @@ std::vector<BegunInGroup> GlooCommunicator::begun() const {
 }
 
 BegunInGroup GlooCommunicator::begun_in_part() const {
+  const int inner = group_.division.inner;
   return {
-      .group = fmt::format("{} in the groups {}", kGroupWords.at(index_of(group_.group)), groups_of(group_.division)),
+      .group = fmt::format("{} in the groups {}{}", kGroupWords.at(index_of(group_.group)), groups_of(group_.division),
+                           inner == kPair ? "" : fmt::format(" with inner groups of {}", inner)),
       .first_rank = member(0),
       .operations = static_cast<std::int64_t>(operations_)};
 }

@@ -9,6 +9,8 @@
 #include <future>
 #include <latch>
 #include <optional>
+#include <set>
+#include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -360,13 +362,21 @@ TEST(GlooGroups, AreDivided) {
       EXPECT_EQ(groups.cp->divided(strided(8, parts)).cp, own.cp) << "made once";
       EXPECT_EQ(own.inner == nullptr, parts != 2) << "pairs need four ranks";
     }
-    const auto neighbours = groups.cp->divided({0, 0, 0, 0, 1, 1, 1, 1}).cp;
+    const auto neighbours = groups.cp->divided({.groups = {0, 0, 0, 0, 1, 1, 1, 1}}).cp;
     EXPECT_TRUE(world_ranks(*neighbours, rank).equal(at::arange(rank / 4 * 4, rank / 4 * 4 + 4, at::kFloat)));
     neighbours->checked_barrier(9, kLongEnough);
     const CpGroups own = groups.cp->divided(strided(8, 2));
     const int first = rank % 2 + rank / 4 * 4;
     EXPECT_TRUE(world_ranks(*own.inner, rank).equal(at::arange(first, first + 4, 2, at::kFloat)));
     EXPECT_TRUE(world_ranks(*own.outer, rank).equal(at::arange(rank % 4, rank % 4 + 8, 4, at::kFloat)));
+    const CpGroups fours = groups.cp->divided(strided(8, 1, 4));
+    EXPECT_TRUE(world_ranks(*fours.cp, rank).equal(at::arange(8, at::kFloat)));
+    EXPECT_TRUE(world_ranks(*fours.inner, rank).equal(at::arange(rank / 4 * 4, rank / 4 * 4 + 4, at::kFloat)));
+    EXPECT_TRUE(world_ranks(*fours.outer, rank).equal(at::arange(rank % 4, rank % 4 + 8, 4, at::kFloat)));
+    EXPECT_TRUE(world_ranks(*groups.inner, rank).equal(at::arange(rank / 2 * 2, rank / 2 * 2 + 2, at::kFloat)));
+    ASSERT_NE(groups.cp->divided(strided(8, 1, 2)).inner, nullptr);
+    std::set<std::string> words;
+    for (const BegunInGroup& begun : groups.cp->begun()) EXPECT_TRUE(words.insert(begun.group).second) << begun.group;
   });
 }
 

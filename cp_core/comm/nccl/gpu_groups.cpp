@@ -20,8 +20,9 @@ CpGroups groups_of(const std::shared_ptr<Link>& link, const c10::intrusive_ptr<c
                    const std::string& prefix, const Division& division = {}) {
   const auto make = [&](CpGroup group, const char* name, std::vector<int> members) -> std::shared_ptr<Kind> {
     if (members.empty()) return nullptr;
-    return std::make_shared<Kind>(link, GroupTag{.division = division, .group = group}, std::move(members), store,
-                                  fmt::format("{}gpu_place/{}/{}/", prefix, fmt::join(division, ","), name));
+    return std::make_shared<Kind>(
+        link, GroupTag{.division = division, .group = group}, std::move(members), store,
+        fmt::format("{}gpu_place/{}/{}/{}/", prefix, fmt::join(division.groups, ","), division.inner, name));
   };
   const GroupRanks ranks = group_ranks(link->rank(), link->size(), division);
   const std::shared_ptr<Kind> cp = make(CpGroup::cp, "cp", ranks.cp);

@@ -159,7 +159,9 @@ TEST_P(NcclRanks, GroupsWorkAtOnce) {
   on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups& all = rank.groups();
     std::vector<Division> divisions{strided(rank.size, rank.size)};
-    if (rank.size == 4) divisions.insert(divisions.end(), {{0, 1, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 1}, {0, 1, 0, 1}});
+    for (const auto& groups : {std::array{0, 1, 0, 1}, {0, 0, 1, 1}, {1, 0, 0, 1}, {0, 1, 0, 1}}) {
+      if (rank.size == 4) divisions.push_back({.groups = {groups.begin(), groups.end()}});
+    }
     for (const Division& division : divisions) {
       SCOPED_TRACE(fmt::format("rank {} of {}", rank.rank, groups_of(division)));
       const CpGroups own = all.cp->divided(division);

@@ -3,7 +3,7 @@
 //
 // A mailbox carries the notes of one rank to another, in order, for one group of ranks. One thread at a time posts to a
 // mailbox, one takes from it. The groups that ranks are divided into share mailboxes with those of other divisions,
-// since ranks are divided in one way at a time, and flags with those of divisions into equally many groups.
+// since ranks are divided in one way at a time, and flags with those of the same GroupTag::parts.
 #pragma once
 
 #include <atomic>

@@ -71,6 +71,7 @@ TEST(PeerBoard, KeepsPartsApartFromAllRanksAndTheirFlagsFromThoseOfOtherNumbers)
   const int of_all = PeerBoard::group_number({});
   const int of_halves = PeerBoard::group_number({.division = strided(8, 2)});
   const int of_pairs = PeerBoard::group_number({.division = strided(8, 4)});
+  EXPECT_EQ(PeerBoard::group_number({.division = strided(8, 1, 4)}), of_pairs);
   EXPECT_LT(PeerBoard::group_number({.division = strided(8, 7), .group = CpGroup::outer}), board.groups());
   ASSERT_TRUE(board.post(of_halves, 0, 4, numbered(1)));
   ASSERT_TRUE(board.post(of_all, 0, 4, numbered(2)));

@@ -183,6 +183,7 @@ std::string describe_case(const Case& c) {
                                  to_string(c.backend), to_string(c.dtype), to_string(c.layout),
                                  c.training ? "forward and backward" : "forward only");
   text += groups(c);
+  if (c.inner != kPair) text += fmt::format("  inner: {} ranks in a row exchange tokens for heads\n", c.inner);
   text += fmt::format("  {} heads, {} of k and v; head dims {} (q, k) and {} (v)\n", c.heads, c.kv_heads, c.head_dim_qk,
                       c.head_dim_v);
   text += fmt::format("  mask: {}\n", mask_words(c));

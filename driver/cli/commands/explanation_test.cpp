@@ -146,6 +146,15 @@ TEST(ExplainCase, SaysWhichRanksAreInWhichGroup) {
   EXPECT_THAT(explain_case("the/id", c), HasSubstr("    group 1, seed 8: world ranks 2, lengths 4 2\n"));
 }
 
+TEST(ExplainCase, SaysHowManyRanksExchangeHeads) {
+  Case c = test::example_case();
+  c.comm = CommType::a2a_p2p;
+  c.cp_size = 8;
+  EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("inner: ")));
+  c.inner = 4;
+  EXPECT_THAT(explain_case("the/id", c), HasSubstr("  inner: 4 ranks in a row exchange tokens for heads\n"));
+}
+
 TEST(ExplainCase, SaysWhereGradientsCountForMoreThanTravels) {
   Case c = test::example_case();
   c.backend = Backend::cudnn;

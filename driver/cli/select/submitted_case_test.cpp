@@ -60,6 +60,9 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
   const std::string lengths = submitted(to_json(base).dump(), {"seqlens=3,5", "group_lengths=[[3,5]]"}).id;
   EXPECT_TRUE(ids.insert(lengths).second);
   fields.insert("group_lengths");
+  const std::vector<std::string> fours{"comm=a2a+p2p", "cp_size=8", "pad_between_seqs=true", "inner=4"};
+  EXPECT_TRUE(ids.insert(submitted(to_json(base).dump(), fours).id).second);
+  fields.insert("inner");
   for (const std::string& name : case_field_names()) {
     EXPECT_TRUE(fields.contains(name)) << "what of " << name << "?";
   }

@@ -175,7 +175,9 @@ def facts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx
     assert seen.tolist() == ctx.cu_seqlens_q[1:].tolist()
     if case.comm == "a2a+p2p":
         assert ctx.inner_group is not None and ctx.outer_group is not None
-        first = ctx.rank // 2 * 2
-        assert dist.get_process_group_ranks(ctx.inner_group) == ctx.global_ranks[first : first + 2]
-        assert dist.get_process_group_ranks(ctx.outer_group) == ctx.global_ranks[ctx.rank % 2 :: 2]
+        first, place = ctx.rank // case.inner * case.inner, ctx.rank % case.inner
+        assert dist.get_process_group_ranks(ctx.inner_group) == ctx.global_ranks[first : first + case.inner]
+        assert dist.get_process_group_ranks(ctx.outer_group) == ctx.global_ranks[place :: case.inner]
+    else:
+        assert ctx.inner_group is ctx.outer_group is None
     return contiguous(q, k, v, case, ctx)

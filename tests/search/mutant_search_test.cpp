@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 using test::events_in;
 using test::Finished;
-using test::Program;
+using test::run_to_end;
 using test::TemporaryFolder;
 
 TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {

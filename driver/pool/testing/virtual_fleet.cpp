@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 namespace cp_pool::fleet_test {
+
 namespace {
 
 class Simulation {

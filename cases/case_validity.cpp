@@ -150,7 +150,8 @@ Problem check_slices(const Case& c) {
 
 Problem check_softcap(const Case& c) {
   if (c.softcap == 0) return std::nullopt;
-  if (c.softcap < kLeastSoftcap || c.softcap > kMostSoftcap) {
+  const bool fits = c.softcap >= kLeastSoftcap && c.softcap <= kMostSoftcap;  // NaN does not
+  if (!fits) {
     return problem("softcap", fmt::format("{} is neither 0 nor within {}..{}", c.softcap, kLeastSoftcap, kMostSoftcap));
   }
   if (c.score_offset == 0) return std::nullopt;

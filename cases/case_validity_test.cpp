@@ -261,6 +261,8 @@ TEST(CaseValidity, SlicesAreWithinTheSequencesAndShowAPairOnce) {
 TEST(CaseValidity, ASoftcapIsPositive) {
   EXPECT_EQ(problem_of([](Case& c) { c.softcap = 50; }), "");
   EXPECT_EQ(problem_of([](Case& c) { c.softcap = -1; }), "softcap: -1 is neither 0 nor within 0.001..10000");
+  EXPECT_EQ(problem_of([](Case& c) { c.softcap = std::numeric_limits<double>::quiet_NaN(); }),
+            "softcap: nan is neither 0 nor within 0.001..10000");
   EXPECT_EQ(problem_of([](Case& c) {
               c.softcap = 50;
               c.score_offset = -100;

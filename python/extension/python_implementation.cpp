@@ -24,17 +24,6 @@ verify::PaddingFill fill_of(const std::string& padding) {
   return verify::PaddingFill::garbage;
 }
 
-// The lengths of queries (side 0) or of keys (side 1).
-struct SideLengths {
-  const std::vector<std::int64_t>& valid;
-  const std::vector<std::int64_t>& padded;
-  std::int64_t replicated;
-};
-SideLengths lengths_of(std::size_t side, const SequenceLengths& lengths) {
-  if (side == 0) return {lengths.valid_q, lengths.padded_q, lengths.replicated_q};
-  return {lengths.valid_kv, lengths.padded_kv, lengths.replicated_kv};
-}
-
 // Returns a number of each row as int64 on the device.
 template <typename Number>
 at::Tensor column(const std::vector<verify::LocalRow>& rows, const Number& number, const at::Device& device) {
@@ -126,14 +115,20 @@ bool PythonImplementation::has_one_convention() const {
   return conventions_[0] && conventions_[0] == conventions_[1] && !without_padding_;
 }
 
+PythonImplementation::SideLengths PythonImplementation::lengths_of(std::size_t side,
+                                                                   const SequenceLengths& lengths) const {
+  if (side == 0) return {lengths.valid_q, without_padding_ ? lengths.valid_q : lengths.padded_q, lengths.replicated_q};
+  return {lengths.valid_kv, without_padding_ ? lengths.valid_kv : lengths.padded_kv, lengths.replicated_kv};
+}
+
 std::string PythonImplementation::obstacle(const Case& c) const {
   if (has_one_convention()) return {};
   const SequenceLengths lengths = resolve_lengths(c);
   for (std::size_t side = 0; side < conventions_.size(); ++side) {
     if (!conventions_.at(side)) continue;
     const auto& [valid, padded, replicated] = lengths_of(side, lengths);
-    const std::string found = verify::convention_obstacle(*conventions_.at(side), c.layout, valid,
-                                                          without_padding_ ? valid : padded, c.cp_size, replicated);
+    const std::string found =
+        verify::convention_obstacle(*conventions_.at(side), c.layout, valid, padded, c.cp_size, replicated);
     if (found.empty()) continue;
     return without_padding_ ? fmt::format("without padding, as the adapter {} declares it: {}", name_, found) : found;
   }
@@ -165,8 +160,7 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
 verify::RowsByRank PythonImplementation::rows(std::size_t side, const Case& c, const SequenceLengths& lengths) {
   const auto& [valid, padded, replicated] = lengths_of(side, lengths);
   if (const auto& convention = conventions_.at(side)) {
-    return verify::rows_by_convention(*convention, c.layout, valid, without_padding_ ? valid : padded, c.cp_size,
-                                      replicated);
+    return verify::rows_by_convention(*convention, c.layout, valid, padded, c.cp_size, replicated);
   }
   const auto listed = with_python(breaker_, [&, &valid = valid] {
     return runner_.attr("rows")(side, valid, c.cp_size, c.replicated).cast<std::vector<std::vector<std::int64_t>>>();

@@ -41,7 +41,13 @@ class PythonImplementation final : public Implementation {
   [[nodiscard]] bool has_one_convention() const;
   // Why the conventions cannot shard the case, unless they are one that cuts all rows; else empty.
   [[nodiscard]] std::string obstacle(const Case& c) const;
-  // side: 0 for queries, 1 for keys.
+  // The lengths of queries (side 0) or of keys (side 1) that conventions cut.
+  struct SideLengths {
+    const std::vector<std::int64_t>& valid;
+    const std::vector<std::int64_t>& padded;  // the valid ones if the adapter takes no padding
+    std::int64_t replicated;
+  };
+  [[nodiscard]] SideLengths lengths_of(std::size_t side, const SequenceLengths& lengths) const;
   verify::RowsByRank rows(std::size_t side, const Case& c, const SequenceLengths& lengths);
 
   py::object runner_;

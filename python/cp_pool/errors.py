@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import logging
 import os
 import sysconfig
 import traceback
@@ -30,14 +31,15 @@ __all__ = [
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HIDDEN = (_OWN_FOLDER, "<frozen ")
-_STACK_TAKERS = (traceback.__file__, linecache.__file__)  # torch formats the error of a collective, which takes long
+# torch.distributed formats and logs the error of a collective (_get_msg_dict of its c10d_logger), which takes long.
+_ERROR_LOGGERS = (traceback.__file__, linecache.__file__, logging.__file__)
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _TORCH_PARTS = (f"{os.sep}torch{os.sep}", f"{os.sep}site-packages{os.sep}")
 
 _DISTRIBUTED = f"{os.sep}torch{os.sep}distributed{os.sep}"
 
 # Functions of torch.distributed that appear in stacks between a collective and its caller.
-_WRAPPERS = ("wrapper", "_get_msg_dict")
+_WRAPPERS = ("wrapper",)
 
 # What Gloo, NCCL, TCPStore and sockets say if the peer has closed the connection.
 _PEER_IS_GONE = (
@@ -158,7 +160,7 @@ def _is_users(file: str) -> bool:
 
 def _waiting(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
     """The frames, outermost first, up to the code that waits."""
-    return list(itertools.takewhile(lambda frame: frame.filename not in _STACK_TAKERS, frames))
+    return list(itertools.takewhile(lambda f: f.filename not in _ERROR_LOGGERS and f.name != "_get_msg_dict", frames))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import logging
 import re
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from adapter_runs import BINARY, SMALL, TRIES_TO_RECOVER, Run, case, environment
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
-from cp_pool.errors import Failure, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
+from cp_pool.errors import Failure, chain_of, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
 from cp_pool.loading import LoadError, load
 from cp_pool.runner import Runner
 from cp_pool.step import copy_of
@@ -278,6 +279,20 @@ def test_a_stack_ends_where_code_waits_not_where_the_stack_is_taken() -> None:
     assert wait.place.startswith("test_a_stack_ends_where_code_waits"), wait
     assert "linecache.getline(5, 1)" in wait.stack
     assert "in getline\n" not in wait.stack
+
+
+def test_a_wait_that_ends_while_torch_logs_an_error_is_that_in_the_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    def freed(*_: Any) -> None:
+        raise InterruptedError
+
+    for logs in ("torch.distributed.c10d_logger._c10d_logger.handle", "torch.distributed.c10d_logger.dist.is_initialized"):
+        with monkeypatch.context() as patches, pytest.raises(InterruptedError) as failure:
+            patches.setattr("torch.distributed.c10d_logger._c10d_logger.level", logging.DEBUG)
+            patches.setattr(logs, freed)
+            torch.distributed.all_gather([], torch.ones(1))
+        wait = place_of_wait(chain_of(failure.value))
+        assert wait.collective == "all_gather", wait
+        assert wait.place.startswith("all_gather of test_a_wait_that_ends"), wait
 
 
 def test_a_wait_in_a_function_of_torch_distributed_is_a_collective() -> None:

@@ -25,5 +25,11 @@ std::string_view to_string(BiasShape value) {
 std::string_view to_string(SliceType value) {
   return name_of(value);
 }
+std::string_view to_string(Fp8Scaling value) {
+  return name_of(value);
+}
+std::string_view to_string(Fp8Output value) {
+  return name_of(value);
+}
 
 }  // namespace cp_pool

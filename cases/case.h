@@ -52,6 +52,21 @@ struct MaskSlice {
   auto operator<=>(const MaskSlice&) const = default;
 };
 
+// How FP8 numbers are scaled: by the largest magnitude of the tensor itself, or by that of earlier steps, which makes
+// the scale of a first step 1.
+enum class Fp8Scaling { current, delayed };
+enum class Fp8Output { bf16, fp8 };  // whether results are left in the dtype of the case, or rounded to FP8 on the way
+// What an implementation computes in FP8: q, k, v and the probabilities in e4m3, dout and the gradients of the scores
+// in e5m2. lse and sums stay in fp32.
+struct Fp8 {
+  Fp8Scaling scaling = Fp8Scaling::current;
+  bool forward = true;   // always
+  bool backward = true;  // false: the backward is in the dtype of the case
+  Fp8Output output = Fp8Output::bf16;
+
+  auto operator<=>(const Fp8&) const = default;
+};
+
 // The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) parses them.
 std::string_view to_string(Backend value);
 std::string_view to_string(CommType value);
@@ -60,6 +75,8 @@ std::string_view to_string(DType value);
 std::string_view to_string(SoftmaxType value);
 std::string_view to_string(BiasShape value);
 std::string_view to_string(SliceType value);
+std::string_view to_string(Fp8Scaling value);
+std::string_view to_string(Fp8Output value);
 
 inline constexpr std::int64_t kInfiniteWindow = -1;
 inline constexpr int kPair = 2;
@@ -100,6 +117,7 @@ struct Case {
 
   bool training = true;  // forward and backward; false = forward only
   bool deterministic = false;
+  std::optional<Fp8> fp8;  // what adapters may compute in FP8, from inputs of the dtype; nullopt = nothing
   // The standard deviation of the elements of q and k. That of the scores is about its square: 10 gives scores around
   // +-100, where a softmax that does not subtract the maximum overflows.
   double input_scale = 1;

@@ -89,6 +89,23 @@ void read_value(const Json& json, const JsonPlace& place, std::vector<MaskSlice>
   if (out.empty()) place.fail("a mask has at least one slice; null stands for no mask");
 }
 
+void read_value(const Json& json, const JsonPlace& place, Fp8& out) {
+  for (const auto& [key, value] : expect_object(json, place)) {
+    const JsonPlace at = place.key(key);
+    if (key == "scaling") {
+      read_value(value, at, out.scaling);
+    } else if (key == "forward") {
+      read_value(value, at, out.forward);
+    } else if (key == "backward") {
+      read_value(value, at, out.backward);
+    } else if (key == "output") {
+      read_value(value, at, out.output);
+    } else {
+      fail_unknown_key(place, key, {"scaling", "forward", "backward", "output"});
+    }
+  }
+}
+
 template <typename T>
 void read_value(const Json& json, const JsonPlace& place, std::optional<T>& out) {
   out.reset();
@@ -119,6 +136,13 @@ Json write_value(const std::vector<MaskSlice>& slices) {
     json.push_back({queries.begin, queries.end, keys.begin, keys.end, to_string(type)});
   }
   return json;
+}
+
+Json write_value(const Fp8& fp8) {
+  return {{"scaling", to_string(fp8.scaling)},
+          {"forward", fp8.forward},
+          {"backward", fp8.backward},
+          {"output", to_string(fp8.output)}};
 }
 
 template <typename T>
@@ -211,6 +235,7 @@ constexpr std::array kFields{
     field<&Case::pad_between_seqs>("pad_between_seqs"),
     field<&Case::training>("training"),
     field<&Case::deterministic>("deterministic"),
+    field<&Case::fp8>("fp8", /*required=*/false, /*in_version_1=*/false),
     field<&Case::input_scale>("input_scale", /*required=*/false, /*in_version_1=*/false),
     field<&Case::score_offset>("score_offset", /*required=*/false, /*in_version_1=*/false),
     field<&Case::strided>("strided", /*required=*/false, /*in_version_1=*/false),
@@ -248,10 +273,21 @@ std::vector<std::string_view> missing_sizes(const std::function<bool(std::string
   return missing;
 }
 
+namespace {
+
+// What differs from the default, which is FP8 in both directions.
+std::string fp8_text(const Fp8& fp8) {
+  return fmt::format("{}{}{}", to_string(fp8.scaling), fp8.backward ? "" : ",forward",
+                     fp8.output == Fp8Output::fp8 ? ",output" : "");
+}
+
+}  // namespace
+
 std::string field_text(const CaseField& field, const Case& c) {
   const Json value = field.write(c);
   if (value.is_null()) return std::string(kNull);
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_object()) return fp8_text(*c.fp8);
   if (!value.is_array()) return value.dump();
   const auto text_of = [](const Json& element) {
     return element.is_string() ? element.get<std::string>() : element.dump();

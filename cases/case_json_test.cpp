@@ -108,6 +108,23 @@ TEST(CaseJson, ParsesMaskAndSoftcap) {
   EXPECT_EQ(field_text(*find_case_field("mask"), Case{}), "none");
 }
 
+TEST(CaseJson, ParsesFp8) {
+  const CaseField& field = *find_case_field("fp8");
+  const Case c =
+      parse_case_text(with_sizes(R"("fp8":{"scaling":"delayed","backward":false,"output":"fp8"})"), "a.json");
+  EXPECT_EQ(c.fp8, (Fp8{.scaling = Fp8Scaling::delayed, .backward = false, .output = Fp8Output::fp8}));
+  EXPECT_THAT(to_json(c).dump(),
+              HasSubstr(R"("fp8":{"scaling":"delayed","forward":true,"backward":false,"output":"fp8"})"));
+  EXPECT_EQ(field_text(field, c), "delayed,forward,output");
+  EXPECT_EQ(field_text(field, parse_case_text(with_sizes(R"("fp8":{})"), "a.json")), "current");
+  EXPECT_EQ(field_text(field, Case{}), "none");
+  EXPECT_EQ(
+      error_of(with_sizes(R"("fp8":{"scalin":"current"})")),
+      "a.json: $.fp8.scalin: unknown key \"scalin\", did you mean \"scaling\"? (known: scaling, forward, backward, "
+      "output)");
+  EXPECT_EQ(error_of(with_sizes(R"("fp8":{"output":"fp16"})")), "a.json: $.fp8.output: \"fp16\" is not bf16 or fp8");
+}
+
 TEST(CaseJson, WritesAllKeysInProtocolOrder) {
   const Case c = parse_case_text(with_sizes(""), "a.json");
   EXPECT_EQ(
@@ -116,7 +133,7 @@ TEST(CaseJson, WritesAllKeysInProtocolOrder) {
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
       R"("causal":false,"window":[-1,-1],"chunk":0,"mask":null,"softcap":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
-      R"("input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,)"
+      R"("fp8":null,"input_scale":1,"score_offset":0,"strided":false,"replicated":0,"all_queries":false,"group":1,)"
       R"("group_ranks":null,"group_lengths":null,"seed":1234})");
 }
 
@@ -199,7 +216,7 @@ TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   for (const CaseField& field : case_fields()) {
     if (!field.in_version_1) newer.emplace_back(field.name);
   }
-  EXPECT_THAT(newer, testing::ElementsAre("inner", "mask", "softcap", "input_scale", "score_offset", "strided",
+  EXPECT_THAT(newer, testing::ElementsAre("inner", "mask", "softcap", "fp8", "input_scale", "score_offset", "strided",
                                           "replicated", "all_queries", "group", "group_ranks", "group_lengths"));
 }
 

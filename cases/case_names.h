@@ -37,5 +37,9 @@ inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<Bi
      {BiasShape::shape_111s, "111s"}}};
 template <>
 inline constexpr auto kNames<SliceType> = kSpelledNames<SliceType::bicausal>;
+template <>
+inline constexpr auto kNames<Fp8Scaling> = kSpelledNames<Fp8Scaling::delayed>;
+template <>
+inline constexpr auto kNames<Fp8Output> = kSpelledNames<Fp8Output::fp8>;
 
 }  // namespace cp_pool

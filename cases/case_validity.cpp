@@ -148,6 +148,15 @@ Problem check_slices(const Case& c) {
   return std::nullopt;
 }
 
+// The rounding of q and k to FP8 would change larger scores beyond recognition.
+Problem check_fp8(const Case& c) {
+  if (!c.fp8) return std::nullopt;
+  if (!c.fp8->forward) return problem("fp8.forward", "false: a case in FP8 has its forward in FP8");
+  if (c.dtype == DType::fp32) return problem("fp8", "the dtype of a case in FP8 is bf16 or fp16, not fp32");
+  if (c.input_scale > 1) return problem("fp8", fmt::format("an input_scale of {} is too large for it", c.input_scale));
+  return c.score_offset == 0 ? std::nullopt : problem("fp8", "a score_offset is too large for it");
+}
+
 Problem check_softcap(const Case& c) {
   if (c.softcap == 0) return std::nullopt;
   const bool fits = c.softcap >= kLeastSoftcap && c.softcap <= kMostSoftcap;  // NaN does not
@@ -334,6 +343,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_input_scale(c)) return found;
   if (auto found = check_score_offset(c)) return found;
   if (auto found = check_softcap(c)) return found;
+  if (auto found = check_fp8(c)) return found;
   if (auto found = check_comm(c)) return found;
   if (auto found = check_replicated(c)) return found;
   if (auto found = check_lengths(c)) return found;

@@ -270,6 +270,22 @@ TEST(CaseValidity, ASoftcapIsPositive) {
             "softcap: it takes away what score_offset adds to scores; a case has one of them at most");
 }
 
+TEST(CaseValidity, Fp8NeedsInputsOf16BitsAndScoresThatItCanHold) {
+  const auto fp8_problem = [](const std::function<void(Case&)>& change) {
+    return problem_of([&](Case& c) {
+      c.fp8.emplace();
+      change(c);
+    });
+  };
+  EXPECT_EQ(fp8_problem([](Case&) {}), "");
+  EXPECT_EQ(fp8_problem([](Case& c) { c.fp8->forward = false; }),
+            "fp8.forward: false: a case in FP8 has its forward in FP8");
+  EXPECT_EQ(fp8_problem([](Case& c) { c.dtype = DType::fp32; }),
+            "fp8: the dtype of a case in FP8 is bf16 or fp16, not fp32");
+  EXPECT_EQ(fp8_problem([](Case& c) { c.input_scale = 3; }), "fp8: an input_scale of 3 is too large for it");
+  EXPECT_EQ(fp8_problem([](Case& c) { c.score_offset = -100; }), "fp8: a score_offset is too large for it");
+}
+
 TEST(CaseValidity, SequencesOfBshdAndSbhdDivideByTwiceTheRanksUnlessTheyArePadded) {
   EXPECT_EQ(problem_of([](Case& c) {
               c.seqlen_q = 1;

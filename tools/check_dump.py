@@ -273,7 +273,7 @@ def main(arguments):
     if not files:
         print("no .safetensors file found", file=sys.stderr)
         return 2
-    wrong = 0
+    wrong = left_out = 0
     for path in files:
         try:
             metadata, tensors = read_safetensors(path)
@@ -284,11 +284,15 @@ def main(arguments):
         except (ValueError, LookupError, TypeError) as error:
             print(f"{path} is no dump of cp-pool run --dump, or is cut off: {error!r}", file=sys.stderr)
             return 2
+        if case.get("fp8"):
+            print(f"not checked, since the bounds are not those of FP8: {metadata.get('id', path.name)}")
+            left_out += 1
+            continue
         found = faults(case, tensors)
         wrong += bool(found)
         for fault in found:
             print(f"FAIL {metadata.get('id', path.name)}: {fault}")
-    print(f"{len(files)} files checked, {wrong} wrong")
+    print(f"{len(files) - left_out} files checked, {wrong} wrong")
     return 1 if wrong else 0
 
 

@@ -31,8 +31,8 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
   EXPECT_EQ(ready.capabilities.at("options"),
             nlohmann::json::array({"bound_factor", "diagnosis_ms", "known_mistakes"}));
   EXPECT_EQ(ready.capabilities.at("case_fields"),
-            nlohmann::json::array({"inner", "mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
-                                   "all_queries", "group", "group_ranks", "group_lengths"}));
+            nlohmann::json::array({"inner", "mask", "softcap", "fp8", "input_scale", "score_offset", "strided",
+                                   "replicated", "all_queries", "group", "group_ranks", "group_lengths"}));
   EXPECT_TRUE(ready.versions.contains("torch"));
   EXPECT_GT(ready.startup_ms.at("total"), 0);
 }

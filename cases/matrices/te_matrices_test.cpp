@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_json.h"
 #include "cases/filter.h"
 #include "cases/matrix.h"
 
@@ -256,6 +257,27 @@ TEST(TeFused, HasItsCounts) {
   EXPECT_EQ(count(full, "max_logit=true"), 72U);
   for (const Model& model : kFused) {
     EXPECT_EQ(count(full, "model=" + std::string(model.name)), 24U) << model.name;
+  }
+}
+
+TEST(TeMatrices, ThatOfFp8HasModelsOfTeFusedInSeveralForms) {
+  std::map<std::string, std::set<std::string>> forms;
+  for (const MatrixCase& entry : load("te-fp8", "full")) {
+    const Case& c = entry.c;
+    const auto model = std::ranges::find(kFused, c.model, &Model::name);
+    ASSERT_NE(model, kFused.end()) << entry.id;
+    const Case of_fused = base_case(*model);
+    EXPECT_EQ(std::tie(c.heads, c.kv_heads, c.head_dim_qk, c.head_dim_v, c.seqlen_q, c.seqlen_kv, c.causal, c.window),
+              std::tie(of_fused.heads, of_fused.kv_heads, of_fused.head_dim_qk, of_fused.head_dim_v, of_fused.seqlen_q,
+                       of_fused.seqlen_kv, of_fused.causal, of_fused.window))
+        << entry.id;
+    EXPECT_EQ(std::tie(c.softmax, c.bias), std::tie(of_fused.softmax, of_fused.bias)) << entry.id;
+    forms[c.model].insert(field_text(*find_case_field("fp8"), c));
+  }
+  EXPECT_THAT(forms, testing::SizeIs(5));
+  for (const auto& [model, found] : forms) {
+    EXPECT_THAT(found,
+                testing::ElementsAre("current", "current,forward", "current,output", "delayed", "delayed,output"));
   }
 }
 

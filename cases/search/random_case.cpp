@@ -166,6 +166,13 @@ void draw_softcap(Draw& draw, Case& c) {
   c.softcap = draw.feature() && c.score_offset == 0 ? other : 0;
 }
 
+void draw_fp8(Draw& draw, Case& c) {
+  const Fp8 fp8{
+      .scaling = draw.any<Fp8Scaling>(), .forward = true, .backward = draw.one_in(2), .output = draw.any<Fp8Output>()};
+  const bool fits = c.dtype != DType::fp32 && c.input_scale <= 1 && c.score_offset == 0;
+  if (draw.feature() && draw.one_in(4) && fits) c.fp8 = fp8;
+}
+
 void draw_softmax(Draw& draw, Case& c) {
   const SoftmaxType other = draw.one_of({SoftmaxType::off_by_one, SoftmaxType::learnable});
   c.softmax = draw.feature() ? other : SoftmaxType::vanilla;
@@ -274,6 +281,7 @@ constexpr std::array kSteps{
     Step{"input_scale", draw_input_scale},
     Step{"score_offset", draw_score_offset},
     Step{"softcap", draw_softcap},
+    Step{"fp8", draw_fp8},
     Step{"strided", [](Draw& draw, Case& c) { c.strided = draw.feature(); }},
     Step{"group", draw_group},
     Step{"group_ranks", draw_group_ranks},

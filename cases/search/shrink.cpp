@@ -134,7 +134,7 @@ void reset(Case& c, Member Case::*... members) {
 
 void drop_all_features(Case& c) {
   reset(c, &Case::bias, &Case::softmax, &Case::max_logit, &Case::deterministic, &Case::causal, &Case::strided,
-        &Case::chunk, &Case::mask, &Case::softcap, &Case::window, &Case::backend, &Case::input_scale,
+        &Case::chunk, &Case::mask, &Case::softcap, &Case::fp8, &Case::window, &Case::backend, &Case::input_scale,
         &Case::score_offset, &Case::inner, &Case::group, &Case::seed);
   c.dtype = DType::fp32;
   cut_queries(c);
@@ -298,7 +298,7 @@ void drop_features(Steps& steps, const Case& c) {
   if (c.softmax == SoftmaxType::learnable) steps.add([](Case& s) { s.softmax = SoftmaxType::off_by_one; });
   drop(&Case::max_logit);
   steps.add([](Case& s) { s.training = false; });
-  drop(&Case::deterministic, &Case::chunk, &Case::mask, &Case::softcap, &Case::causal);
+  drop(&Case::deterministic, &Case::chunk, &Case::mask, &Case::softcap, &Case::fp8, &Case::causal);
   steps.add([](Case& s) { s.window[0] = kInfiniteWindow; });
   steps.add([](Case& s) { s.window[1] = kInfiniteWindow; });
   steps.add([](Case& s) { s.dtype = DType::fp32; });

@@ -96,6 +96,7 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
 }
 
 std::string skip_reason(const Case& c, const at::Device& device) {
+  if (c.fp8) return "cp-pool's own attention has no FP8; adapters may";
   return make_backend(c.backend, device)->refusal(c);
 }
 

@@ -106,18 +106,20 @@ class Observing {
 
   void take_others(const SizedCase& of, Observed& observed) {
     Case again = of.c;
+    again.fp8.reset();
     if (!questions_.only_own_dtype()) {
       again.dtype = DType::fp32;  // where rounding hides least
       observed.again = variant_in_time(again, of.lengths);
     }
     if (!observed.again) {
-      again = of.c;
+      again.dtype = of.c.dtype;
       observed.again = variant_in_time(again, of.lengths);
     }
-    // An implementation may have other kernels in 16 bits, and only those may be wrong.
-    const bool may_be_right = observed.again && again.dtype != of.c.dtype && questions_.has_time_for(of.c);
+    // An implementation may have other kernels in 16 bits or in FP8, and only those may be wrong.
+    const bool may_be_right = observed.again && again != of.c && questions_.has_time_for(of.c);
     if (may_be_right && !questions_.agreed(is_wrong(*observed.again))) {
-      observed.right_in_fp32 = true;
+      observed.right_otherwise =
+          fmt::format("in {}{}, all results are right", to_string(again.dtype), of.c.fp8 ? " without FP8" : "");
       again = of.c;
       observed.again = questions_.variant(again, of.lengths);
     }
@@ -166,7 +168,9 @@ Diagnosis explain(Questions& questions, const Settings& settings) {
   std::optional<SeenKeys> seen;
   if (questions.agreed(!explainer || explainer->needs_sight())) {
     const JudgedCase& judged = questions.judged();
-    seen = find_seen_keys(questions, observed ? observed->of : SizedCase{judged.c, judged.lengths}, trusts_lse);
+    SizedCase of = observed ? observed->of : SizedCase{judged.c, judged.lengths};
+    of.c.fp8.reset();  // it is too coarse to show single keys
+    seen = find_seen_keys(questions, of, trusts_lse);
   }
   if (!on_rank_0) return {};
   Diagnosis diagnosis;

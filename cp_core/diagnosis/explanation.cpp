@@ -101,7 +101,7 @@ void Explainer::search() {
   diagnosis_.explains = of_case_.failing();
   diagnosis_.strips = error_strips(of_case_);
   const HypothesisCheck* const first = first_failing();
-  decided_ = is_stale() || went_through_bf16();
+  decided_ = is_stale() || went_through_bf16() || is_of_fp8();
   if (decided_) return;
   if (first == nullptr || differs_alone()) {
     not_in_the_results();
@@ -272,7 +272,7 @@ void Explainer::add_evidence(const HypothesisCheck& first, bool again) {
       fmt::format("this explains all results of all ranks within their bounds{}; {}", seeds, others));
   std::vector<std::string> where;
   if (!repetition_.same_bits) where.push_back(repetition_.says);
-  if (observed_.right_in_fp32) where.emplace_back("in fp32, all results are right");
+  if (!observed_.right_otherwise.empty()) where.push_back(observed_.right_otherwise);
   if (probe_ && &first == &*probe_) where.emplace_back("it was found on the mask probe");
   if (!observed_.smaller.empty()) where.push_back("seen on the smaller case " + observed_.smaller);
   if (first.dense().c().dtype != observed_.the_case.c.dtype) where.emplace_back("it was found on the case in fp32");
@@ -286,12 +286,27 @@ void Explainer::decide(std::string id, Certainty certainty, std::string cause) {
 }
 
 bool Explainer::is_stale() {
-  if (!again_ || !other_seed_) return false;
+  // In FP8, other results may be within the bounds, too.
+  if (!again_ || !other_seed_ || again_->dense().c().fp8) return false;
   const std::string says = stale_results(*again_, *other_seed_);
   if (says.empty()) return false;
   decide("stale_buffer", Certainty::certain, says);
   diagnosis_.evidence.emplace_back("a run with another seed returned the right results of the run before it");
   if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
+  return true;
+}
+
+// FP8 alone is wrong, and checks that only FP8 has say how.
+bool Explainer::is_of_fp8() {
+  std::vector<std::string> scales = observed_.failed_checks;
+  std::erase_if(scales, [](const std::string& name) { return name.find(" of ") == std::string::npos; });
+  const bool lost = std::ranges::find(observed_.failed_checks, "weights") != observed_.failed_checks.end();
+  if (observed_.right_otherwise.empty() || (scales.empty() && !lost)) return false;
+  const std::string of =
+      fmt::format("FP8 numbers are not scaled by the largest magnitude of all ranks: {}", fmt::join(scales, ", "));
+  const char* const small = "small probabilities underflow in FP8: out lacks their weight, which lse counts";
+  decide(scales.empty() ? "fp8_weights_lost" : "fp8_scale_of_rank", Certainty::certain, scales.empty() ? small : of);
+  diagnosis_.evidence.push_back(observed_.right_otherwise);
   return true;
 }
 
@@ -363,14 +378,11 @@ void Explainer::unknown(const HypothesisCheck& first) {
   diagnosis_.explains.clear();
   const HypothesisCheck& wrong = of_case_.failing().empty() ? first : of_case_;
   const std::string ground = common_ground(wrong);
-  if (in_time_) {
-    diagnosis_.cause = fmt::format("none of {} known mistakes explains the failure: {}", tried_, ground);
-  } else {
-    diagnosis_.cause = fmt::format("not found in {:g} s: {}; {}",
-                                   std::chrono::duration<double>(settings_.limit).count(), not_all_tried(), ground);
-  }
+  const std::chrono::duration<double> limit = settings_.limit;
+  diagnosis_.cause = in_time_ ? fmt::format("none of {} known mistakes explains the failure: {}", tried_, ground)
+                              : fmt::format("not found in {:g} s: {}; {}", limit.count(), not_all_tried(), ground);
   if (!repetition_.same_bits) diagnosis_.cause += fmt::format("; {}", repetition_.says);
-  if (observed_.right_in_fp32) diagnosis_.evidence.emplace_back("in fp32, all results are right");
+  if (!observed_.right_otherwise.empty()) diagnosis_.evidence.push_back(observed_.right_otherwise);
   if (!observed_.smaller.empty()) diagnosis_.evidence.push_back("seen on the smaller case " + observed_.smaller);
   if (again_ && again_->failing().empty() && !of_case_.failing().empty())
     diagnosis_.evidence.emplace_back("when the case was run again, all results were right");

@@ -51,6 +51,7 @@ class Explainer {
   void decide(std::string id, Certainty certainty, std::string cause);
   bool is_stale();
   bool went_through_bf16();
+  bool is_of_fp8();
   [[nodiscard]] bool differs_alone() const;
   void not_in_the_results();
   [[nodiscard]] std::string not_all_tried() const;

@@ -256,7 +256,10 @@ ResultsByRank Questions::forward(const SizedCase& changed, const ProbeGrid& grid
 }
 
 std::vector<std::string> Questions::failed_checks() {
-  std::vector<std::string> known{"repeat", "mask out", "mask lse", "mask dv"};
+  std::vector<std::string> known{"repeat", "mask out", "mask lse", "mask dv", "weights"};
+  for (const std::string_view input : {"q", "k", "v", "dout"}) {
+    for (const std::string_view figure : {"amax", "scale"}) known.push_back(fmt::format("{} of {}", figure, input));
+  }
   std::vector<std::string_view> results{"offset dq", "offset dk"};
   for (const auto& [name, member] : verify::kResults) results.push_back(name);
   for (const std::string_view name : results) {

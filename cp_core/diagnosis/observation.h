@@ -68,7 +68,8 @@ struct Observed {
   RepeatFault repeat_fault = RepeatFault::none;
   // The case run again, in fp32 if the implementation supports it and fails in it.
   std::optional<Observation> again = {};
-  bool right_in_fp32 = false;  // fp32 gave correct results, so `again` and all that follows have the dtype of the case
+  // That another dtype gave correct results, so that `again` and all that follows have that of the case. Else empty.
+  std::string right_otherwise = {};
   std::optional<Observation> other_seed = {};  // `again` with another seed
   std::vector<ResultsByRank> repeated = {};    // results of further runs of the case of `again`
   std::optional<Observation> probe = {};       // the mask probe

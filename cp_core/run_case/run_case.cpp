@@ -172,7 +172,7 @@ class CaseRun {
     Repetition repetition(
         case_, view_, shards,
         {.bits = implementation_.repeats_bits(case_, options_.device),
-         .odd = implementation_.is_odd(),
+         .odd = implementation_.is_odd() && !case_.fp8,  // the scales of FP8 may not be odd
          .remarks_other_bits = implementation_.remarks_other_bits()},
         [&] { return verify::in_defined_heads(case_, step(case_, shards), view_); },
         [&](Results& again) { show_results(again, /*repeated=*/true); });
@@ -189,6 +189,7 @@ class CaseRun {
       repetition.compare(*expected, results);
       repeats = !repetition.differs_anywhere(*groups_.cp, options_.device);
     });
+    if (case_.fp8) timed(case_phase::kProbe, [&] { probe_weights(canonical, inputs, *expected, results); });
     if (!repeats) timed(case_phase::kRepeat, [&] { repetition.explain(*groups_.cp, options_.device); });
     add(repetition.failed_checks());
     if (std::string remark = repetition.remark(); !remark.empty()) report_.remarks.insert(std::move(remark));
@@ -243,6 +244,17 @@ class CaseRun {
     const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
     const Results results = step(c, verify::make_shards(c, probe.inputs, view_));
     add(verify::check_mask_probe(c, probe.expected, view_, results));
+  }
+
+  // The further checks of a case in FP8.
+  void probe_weights(const verify::CanonicalProblem& canonical, const verify::CanonicalInputs& inputs,
+                     const Expected& expected, const Results& results) {
+    if (results.fp8_scales.defined()) add(verify::check_fp8_scales(canonical, inputs, results));
+    Case c = case_;
+    c.training = false;
+    const auto probe = verify::make_weight_probe(canonical, inputs, expected);
+    const Results of_probe = verify::in_defined_heads(c, step(c, verify::make_shards(c, probe.inputs, view_)), view_);
+    add({verify::check_weight_probe(c, probe.expected, view_, of_probe)});
   }
 
   // The setting of the steps that are verified. If the timed steps will be replayed as a graph, a step is verified in

@@ -1,5 +1,7 @@
 #include "cp_core/verify/baseline.h"
 
+#include <cmath>
+
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logaddexp.h>
@@ -10,27 +12,56 @@
 namespace cp_pool::verify {
 namespace {
 
+// Rounds to FP8 and back. scaled: by a power of two, so that the largest magnitude is in the upper half of the range of
+// the type; other scales of an implementation round as well as this one.
+at::Tensor in_fp8(const at::Tensor& values, at::ScalarType type, bool scaled) {
+  const double largest = type == at::kFloat8_e4m3fn ? 448 : 57344;
+  const auto most = scaled && values.numel() > 0 ? values.abs().max().item<double>() : 0.0;
+  const double scale = most > 0 ? std::exp2(std::floor(std::log2(largest / most))) : 1.0;
+  return values.mul(scale).clamp_(-largest, largest).to(type).to(at::kFloat).div_(scale);
+}
+
+// What the products of a direction take.
+struct Operands {
+  at::Tensor q, k, v, dout;
+};
+
 class Baseline {
  public:
   Baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs)
       : problem_(problem),
         dtype_(scalar_type_of(problem.dtype)),
-        q_(inputs.q.to(at::kFloat)),
-        k_(inputs.k.to(at::kFloat)),
-        v_(inputs.v.to(at::kFloat)),
+        forward_{inputs.q.to(at::kFloat), inputs.k.to(at::kFloat), inputs.v.to(at::kFloat), {}},
         held_(inputs.held),
         sink_(inputs.sink),
         results_(empty_results(problem, inputs.q.options().dtype(at::kFloat))) {
-    if (problem.training) dout_ = inputs.dout.to(at::kFloat);
+    if (problem.training) forward_.dout = inputs.dout.to(at::kFloat);
+    backward_ = forward_;
+    if (problem.fp8) {
+      const bool scaled = problem.fp8->scaling == Fp8Scaling::current;
+      for (at::Tensor* const one : {&forward_.q, &forward_.k, &forward_.v})
+        *one = in_fp8(*one, at::kFloat8_e4m3fn, scaled);
+      if (problem.fp8->backward && problem.training) {
+        backward_ = forward_;
+        backward_.dout = in_fp8(forward_.dout, at::kFloat8_e5m2, scaled);
+      }
+    }
     if (problem.bias) bias_ = inputs.bias.to(at::kFloat);
     if (sink_.defined()) results_.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(results_.lse));
   }
 
   Results compute(const SumShares& sum_shares) {
-    for_each_query_block(problem_, q_.device(), [this](const QueryBlock& block) { add(block); });
+    for_each_query_block(problem_, forward_.q.device(), [this](const QueryBlock& block) { add(block); });
     if (sum_shares && problem_.has_shared_dbias()) sum_shares(results_.dbias);
     for (const auto member : {&Results::dk, &Results::dv, &Results::dbias}) {
       if ((results_.*member).defined()) results_.*member = rounded(results_.*member);
+    }
+    if (problem_.has_fp8_output()) {
+      const bool gradients = problem_.training && problem_.fp8->backward;
+      results_.out = in_fp8(results_.out, at::kFloat8_e4m3fn, true);
+      for (const auto member : {&Results::dq, &Results::dk, &Results::dv}) {
+        if (gradients) results_.*member = in_fp8(results_.*member, at::kFloat8_e5m2, true);
+      }
     }
     return std::move(results_);
   }
@@ -59,17 +90,23 @@ class Baseline {
     hide_invisible_keys(problem_, block, held_, scores);
   }
 
-  // Computes lse and max_logit, from fp32 scores whatever the dtype.
-  void add_lse(const QueryBlock& block, const at::Tensor& raw_scores) {
+  // Returns scores that stay in fp32, -inf where the key is not visible.
+  [[nodiscard]] at::Tensor scores_in_fp32(const QueryBlock& block, const at::Tensor& raw_scores) const {
     at::Tensor scores = raw_scores.mul(problem_.scale());
     if (problem_.softcap != 0) scores.div_(problem_.softcap).tanh_().mul_(problem_.softcap);
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
     hide_invisible_keys(problem_, block, held_, scores);
+    return scores;
+  }
+
+  // Computes lse and max_logit, from fp32 scores whatever the dtype. Returns the lse.
+  at::Tensor add_lse(const QueryBlock& block, const at::Tensor& scores) {
     const at::Tensor largest = by_head(problem_, block, scores.amax(-1, /*keepdim=*/true)).amax(1);
     at::maximum_out(results_.max_logit, results_.max_logit, largest.view({1, problem_.heads, 1}));
     at::Tensor lse = scores.logsumexp({-1}, /*keepdim=*/true);
     if (sink_.defined()) lse = at::logaddexp(lse, per_head(problem_, block, sink_));
     put(block, results_.lse, lse);
+    return lse;
   }
 
   struct Probabilities {
@@ -91,17 +128,19 @@ class Baseline {
   }
 
   void add(const QueryBlock& block) {
-    const at::Tensor q = query_rows(problem_, block, q_);
-    const at::Tensor k = key_rows(block, k_);
-    const at::Tensor v = key_rows(block, v_);
+    const at::Tensor q = query_rows(problem_, block, forward_.q);
+    const at::Tensor k = key_rows(block, forward_.k);
+    const at::Tensor v = key_rows(block, forward_.v);
     const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
-    add_lse(block, raw_scores);
+    const at::Tensor scores = scores_in_fp32(block, raw_scores);
+    const at::Tensor lse = add_lse(block, scores);
+    if (problem_.fp8) return add_in_fp8(block, scores, lse);
     const auto [all, tanh] = probabilities(block, raw_scores);
     const at::Tensor p = all.narrow(-1, 0, block.seqlen_kv);
     put(block, results_.out, product(p, v));
     if (!problem_.training) return;
 
-    const at::Tensor dout = query_rows(problem_, block, dout_);
+    const at::Tensor dout = query_rows(problem_, block, forward_.dout);
     const at::Tensor weighted = product(dout, v.transpose(1, 2)).mul_(p);
     const at::Tensor delta = weighted.sum(-1, /*keepdim=*/true);
     at::Tensor ds = rounded(weighted.sub(p.mul(delta)));
@@ -118,9 +157,47 @@ class Baseline {
     add_key_rows(block, results_.dv, at::bmm(p.transpose(1, 2), dout));
   }
 
+  // As a kernel in FP8: only operands of products are rounded. The largest p of a row is 1 when the forward rounds it,
+  // and the row is divided by its sum later; the backward rounds p itself. The scales of p and of the gradients of
+  // scores fit their largest magnitude, so that none of them underflows by the choice of the scale.
+  void add_in_fp8(const QueryBlock& block, const at::Tensor& scores, const at::Tensor& lse) {
+    const auto softmax = [&lse](const at::Tensor& of) { return of.sub(lse).exp_().nan_to_num_(0.0); };
+    const at::Tensor p = softmax(scores);
+    const at::Tensor most = p.amax(-1, /*keepdim=*/true).clamp_min_(1e-30);
+    const at::Tensor out =
+        rounded(at::bmm(in_fp8(p.div(most), at::kFloat8_e4m3fn, true).mul_(most), key_rows(block, forward_.v)));
+    put(block, results_.out, out);
+    if (!problem_.training) return;
+
+    const at::Tensor q = query_rows(problem_, block, backward_.q);
+    const at::Tensor k = key_rows(block, backward_.k);
+    const at::Tensor dout = query_rows(problem_, block, backward_.dout);
+    const auto operand = [this](const at::Tensor& values, at::ScalarType type) {
+      return problem_.fp8->backward ? in_fp8(values, type, true) : rounded(values);
+    };
+    const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
+    const at::Tensor p_again = softmax(scores_in_fp32(block, raw_scores));
+    add_key_rows(block, results_.dv, at::bmm(operand(p_again, at::kFloat8_e4m3fn).transpose(1, 2), dout));
+    const at::Tensor delta = dout.mul(out).sum(-1, /*keepdim=*/true);
+    at::Tensor ds = at::bmm(dout, key_rows(block, backward_.v).transpose(1, 2)).sub_(delta).mul_(p_again);
+    if (problem_.has_dbias()) add_bias_rows(problem_, block, results_.dbias, ds);
+    if (problem_.has_dsink()) {
+      const at::Tensor of_rows = per_head(problem_, block, sink_).sub(lse).exp_().mul_(delta).neg_();
+      results_.dsink.add_(by_head(problem_, block, of_rows).sum(1).view({1, problem_.heads, 1}));
+    }
+    if (problem_.softcap != 0) {
+      const at::Tensor tanh = raw_scores.mul(problem_.scale() / problem_.softcap).tanh_();
+      ds.mul_(tanh.square_().neg_().add_(1.0));
+    }
+    ds = operand(ds, at::kFloat8_e5m2).mul_(problem_.scale());
+    put(block, results_.dq, product(ds, k));
+    add_key_rows(block, results_.dk, at::bmm(ds.transpose(1, 2), q));
+  }
+
   const CanonicalProblem& problem_;
   at::ScalarType dtype_;
-  at::Tensor q_, k_, v_, held_, dout_, bias_, sink_;
+  Operands forward_, backward_;
+  at::Tensor held_, bias_, sink_;
   Results results_;
 };
 

@@ -58,6 +58,7 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
           .bias = c.bias,
           .dtype = c.dtype,
           .training = c.training,
+          .fp8 = c.fp8,
           .input_scale = c.input_scale,
           .score_offset = c.score_offset,
           .seed = c.seed};
@@ -102,6 +103,11 @@ double floor_factor(DType dtype) {
   constexpr double kFloor16Bit = 4;
   constexpr double kFloorFp32 = 16;
   return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
+}
+
+double fp8_floor_factor(const Fp8& fp8, bool gradient) {
+  constexpr double kFloor = 2;
+  return kFloor * (gradient && fp8.backward ? kUnitRoundoffE5m2 : kUnitRoundoffE4m3);
 }
 
 namespace {

@@ -34,6 +34,7 @@ struct CanonicalProblem {
   std::optional<BiasShape> bias;
   DType dtype = DType::bf16;
   bool training = true;
+  std::optional<Fp8> fp8;
   double input_scale = 1;   // the standard deviation of q and k
   double score_offset = 0;  // is added to every score by the last dimension of q and k (inputs.h)
   std::uint64_t seed = 0;
@@ -53,6 +54,8 @@ struct CanonicalProblem {
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
+  [[nodiscard]] bool has_fp8_backward() const { return fp8 && fp8->backward; }
+  [[nodiscard]] bool has_fp8_output() const { return fp8 && fp8->output == Fp8Output::fp8; }
   [[nodiscard]] bool bias_of_each_head() const { return bias && of_each_head(*bias); }
   // Whether the bias has a gradient to which all heads contribute.
   [[nodiscard]] bool has_shared_dbias() const { return has_dbias() && !bias_of_each_head(); }
@@ -69,6 +72,8 @@ at::ScalarType scalar_type_of(DType dtype);
 // The unit roundoff of the dtype with round to nearest: half the distance between 1 and the next larger number.
 double unit_roundoff(DType dtype);
 inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
+inline constexpr double kUnitRoundoffE4m3 = 0x1p-4;
+inline constexpr double kUnitRoundoffE5m2 = 0x1p-3;
 
 // The largest absolute error of rounding a number that is too small for the dtype, or of flushing it to zero.
 double underflow_error(DType dtype);
@@ -79,6 +84,8 @@ double tanh_error(DType dtype);
 
 // c * u of the bound (docs/numerics.md).
 double floor_factor(DType dtype);
+// The same for the results of a problem in FP8.
+double fp8_floor_factor(const Fp8& fp8, bool gradient);
 
 // bool [rows, seqlen_kv]: which keys the queries first_row .. first_row + rows - 1 of a sequence see, by the definition
 // (docs/definitions.md). It uses nothing of mask.h, so that a fault there cannot hide here.

@@ -1,6 +1,7 @@
 #include "cp_core/verify/check_outputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include <ATen/ops/zeros.h>
@@ -28,8 +29,11 @@ Check check_result(const Expected& expected, const char* name, const at::Tensor&
   }
 }
 
-CheckRules rules_of(const RankView& view) {
-  return {.judges_padding = view.sharding.judges_padding, .bound_factor = view.sharding.bound_factor};
+// FP8 numbers are numbers of bf16.
+CheckRules rules_of(const Case& c, const RankView& view) {
+  return {.judges_padding = view.sharding.judges_padding,
+          .bound_factor = view.sharding.bound_factor,
+          .judges_bits = !c.fp8};
 }
 
 Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
@@ -58,7 +62,7 @@ RankRows one_row(const at::Tensor& like) {
 
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
                                  const Results& results) {
-  const CheckRules rules = rules_of(view);
+  const CheckRules rules = rules_of(c, view);
   std::vector<Check> checks{check_shard(expected, "out", view.q, results.out, scalar_type_of(c.dtype), rules)};
   if (view.sharding.needs_lse || results.lse.defined()) {
     checks.push_back(check_by_head(expected, "lse", view.q, results.lse, rules));
@@ -86,13 +90,55 @@ Check check_part_lse(const CanonicalProblem& problem, const CanonicalInputs& inp
   const char* const name = "part_lse";
   Expected expected = compute_expected(part, of_part);
   std::ranges::find(expected.tensors, "lse", &ExpectedTensor::name)->name = name;
-  return check_by_head(expected, name, view.q, results.part_lse, rules_of(view));
+  return check_by_head(expected, name, view.q, results.part_lse, rules_of({}, view));
+}
+
+std::vector<Check> check_fp8_scales(const CanonicalProblem& problem, const CanonicalInputs& inputs,
+                                    const Results& results) {
+  constexpr double kLargestE4m3 = 448;
+  constexpr double kLargestE5m2 = 57344;
+  constexpr double kRounding = 1 + 0x1p-20;  // of a scale in fp32
+  const at::Tensor told = results.fp8_scales.to(at::kCPU, at::kDouble);
+  std::vector<Check> checks;
+  const auto add = [&](const std::string& name, bool ok, const std::string& message) {
+    Check right;  // its error and bound are 0
+    right.tensor = name;
+    checks.push_back(ok ? right : failed_check(name, message));
+  };
+  const auto add_input = [&](std::int64_t column, std::string_view name, const at::Tensor& input) {
+    const auto amax = told[0][column].item<double>();
+    const auto scale = told[1][column].item<double>();
+    if (!input.defined() || input.numel() == 0) return;
+    const auto largest = input.abs().max().item<double>();
+    if (!std::isnan(amax)) {
+      add(fmt::format("amax of {}", name), amax == largest,
+          fmt::format("{:.6g}, and the largest magnitude on all ranks is {:.6g}", amax, largest));
+    }
+    if (std::isnan(scale) || problem.fp8->scaling != Fp8Scaling::current) return;
+    const double scaled = scale * largest / kRounding;
+    const bool fits_e5m2 = name == "dout" && scaled > kLargestE5m2 / 2 && scaled <= kLargestE5m2;
+    add(fmt::format("scale of {}", name), fits_e5m2 || (scaled > kLargestE4m3 / 2 && scaled <= kLargestE4m3),
+        fmt::format("{:.6g} makes {:.6g} of the largest magnitude on all ranks, {:.6g}", scale, scaled, largest));
+  };
+  add_input(0, "q", inputs.q);
+  add_input(1, "k", inputs.k);
+  add_input(2, "v", inputs.v);
+  if (problem.has_fp8_backward()) add_input(3, "dout", inputs.dout);
+  return checks;
+}
+
+Check check_weight_probe(const Case& c, const Expected& expected, const RankView& view, const Results& results) {
+  Check check = check_shard(expected, "weights", view.q, results.out, scalar_type_of(c.dtype),
+                            {.judges_padding = view.sharding.judges_padding, .bound_factor = 1, .judges_bits = false});
+  if (!check.ok)
+    check.message = "with V = 1, out of a row is not the sum of its weights, which lse counts: " + check.message;
+  return check;
 }
 
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const Results& results) {
   const auto dtype = scalar_type_of(c.dtype);
-  const CheckRules rules = rules_of(view);
+  const CheckRules rules = rules_of(c, view);
   std::vector<Check> checks{check_shard(expected, "dq", view.q, results.dq, dtype, rules),
                             check_shard(expected, "dk", view.kv, results.dk, dtype, rules),
                             check_shard(expected, "dv", view.kv, results.dv, dtype, rules)};

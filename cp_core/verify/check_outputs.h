@@ -17,6 +17,16 @@ std::vector<Check> check_outputs(const Case& c, const Expected& expected, const 
 Check check_part_lse(const CanonicalProblem& problem, const CanonicalInputs& inputs, const RankView& view,
                      const Results& results);
 
+// Compares Results::fp8_scales, which must be defined, with the inputs of all ranks: the largest magnitudes have to be
+// those, and the scales of current scaling have to bring them into the upper half of the range of the FP8 type. A part
+// that was scaled by its own rank's numbers is read with another scale on other ranks. Returns a check for each that
+// the implementation tells.
+std::vector<Check> check_fp8_scales(const CanonicalProblem& problem, const CanonicalInputs& inputs,
+                                    const Results& results);
+
+// Compares a step on the inputs of a weight probe (mask_probe.h).
+Check check_weight_probe(const Case& c, const Expected& expected, const RankView& view, const Results& results);
+
 // The same for gradients only. The case must train.
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const Results& results);

@@ -108,15 +108,18 @@ Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs
     expected.tensors.push_back(make_tensor(name, reference.value.*member, baseline.*member, reference.magnitude.*member,
                                            floor, ceiling, underflow, part));
   };
-  const double floor = floor_factor(problem.dtype);
+  const auto floor_of = [&](bool gradient) {
+    return problem.fp8 ? fp8_floor_factor(*problem.fp8, gradient) : floor_factor(problem.dtype);
+  };
+  const double floor = floor_of(/*gradient=*/true);
   const double floor_fp32 = floor_factor(DType::fp32);
   // The fixed tolerances are made for inputs with standard deviation 1.
-  const bool has_ceiling =
-      problem.input_scale == 1 && !problem.has_offset() && most_visible_keys(problem) >= kKeysForACeiling;
+  const bool has_ceiling = !problem.fp8 && problem.input_scale == 1 && !problem.has_offset() &&
+                           most_visible_keys(problem) >= kKeysForACeiling;
   const double ceiling = has_ceiling ? fixed_tolerance(problem) : 0;
   const auto underflow_of = [&](DType dtype) { return problem.has_large_scores() ? underflow_error(dtype) : 0; };
   const double underflow = underflow_of(problem.dtype);
-  add("out", &Results::out, floor, ceiling, underflow);
+  add("out", &Results::out, floor_of(/*gradient=*/false), ceiling, underflow);
   add("lse", &Results::lse, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
   add("max_logit", &Results::max_logit, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
   const RowPart part = problem.has_offset() ? RowPart::all_but_last : RowPart::whole;

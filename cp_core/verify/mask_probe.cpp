@@ -75,7 +75,8 @@ Case mask_probe_case(const Case& c, std::int64_t heads) {
 
 MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& device) {
   const auto dtype = scalar_type_of(problem.dtype);
-  const double u = unit_roundoff(problem.dtype);
+  // In FP8 the weights of a row are rounded alike, and so are results.
+  const double u = problem.fp8 ? kUnitRoundoffE4m3 : unit_roundoff(problem.dtype);
   MaskProbe probe;
   probe.inputs = make_inputs(problem, device);
   probe.inputs.q.zero_();
@@ -98,17 +99,37 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
 
   // The weight is limited, since fp16 has no larger numbers. The effect of one query still shows with the smaller
   // weight.
-  const at::Tensor weight =
-      problem.dtype == DType::fp16 ? forward.keys_seen.clamp_max(kLargestWeight) : forward.keys_seen;
+  at::Tensor weight = problem.dtype == DType::fp16 ? forward.keys_seen.clamp_max(kLargestWeight) : forward.keys_seen;
+  if (problem.has_fp8_backward()) weight = weight.clamp_min(1.0).log2().floor_().exp2_();  // FP8 has powers of two
   probe.inputs.dout = codes_like(probe.inputs.dout).mul(weight.unsqueeze(2)).to(dtype);
   // The dtype rounds counts that it cannot represent, so the expected sums use the rounded counts.
   const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
+  const double u_dv = problem.has_fp8_backward() ? kUnitRoundoffE4m3 : unit_roundoff(problem.dtype);
   const Sums backward = sum_codes(problem, v, weighted);
   probe.expected.tensors.push_back(tensor_of("mask dv", backward.query_codes,
                                              at::maximum(backward.queries.sqrt(), row_rms(backward.query_codes))
-                                                 .mul(2 * u)
+                                                 .mul(2 * u_dv)
                                                  .add(kOneKeyIsMore)
                                                  .masked_fill(backward.queries.eq(0.0), 0.0)));
+  return probe;
+}
+
+MaskProbe make_weight_probe(const CanonicalProblem& problem, const CanonicalInputs& inputs, const Expected& expected) {
+  MaskProbe probe{.inputs = inputs, .expected = {}};
+  probe.inputs.v = at::ones_like(inputs.v);
+  probe.inputs.dout.reset();
+  const at::Tensor lse = expected.tensor("lse").value;  // [tokens_q, heads, 1]
+  at::Tensor sum = at::ones_like(lse);
+  if (inputs.sink.defined()) sum = sum.sub(inputs.sink.to(at::kDouble).view({1, -1, 1}).sub(lse).exp_());
+  const at::Tensor blind = lse.isinf().logical_or(sum.le(0.0));
+  sum = sum.masked_fill(blind, 0.0);
+  // Each weight, and perhaps the result, is rounded to e4m3, and the sink has the error of lse.
+  constexpr double kErrorOfSink = 0.25;
+  constexpr double kOtherErrors = 0.01;
+  const double error = (problem.has_fp8_output() ? 2 : 1) * kUnitRoundoffE4m3 + kOtherErrors;
+  const at::Tensor bound = sum.mul(error).add(at::ones_like(sum).sub_(sum).mul_(kErrorOfSink));
+  const at::Tensor value = sum.expand({-1, -1, inputs.v.size(2)});
+  probe.expected.tensors.push_back(tensor_of("weights", value, bound.masked_fill(blind, 0.0).select(2, 0)));
   return probe;
 }
 

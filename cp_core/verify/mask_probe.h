@@ -24,4 +24,9 @@ struct MaskProbe {
 // problem: the canonical problem of a mask_probe_case.
 MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
+// For a case in FP8: the case's own q and k, and V = 1, so that out of a row is the sum of its weights: 1, less the
+// weight of the sink. A row that loses weight where small probabilities underflow in FP8, while lse counts them, has
+// less. expected: of the case. The step has no backward.
+MaskProbe make_weight_probe(const CanonicalProblem& problem, const CanonicalInputs& inputs, const Expected& expected);
+
 }  // namespace cp_pool::verify

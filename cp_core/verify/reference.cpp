@@ -22,7 +22,8 @@ at::Tensor transposed(const at::Tensor& matrices) {
   return matrices.transpose(1, 2);
 }
 
-// The inputs in the form of one computation: in fp64 for the values, or absolute values in fp32 for the magnitudes.
+// The inputs in the form of one computation: in fp64 for the values, or absolute values in fp32 for the magnitudes
+// (in FP8 their squares).
 struct Operands {
   at::Tensor q, k, v, dout;
 };
@@ -32,9 +33,11 @@ Operands wide_operands(const CanonicalInputs& inputs) {
   return {.q = wide(inputs.q), .k = wide(inputs.k), .v = wide(inputs.v), .dout = wide(inputs.dout)};
 }
 
-Operands absolute_operands(const CanonicalInputs& inputs) {
-  const auto absolute = [](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(at::kFloat).abs() : tensor;
+Operands absolute_operands(const CanonicalInputs& inputs, bool squared) {
+  const auto absolute = [squared](const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    const at::Tensor values = tensor.to(at::kFloat);
+    return squared ? values.square() : values.abs();
   };
   return {.q = absolute(inputs.q), .k = absolute(inputs.k), .v = absolute(inputs.v), .dout = absolute(inputs.dout)};
 }
@@ -52,7 +55,7 @@ class ReferenceBuilder {
   ReferenceBuilder(const CanonicalProblem& problem, const CanonicalInputs& inputs)
       : problem_(problem),
         wide_(wide_operands(inputs)),
-        absolute_(absolute_operands(inputs)),
+        absolute_(absolute_operands(inputs, problem.fp8.has_value())),
         held_(inputs.held),
         reference_{.value = empty_results(problem, inputs.q.options().dtype(at::kDouble)),
                    .magnitude = empty_results(problem, inputs.q.options().dtype(at::kFloat))} {
@@ -66,6 +69,7 @@ class ReferenceBuilder {
 
   Reference build() {
     for_each_query_block(problem_, wide_.q.device(), [this](const QueryBlock& block) { add(block); });
+    if (problem_.fp8) take_roots_of_magnitudes();
     for (const auto member : {&Results::lse, &Results::max_logit}) {
       at::Tensor& magnitude = reference_.magnitude.*member;
       magnitude = magnitude.clamp_min(0.0).add_((reference_.value.*member).abs().add_(1.0).to(at::kFloat));
@@ -74,11 +78,24 @@ class ReferenceBuilder {
   }
 
  private:
+  // In FP8, magnitudes are sums of squares so far. The floor of lse and max_logit is that of fp32.
+  void take_roots_of_magnitudes() {
+    for (const auto& [name, member] : kResults) {
+      at::Tensor& magnitude = reference_.magnitude.*member;
+      if (!magnitude.defined()) continue;
+      const bool by_head = member == &Results::lse || member == &Results::max_logit;
+      if (problem_.has_fp8_output() && !by_head) magnitude.add_((reference_.value.*member).square().to(at::kFloat));
+      magnitude.clamp_min_(0.0).sqrt_();
+      if (by_head) magnitude.mul_(fp8_floor_factor(*problem_.fp8, /*gradient=*/false) / floor_factor(DType::fp32));
+    }
+  }
+
   void add(const QueryBlock& block) {
     const Softmax softmax = softmax_of(block);
     put(block, reference_.value.lse, softmax.lse);
     const at::Tensor underflow = underflow_of(block, softmax.p);
-    at::Tensor p_narrow = with_rounding_of_scores(block, softmax);
+    at::Tensor p_narrow =
+        problem_.fp8 ? squares_with_rounding_of_scores(block, softmax.p) : with_rounding_of_scores(block, softmax);
     if (underflow.defined()) p_narrow = p_narrow.add(underflow);
     const at::Tensor out = at::bmm(softmax.p, key_rows(block, wide_.v));
     put(block, reference_.value.out, out);
@@ -92,8 +109,17 @@ class ReferenceBuilder {
     const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
     at::Tensor slope;
     if (softmax.capped.defined()) slope = softmax.capped.div(problem_.softcap).square_().neg_().add_(1.0);
-    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {}, slope);
+    const double scale = problem_.scale();
+    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {}, slope, scale);
     if (problem_.has_dsink()) add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
+    if (problem_.fp8) {
+      // Delta has the rounding of dout and the error of out.
+      const at::Tensor squares = query_rows(problem_, block, absolute_.dout).mul(out_magnitude).sum(-1, true);
+      const at::Tensor error_of_delta = products.square().sum(-1, true).to(at::kFloat).add_(squares);
+      add_gradients(block, reference_.magnitude, absolute_, p_narrow, error_of_delta, {}, {}, scale * scale);
+      if (problem_.has_dsink()) add_dsink(block, reference_.magnitude, softmax.p_sink.square().mul_(error_of_delta));
+      return;
+    }
 
     const at::Tensor delta_magnitude = products.abs().sum(-1, /*keepdim=*/true);
     at::Tensor error_of_ds = underflow;
@@ -106,7 +132,8 @@ class ReferenceBuilder {
       delta_magnitude.add_(error_of_delta, floor_factor(problem_.dtype));
     }
     // The derivative of a softcap is at most 1.
-    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), error_of_ds, {});
+    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), error_of_ds, {},
+                  scale);
     if (!problem_.has_dsink()) return;
     at::Tensor of_sink = with_rounding_of_lse(block, softmax).mul_(delta_magnitude);
     if (error_of_delta.defined()) of_sink.add_(softmax.p_sink.mul(error_of_delta));
@@ -133,6 +160,24 @@ class ReferenceBuilder {
                     by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
     if (problem_.has_large_scores()) of_p.add_(p.mul(error_of_lse(block, softmax).to(at::kFloat)));
     return of_p.mul_(weight_of_fp32()).add_(p);
+  }
+
+  // In FP8 the errors of many keys are independent, and far smaller together than the sum of their bounds, so the
+  // squares of magnitudes are added up. Returns that of p: p^2 * (2 + w), for the roundings of p and v, where w is the
+  // square of the magnitude of the score's error, from the roundings of q and k. Records w for lse and max_logit.
+  at::Tensor squares_with_rounding_of_scores(const QueryBlock& block, const at::Tensor& p) {
+    at::Tensor rounding = at::bmm(query_rows(problem_, block, absolute_.q), transposed(key_rows(block, absolute_.k)));
+    rounding.mul_(2 * problem_.scale() * problem_.scale());
+    const at::Tensor squares = p.square().to(at::kFloat);
+    // All scores of a row share the rounding of its q, which the mean of the keys multiplies.
+    const at::Tensor mean_key = at::bmm(p, key_rows(block, wide_.k)).square_().to(at::kFloat);
+    const at::Tensor of_q = mean_key.mul_(query_rows(problem_, block, absolute_.q)).sum(-1, /*keepdim=*/true);
+    put(block, reference_.magnitude.lse,
+        squares.mul(rounding).sum(-1, /*keepdim=*/true).add_(of_q, problem_.scale() * problem_.scale()));
+    const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
+    at::maximum_out(reference_.magnitude.max_logit, reference_.magnitude.max_logit,
+                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+    return rounding.add_(2).mul_(squares);
   }
 
   // Returns the error by underflow of p and its products at visible keys, in units of the bound's floor. Undefined
@@ -199,9 +244,10 @@ class ReferenceBuilder {
 
   // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
   // With absolute operands and a positive row term, these are the magnitudes of the sums. error_of_ds: is added to ds;
-  // slope: of the softcap, by which ds is multiplied in dq and dk. Both may be undefined.
+  // slope: of the softcap, by which ds is multiplied in dq and dk. Both may be undefined. With squares as operands,
+  // `scale` is that of the scores squared, too.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
-                     const at::Tensor& row_term, const at::Tensor& error_of_ds, const at::Tensor& slope) {
+                     const at::Tensor& row_term, const at::Tensor& error_of_ds, const at::Tensor& slope, double scale) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);
     add_key_rows(block, results.dv, at::bmm(transposed(p), dout));
     at::Tensor ds = at::bmm(dout, transposed(key_rows(block, operands.v)));
@@ -209,7 +255,7 @@ class ReferenceBuilder {
     if (error_of_ds.defined()) ds.add_(error_of_ds);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results.dbias, ds);
     if (slope.defined()) ds.mul_(slope);
-    ds.mul_(problem_.scale());
+    ds.mul_(scale);
     put(block, results.dq, at::bmm(ds, key_rows(block, operands.k)));
     add_key_rows(block, results.dk, at::bmm(transposed(ds), query_rows(problem_, block, operands.q)));
   }

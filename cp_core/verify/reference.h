@@ -27,6 +27,9 @@ struct Results {
   // A rank's only: lse over the keys that it holds, without a sink. It is compared with the reference, and not
   // repeated.
   at::Tensor part_lse = {};
+  // A rank's only, of a case in FP8: fp32 [2, 4], the largest magnitudes and the scales of q, k, v and dout that the
+  // implementation tells; NaN where it tells none.
+  at::Tensor fp8_scales = {};
 };
 
 // The results, with the names that they have in checks.
@@ -54,7 +57,7 @@ struct Reference {
   Results value;  // fp64
   // fp32: the same sums over absolute values, which are the scale of each element's rounding error. If inputs are fp32
   // or scores are large, they include the rounding of the scores. For lse and max_logit: 1 + |value|, plus the rounding
-  // of the scores.
+  // of the scores. In FP8: the roots of the sums over squares, with the rounding of the scores.
   Results magnitude;
 };
 

@@ -29,8 +29,8 @@ nlohmann::json told(const Payload& payload, const nlohmann::json& capabilities) 
 
 TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
   nlohmann::json of_version_1 = to_json(Case{});
-  for (const char* const newer : {"inner", "mask", "softcap", "input_scale", "score_offset", "strided", "replicated",
-                                  "all_queries", "group", "group_ranks", "group_lengths"}) {
+  for (const char* const newer : {"inner", "mask", "softcap", "fp8", "input_scale", "score_offset", "strided",
+                                  "replicated", "all_queries", "group", "group_ranks", "group_lengths"}) {
     of_version_1.erase(newer);
   }
   for (const nlohmann::json& capabilities :
@@ -46,9 +46,10 @@ TEST(Payload, LeavesOutWhatAWorkerDoesNotList) {
 }
 
 TEST(Payload, TellsAWorkerWhatItLists) {
-  const nlohmann::json capabilities{{"case_fields",
-                                     {"another", "inner", "mask", "softcap", "input_scale", "score_offset", "strided",
-                                      "replicated", "all_queries", "group", "group_ranks", "group_lengths"}}};
+  const nlohmann::json capabilities{
+      {"case_fields",
+       {"another", "inner", "mask", "softcap", "fp8", "input_scale", "score_offset", "strided", "replicated",
+        "all_queries", "group", "group_ranks", "group_lengths"}}};
   EXPECT_EQ(told(Payload{}, capabilities), nlohmann::json(to_json(Case{})));
   EXPECT_EQ(told(scaled_case(), capabilities), nlohmann::json(to_json(*scaled_case()->attention())));
   EXPECT_EQ(scaled_case()->unknown_to_worker(capabilities), "");

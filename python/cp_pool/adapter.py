@@ -47,6 +47,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "chunk": ("chunked attention", lambda c: c.chunk > 0),
     "mask": ("a mask of slices", lambda c: c.mask is not None),
     "softcap": ("capped scores", lambda c: c.softcap != 0),
+    "fp8": ("FP8", lambda c: c.fp8 is not None),
     "gqa": ("fewer key-value heads than query heads", lambda c: c.kv_heads != c.heads),
     "uneven_heads": ("heads that the ranks of an a2a cannot split evenly", lambda c: c.uneven_heads),
     "mla": ("heads of v with another dimension than those of q and k", lambda c: c.head_dim_v != c.head_dim_qk),

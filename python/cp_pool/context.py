@@ -52,6 +52,8 @@ class CaseView:
     pad_between_seqs: bool
     training: bool
     deterministic: bool
+    #: scaling ("current" or "delayed"), forward (True), backward (bool) and output ("bf16" or "fp8"), or None.
+    fp8: dict[str, Any] | None
     input_scale: float
     score_offset: float
     strided: bool
@@ -87,6 +89,7 @@ class CaseView:
         "pad_between_seqs": False,
         "training": True,
         "deterministic": False,
+        "fp8": None,
         "input_scale": 1.0,
         "score_offset": 0.0,
         "strided": False,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Step", "copy_of"]
 
+# Results that tell how FP8 numbers were scaled, each a dict with some of these tensors.
+_SCALES = ("amax", "scale")
+_SCALED = ("q", "k", "v", "dout")
+
 
 class Step:
     """One step: the adapter's forward, and its backward."""
@@ -40,6 +44,7 @@ class Step:
             self._dout[places(others, self._dout, case.layout)] = 0
         ctx.bias, ctx.sink = self._bias, self._sink
         self._out: torch.Tensor | None = None
+        self._scales = torch.full((len(_SCALES), len(_SCALED)), torch.nan) if case.fp8 is not None else None
         self._saved: Any = None
 
     def _copy(self, tensor: torch.Tensor | None, leaf: bool = True) -> Any:
@@ -48,9 +53,9 @@ class Step:
         copied = copy_of(tensor)
         return copied.requires_grad_() if self._leaves and leaf else copied
 
-    def forward(self) -> tuple[Any, Any, Any, Any]:
-        """Runs the forward. Returns out, lse, max_logit and part_lse; each of the last three is None if the adapter
-        does not return it."""
+    def forward(self) -> tuple[Any, Any, Any, Any, Any]:
+        """Runs the forward. Returns out, lse, max_logit, part_lse and the scales of FP8; each of the last four is None
+        if the adapter does not return it."""
         runner = self._runner
         target = runner.adapter.target
         function = target if runner.adapter.is_function else target.forward
@@ -69,11 +74,12 @@ class Step:
         out = self._result("out", given["out"])
         lse, part_lse = (self._result(key, given.get(key), missing=True) for key in ("lse", "part_lse"))
         max_logit = self._result("max_logit", given.get("max_logit"), missing=True) if self._case.max_logit else None
-        return out, self._by_head(lse), None if max_logit is None else max_logit.reshape(-1), self._by_head(part_lse)
+        max_logit = None if max_logit is None else max_logit.reshape(-1)
+        return out, self._by_head(lse), max_logit, self._by_head(part_lse), self._scales_with(given)
 
-    def backward(self) -> tuple[Any, Any, Any, Any, Any]:
-        """Runs the backward. Returns dq, dk, dv, dbias and dsink; the last two are None if the case does not have
-        them."""
+    def backward(self) -> tuple[Any, Any, Any, Any, Any, Any]:
+        """Runs the backward. Returns dq, dk, dv, dbias, dsink and the scales of FP8; the last three are None if the
+        case does not have them."""
         with self._runner.delays("backward"):
             gradients = self._autograd() if self._leaves else self._own_backward()
         if not self._runner.adapter.sums_replicated:
@@ -84,7 +90,20 @@ class Step:
             self._result("dv", gradients["dv"]),
             self._result("dbias", gradients.get("dbias"), missing=True),
             self._result("dsink", gradients.get("dsink"), missing=True),
+            self._scales_with(gradients),
         )
+
+    def _scales_with(self, given: dict[str, Any]) -> torch.Tensor | None:
+        """The scales of FP8 so far, as Results::fp8_scales has them, with those that the adapter has returned now."""
+        if self._scales is None:
+            return None
+        for row, key in enumerate(_SCALES):
+            told = given.get(key, {})
+            if not isinstance(told, dict) or not told.keys() <= set(_SCALED):
+                raise Failure("exception", f"{key} is {told!r}: it has to be a dict of {', '.join(_SCALED)}")
+            for name, value in told.items():
+                self._scales[row, _SCALED.index(name)] = float(value)
+        return self._scales
 
     def _autograd(self) -> dict[str, Any]:
         out = self._out

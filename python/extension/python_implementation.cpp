@@ -51,6 +51,7 @@ class PythonStep final : public Step {
       results.lse = to_tensor(given[1]);
       results.max_logit = to_tensor(given[2]);
       results.part_lse = to_tensor(given[3]);
+      results.fp8_scales = to_tensor(given[4]);
     });
   }
 
@@ -62,6 +63,7 @@ class PythonStep final : public Step {
       results.dv = to_tensor(given[2]);
       results.dbias = to_tensor(given[3]);
       results.dsink = to_tensor(given[4]);
+      results.fp8_scales = to_tensor(given[5]);
     });
   }
 

@@ -101,6 +101,7 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "chunk": 8}, "chunk"),
         ({"causal": False, "mask": [[0, 8, 0, 8, "causal"]]}, "mask"),
         ({"causal": False, "softcap": 2}, "softcap"),
+        ({"causal": False, "dtype": "bf16", "fp8": {"scaling": "current"}}, "fp8"),
         ({"causal": False, "heads": 4}, "gqa"),
         ({"causal": False, "comm": "a2a", "heads": 3, "kv_heads": 3}, "uneven_heads"),
         ({"causal": False, "head_dim_v": 4}, "mla"),

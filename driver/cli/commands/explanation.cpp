@@ -193,6 +193,11 @@ std::string describe_case(const Case& c) {
   if (c.input_scale != 1) text += fmt::format("  input_scale {}: of q and k\n", c.input_scale);
   if (c.score_offset != 0) text += fmt::format("  score_offset {}: is added to every score\n", c.score_offset);
   if (c.softcap != 0) text += fmt::format("  softcap {0}: scores s become {0} tanh(s / {0})\n", c.softcap);
+  if (c.fp8) {
+    text += fmt::format("  fp8: q, k, v and probabilities in e4m3{}, {} scaling{}\n",
+                        c.fp8->backward ? ", dout and score gradients in e5m2" : "; the backward is not in FP8",
+                        to_string(c.fp8->scaling), c.fp8->output == Fp8Output::fp8 ? ", results rounded to FP8" : "");
+  }
   if (c.all_queries) text += "  all_queries: every rank has all queries, and only keys are cut\n";
   if (c.replicated > 0) {
     text += fmt::format("  replicated: the first {} {} of each sequence are on every rank\n", c.replicated,

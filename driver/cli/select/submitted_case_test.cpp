@@ -38,7 +38,7 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
       "suite=s model=m backend=flash comm=all_gather cp_size=4 layout=bshd dtype=fp32 batch=3 "
       "seqlen_q=32 seqlen_kv=128 heads=8 kv_heads=4 head_dim_qk=8 head_dim_v=8 causal=true window=4,0 "
       R"(chunk=8 'mask=[[0,4,0,4,"causal"]]' softcap=30 softmax=learnable bias=1hss max_logit=true )"
-      "seqlens=3,5 seqlens_kv=3,5 pad_between_seqs=false training=false deterministic=true seed=7 "
+      "seqlens=3,5 seqlens_kv=3,5 pad_between_seqs=false training=false deterministic=true seed=7 fp8={} "
       "input_scale=4 score_offset=-100 strided=true replicated=2 all_queries=true group=2 "
       "'group_ranks=[[0,1]]'");
   std::set<std::string> fields;

@@ -47,7 +47,7 @@ def main():
         time.sleep(3600)
     respond({"event": "ready", "protocol": 1, "worker": "ruled", "world_size": int(os.environ["WORLD_SIZE"]), "device": "cpu",
              "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}],
-             "capabilities": {"case_fields": ["inner", "mask", "softcap", "input_scale", "score_offset", "strided", "replicated", "all_queries", "group", "group_ranks", "group_lengths"]}})
+             "capabilities": {"case_fields": ["inner", "mask", "softcap", "fp8", "input_scale", "score_offset", "strided", "replicated", "all_queries", "group", "group_ranks", "group_lengths"]}})
     for line in sys.stdin:
         request = json.loads(line)
         if requests := os.environ.get("CP_POOL_TEST_REQUESTS"):

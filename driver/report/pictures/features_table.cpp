@@ -40,6 +40,7 @@ constexpr CaseFeature kFeatures[] = {
     {"max_logit", [](const Case& c) { return c.max_logit; }},
     {"mask of slices", [](const Case& c) { return !c.mask.empty(); }},
     {"softcap", [](const Case& c) { return c.softcap != 0; }},
+    {"FP8", [](const Case& c) { return c.fp8.has_value(); }},
     {"large scores", [](const Case& c) { return c.input_scale > 1 || c.score_offset != 0; }},
     {"unequal q and kv", [](const Case& c) { return c.seqlen_q != c.seqlen_kv || c.seqlens_kv.has_value(); }},
     {"bshd", [](const Case& c) { return c.layout == Layout::bshd; }},

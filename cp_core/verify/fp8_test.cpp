@@ -1,0 +1,82 @@
+// Tests what is expected of a problem in FP8 (docs/numerics.md, "FP8").
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/verify/check_outputs.h"
+#include "cp_core/verify/expected.h"
+#include "cp_core/verify/mask_probe.h"
+
+namespace cp_pool::verify {
+namespace {
+
+CanonicalProblem fp8_problem() {
+  CanonicalProblem problem;
+  problem.seqlens_q = problem.seqlens_kv = {96, 0, 1};
+  problem.heads = problem.kv_heads = 2;
+  problem.head_dim_qk = problem.head_dim_v = 64;
+  problem.causal = true;
+  problem.softmax = SoftmaxType::learnable;
+  problem.fp8.emplace();
+  return problem;
+}
+
+double largest(const at::Tensor& values) {
+  return values.abs().max().item<double>();
+}
+
+TEST(Fp8, BoundsAreAboveThoseOf16BitsAndBelowTheValues) {
+  const CanonicalProblem problem = fp8_problem();
+  CanonicalProblem without = problem;
+  without.fp8.reset();
+  const CanonicalInputs inputs = make_inputs(problem);
+  const Expected expected = compute_expected(problem, inputs);
+  const Expected in_bf16 = compute_expected(without, inputs);
+  for (const char* const name : {"out", "dq", "dk", "dv"}) {
+    const ExpectedTensor& tensor = expected.tensor(name);
+    EXPECT_GT(largest(tensor.bound), 3 * largest(in_bf16.tensor(name).bound)) << name;
+    EXPECT_LT(largest(tensor.bound), 0.5 * largest(row_rms(tensor.value))) << name;
+    EXPECT_EQ(tensor.ceiling(), 0) << name;
+  }
+  EXPECT_LT(largest(expected.tensor("lse").bound), 0.3);
+}
+
+TEST(Fp8, AWeightProbeExpectsTheSumOfTheWeights) {
+  const CanonicalProblem problem = fp8_problem();
+  const CanonicalInputs inputs = make_inputs(problem);
+  const MaskProbe probe = make_weight_probe(problem, inputs, compute_expected(problem, inputs));
+  CanonicalInputs ones = inputs;
+  ones.v = at::full(inputs.v.sizes(), 1.0, inputs.v.options());
+  EXPECT_TRUE(probe.inputs.v.equal(ones.v));
+  const at::Tensor sums = compute_expected(problem, ones).tensor("out").value;
+  EXPECT_TRUE(probe.expected.tensor("weights").value.allclose(sums));
+}
+
+TEST(Fp8, ScalesThatAreToldFitTheInputsOfAllRanks) {
+  const CanonicalProblem problem = fp8_problem();
+  const CanonicalInputs inputs = make_inputs(problem);
+  Results results;
+  results.fp8_scales = at::full({2, 4}, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(check_fp8_scales(problem, inputs, results), testing::IsEmpty());
+  const double amax = largest(inputs.k.to(at::kDouble));
+  const auto failed = [&](int row, int column, double value) {
+    results.fp8_scales[row][column] = value;
+    std::vector<std::string> names;
+    for (const Check& check : check_fp8_scales(problem, inputs, results)) {
+      if (!check.ok) names.push_back(check.tensor);
+    }
+    return names;
+  };
+  EXPECT_THAT(failed(0, 1, amax), testing::IsEmpty());
+  EXPECT_THAT(failed(1, 1, 448 / amax), testing::IsEmpty());
+  EXPECT_THAT(failed(1, 1, 256 / amax), testing::IsEmpty());
+  EXPECT_THAT(failed(1, 1, 449 / amax), testing::ElementsAre("scale of k"));
+  EXPECT_THAT(failed(0, 1, 0.9 * amax), testing::ElementsAre("amax of k", "scale of k"));
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

@@ -295,8 +295,10 @@ void set_field(const FixedField& fixed, Case& c) {
 
 }  // namespace
 
-void set_fixed(std::span<const FixedField> fixed, Case& c) {
+Case with_fixed(std::span<const FixedField> fixed) {
+  Case c;
   for (const FixedField& one : fixed) set_field(one, c);
+  return c;
 }
 
 Case random_case(std::mt19937_64& generator, std::span<const FixedField> fixed) {

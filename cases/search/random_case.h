@@ -17,8 +17,8 @@ struct FixedField {
   Json value;
 };
 
-// Throws CaseError for a value that the field cannot have.
-void set_fixed(std::span<const FixedField> fixed, Case& c);
+// Returns a case of defaults with these fields. Throws CaseError for a value that the field cannot have.
+Case with_fixed(std::span<const FixedField> fixed);
 
 // Returns a valid case that runs in milliseconds; it is the same on every machine for the same state of the generator.
 // With a2a and a2a+p2p the heads divide over their ranks. Fields drawn after a fixed field suit its value. A fixed

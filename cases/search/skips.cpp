@@ -13,12 +13,11 @@ namespace {
 
 constexpr std::size_t kPlainCases = 200;  // skipped cases after which other than plain cases are tried
 
-// Whether the case has none of the features that few workers support.
-bool is_plain(const Case& c) {
-  const Case plain;
+// Whether the case has none of the features that few workers support but those of `plain`.
+bool is_plain(const Case& c, const Case& plain) {
   return c.softmax == plain.softmax && c.bias == plain.bias && c.max_logit == plain.max_logit &&
          c.window == plain.window && c.chunk == plain.chunk && c.mask == plain.mask && c.softcap == plain.softcap &&
-         c.input_scale == plain.input_scale && c.score_offset == plain.score_offset &&
+         c.fp8 == plain.fp8 && c.input_scale == plain.input_scale && c.score_offset == plain.score_offset &&
          c.deterministic == plain.deterministic && c.strided == plain.strided && c.replicated == plain.replicated &&
          c.all_queries == plain.all_queries && c.inner == plain.inner && c.group == plain.group &&
          keys_like_queries(c) && c.head_dim_qk == c.head_dim_v;
@@ -89,7 +88,7 @@ void Skips::skipped(const Case& c, std::string_view reason) {
 }
 
 bool Skips::leaves_out(const Case& c) const {
-  if (!any_judged_ && skipped_ > 0 && skipped_ < kPlainCases && !is_plain(c)) return true;
+  if (!any_judged_ && skipped_ > 0 && skipped_ < kPlainCases && !is_plain(c, plain_)) return true;
   std::size_t suspects = 0;
   const std::vector<std::string> traits = traits_of(c);
   for (const std::string& trait : traits) {

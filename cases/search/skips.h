@@ -29,6 +29,10 @@ class Skips {
   // because it does not leave out every such case (driver/search/drawing.h).
   static constexpr std::size_t kTimes = 4;
 
+  Skips() = default;
+  // plain: what every case has that the search may draw.
+  explicit Skips(Case plain) : plain_(std::move(plain)) {}
+
   void judged(const Case& c);
   void skipped(const Case& c, std::string_view reason);
 
@@ -61,6 +65,7 @@ class Skips {
   std::vector<Trait> number(const std::vector<std::string>& names);
   [[nodiscard]] const Known* find(const std::string& trait) const;
 
+  Case plain_;
   std::map<std::string, Trait> numbers_;
   std::vector<Known> traits_;
   std::set<Pair> judged_pairs_;

@@ -91,6 +91,17 @@ TEST(Skips, FindTheFewCasesThatASmallLibraryRuns) {
   }
 }
 
+TEST(Skips, AreTriedWithPlainCasesFirstWhichHaveWhatAllHave) {
+  Case plain;
+  plain.softcap = 2;
+  Case windowed = plain;
+  windowed.window = {4, 0};
+  Skips skips(plain);
+  skips.skipped(windowed, "it refuses that");
+  EXPECT_TRUE(skips.leaves_out(windowed));
+  EXPECT_FALSE(skips.leaves_out(plain));
+}
+
 // Random cases may blame one of the two traits first: coverage_test shows that a search finds out.
 TEST(Skips, LeaveOutTwoTraitsThatAreOnlyRefusedTogether) {
   Skips skips;

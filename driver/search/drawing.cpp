@@ -37,11 +37,7 @@ std::vector<CasesWith> listed(const std::map<std::string, std::size_t>& counts) 
 Drawing::Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed)
     : seed_(seed), fixed_(std::move(fixed)), allowed_(std::move(allowed)) {
   // Stored as a case writes them, so that they can be compared: 2 and not 2.0.
-  for (search::FixedField& one : fixed_) {
-    Case c;
-    search::set_fixed({&one, 1}, c);
-    one.value = one.field->write(c);
-  }
+  for (search::FixedField& one : fixed_) one.value = one.field->write(search::with_fixed({&one, 1}));
 }
 
 Case Drawing::draw(std::uint64_t number) const {

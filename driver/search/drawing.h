@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases/search/random_case.h"
@@ -55,6 +56,10 @@ class Drawing {
 class Coverage {
  public:
   static constexpr std::size_t kMostSkipped = 1000;  // skips in a row after which nothing can be judged
+
+  // plain: as Skips has it.
+  Coverage() = default;
+  explicit Coverage(Case plain) : skips_(std::move(plain)) {}
 
   void add(const CaseFinished& finished);
 

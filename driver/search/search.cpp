@@ -97,7 +97,10 @@ std::string place_of(const std::string& id) {
 }  // namespace
 
 Search::Search(SearchPlan plan)
-    : plan_(std::move(plan)), drawing_(plan_.seed, plan_.fixed, plan_.allowed), begin_(Clock::now()) {}
+    : plan_(std::move(plan)),
+      drawing_(plan_.seed, plan_.fixed, plan_.allowed),
+      coverage_(search::with_fixed(plan_.fixed)),
+      begin_(Clock::now()) {}
 
 std::optional<Item> Search::next(const Room& room) {
   if (begun_ == 0) begin_ = Clock::now();
@@ -275,8 +278,7 @@ std::vector<Event> Search::end() {
   last.found = found_.size();
   last.repeated = repeated_;
   last.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
-  Case c;
-  search::set_fixed(plan_.fixed, c);
+  const Case c = search::with_fixed(plan_.fixed);
   for (const search::FixedField& fixed : plan_.fixed) {
     last.fixed.push_back(fmt::format("{}={}", fixed.field->name, field_text(*fixed.field, c)));
   }

@@ -8,7 +8,7 @@
 namespace cp_pool::verify {
 
 // Returns the most bytes that the allocator of one of `ranks` ranks reserves for the case, without memory cached from
-// earlier cases. An estimate from the sizes of the tensors; docs/gpu_support.md says how it was measured.
+// earlier cases. An estimate from the sizes of the tensors.
 std::size_t estimated_device_bytes(const CanonicalProblem& problem, int ranks);
 
 }  // namespace cp_pool::verify

@@ -118,10 +118,9 @@ TEST(CaseJson, ParsesFp8) {
   EXPECT_EQ(field_text(field, c), "delayed,forward,output");
   EXPECT_EQ(field_text(field, parse_case_text(with_sizes(R"("fp8":{})"), "a.json")), "current");
   EXPECT_EQ(field_text(field, Case{}), "none");
-  EXPECT_EQ(
-      error_of(with_sizes(R"("fp8":{"scalin":"current"})")),
-      "a.json: $.fp8.scalin: unknown key \"scalin\", did you mean \"scaling\"? (known: scaling, forward, backward, "
-      "output)");
+  EXPECT_EQ(error_of(with_sizes(R"("fp8":{"scalin":"current"})")),
+            "a.json: $.fp8.scalin: unknown key \"scalin\"; did you mean 'scaling'? (known: scaling, forward, backward, "
+            "output)");
   EXPECT_EQ(error_of(with_sizes(R"("fp8":{"output":"fp16"})")), "a.json: $.fp8.output: \"fp16\" is not bf16 or fp8");
 }
 

@@ -166,11 +166,10 @@ void draw_softcap(Draw& draw, Case& c) {
   c.softcap = draw.feature() && c.score_offset == 0 ? other : 0;
 }
 
-void draw_fp8(Draw& draw, Case& c) {
-  const Fp8 fp8{
-      .scaling = draw.any<Fp8Scaling>(), .forward = true, .backward = draw.one_in(2), .output = draw.any<Fp8Output>()};
-  const bool fits = c.dtype != DType::fp32 && c.input_scale <= 1 && c.score_offset == 0;
-  if (draw.feature() && draw.one_in(4) && fits) c.fp8 = fp8;
+// FP8 is not drawn, since few adapters compute in it, but may be fixed.
+void draw_dtype(Draw& draw, Case& c) {
+  c.dtype = draw.any<DType>();
+  if (c.fp8 && c.dtype == DType::fp32) c.dtype = DType::bf16;
 }
 
 void draw_softmax(Draw& draw, Case& c) {
@@ -185,7 +184,7 @@ void draw_bias(Draw& draw, Case& c) {
 
 void draw_input_scale(Draw& draw, Case& c) {
   const double other = draw.one_of<double>({0.125, 3, 10, 10, 30});
-  c.input_scale = draw.feature() ? other : 1;
+  c.input_scale = draw.feature() && (!c.fp8 || other < 1) ? other : 1;
 }
 
 // The smaller offset takes exponentials that ignore it out of the range of fp32; the larger one lies below every number
@@ -193,7 +192,7 @@ void draw_input_scale(Draw& draw, Case& c) {
 void draw_score_offset(Draw& draw, Case& c) {
   const double largest = c.dtype == DType::fp32 && !c.training ? 65536 : 100;
   const double other = draw.one_of({-100.0, -largest, -largest, largest});
-  if (draw.feature() && c.head_dim_qk > 1) c.score_offset = other;
+  if (draw.feature() && c.head_dim_qk > 1 && !c.fp8) c.score_offset = other;
 }
 
 // Without padding, the replicated tokens are added in front of the drawn lengths, because the rest of every sequence
@@ -250,7 +249,7 @@ constexpr std::array kSteps{
     Step{"comm", [](Draw& draw, Case& c) { c.comm = draw.any<CommType>(); }},
     Step{"cp_size", draw_cp_size},
     Step{"inner", draw_inner},
-    Step{"dtype", [](Draw& draw, Case& c) { c.dtype = draw.any<DType>(); }},
+    Step{"dtype", draw_dtype},
     Step{"layout",
          [](Draw& draw, Case& c) { c.layout = draw.one_of({Layout::bshd, Layout::sbhd, Layout::thd, Layout::thd}); }},
     Step{"pad_between_seqs",
@@ -281,7 +280,7 @@ constexpr std::array kSteps{
     Step{"input_scale", draw_input_scale},
     Step{"score_offset", draw_score_offset},
     Step{"softcap", draw_softcap},
-    Step{"fp8", draw_fp8},
+    Step{"fp8", [](Draw&, Case&) {}},
     Step{"strided", [](Draw& draw, Case& c) { c.strided = draw.feature(); }},
     Step{"group", draw_group},
     Step{"group_ranks", draw_group_ranks},

@@ -37,6 +37,7 @@ TEST(RandomCase, DrawsEveryFieldOfACase) {
   std::vector<std::string> fields = case_field_names();
   std::erase_if(fields, [](const std::string& name) { return name == "suite" || name == "model"; });
   EXPECT_THAT(drawn_fields(), UnorderedElementsAreArray(fields));
+  std::erase(fields, "fp8");
   std::mt19937_64 generator(4);
   std::map<std::string, std::set<std::string>> values;
   for (int i = 0; i < 1000; ++i) {

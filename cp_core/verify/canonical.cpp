@@ -105,9 +105,9 @@ double floor_factor(DType dtype) {
   return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
 }
 
-double fp8_floor_factor(const Fp8& fp8, bool gradient) {
-  constexpr double kFloor = 2;
-  return kFloor * (gradient && fp8.backward ? kUnitRoundoffE5m2 : kUnitRoundoffE4m3);
+double fp8_floor_factor(const Fp8& fp8, bool gradient, std::int64_t elements) {
+  const double floor = 1 + 2 / std::sqrt(static_cast<double>(elements));  // an error of few elements varies more
+  return floor * (gradient && fp8.backward ? kUnitRoundoffE5m2 : kUnitRoundoffE4m3);
 }
 
 namespace {

@@ -84,8 +84,8 @@ double tanh_error(DType dtype);
 
 // c * u of the bound (docs/numerics.md).
 double floor_factor(DType dtype);
-// The same for the results of a problem in FP8.
-double fp8_floor_factor(const Fp8& fp8, bool gradient);
+// The same for the results of a problem in FP8 whose rows have so many elements.
+double fp8_floor_factor(const Fp8& fp8, bool gradient, std::int64_t elements);
 
 // bool [rows, seqlen_kv]: which keys the queries first_row .. first_row + rows - 1 of a sequence see, by the definition
 // (docs/definitions.md). It uses nothing of mask.h, so that a fault there cannot hide here.

@@ -102,39 +102,39 @@ Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs
     sum_shares(reference.value.dbias);
     sum_shares(reference.magnitude.dbias);
   }
-  const auto add = [&](std::string_view name, at::Tensor Results::* member, double floor, double ceiling,
-                       double underflow, RowPart part = RowPart::whole) {
+  const auto floor_of = [&](at::Tensor Results::* member) {
+    if (member == &Results::lse || member == &Results::max_logit) return floor_factor(DType::fp32);
+    if (!problem.fp8) return floor_factor(problem.dtype);
+    return fp8_floor_factor(*problem.fp8, member != &Results::out, (reference.value.*member).size(-1));
+  };
+  const auto add = [&](std::string_view name, at::Tensor Results::* member, double ceiling, double underflow,
+                       RowPart part = RowPart::whole) {
     if (!(reference.value.*member).defined()) return;
     expected.tensors.push_back(make_tensor(name, reference.value.*member, baseline.*member, reference.magnitude.*member,
-                                           floor, ceiling, underflow, part));
+                                           floor_of(member), ceiling, underflow, part));
   };
-  const auto floor_of = [&](bool gradient) {
-    return problem.fp8 ? fp8_floor_factor(*problem.fp8, gradient) : floor_factor(problem.dtype);
-  };
-  const double floor = floor_of(/*gradient=*/true);
-  const double floor_fp32 = floor_factor(DType::fp32);
   // The fixed tolerances are made for inputs with standard deviation 1.
   const bool has_ceiling = !problem.fp8 && problem.input_scale == 1 && !problem.has_offset() &&
                            most_visible_keys(problem) >= kKeysForACeiling;
   const double ceiling = has_ceiling ? fixed_tolerance(problem) : 0;
   const auto underflow_of = [&](DType dtype) { return problem.has_large_scores() ? underflow_error(dtype) : 0; };
   const double underflow = underflow_of(problem.dtype);
-  add("out", &Results::out, floor_of(/*gradient=*/false), ceiling, underflow);
-  add("lse", &Results::lse, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
-  add("max_logit", &Results::max_logit, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
+  add("out", &Results::out, ceiling, underflow);
+  add("lse", &Results::lse, /*ceiling=*/0, /*underflow=*/0);
+  add("max_logit", &Results::max_logit, /*ceiling=*/0, /*underflow=*/0);
   const RowPart part = problem.has_offset() ? RowPart::all_but_last : RowPart::whole;
-  add("dq", &Results::dq, floor, ceiling, underflow, part);
-  add("dk", &Results::dk, floor, ceiling, underflow, part);
+  add("dq", &Results::dq, ceiling, underflow, part);
+  add("dk", &Results::dk, ceiling, underflow, part);
   if (problem.has_offset()) {
-    add("offset dq", &Results::dq, floor, ceiling, underflow, RowPart::last);
-    add("offset dk", &Results::dk, floor, ceiling, underflow, RowPart::last);
+    add("offset dq", &Results::dq, ceiling, underflow, RowPart::last);
+    add("offset dk", &Results::dk, ceiling, underflow, RowPart::last);
   }
-  add("dv", &Results::dv, floor, ceiling, underflow);
-  add("dsink", &Results::dsink, floor, /*ceiling=*/0, underflow_of(DType::fp32));
+  add("dv", &Results::dv, ceiling, underflow);
+  add("dsink", &Results::dsink, /*ceiling=*/0, underflow_of(DType::fp32));
   if (problem.has_dbias()) {
     const at::Tensor magnitude = bias_by_row(reference.magnitude.dbias);
     expected.tensors.push_back(make_tensor("dbias", bias_by_row(reference.value.dbias), bias_by_row(baseline.dbias),
-                                           magnitude, floor, /*ceiling=*/0, underflow));
+                                           magnitude, floor_of(&Results::dbias), /*ceiling=*/0, underflow));
     expected.tensors.back().untouched = magnitude.eq(0.0);
   }
   return expected;

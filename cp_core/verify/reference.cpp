@@ -86,7 +86,8 @@ class ReferenceBuilder {
       const bool by_head = member == &Results::lse || member == &Results::max_logit;
       if (problem_.has_fp8_output() && !by_head) magnitude.add_((reference_.value.*member).square().to(at::kFloat));
       magnitude.clamp_min_(0.0).sqrt_();
-      if (by_head) magnitude.mul_(fp8_floor_factor(*problem_.fp8, /*gradient=*/false) / floor_factor(DType::fp32));
+      const double floor = fp8_floor_factor(*problem_.fp8, /*gradient=*/false, /*elements=*/1);
+      if (by_head) magnitude.mul_(floor / floor_factor(DType::fp32));
     }
   }
 

@@ -21,7 +21,7 @@ TEST(Coverage, FindsOutThatTwoTraitsAreOnlySkippedTogether) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     std::mt19937_64 generator(seed);
     Coverage coverage;
-    while (coverage.judged() + coverage.skipped() < 3000) {
+    while (coverage.judged() + coverage.skipped() < 2000) {
       CaseFinished finished;
       finished.payload = search::random_case(generator);
       const Case& c = *finished.payload->attention();

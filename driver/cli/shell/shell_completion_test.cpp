@@ -33,7 +33,7 @@ class ShellCompletion : public ::testing::Test {
 TEST_F(ShellCompletion, OfALineAreItsCommandsFieldsAndCases) {
   EXPECT_THAT(offered(""), AllOf(IsSupersetOf({"submit", "set", "again", "cp_size="}), Not(Contains("te-flash/"))));
   EXPECT_THAT(offered("se"), ElementsAre("seed=", "seqlen_kv=", "seqlen_q=", "seqlens=", "seqlens_kv=", "set"));
-  EXPECT_THAT(offered("te-f"), ElementsAre("te-flash/", "te-fused/"));
+  EXPECT_THAT(offered("te-f"), ElementsAre("te-flash/", "te-fp8/", "te-fused/"));
 }
 
 TEST_F(ShellCompletion, OfAnIdIsItsNextPart) {

@@ -29,7 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kConnectTimeout{60};
-constexpr std::int64_t kLongestPollMs = 60'000;
 constexpr const char* kPortKey = "cp-pool/message-port";
 constexpr const char* kTokenKey = "cp-pool/token";  // only if ranks have none of their own
 
@@ -78,19 +77,6 @@ std::optional<int> socket_of_store(const protocol::RankEnvironment& environment)
   }
 }
 
-bool has_input_until(int fd, Clock::time_point deadline) {
-  pollfd input{.fd = fd, .events = POLLIN, .revents = 0};
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const int ready = ::poll(&input, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
-    if (ready > 0) return true;
-    if (ready == 0 && Clock::now() >= deadline) return false;
-    if (ready < 0 && errno != EINTR) {
-      throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));
-    }
-  }
-}
-
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment) {
@@ -127,7 +113,9 @@ void RankConnection::to_rank0(const RankMessage& message) {
 std::optional<Bytes> RankConnection::receive(const std::optional<Clock::time_point>& deadline) {
   for (;;) {
     if (std::optional<MessageFrame> frame = reader_.next()) return std::move(frame->body);
-    if (deadline && !has_input_until(fd_.get(), *deadline)) return std::nullopt;
+    const int ready = deadline ? poll_until(fd_.get(), POLLIN, *deadline) : 1;
+    if (ready == 0) return std::nullopt;
+    if (ready < 0) throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));
     std::array<std::uint8_t, 65536> buffer;
     const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;

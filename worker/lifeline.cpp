@@ -63,11 +63,7 @@ bool is_accepted(int fd, milliseconds limit, std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string line;
   while (line.size() <= kBeatOrder.size()) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    pollfd ready{fd, POLLIN, 0};
-    const int polled = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-    if (polled < 0 && errno == EINTR) continue;
-    if (polled <= 0) {
+    if (poll_until(fd, POLLIN, deadline) <= 0) {
       why = "no answer";
       return false;
     }

@@ -45,16 +45,10 @@ Addresses resolve(const std::string& host, int port, int type, int flags, std::s
 int finish_connecting(int fd, const addrinfo& address, Clock::time_point deadline) {
   if (::connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    pollfd connected{fd, POLLOUT, 0};
-    const int ready = ::poll(&connected, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return ETIMEDOUT;
-    int error = 0;
-    socklen_t size = sizeof error;
-    return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
-  }
+  if (poll_until(fd, POLLOUT, deadline) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 std::string numeric(const sockaddr* address, socklen_t size) {
@@ -143,6 +137,17 @@ UniqueFd connect_within(const lifeline::Endpoint& endpoint, milliseconds limit, 
     why = std::strerror(error);
   }
   return {};
+}
+
+int poll_until(int fd, short events, Clock::time_point deadline) {
+  constexpr std::int64_t kLongestPollMs = 60'000;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    pollfd waiting{fd, events, 0};
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return ready;
+    if (ready == 0 && Clock::now() >= deadline) return 0;
+  }
 }
 
 bool send_all(int fd, std::span<const std::byte> bytes) {

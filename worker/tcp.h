@@ -16,6 +16,10 @@ namespace cp_pool {
 // the endpoint answers within the limit.
 UniqueFd connect_within(const lifeline::Endpoint& endpoint, std::chrono::milliseconds limit, std::string& why);
 
+// Waits until a file descriptor has one of these events of poll(2), at most until the deadline. Returns 1 if it has, 0
+// at the deadline, and -1, with the cause in errno, on an error.
+int poll_until(int fd, short events, std::chrono::steady_clock::time_point deadline);
+
 // Sends every byte, however long that takes. Returns false, with the cause in errno, if the connection fails.
 bool send_all(int fd, std::span<const std::byte> bytes);
 

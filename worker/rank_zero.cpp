@@ -119,11 +119,12 @@ class RequestReader {
 class ServerPorts final : public Coordinator::Ports {
  public:
   ServerPorts(MessageServer& server, FaultInjector faults, int stdout_fd)
-      : server_(server), faults_(std::move(faults)), writer_(stdout_fd) {}
+      : server_(server), faults_(std::move(faults)), stdout_fd_(stdout_fd) {}
 
   void emit(const protocol::Event& event) override {
     const bool breaks = std::holds_alternative<protocol::ResultEvent>(event) && faults_.is_armed(Fault::Phase::result);
-    writer_.write(event, breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
+    write_response(stdout_fd_, event,
+                   breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
   }
   void command(const ComputeCommand& command) override {
     if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id, run->request.seq);
@@ -136,7 +137,7 @@ class ServerPorts final : public Coordinator::Ports {
  private:
   MessageServer& server_;
   FaultInjector faults_;
-  ResponseWriter writer_;
+  int stdout_fd_;
 };
 
 void dispatch(Coordinator& coordinator, const Item& item) {

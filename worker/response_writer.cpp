@@ -23,7 +23,7 @@ void write_all(int fd, std::string_view bytes) {
 
 }  // namespace
 
-void ResponseWriter::write(const protocol::Event& event, const std::function<void()>& half_way) const {
+void write_response(int fd, const protocol::Event& event, const std::function<void()>& half_way) {
   std::string text = protocol::format_response(event);
   const auto* const result = std::get_if<protocol::ResultEvent>(&event);
   if (text.size() > protocol::kMaxLineBytes && result != nullptr) {
@@ -32,11 +32,11 @@ void ResponseWriter::write(const protocol::Event& event, const std::function<voi
     shorter.reason += fmt::format(" ({} checks left out: the result had {} bytes)", result->checks.size(), text.size());
     text = protocol::format_response(shorter);
   }
-  if (!half_way) return write_all(fd_, text);
+  if (!half_way) return write_all(fd, text);
   const std::size_t half = text.size() / 2;
-  write_all(fd_, std::string_view{text}.substr(0, half));
+  write_all(fd, std::string_view{text}.substr(0, half));
   half_way();
-  write_all(fd_, std::string_view{text}.substr(half));
+  write_all(fd, std::string_view{text}.substr(half));
 }
 
 }  // namespace cp_pool

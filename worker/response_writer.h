@@ -7,16 +7,9 @@
 
 namespace cp_pool {
 
-class ResponseWriter {
- public:
-  explicit ResponseWriter(int fd) : fd_(fd) {}  // not owned
-  // Writes the whole response, in as many writes as the pipe needs. An error of writing is ignored, because a driver
-  // that is gone also ends stdin. A result longer than the protocol allows is written without its checks, and its
-  // reason says so. half_way: called when half of the response has been written.
-  void write(const protocol::Event& event, const std::function<void()>& half_way = {}) const;
-
- private:
-  int fd_;
-};
+// Writes the whole response, in as many writes as the pipe needs. An error of writing is ignored, because a driver that
+// is gone also ends stdin. A result longer than the protocol allows is written without its checks, and its reason says
+// so. half_way: called when half of the response has been written.
+void write_response(int fd, const protocol::Event& event, const std::function<void()>& half_way = {});
 
 }  // namespace cp_pool

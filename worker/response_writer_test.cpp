@@ -18,7 +18,7 @@ std::vector<protocol::Line> lines_of(const protocol::Event& event) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe(ends.data()), 0);
   std::jthread writer([&] {
-    ResponseWriter(ends[1]).write(event);
+    write_response(ends[1], event);
     close(ends[1]);
   });
   protocol::LineFramer framer(protocol::LineFramer::Stream::responses);

@@ -143,9 +143,11 @@ bool has_common_version(const protocol::RankEnvironment& environment, int stdout
   const protocol::VersionRange ours;
   if (protocol::common_version(ours, environment.protocol)) return true;
   if (environment.rank == 0) {
-    ResponseWriter(stdout_fd).write(protocol::ProtocolErrorEvent{
-        std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
-                                  environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
+    write_response(
+        stdout_fd,
+        protocol::ProtocolErrorEvent{
+            std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
+                                      environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
   }
   return false;
 }
@@ -174,7 +176,7 @@ void ask_for_deterministic_cublas() {
 int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
   fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
   if (config.environment.rank == 0) {
-    ResponseWriter(config.stdout_fd).write(protocol::ProtocolErrorEvent{std::nullopt, why});
+    write_response(config.stdout_fd, protocol::ProtocolErrorEvent{std::nullopt, why});
   }
   return exit_code;
 }

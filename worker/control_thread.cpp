@@ -33,15 +33,17 @@ bool has_left(std::string_view phase) {
   using namespace case_phase;
   return std::ranges::count(std::array{kReference, kCompare, kDump, kBarrier, kReport, kIdle}, phase) > 0;
 }
+      runner_(runner),
+      prepare_(std::move(prepare)),
 
 }  // namespace
 
-ControlThread::ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups,
-                             std::shared_future<void> compute_stopped, Functions functions)
+ControlThread::ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups, CaseRunner& runner,
+                             std::function<void(const nlohmann::json&)> prepare,
+                             std::shared_future<void> compute_stopped)
     : rank_(environment.rank),
       groups_(groups),
       compute_stopped_(std::move(compute_stopped)),
-      functions_(std::move(functions)),
       messages_(environment),
       thread_([this] { serve(); }) {}
 
@@ -51,13 +53,13 @@ void ControlThread::serve() {
       const ControlCommand command = messages_.receive();
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
       if (const auto* abort = std::get_if<AbortCommand>(&command)) {
-        functions_.free_waits(abort->generation);
+        runner_.free_waits(abort->generation);
         // Waits for the device, on which work of the code under test may never end.
         aborting_ = std::jthread([this, generation = abort->generation] { groups_.abort(generation); });
       }
-      if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
+      if (const auto* hint = std::get_if<PrepareCommand>(&command)) prepare_(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
-        Probed probed{probe->token, current_rank_phase(rank_), functions_.history()};
+        Probed probed{probe->token, current_rank_phase(rank_), runner_.history()};
         if (probed.history) {
           probed.history->rank = rank_;
           probed.history->left = has_left(probed.where.phase);
@@ -78,7 +80,7 @@ void ControlThread::stop(int exit_code) {
     std::this_thread::sleep_for(kStopLimit / 2);
     _exit(exit_code);
   }).detach();
-  functions_.free_waits(kAnyGeneration);
+  runner_.free_waits(kAnyGeneration);
   groups_.abort_any();
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
   _exit(exit_code);

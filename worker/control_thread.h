@@ -5,9 +5,9 @@
 #include <chrono>
 #include <functional>
 #include <future>
-#include <optional>
 #include <thread>
 
+#include "worker/case_runner.h"
 #include "worker/control_plane.h"
 #include "worker/group_slot.h"
 #include "worker/protocol/environment.h"
@@ -19,14 +19,10 @@ inline constexpr std::chrono::milliseconds kStopLimit{500};
 
 class ControlThread {
  public:
-  struct Functions {
-    std::function<void(const nlohmann::json&)> prepare;  // called for each case to prepare for
-    std::function<void(int)> free_waits;                 // CaseRunner::free_waits, called with each abort of the groups
-    std::function<std::optional<GroupHistory>()> history;  // CaseRunner::history
-  };
-  // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
-  ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups,
-                std::shared_future<void> compute_stopped, Functions functions);
+  // prepare: called for each case to prepare for; must neither wait nor throw. `compute_stopped` becomes ready when the
+  // computing thread has stopped.
+  ControlThread(const protocol::RankEnvironment& environment, GroupSlot& groups, CaseRunner& runner,
+                std::function<void(const nlohmann::json&)> prepare, std::shared_future<void> compute_stopped);
   ~ControlThread() = default;  // waits for ExitCommand or the end of the control plane
 
  private:
@@ -35,8 +31,9 @@ class ControlThread {
 
   int rank_;
   GroupSlot& groups_;
+  CaseRunner& runner_;
+  std::function<void(const nlohmann::json&)> prepare_;
   std::shared_future<void> compute_stopped_;
-  Functions functions_;
   MessageClient<ControlCommand> messages_;
   std::jthread aborting_;
   std::jthread thread_;

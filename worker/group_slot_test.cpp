@@ -98,6 +98,14 @@ TEST(GroupSlots, OfAnotherGenerationAreNotAborted) {
   EXPECT_FALSE(slot.get().cp);
 }
 
+class IdleRunner final : public CaseRunner {
+ public:
+  void reset(const at::Device& /*device*/) override {}
+  std::string skip_reason(const Case& /*c*/, const at::Device& /*device*/) override { return ""; }
+  std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "idle"; }
+  RankReport run(const Case& /*c*/, const CpGroups& /*groups*/, const RunOptions& /*options*/) override { return {}; }
+};
+
 TEST(ControlThreads, AnswerAProbeWhileAnAbortWaits) {
   auto slow = std::make_shared<SlowToAbort>();
   GroupSlot slot;
@@ -109,8 +117,8 @@ TEST(ControlThreads, AnswerAProbeWhileAnAbortWaits) {
       [&](const Bytes& message) { answered.set_value(std::get<Probed>(decode<RankMessage>(message)).token); });
   std::promise<void> stopped;
   {
-    const ControlThread thread(environment, slot, stopped.get_future(),
-                               {.prepare = nullptr, .free_waits = [](int) {}, .history = [] { return std::nullopt; }});
+    IdleRunner runner;
+    const ControlThread thread(environment, slot, runner, nullptr, stopped.get_future());
     server.to_control_threads(AbortCommand{0});
     slow->begun.get_future().wait();
     server.to_control_threads(ProbeCommand{3});

@@ -184,23 +184,6 @@ const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
   return gpu;
 }
 
-// Fulfils a promise when it is destroyed, at the latest.
-class StoppedSignal {
- public:
-  StoppedSignal() : future_(promise_.get_future().share()) {}
-  ~StoppedSignal() { signal(); }
-  void signal() {
-    if (!signalled_) promise_.set_value();
-    signalled_ = true;
-  }
-  [[nodiscard]] const std::shared_future<void>& future() const { return future_; }
-
- private:
-  std::promise<void> promise_;
-  std::shared_future<void> future_;
-  bool signalled_ = false;
-};
-
 // Ends the process on an exception, so that the rank's death and its last output are seen at once. Unwinding would wait
 // for ever for threads that wait for commands of other ranks.
 template <typename Function>
@@ -255,7 +238,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment); });
   const auto store = or_die(rank, [&] { return connect_store(environment); });
   GroupSlot groups;
-  StoppedSignal stopped;
+  std::promise<void> stopped;  // fulfilled when this thread has stopped, or broken by an exception
   PlanPrefetcher prefetcher(prepares ? std::min(kMostPrefetchers, share_of_cores(environment.local_world_size)) : 0);
   if (config.rehearses) {
     prefetcher.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
@@ -265,12 +248,8 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     prefetcher.prepare(
         [&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
-  const ControlThread control = or_die(rank, [&] {
-    return ControlThread(environment, groups, stopped.future(),
-                         {.prepare = prepare,
-                          .free_waits = [&runner](int generation) { runner.free_waits(generation); },
-                          .history = [&runner] { return runner.history(); }});
-  });
+  const ControlThread control =
+      or_die(rank, [&] { return ControlThread(environment, groups, runner, prepare, stopped.get_future().share()); });
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;
@@ -286,7 +265,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   baseline = EnvironmentBaseline();  // taken again, because NCCL once puts settings of its files into the environment
   compute.serve();
   messages.to_rank0(Goodbye{environment.rank});
-  stopped.signal();
+  stopped.set_value();
   return !rank_zero.valid() || rank_zero.get() ? 0 : 1;
 }
 

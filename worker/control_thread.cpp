@@ -20,21 +20,11 @@ namespace {
 
 constexpr int kAnyGeneration = std::numeric_limits<int>::max();
 
-protocol::RankPhase current_rank_phase(int rank) {
-  const auto ms = [](auto time) { return std::chrono::duration<double, std::milli>(time).count(); };
-  Standing now = current_standing();
-  protocol::RankPhase out{rank, std::move(now.phase), ms(now.in_phase), std::move(now.operation)};
-  if (!out.operation.empty()) out.operation_ms = ms(now.in_operation);
-  return out;
-}
-
 // Whether the code under test has returned, to a rank in this phase.
 bool has_left(std::string_view phase) {
   using namespace case_phase;
   return std::ranges::count(std::array{kReference, kCompare, kDump, kBarrier, kReport, kIdle}, phase) > 0;
 }
-      runner_(runner),
-      prepare_(std::move(prepare)),
 
 }  // namespace
 
@@ -43,6 +33,8 @@ ControlThread::ControlThread(const protocol::RankEnvironment& environment, Group
                              std::shared_future<void> compute_stopped)
     : rank_(environment.rank),
       groups_(groups),
+      runner_(runner),
+      prepare_(std::move(prepare)),
       compute_stopped_(std::move(compute_stopped)),
       messages_(environment),
       thread_([this] { serve(); }) {}

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -27,10 +29,10 @@ class SharedText {
   }
   [[nodiscard]] std::string_view get() const noexcept { return {bytes_.data(), size_.load(std::memory_order_acquire)}; }
 
-  // Returns the text and the time since it was set.
-  [[nodiscard]] std::pair<std::string, Clock::duration> copy() const {
+  // Returns the text and the milliseconds since it was set.
+  [[nodiscard]] std::pair<std::string, double> copy() const {
     const std::lock_guard lock(mutex_);
-    return {std::string(get()), Clock::now() - since_};
+    return {std::string(get()), std::chrono::duration<double, std::milli>(Clock::now() - since_).count()};
   }
 
  private:
@@ -52,10 +54,6 @@ void set_pending_operation(std::string_view text) noexcept {
   operation.set(text);
 }
 
-void clear_pending_operation() noexcept {
-  operation.set({});
-}
-
 std::string_view pending_operation() noexcept {
   return operation.get();
 }
@@ -68,10 +66,12 @@ std::string_view current_phase() noexcept {
   return phase.get();
 }
 
-Standing current_standing() {
-  Standing out;
-  std::tie(out.phase, out.in_phase) = phase.copy();
-  std::tie(out.operation, out.in_operation) = operation.copy();
+protocol::RankPhase current_rank_phase(int rank) {
+  protocol::RankPhase out;
+  out.rank = rank;
+  std::tie(out.phase, out.ms) = phase.copy();
+  std::tie(out.operation, out.operation_ms) = operation.copy();
+  if (out.operation.empty()) out.operation_ms = 0;
   return out;
 }
 

@@ -2,18 +2,17 @@
 // handler and from other threads. A process has one of each, because a signal handler can reach only global state.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <string>
 #include <string_view>
+
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
 inline constexpr std::size_t kMaxPendingBytes = 256;
 
-// The text is cut at kMaxPendingBytes. Both functions are called by the computing thread only.
+// The text is cut at kMaxPendingBytes; empty: no operation. Called by the computing thread only.
 void set_pending_operation(std::string_view text) noexcept;
-void clear_pending_operation() noexcept;
 
 // Returns the communication that the computing thread waits in; empty if there is none. Async-signal-safe. The text
 // lives in static storage and may be torn if the computing thread changes it meanwhile.
@@ -23,14 +22,9 @@ std::string_view pending_operation() noexcept;
 void set_current_phase(std::string_view name) noexcept;
 std::string_view current_phase() noexcept;
 
-// A consistent copy, for other threads, of the computing thread's phase and operation, and of the time spent in each.
-struct Standing {
-  std::string phase;
-  std::chrono::steady_clock::duration in_phase{};
-  std::string operation;  // empty: the thread is in no communication
-  std::chrono::steady_clock::duration in_operation{};
-};
-Standing current_standing();
+// Returns a consistent copy, for other threads, of the computing thread's phase and operation, and of the time spent in
+// each. rank: this rank's.
+protocol::RankPhase current_rank_phase(int rank);
 
 // Sets the pending operation for as long as the object lives.
 class PendingOperationGuard {
@@ -38,7 +32,7 @@ class PendingOperationGuard {
   explicit PendingOperationGuard(std::string_view text) noexcept { set_pending_operation(text); }
   PendingOperationGuard(const PendingOperationGuard&) = delete;
   PendingOperationGuard& operator=(const PendingOperationGuard&) = delete;
-  ~PendingOperationGuard() { clear_pending_operation(); }
+  ~PendingOperationGuard() { set_pending_operation({}); }
 };
 
 }  // namespace cp_pool

@@ -33,6 +33,12 @@ std::vector<int> missing_ranks(const CaseSummary& summary) {
   return missing;
 }
 
+// Whether every rank reported a verdict, so that only the barrier after the case can have failed.
+bool all_have_verdicts(const CaseSummary& summary) {
+  return static_cast<int>(summary.outcomes.size()) == summary.world_size &&
+         std::ranges::all_of(summary.outcomes, [](const RankOutcome& o) { return o.verdict.has_value(); });
+}
+
 std::string name_ranks(std::vector<int> ranks, const std::string& text) {
   std::ranges::sort(ranks);
   return fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), text);
@@ -204,11 +210,6 @@ const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
     if (cause == nullptr || order(outcome) < order(*cause)) cause = &outcome;
   }
   return cause;
-}
-
-bool all_have_verdicts(const CaseSummary& summary) {
-  return static_cast<int>(summary.outcomes.size()) == summary.world_size &&
-         std::ranges::all_of(summary.outcomes, [](const RankOutcome& o) { return o.verdict.has_value(); });
 }
 
 protocol::ResultEvent aggregate(const CaseSummary& summary) {

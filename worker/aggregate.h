@@ -49,7 +49,4 @@ const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes);
 // Returns "rank 3: text". A text that already begins in this way, like those of communicators, is returned unchanged.
 std::string name_rank(const RankOutcome& outcome, const std::string& text);
 
-// True if every rank reported a verdict, so that only the barrier after the case can have failed.
-bool all_have_verdicts(const CaseSummary& summary);
-
 }  // namespace cp_pool

@@ -25,14 +25,7 @@ inline constexpr std::array<std::pair<Fault::Kind, std::string_view>, 19> kNames
     {Fault::Kind::slow, "slow"},
 }};
 template <>
-inline constexpr std::array<std::pair<Fault::Phase, std::string_view>, 7> kNames<Fault::Phase>{
-    {{Fault::Phase::start, "start"},
-     {Fault::Phase::before, "before"},
-     {Fault::Phase::inside, "inside"},
-     {Fault::Phase::after, "after"},
-     {Fault::Phase::result, "result"},
-     {Fault::Phase::idle, "idle"},
-     {Fault::Phase::diagnosis, "diagnosis"}}};
+inline constexpr auto kNames<Fault::Phase> = kSpelledNames<Fault::Phase::diagnosis>;
 
 namespace {
 

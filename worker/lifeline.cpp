@@ -27,7 +27,6 @@
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
-#include "worker/startup_clock.h"
 #include "worker/tcp.h"
 
 namespace cp_pool {

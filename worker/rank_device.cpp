@@ -49,21 +49,15 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
     : device_(device_of(environment, gpu)) {
   if (!device_.is_cuda()) return;
   loaded_ = std::async(std::launch::async, [gpu, ranks = environment.local_world_size] {
-              LoadTimes times;
+              std::map<std::string, double> times;
               const auto start = Clock::now();
               load_cuda_part();
-              times.load_cuda_ms = ms_since(start);
+              times["load_cuda"] = ms_since(start);
               const auto loaded = Clock::now();
               use(gpu, ranks);
-              times.use_device_ms = ms_since(loaded);
+              times["use_device"] = ms_since(loaded);
               return times;
             }).share();
-}
-
-std::map<std::string, double> RankDevice::times_ms() const {
-  if (!loaded_.valid()) return {};
-  const LoadTimes times = loaded_.get();
-  return {{"load_cuda", times.load_cuda_ms}, {"use_device", times.use_device_ms}};
 }
 
 at::Device RankDevice::make_current() {

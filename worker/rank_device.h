@@ -32,16 +32,13 @@ class RankDevice {
   [[nodiscard]] const at::Device& device() const { return device_; }
 
   // Returns the milliseconds of load_cuda and use_device, which are done; nothing for ranks on CPUs.
-  [[nodiscard]] std::map<std::string, double> times_ms() const;
+  [[nodiscard]] std::map<std::string, double> times_ms() const {
+    return loaded_.valid() ? loaded_.get() : std::map<std::string, double>{};
+  }
 
  private:
-  struct LoadTimes {
-    double load_cuda_ms = 0;
-    double use_device_ms = 0;
-  };
-
   at::Device device_;
-  std::shared_future<LoadTimes> loaded_;
+  std::shared_future<std::map<std::string, double>> loaded_;  // times_ms(); not valid on a CPU
 };
 
 }  // namespace cp_pool

@@ -4,13 +4,11 @@
 // ends. The second connection carries these messages in both directions.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,9 +28,8 @@ enum class Stream { messages, errors };  // errors: the rank's stderr
 }  // namespace cp_pool::lifeline
 
 template <>
-inline constexpr std::array<std::pair<cp_pool::lifeline::Stream, std::string_view>, 2>
-    cp_pool::kNames<cp_pool::lifeline::Stream>{
-        {{cp_pool::lifeline::Stream::messages, "messages"}, {cp_pool::lifeline::Stream::errors, "errors"}}};
+inline constexpr auto cp_pool::kNames<cp_pool::lifeline::Stream> =
+    cp_pool::kSpelledNames<cp_pool::lifeline::Stream::errors>;
 
 namespace cp_pool::lifeline {
 

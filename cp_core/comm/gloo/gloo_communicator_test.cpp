@@ -29,8 +29,6 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "cp_core/comm/gloo/places.h"
-
 namespace cp_pool {
 namespace {
 

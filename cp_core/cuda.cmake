@@ -35,7 +35,6 @@ if(CP_POOL_HAVE_CUDA)
     comm/peer/peer_link.cpp
     comm/peer/peer_memory.cpp
     comm/peer/peer_transfer.cpp
-    cuda/delay.cu
     cuda/device.cpp
     cuda/driver_calls.cpp
     cuda_module/cuda_module.cpp
@@ -50,7 +49,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cu
   )
   # Sources of kernels name their constants alike, so they cannot share a translation unit.
-  set_source_files_properties(attention/tile_rows.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+  set_source_files_properties(attention/tile_rows.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE
@@ -101,7 +100,7 @@ if(CP_POOL_HAVE_CUDA)
   add_dependencies(cuda_module_test cp_core_cuda)
 
   # Tests on GPUs and a benchmark. They link the CUDA part directly.
-  add_library(gpu_testing OBJECT EXCLUDE_FROM_ALL testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
+  add_library(gpu_testing OBJECT EXCLUDE_FROM_ALL testing/busy_gpu.cu testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
   target_link_libraries(gpu_testing PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
   cp_pool_not_optimised(gpu_testing)
   set(CP_CORE_GPU_LIBRARIES gpu_testing cp_core_cuda_objects cp_core)

@@ -4,15 +4,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;  // cudaStream_t points to one
-
 namespace cp_pool::cuda {
-
-// Keeps the current stream busy for this long, with one thread of the device.
-void delay(std::int64_t nanoseconds);
-// Launches the kernel of delay(). It is a function of its own because LibTorch's headers would take nvcc ten times as
-// long as the kernel does.
-void launch_delay(std::uint64_t nanoseconds, CUstream_st* stream);
 
 struct DelaySettings {
   std::uint64_t seed = 0;

@@ -53,7 +53,6 @@ struct CudaDevice {
   decltype(&cuda::synchronize) synchronize;
   decltype(&cuda::reset) reset;
   decltype(&cuda::release_cached_memory) release_cached_memory;
-  decltype(&cuda::delay) delay;
   decltype(&cuda::random_delay) random_delay;
   decltype(&cuda::set_stream_delays) set_stream_delays;
 };

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "cp_core/cuda/delay.h"
+#include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_fixture.h"
 
 namespace cp_pool::cuda {
@@ -58,7 +59,7 @@ float milliseconds_of(const Work& work) {
 }
 
 TEST_F(Device, IsKeptBusyByADelay) {
-  const float took = milliseconds_of([] { delay(20'000'000); });
+  const float took = milliseconds_of([] { test::keep_gpu_busy(20'000'000); });
   EXPECT_GE(took, 20.0F);
   EXPECT_LT(took, 2000.0F);
 }

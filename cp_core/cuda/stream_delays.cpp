@@ -76,12 +76,6 @@ void sleep_in_stream(std::uint64_t nanoseconds) {
 
 }  // namespace
 
-void delay(std::int64_t nanoseconds) {
-  if (nanoseconds <= 0) return;
-  launch_delay(static_cast<std::uint64_t>(nanoseconds), c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
 void set_stream_delays(const DelaySettings& settings) {
   process_settings().set(settings);
 }

@@ -17,7 +17,6 @@ extern "C" __attribute__((visibility("default"))) void cp_pool_give_cuda_part() 
                               .synchronize = cuda::synchronize,
                               .reset = cuda::reset,
                               .release_cached_memory = cuda::release_cached_memory,
-                              .delay = cuda::delay,
                               .random_delay = cuda::random_delay,
                               .set_stream_delays = cuda::set_stream_delays});
   give_cuda_part<RowKernels>({.copy_rows = cuda::copy_rows,

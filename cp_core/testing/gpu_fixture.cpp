@@ -2,9 +2,20 @@
 
 #include <cstdlib>
 
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "cp_core/testing/busy_gpu.h"
+
 extern "C" void cp_pool_give_cuda_part();
 
 namespace cp_pool {
+
+void test::keep_gpu_busy(std::int64_t nanoseconds) {
+  if (nanoseconds <= 0) return;
+  launch_busy_kernel(static_cast<std::uint64_t>(nanoseconds), c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
 
 const CudaDevice& linked_cuda_device() {
   // Keeps tests from using the user's stored cuDNN plans (attention/cudnn/plan_store.h).

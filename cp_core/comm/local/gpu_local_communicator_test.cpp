@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "cp_core/comm/peer/windows.h"
+#include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
@@ -42,7 +43,7 @@ bool is_all(const at::Tensor& tensor, double value) {
 }
 
 void delay(std::chrono::nanoseconds time) {
-  linked_cuda_device().delay(time.count());
+  test::keep_gpu_busy(time.count());
 }
 
 void on_streams_of_their_own(int size, const std::function<void(const CpGroups&, int rank)>& fn) {

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/comm/nccl/gpu_groups.h"
+#include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_communicators.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -221,7 +222,7 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
     for (int i = 0; i < 5; ++i) {
       at::Tensor send = filled({1000}, -1);
       at::Tensor got = filled({1000}, -1);
-      cuda_device().delay(2'000'000);
+      test::keep_gpu_busy(2'000'000);
       send.fill_(i);
       groups.cp->exchange(send, ring.next, got, ring.previous, "test")->wait();
       send.fill_(-1);  // must come after the exchange has read `send`

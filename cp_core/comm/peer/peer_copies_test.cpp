@@ -21,6 +21,7 @@
 
 #include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/comm/peer/peer_link.h"
+#include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_communicators.h"
 
 namespace cp_pool {
@@ -49,7 +50,7 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
     const Neighbours ring(rank);
     for (int i = 0; i < 10; ++i) {
       at::Tensor window = filled({1 << 20}, i);
-      if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
+      if (rank.rank == i % rank.size) test::keep_gpu_busy(5'000'000);
       const at::Tensor before = window.clone();  // comes late on one rank
       groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
       EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
@@ -180,11 +181,11 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
       groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, what)->wait();
     };
     // Opens the memory and loads the kernels now: the peer's host then comes to the next exchange at once.
-    cuda_device().delay(1);
+    test::keep_gpu_busy(1);
     exchange("warm-up");
     groups.cp->synchronize("warm-up");
     if (rank.rank == 1) {
-      cuda_device().delay(kBusyNanoseconds);
+      test::keep_gpu_busy(kBusyNanoseconds);
       exchange("p2p step 3");
       return rank.await("given up");
     }
@@ -221,10 +222,10 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
     const at::Tensor sent = filled({1 << 20}, 0);
     const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
     // Opens the memory now, since opening waits for the device, which later waits for its peer.
-    cuda_device().delay(1);
+    test::keep_gpu_busy(1);
     exchange();
     groups.cp->synchronize("warm-up");
-    if (rank.rank == 1) cuda_device().delay(kBusyNanoseconds);
+    if (rank.rank == 1) test::keep_gpu_busy(kBusyNanoseconds);
     const auto first = Clock::now();
     for (int i = 0; i < 3; ++i) exchange();
     EXPECT_LT(milliseconds_since(first), kFreedBeforeBusyEndsMilliseconds) << "a host waited for a busy device";
@@ -327,7 +328,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     if (rank.rank == 1) {
       // This rank's host has come to the exchange, while its device is late.
       rank.await("enqueued");
-      cuda_device().delay(kBusyNanoseconds);
+      test::keep_gpu_busy(kBusyNanoseconds);
       exchange();
       return rank.await("told");
     }

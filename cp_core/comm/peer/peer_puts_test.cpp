@@ -9,6 +9,7 @@
 
 #include "cp_core/comm/nccl/gpu_groups.h"
 #include "cp_core/comm/peer/windows.h"
+#include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_communicators.h"
 
 namespace cp_pool {
@@ -103,7 +104,7 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
     for (int i = 0; i < 10; ++i) {
       const at::Tensor window = filled({kElements * rank.size}, i);
       const at::Tensor sent = filled({kElements}, 100 + rank.rank);
-      if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
+      if (rank.rank == i % rank.size) test::keep_gpu_busy(5'000'000);
       const at::Tensor before = window.clone();  // comes late on one rank
       gather_by_puts(groups, rank, sent, window)->wait();
       EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
@@ -227,7 +228,7 @@ TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
 
 // Opens the memory and loads the kernels before a test. Both wait for the device, which later waits for its peer.
 void warm_up(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent, const at::Tensor& got) {
-  cuda_device().delay(1);
+  test::keep_gpu_busy(1);
   gather_by_puts(groups, rank, sent, got)->wait();
   groups.cp->synchronize("warm-up");
 }
@@ -239,7 +240,7 @@ TEST_F(NcclPair, ADeadlineEndsAPutThatWaitsForAPeersDevice) {
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
     if (rank.rank == 1) {
-      cuda_device().delay(kBusyNanoseconds);
+      test::keep_gpu_busy(kBusyNanoseconds);
       gather_by_puts(groups, rank, sent, got)->wait();
       return rank.await("given up");
     }
@@ -258,7 +259,7 @@ TEST_F(NcclPair, AnAbortFreesPutsThatWaitForAPeersDevice) {
     const at::Tensor sent = filled({1 << 20}, 0);
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
-    if (rank.rank == 1) cuda_device().delay(kBusyNanoseconds);
+    if (rank.rank == 1) test::keep_gpu_busy(kBusyNanoseconds);
     const auto first = Communicator::Clock::now();
     for (int i = 0; i < 3; ++i) gather_by_puts(groups, rank, sent, got)->wait();
     EXPECT_LT(milliseconds_since(first), kFreedBeforeBusyEndsMilliseconds) << "a host waited for a busy device";

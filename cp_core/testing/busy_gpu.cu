@@ -1,6 +1,6 @@
-#include "cp_core/cuda/delay.h"
+#include "cp_core/testing/busy_gpu.h"
 
-namespace cp_pool::cuda {
+namespace cp_pool::test {
 namespace {
 
 __device__ std::uint64_t nanoseconds_now() {
@@ -9,15 +9,15 @@ __device__ std::uint64_t nanoseconds_now() {
   return time;
 }
 
-__global__ void delay_kernel(std::uint64_t nanoseconds) {
+__global__ void busy_kernel(std::uint64_t nanoseconds) {
   const std::uint64_t start = nanoseconds_now();
   while (nanoseconds_now() - start < nanoseconds) __nanosleep(200);
 }
 
 }  // namespace
 
-void launch_delay(std::uint64_t nanoseconds, CUstream_st* stream) {
-  delay_kernel<<<1, 1, 0, stream>>>(nanoseconds);
+void launch_busy_kernel(std::uint64_t nanoseconds, void* stream) {
+  busy_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(nanoseconds);
 }
 
-}  // namespace cp_pool::cuda
+}  // namespace cp_pool::test

@@ -31,7 +31,6 @@ if(CP_POOL_HAVE_CUDA)
     comm/peer/gpu_link.cpp
     comm/peer/peer_communicator.cpp
     comm/peer/peer_connection.cpp
-    comm/peer/peer_exchange.cpp
     comm/peer/peer_link.cpp
     comm/peer/peer_memory.cpp
     comm/peer/peer_transfer.cpp

@@ -21,8 +21,6 @@ class NcclCommunicator final : public PeerCommunicator {
   [[nodiscard]] std::string description() const override;
 
  protected:
-  using Place = PeerExchange::Place;
-
   void send_and_receive(const Place& place, std::span<const Message> sends, std::span<const Message> receives) override;
   void gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) override;
   void sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) override;

@@ -76,8 +76,6 @@ class PeerBoard {
   [[nodiscard]] std::size_t flag_bytes() const;
   // The offset of a flag in memory(), in bytes.
   [[nodiscard]] std::size_t flag(Flag flag, int group, int from, int to) const;
-  // The offset of a flag that no device writes. The flag is 0 until release_flags_of(rank).
-  [[nodiscard]] std::size_t stop_flag(int rank) const { return flag(Flag::ready, 0, rank, rank); }
   // Raises every flag that the device of `rank` may be waiting for, once.
   void release_flags_of(int rank) const;
 

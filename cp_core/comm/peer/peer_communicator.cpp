@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/ops/amax.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sum.h>
+#include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/peer/puts.h"
-#include "cp_core/thd/copy_blocks.h"
+#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {
@@ -43,7 +46,70 @@ at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
   return all.sum({0}, /*keepdim=*/false, wide ? at::kFloat : all.scalar_type());
 }
 
+PeerLink::Window window_of(const at::Tensor& tensor) {
+  return {.first = static_cast<std::byte*>(tensor.data_ptr()), .bytes = tensor.nbytes()};
+}
+
+// Places the whole tensor into the whole window.
+PeerWindows::Put all_of(const at::Tensor& tensor, std::size_t window) {
+  return {.window = window,
+          .first = 0,
+          .block = {.source = tensor.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(tensor.nbytes())}};
+}
+
+// An operation that has been enqueued, with its tensors. wait() orders the caller's stream after the operation, so
+// their memory may then be reused there. A Work that was never waited for tells the allocator to keep the memory until
+// `stream` has finished with it; doing so for every operation would cost an event per tensor.
+class GpuWork final : public Work {
+ public:
+  GpuWork(std::shared_ptr<GpuLink> link, std::string step, c10::cuda::CUDAStream stream,
+          std::vector<at::Tensor> tensors)
+      : link_(std::move(link)), step_(std::move(step)), stream_(stream), tensors_(std::move(tensors)) {}
+  GpuWork(const GpuWork&) = delete;
+  GpuWork& operator=(const GpuWork&) = delete;
+  ~GpuWork() override {
+    for (const at::Tensor& tensor : tensors_) tensor.record_stream(stream_);
+  }
+
+  // Called when the whole operation has been enqueued.
+  void enqueued() {
+    done_ = std::make_shared<c10::cuda::CUDAEvent>();
+    done_->record(stream_);
+    link_->add_pending(step_, done_);
+  }
+
+  void wait() override {
+    link_->throw_if_failed(step_);
+    done_->block(c10::cuda::getCurrentCUDAStream(link_->device()));
+    tensors_.clear();
+  }
+
+ private:
+  std::shared_ptr<GpuLink> link_;
+  std::string step_;
+  c10::cuda::CUDAStream stream_;
+  std::shared_ptr<c10::cuda::CUDAEvent> done_;
+  std::vector<at::Tensor> tensors_;
+};
+
 }  // namespace
+
+template <typename Body>
+Communicator::WorkPtr PeerCommunicator::start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
+  ++operations_;
+  link_->throw_if_failed(step);
+  auto work = std::make_unique<GpuWork>(link_, step, stream_, std::move(tensors));
+  c10::cuda::CUDAEvent ready;
+  ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
+  link_->hold_memory();
+  const c10::cuda::CUDAStreamGuard guard(stream_);
+  ready.block(stream_);
+  delays_.next();
+  std::forward<Body>(body)();
+  delays_.next();
+  work->enqueued();
+  return work;
+}
 
 PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, GroupTag group, std::vector<int> members,
                                    const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
@@ -54,7 +120,6 @@ PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, GroupTag group
       delays_(cuda::StreamDelays::from_environment(static_cast<std::uint64_t>(link_->rank()))),
       barrier_(link_, group_, members_, stream_, store, barrier_prefix) {
   rank_ = static_cast<int>(std::ranges::find(members_, link_->rank()) - members_.begin());
-  if (link_->peers() != nullptr && size() > 1) peers_.emplace(link_, group_, members_, rank_, stream_);
 }
 
 std::string PeerCommunicator::description() const {
@@ -90,7 +155,12 @@ Communicator::WorkPtr PeerCommunicator::exchange_many(std::span<const at::Tensor
       for (std::size_t i = 0; i < sends.size(); ++i) copy(receives[i], sends[i]);
       return;
     }
-    if (peers_) return peers_->exchange(place_of(what, step), sends, to, receives, from);
+    if (has_peers()) {
+      PeerLink::Operation operation;
+      operation.incoming = {from_peer(from, receives)};
+      operation.outgoing = {to_peer(to, sends)};
+      return enqueue_with_peers(place_of(what, step), operation);
+    }
     send_and_receive(place_of(what, step), messages_of(sends, to), messages_of(receives, from));
   });
 }
@@ -121,7 +191,14 @@ Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> wind
   const std::vector<BlockCopy> own = blocks_of(staying, windows);
   std::vector<at::Tensor> tensors(windows.begin(), windows.end());
   tensors.insert(tensors.end(), sources.begin(), sources.end());
-  WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts); });
+  WorkPtr work = start(step, tensors, [&] {
+    PeerLink::Operation operation;
+    for_each_peer([&](int peer, int /*from*/) {
+      operation.incoming.push_back(from_peer(peer, windows));
+      operation.outgoing.push_back({.rank = member(peer), .blocks = puts_to(puts, peer)});
+    });
+    enqueue_with_peers(place_of(what, step), operation);
+  });
   // Blocks that stay on this device are copied on the caller's stream, while the others are transferred.
   cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
   return work;
@@ -163,22 +240,27 @@ void PeerCommunicator::checked_barrier(std::int64_t tag, std::chrono::millisecon
 
 // --- operations on the communicator's stream ---
 
-void PeerCommunicator::send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
+void PeerCommunicator::send_and_receive(const Place& place, std::span<const Message> sends,
                                         std::span<const Message> receives) {
-  peers_->exchange_all(place, sends, receives);
+  PeerLink::Operation operation;
+  for_each_peer([&](int peer, int /*from*/) {
+    operation.incoming.push_back(from_peer(peer, of_peer(receives, peer)));
+    operation.outgoing.push_back(to_peer(peer, of_peer(sends, peer)));
+  });
+  enqueue_with_peers(place, operation);
 }
 
-void PeerCommunicator::gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in) {
+void PeerCommunicator::gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for_each_peer([&](int to, int from) {
     sends.push_back({.tensor = in.view(-1), .peer = to});
     receives.push_back({.tensor = flat_part(out, from), .peer = from});
   });
-  peers_->exchange_all(place, sends, receives);
+  PeerCommunicator::send_and_receive(place, sends, receives);
 }
 
-void PeerCommunicator::swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in) {
+void PeerCommunicator::swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for_each_peer([&](int to, int from) {
@@ -188,18 +270,18 @@ void PeerCommunicator::swap_parts(const PeerExchange::Place& place, const at::Te
   send_and_receive(place, sends, receives);
 }
 
-void PeerCommunicator::sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in) {
+void PeerCommunicator::sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) {
   const at::Tensor all = at::empty_like(in).view({size(), out.numel()});
   copy(all.select(0, rank_), flat_part(in, rank_));
   swap_parts(place, all, in);
   out.view(-1).copy_(reduced(all, ReduceOp::sum));
 }
 
-void PeerCommunicator::reduce(const PeerExchange::Place& place, at::Tensor& inout, ReduceOp op) {
+void PeerCommunicator::reduce(const Place& place, at::Tensor& inout, ReduceOp op) {
   inout.view(-1).copy_(reduced(gathered(place, inout), op));
 }
 
-at::Tensor PeerCommunicator::gathered(const PeerExchange::Place& place, const at::Tensor& mine) {
+at::Tensor PeerCommunicator::gathered(const Place& place, const at::Tensor& mine) {
   const at::Tensor all = at::empty({size(), mine.numel()}, mine.options());
   copy(all.select(0, rank_), mine.view(-1));
   PeerCommunicator::gather_parts(place, all, mine);
@@ -224,6 +306,40 @@ void PeerCommunicator::copy(const at::Tensor& target, const at::Tensor& source) 
   if (source.nbytes() == 0) return;
   C10_CUDA_CHECK(cudaMemcpyAsync(target.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
                                  cudaMemcpyDeviceToDevice, stream_));
+}
+
+PeerLink::Incoming PeerCommunicator::from_peer(int peer, std::span<const at::Tensor> windows) const {
+  PeerLink::Incoming incoming{.rank = member(peer), .windows = {}};
+  for (const at::Tensor& window : windows) incoming.windows.push_back(window_of(window));
+  return incoming;
+}
+
+PeerLink::Outgoing PeerCommunicator::to_peer(int peer, std::span<const at::Tensor> tensors) const {
+  PeerLink::Outgoing outgoing{.rank = member(peer), .blocks = {}, .fills = true};
+  for (const at::Tensor& tensor : tensors) outgoing.blocks.push_back(all_of(tensor, outgoing.blocks.size()));
+  return outgoing;
+}
+
+void PeerCommunicator::enqueue_with_peers(const Place& place, PeerLink::Operation& operation) {
+  const std::string step(place.step);
+  operation.group = PeerBoard::group_number(group_);
+  operation.number = place.number;
+  operation.name = place.name;
+  operation.step = place.step;
+  const auto deadline = place.wait == nullptr ? link_->deadline() : place.wait->deadline;
+  auto next_look = GpuLink::Clock::now() + GpuLink::kBetweenLooks;
+  const auto check = [&] {
+    link_->throw_if_failed(step);
+    if (place.wait == nullptr || !place.wait->look || GpuLink::Clock::now() < next_look) return;
+    place.wait->look();
+    next_look = GpuLink::Clock::now() + GpuLink::kBetweenLooks;
+  };
+  try {
+    link_->peers()->enqueue(operation, stream_, deadline, check);
+  } catch (const CommError& error) {
+    const bool explains = place.wait != nullptr && error.kind() == CommError::Kind::timeout;
+    link_->fail(error.kind(), step, explains ? place.wait->explain() : error.what());
+  }
 }
 
 }  // namespace cp_pool

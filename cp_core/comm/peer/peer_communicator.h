@@ -7,29 +7,23 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/gpu_barrier.h"
 #include "cp_core/comm/peer/gpu_link.h"
-#include "cp_core/comm/peer/gpu_work.h"
-#include "cp_core/comm/peer/peer_exchange.h"
+#include "cp_core/comm/peer/peer_link.h"
 #include "cp_core/comm/peer/windows.h"
 #include "cp_core/cuda/delay.h"
 
@@ -58,7 +52,7 @@ class PeerCommunicator : public Communicator, public PeerWindows {
                         std::string_view what) override;
   WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                        std::string_view what) override;
-  PeerWindows* windows() override { return peers_ ? this : nullptr; }
+  PeerWindows* windows() override { return has_peers() ? this : nullptr; }
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
                   std::string_view what) override;
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
@@ -67,24 +61,30 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
 
  protected:
+  struct Place {
+    std::int64_t number = 0;  // the operation's number in the group; below zero for a barrier
+    std::string_view name;    // the name by which error texts of peers call the operation
+    std::string_view step;    // the first words of an error text
+    // The deadline and the text of a timeout; null for the deadline of the link.
+    const GpuLink::Wait* wait = nullptr;
+  };
   // These functions enqueue an operation on the communicator's stream, which is the current one. Tensors are not empty,
   // and the group has more than one rank. NcclCommunicator overrides them.
-  virtual void send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
-                                std::span<const Message> receives);
+  virtual void send_and_receive(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
   // Part r of out comes from rank r. This rank's own part has been written already.
-  virtual void gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
-  virtual void sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in);
-  virtual void reduce(const PeerExchange::Place& place, at::Tensor& inout, ReduceOp op);
+  virtual void gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in);
+  virtual void sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in);
+  virtual void reduce(const Place& place, at::Tensor& inout, ReduceOp op);
   virtual void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait);
 
-  [[nodiscard]] bool has_peers() const { return peers_.has_value(); }
+  [[nodiscard]] bool has_peers() const { return link_->peers() != nullptr && size() > 1; }
   [[nodiscard]] const GroupTag& group() const { return group_; }
   [[nodiscard]] c10::cuda::CUDAStream stream() const { return stream_; }
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const;
-  [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
+  [[nodiscard]] Place place_of(std::string_view what, std::string_view step) const {
     return {.number = operations_, .name = what, .step = step};
   }
   // Calls body(to, from) for each peer. It begins with the next rank, so that not all ranks write to the same one
@@ -98,29 +98,20 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   // Part `index` of the tensor's elements, which are cut into size() equal parts.
   [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
   // Part r of `in` goes to rank r, part r of `out` comes from rank r. This rank's own part is left as it is.
-  void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
+  void swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in);
   // Gathers `mine` of every rank: [size(), elements].
-  [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);
+  [[nodiscard]] at::Tensor gathered(const Place& place, const at::Tensor& mine);
   void copy(const at::Tensor& target, const at::Tensor& source) const;
+
+  [[nodiscard]] PeerLink::Incoming from_peer(int peer, std::span<const at::Tensor> windows) const;
+  [[nodiscard]] PeerLink::Outgoing to_peer(int peer, std::span<const at::Tensor> tensors) const;
+  // Enqueues an operation with peers. Throws CommError after marking the link as failed.
+  void enqueue_with_peers(const Place& place, PeerLink::Operation& operation);
 
   // Makes the communicator's stream wait for the work that the caller's stream has so far, then runs `body` with the
   // communicator's stream as the current one.
   template <typename Body>
-  WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
-    ++operations_;
-    link_->throw_if_failed(step);
-    auto work = std::make_unique<GpuWork>(link_, step, stream_, std::move(tensors));
-    c10::cuda::CUDAEvent ready;
-    ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
-    link_->hold_memory();
-    const c10::cuda::CUDAStreamGuard guard(stream_);
-    ready.block(stream_);
-    delays_.next();
-    std::forward<Body>(body)();
-    delays_.next();
-    work->enqueued();
-    return work;
-  }
+  WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body);
 
   std::shared_ptr<GpuLink> link_;
   GroupTag group_;
@@ -128,7 +119,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   c10::cuda::CUDAStream stream_;
   cuda::StreamDelays delays_;
   GpuBarrier barrier_;
-  std::optional<PeerExchange> peers_;
   int rank_ = 0;
   std::int64_t operations_ = 0;
   std::function<CpGroups(const Division&)> divide_;

@@ -33,7 +33,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/peer_board.h"
 #include "cp_core/comm/peer/peer_memory.h"
-#include "cp_core/thd/block_copy.h"
+#include "cp_core/comm/peer/windows.h"
 
 namespace c10d {
 class Store;
@@ -65,12 +65,6 @@ class PeerLink {
     std::byte* first = nullptr;
     std::size_t bytes = 0;
   };
-  // A block to copy and its place: it begins at byte `first` of the peer's window number `window`.
-  struct Placed {
-    std::size_t window = 0;
-    std::int64_t first = 0;
-    BlockCopy block;
-  };
   // Ranks are numbered as in the link.
   struct Incoming {
     int rank = 0;
@@ -78,8 +72,8 @@ class PeerLink {
   };
   struct Outgoing {
     int rank = 0;
-    std::vector<Placed> blocks;
-    bool fills = false;  // whether each block fills one window of the peer, in order
+    std::vector<PeerWindows::Put> blocks;  // to this peer, whose number in them is not used
+    bool fills = false;                    // whether each block fills one window of the peer, in order
   };
   struct Operation {
     int group = 0;

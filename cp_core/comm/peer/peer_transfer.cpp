@@ -96,7 +96,7 @@ std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::v
   }
   std::vector<BlockCopy> blocks;
   blocks.reserve(outgoing.blocks.size());
-  for (const Placed& placed : outgoing.blocks) {
+  for (const PeerWindows::Put& placed : outgoing.blocks) {
     if (placed.window >= windows.size()) {
       fail(fmt::format("rank {} has not opened window {}", outgoing.rank, placed.window));
     }

@@ -9,7 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "cp_core/thd/copy_blocks.h"
+#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {

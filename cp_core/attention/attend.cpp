@@ -17,10 +17,11 @@ namespace {
 
 constexpr double kNothingSeen = -std::numeric_limits<double>::infinity();
 
-std::vector<RowRange> query_rows(const TileGroup& group) {
-  std::vector<RowRange> rows;
+// The query rows of the group, which have the same numbers in a partial result and in the sums.
+std::vector<RowCopy> query_rows(const TileGroup& group) {
+  std::vector<RowCopy> rows;
   rows.reserve(group.tiles.size());
-  for (const Tile& tile : group.tiles) rows.push_back({.row = tile.q_row, .count = tile.m});
+  for (const Tile& tile : group.tiles) rows.push_back({.source = tile.q_row, .target = tile.q_row, .count = tile.m});
   return rows;
 }
 

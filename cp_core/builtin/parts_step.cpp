@@ -71,7 +71,7 @@ class PartsStep final : public Step {
     const at::Tensor lse = gathered(cp_, part.lse, "parts: lse");
     if (CP_MUTATE(part_empty_lse_zero, false, true)) lse.masked_fill_(lse.isinf(), 0.0);
     const std::int64_t rows = part.out.size(0);
-    const std::vector<RowRange> all{{.row = 0, .count = rows}};
+    const std::vector<RowCopy> all{{.source = 0, .target = 0, .count = rows}};
     AttentionSums sums{.out = out.narrow(0, 0, rows).clone(),
                        .lse = lse.narrow(0, 0, case_.heads).clone(),
                        .max_logit = part.max_logit};

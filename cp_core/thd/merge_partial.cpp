@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -105,16 +104,6 @@ void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out,
       }
     }
   });
-}
-
-void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                   std::span<const RowRange> rows) {
-  std::vector<RowCopy> same_rows;
-  same_rows.reserve(rows.size());
-  for (const RowRange& range : rows) {
-    same_rows.push_back({.source = range.row, .target = range.row, .count = range.count});
-  }
-  merge_partial(out, lse, part_out, part_lse, same_rows);
 }
 
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {

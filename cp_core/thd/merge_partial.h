@@ -24,10 +24,6 @@ namespace cp_pool {
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowCopy> rows);
 
-// The same where rows have the same numbers on both sides: row r of the part is merged into row r.
-void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                   std::span<const RowRange> rows);
-
 // Adds the sink to the softmax of the given rows: one more logit of each head, without a value. sink: fp32 [heads];
 // out: fp32. Computes LSE = logaddexp(lse, sink), out = out * exp(lse - LSE), lse = LSE.
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows);

@@ -29,7 +29,7 @@ TEST(MergePartial, OfPartsFarApartInLseIsTheDefinition) {
         at::Tensor out = at::full({1, 1, 2}, 3.0, at::kFloat);
         at::Tensor lse = at::full({1, 1}, first, at::kFloat);
         merge_partial(out, lse, at::full({1, 1, 2}, -5.0, at::kFloat), at::full({1, 1}, second, at::kFloat),
-                      std::vector<RowRange>{{.row = 0, .count = 1}});
+                      std::vector<RowCopy>{{.source = 0, .target = 0, .count = 1}});
         const double smaller_weight = 1 / (1 + std::exp(apart));
         const double weight = larger_first ? smaller_weight : 1 - smaller_weight;
         const double expected_lse = larger + std::log1p(std::exp(-apart));

@@ -119,7 +119,8 @@ void bench_merges(std::int64_t bytes, std::int64_t heads, std::int64_t dim) {
     C10_CUDA_CHECK(cudaMemcpyAsync(out.data_ptr(), part_out.const_data_ptr(), static_cast<std::size_t>(bytes),
                                    cudaMemcpyDeviceToDevice, c10::cuda::getCurrentCUDAStream()));
   });
-  report("merge_partial", 3 * bytes, copy, [&] { merge_partial(out, lse, part_out, part_lse, rows); });
+  const std::vector<RowCopy> all{{.source = 0, .target = 0, .count = tokens}};
+  report("merge_partial", 3 * bytes, copy, [&] { merge_partial(out, lse, part_out, part_lse, all); });
   report("merge_sink", 2 * bytes, copy, [&] { merge_sink(out, lse, sink, rows); });
   report("sink_gradient (bytes of lse and delta)", 2 * tokens * heads * 4, copy,
          [&] { (void)sink_gradient(sink, lse, part_lse, rows); });

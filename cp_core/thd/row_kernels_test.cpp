@@ -289,7 +289,9 @@ TEST_F(MergeOnGpu, OfAPartGivesTheBitsOfTheCpu) {
   Random random(4);
   for (const MergeShape& shape : kShapes) {
     SCOPED_TRACE(text(shape));
-    const std::vector<RowRange> rows = random_ranges(random, shape.tokens, shape.ranges);
+    std::vector<RowCopy> rows;
+    for (const auto& [row, count] : random_ranges(random, shape.tokens, shape.ranges))
+      rows.push_back({row, row, count});
     at::Tensor out = at::randn({shape.tokens, shape.heads, shape.dim});
     at::Tensor lse = random_lse(shape.heads, shape.tokens);
     const at::Tensor part_out = at::randn_like(out);
@@ -356,7 +358,7 @@ TEST_F(MergeOnGpu, OfThePartsOfASinkGradientGivesTheBitsOfTheCpu) {
 
 TEST_F(MergeOnGpu, GivesTheSameBitsForOutputsAtAnyAddress) {
   // An address one float off a multiple of 16 bytes takes the path without vectors.
-  const std::vector<RowRange> rows{{.row = 0, .count = 200}};
+  const std::vector<RowCopy> rows{{.source = 0, .target = 0, .count = 200}};
   const at::Tensor whole = at::randn({200 * 4 * 64}, at::kCUDA);
   const at::Tensor part_out = at::randn({200, 4, 64}, at::kCUDA);
   const at::Tensor lse = at::randn({4, 200}, at::kCUDA);

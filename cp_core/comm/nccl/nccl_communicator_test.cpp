@@ -235,7 +235,7 @@ TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
   on_warm_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups& groups = rank.groups();
     const Neighbours ring(rank);
-    const std::vector<RowRange> rows{{.row = 3, .count = 50}, {.row = 60, .count = 4}};
+    const std::vector<RowCopy> rows{{.source = 3, .target = 3, .count = 50}, {.source = 60, .target = 60, .count = 4}};
     const at::Tensor part = at::randn({64, 4, 32}, on_gpu());
     const at::Tensor part_lse = at::randn({4, 64}, on_gpu());
     const at::Tensor first_out = at::randn({64, 4, 32}, on_gpu());

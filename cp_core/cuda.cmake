@@ -18,8 +18,6 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn/plan_store.cpp
     attention/cudnn/stored_plans.cpp
     attention/flash/flash_backend.cpp
-    attention/flash/flash_window.cpp
-    attention/score_max.cpp
     attention/tile_batches.cpp
     attention/tile_rows.cpp
     attention/tile_rows.cu

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include <ATen/Context.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
 
 #include "cp_core/mutation.h"
 
@@ -13,6 +15,7 @@ namespace cp_pool {
 namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
+constexpr std::size_t kScoreBytes = std::size_t{256} << 20U;  // of a block of raise_max_logit
 
 // Groups the block's heads of a packed tensor [rows, heads, dim], whose heads are kv heads or query heads: fp32
 // [block.kv_heads, (heads / kv_heads) * rows, dim].
@@ -157,6 +160,17 @@ at::Tensor BlockScores::as_queries(const at::Tensor& grouped) const {
 
 at::Tensor BlockScores::as_keys(const at::Tensor& grouped) const {
   return by_row(grouped, tile_.n);
+}
+
+void raise_max_logit(const TileGroup& group, const AttentionOperands& operands, at::Tensor& max_logit) {
+  const at::NoTF32Guard full_precision;
+  for (const Tile& tile : group.tiles) {
+    for (const TileBlock& block : tile_blocks(tile, operands, kScoreBytes)) {
+      BlockScores scores(tile, block, operands);
+      at::Tensor largest = scores.head_view(max_logit);
+      at::maximum_out(largest, largest, scores.by_head(scores.scores()).amax({1, 2}));
+    }
+  }
 }
 
 }  // namespace cp_pool

@@ -1,5 +1,5 @@
-// Computes the scores of one tile in fp32, block by block. The math backend uses them, and so does score_max.h to find
-// max_logit where a library does not return it.
+// Computes the scores of one tile in fp32, block by block. The math backend uses them, and so does raise_max_logit for
+// backends whose library does not return the largest score of each head.
 #pragma once
 
 #include <cstddef>
@@ -75,5 +75,9 @@ class BlockScores {
   at::Tensor scores_;
   at::Tensor tanh_;  // of the scores divided by the softcap
 };
+
+// Raises max_logit, fp32 [heads], to the largest score of the group's tiles, scale and bias included. Scores are fp32
+// products of the operands, computed on their device in blocks of bounded size.
+void raise_max_logit(const TileGroup& group, const AttentionOperands& operands, at::Tensor& max_logit);
 
 }  // namespace cp_pool

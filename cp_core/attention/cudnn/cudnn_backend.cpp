@@ -18,7 +18,6 @@
 #include "cp_core/attention/cudnn/cudnn_batch_plans.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
 #include "cp_core/attention/library_kernels.h"
-#include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_batches.h"
 #include "cp_core/attention/tile_rows.h"
 #include "cp_core/attention/tile_scores.h"

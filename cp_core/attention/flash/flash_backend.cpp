@@ -13,9 +13,9 @@
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/flash/flash_window.h"
 #include "cp_core/attention/library_kernels.h"
-#include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_batches.h"
 #include "cp_core/attention/tile_rows.h"
+#include "cp_core/attention/tile_scores.h"
 
 namespace cp_pool {
 namespace {

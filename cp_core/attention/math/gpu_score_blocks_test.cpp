@@ -1,5 +1,5 @@
 // Tiles whose scores are computed in several blocks: of 1 GiB in the math backend, and of 256 MiB where the largest
-// score is computed for a library (score_max.cpp).
+// score is computed for a library (raise_max_logit).
 #include <limits>
 #include <string>
 #include <vector>

@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/testing/tile_group_cases.h"
 

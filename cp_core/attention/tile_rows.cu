@@ -7,6 +7,7 @@
 
 #include "cp_core/attention/tile_rows_launch.h"
 #include "cp_core/thd/elements.cuh"
+#include "cp_core/thd/row_lists.cuh"
 
 namespace cp_pool::cuda {
 namespace {
@@ -16,13 +17,13 @@ constexpr std::int64_t kMostBlocks = 1 << 20;
 constexpr int kVector = 8;  // elements that a thread moves at once: 16 bytes of bf16
 
 // Sizes that keep the parameters of a kernel within 4 KiB.
-constexpr int kMostRanges = 256;
+constexpr int kRangesOfALaunch = 256;
 struct Ranges {
-  int count;
-  int first;                // index of the first one among the caller's ranges
-  int packed[kMostRanges];  // first rows
-  int buffer[kMostRanges];
-  int end[kMostRanges];  // sum of the counts so far
+  int size;
+  int first;                     // index of the first one among the caller's ranges
+  int packed[kRangesOfALaunch];  // first rows
+  int buffer[kRangesOfALaunch];
+  int end[kRangesOfALaunch];  // sum of the counts so far
 };
 
 constexpr int kMostInts = 960;
@@ -38,18 +39,9 @@ struct Row {
 };
 
 __device__ Row find_row(const Ranges& ranges, int row) {
-  int low = 0;
-  int high = ranges.count - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (row < ranges.end[middle]) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  const int within = row - (low == 0 ? 0 : ranges.end[low - 1]);
-  return {ranges.first + low, std::int64_t{ranges.packed[low]} + within, std::int64_t{ranges.buffer[low]} + within};
+  const int run = find_run(ranges, row);
+  const int within = row - (run == 0 ? 0 : ranges.end[run - 1]);
+  return {ranges.first + run, std::int64_t{ranges.packed[run]} + within, std::int64_t{ranges.buffer[run]} + within};
 }
 
 __device__ std::int64_t place(const StatisticLayout& layout, const Row& row, int head) {
@@ -74,7 +66,7 @@ __device__ void for_each_element(const RowShape& shape, const T* buffer_row, flo
 template <typename T, int kElements>
 __global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed, PutStatistic lse) {
   // 64 bits: the last step may go beyond the last row by as many blocks as there are.
-  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.count - 1]; i += gridDim.x) {
+  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.size - 1]; i += gridDim.x) {
     const Row row = find_row(ranges, static_cast<int>(i));
     for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
                                    packed + row.packed * shape.heads * shape.dim,
@@ -89,7 +81,7 @@ __global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffe
 template <typename T, int kElements>
 __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed) {
   // 64 bits: the last step may go beyond the last row by as many blocks as there are.
-  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.count - 1]; i += gridDim.x) {
+  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.size - 1]; i += gridDim.x) {
     const Row row = find_row(ranges, static_cast<int>(i));
     for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
                                    packed + row.packed * shape.heads * shape.dim,
@@ -99,7 +91,7 @@ __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, 
 
 // Threads run along the rows, which are contiguous in the packed statistic.
 __global__ void gather_statistic_kernel(Ranges ranges, GatheredStatistic statistic) {
-  const int rows = ranges.end[ranges.count - 1];
+  const int rows = ranges.end[ranges.size - 1];
   const int head = static_cast<int>(blockIdx.y);
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
@@ -123,10 +115,10 @@ int as_int(std::int64_t value) {
 // Calls launch(ranges) with as many ranges at a time as fit into the parameters.
 template <typename Launch>
 void for_each_launch(std::span<const RowCopy> rows, Launch launch) {
-  for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {
-    const auto part = rows.subspan(first, std::min<std::size_t>(kMostRanges, rows.size() - first));
+  for (std::size_t first = 0; first < rows.size(); first += kRangesOfALaunch) {
+    const auto part = rows.subspan(first, std::min<std::size_t>(kRangesOfALaunch, rows.size() - first));
     Ranges ranges{};
-    ranges.count = static_cast<int>(part.size());
+    ranges.size = static_cast<int>(part.size());
     ranges.first = static_cast<int>(first);
     std::int64_t total = 0;
     for (std::size_t i = 0; i < part.size(); ++i) {
@@ -144,7 +136,7 @@ unsigned blocks_for(std::int64_t work) {
 }
 
 unsigned row_blocks(const Ranges& ranges) {
-  return blocks_for(ranges.end[ranges.count - 1]);
+  return blocks_for(ranges.end[ranges.size - 1]);
 }
 
 // Calls body(typed pointer to the buffer, integral constant of elements that a thread moves at once).
@@ -195,7 +187,7 @@ void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const
 
 void launch_gather_statistic(std::span<const RowCopy> rows, const GatheredStatistic& statistic, cudaStream_t stream) {
   for_each_launch(rows, [&](const Ranges& ranges) {
-    const std::int64_t blocks = (ranges.end[ranges.count - 1] + kThreads - 1) / kThreads;
+    const std::int64_t blocks = (ranges.end[ranges.size - 1] + kThreads - 1) / kThreads;
     const dim3 grid(blocks_for(blocks), static_cast<unsigned>(statistic.heads));
     gather_statistic_kernel<<<grid, kThreads, 0, stream>>>(ranges, statistic);
   });

@@ -55,11 +55,22 @@ at::Tensor like_out(const AttentionOperands& operands) {
   return operands.q.narrow(2, 0, 1).expand({operands.q.size(0), operands.q.size(1), operands.v.size(2)});
 }
 
-void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionPartial& partial) {
+// The outputs of one call, in buffers that have the rows of the tiles one after the other.
+struct CallOutputs {
+  at::Tensor out;
+  at::Tensor stats;  // as CudnnCall::stats_layout says
+};
+
+CallOutputs outputs_of_call(CudnnCall& call, const AttentionOperands& operands) {
   bind_operands(call, operands);
-  const at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
-  const at::Tensor stats = call.stats_buffer(operands.q);
+  CallOutputs outputs{.out = call.query_buffer(CudnnTensor::out, like_out(operands)),
+                      .stats = call.stats_buffer(operands.q)};
   call.execute(operands);
+  return outputs;
+}
+
+void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionPartial& partial) {
+  const auto [out, stats] = outputs_of_call(call, operands);
   cuda::put_partial(out, stats, call.stats_layout(operands.q.size(1)), call.q_rows(), partial);
 }
 
@@ -156,7 +167,7 @@ void add_dbias(const at::Tensor& dbias, const AttentionOperands& operands, const
 std::optional<PlannedBatch> CudnnBackend::plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass,
                                                          bool dbias) {
   try {
-    return plan_bias_tile(tile, operands, pass == Pass::forward ? forward_graphs : backward_graphs, dbias);
+    return plan_bias_tile(tile, operands, pass, dbias);
   } catch (const BackendUnsupported& refusal) {
     refusals_.try_emplace(pass, refusal.what());
     return std::nullopt;
@@ -181,7 +192,7 @@ void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& oper
   check_supported(operands);
   const AttentionOperands wide = widened_operands(operands);
   if (!operands.bias.defined()) {
-    for (const PlannedBatch& planned : plan_batches(group, wide, forward_graphs)) {
+    for (const PlannedBatch& planned : plan_batches(group, wide, Pass::forward)) {
       CudnnCall call(planned);
       forward_call(call, wide, partial);
     }
@@ -214,7 +225,7 @@ bool CudnnBackend::backward_pending(const TileGroup& group, const AttentionOpera
   const AttentionOperands wide = widened_operands(operands);
   const AttentionBackwardOperands wide_backward = widened_backward(backward_operands, wide.v.size(2));
   if (!operands.bias.defined()) {
-    for (const PlannedBatch& planned : plan_batches(group, wide, backward_graphs)) {
+    for (const PlannedBatch& planned : plan_batches(group, wide, Pass::backward)) {
       CudnnCall call(planned);
       backward_call(call, wide, wide_backward, pending);
     }
@@ -262,7 +273,7 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
 }
 
 // Returns the plan that computes everything in one call; nullopt if cuDNN needs several.
-std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
+std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, Pass pass) {
   check_supported(operands);
   if (!is_whole(plan, operands)) return std::nullopt;
   std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, graphs);
@@ -280,22 +291,11 @@ at::Tensor by_head(const at::Tensor& stats, const CudnnBatch& batch, std::int64_
 }  // namespace
 
 std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, const AttentionOperands& operands) {
-  const auto planned = plan_whole(plan, operands, forward_graphs);
+  const auto planned = plan_whole(plan, operands, Pass::forward);
   if (!planned) return std::nullopt;
   CudnnCall call(*planned);
-  bind_operands(call, operands);
-  at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
-  const at::Tensor stats = call.stats_buffer(operands.q);
-  call.execute(operands);
-  return WholeForward{.out = std::move(out), .lse = by_head(stats, planned->batch, operands.q.size(1))};
-}
-
-std::optional<PackedGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
-                                                            const AttentionBackwardOperands& backward_operands) {
-  const auto planned = plan_whole(plan, operands, backward_graphs);
-  if (!planned) return std::nullopt;
-  CudnnCall call(*planned);
-  return gradients_of_call(call, operands, backward_operands);
+  const auto [out, stats] = outputs_of_call(call, operands);
+  return WholeForward{.out = out, .lse = by_head(stats, planned->batch, operands.q.size(1))};
 }
 
 // --- calls whose results are returned as the kernel rounded them ---
@@ -314,15 +314,11 @@ std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, co
   if (operands.bias.defined() || !takes_head_dims(operands)) return {};
   check_supported(operands);
   std::vector<CalledForward> results;
-  for (const PlannedBatch& planned : plan_batches(part, operands, forward_graphs)) {
+  for (const PlannedBatch& planned : plan_batches(part, operands, Pass::forward)) {
     CudnnCall call(planned);
-    bind_operands(call, operands);
-    at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
-    const at::Tensor stats = call.stats_buffer(operands.q);
-    call.execute(operands);
-    results.push_back({.out = std::move(out),
-                       .lse = by_head(stats, planned.batch, operands.q.size(1)),
-                       .rows = reversed(call.q_rows())});
+    const auto [out, stats] = outputs_of_call(call, operands);
+    results.push_back(
+        {.out = out, .lse = by_head(stats, planned.batch, operands.q.size(1)), .rows = reversed(call.q_rows())});
   }
   return results;
 }
@@ -338,7 +334,7 @@ PackedGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
   const auto no_rows = [](const at::Tensor& like) { return like.new_empty({0, like.size(1), like.size(2)}); };
   if (plan.empty()) return {.dq = no_rows(operands.q), .dk = no_rows(operands.k), .dv = no_rows(operands.v)};
   std::vector<PackedGradients> calls;
-  for (const PlannedBatch& planned : plan_batches(plan.front(), operands, backward_graphs)) {
+  for (const PlannedBatch& planned : plan_batches(plan.front(), operands, Pass::backward)) {
     CudnnCall call(planned);
     calls.push_back(gradients_of_call(call, operands, backward_operands));
   }
@@ -365,7 +361,7 @@ std::int64_t CudnnBackend::pipeline_groups(const Pipeline& of) const {
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                                       const AttentionBackwardOperands& backward_operands,
                                       const PackedGradients& results) {
-  const auto planned = plan_whole(plan, operands, backward_graphs);
+  const auto planned = plan_whole(plan, operands, Pass::backward);
   TORCH_CHECK(planned, "some heads of a plan that is not one call of cuDNN");
   CudnnCall call(*planned);
   bind_backward(call, operands, backward_operands);

@@ -120,6 +120,15 @@ GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
   throw BackendUnsupported(refusals);
 }
 
+bool is_deterministic() {
+  return at::globalContext().deterministicAlgorithms();
+}
+
+// The graphs that can compute a batch, the best first.
+std::vector<CudnnGraph> graphs_of(const CudnnBatch& batch, Pass pass, bool deterministic, bool dbias) {
+  return pass == Pass::forward ? batch.forward_graphs() : batch.backward_graphs(deterministic, dbias);
+}
+
 // Puts each tile into a batch of its own.
 std::vector<TileBatch> single_tiles(const std::vector<Tile>& tiles) {
   std::vector<TileBatch> batches;
@@ -133,7 +142,7 @@ constexpr std::size_t kPlanThreads = 8;
 
 // Everything that the calls for these plans of tiles depend on.
 std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
-  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), at::globalContext().deterministicAlgorithms() ? 1 : 0,
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), is_deterministic() ? 1 : 0,
                                 static_cast<std::int64_t>(like.q.scalar_type())};
   for (const at::Tensor& tensor : {like.q, like.k, like.v, like.bias}) {
     if (tensor.defined()) key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -169,7 +178,7 @@ std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> pl
       for (const TileGroup& part : cudnn_parts(group, bias)) {
         for (const TileBatch& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
           const CudnnBatch batch(tiles, like);
-          auto graphs = pass == Pass::forward ? batch.forward_graphs() : batch.backward_graphs(deterministic, dbias);
+          auto graphs = graphs_of(batch, pass, deterministic, dbias);
           if (!cudnn_plan_is_known(graphs.front())) missing.emplace(graphs.front(), std::move(graphs));
         }
       }
@@ -200,19 +209,12 @@ void do_at_once(const std::vector<Preparation>& pieces) {
 
 }  // namespace
 
-std::vector<CudnnGraph> forward_graphs(const CudnnBatch& batch, bool /*dbias*/) {
-  return batch.forward_graphs();
-}
-std::vector<CudnnGraph> backward_graphs(const CudnnBatch& batch, bool dbias) {
-  return batch.backward_graphs(at::globalContext().deterministicAlgorithms(), dbias);
-}
-
-std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs) {
+std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, Pass pass) {
   std::vector<PlannedBatch> planned;
   const auto plan = [&](const TileBatch& tiles) {
     CudnnBatch batch(tiles, operands);
     if (batch.ragged() && !batch.offsets_fit()) throw BackendUnsupported("ragged tensors of more than 2^31 elements");
-    auto built = first_plan(graphs(batch, false));
+    auto built = first_plan(graphs_of(batch, pass, is_deterministic(), /*dbias=*/false));
     planned.push_back({.batch = std::move(batch), .plan = std::move(built)});
   };
   for (const TileBatch& tiles : split_by_keys(group.tiles)) {
@@ -226,18 +228,18 @@ std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOp
   return planned;
 }
 
-PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias) {
+PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, Pass pass, bool dbias) {
   // For a graph of one query cuDNN takes a kernel without a backward, and the ragged graph that avoids it takes no
   // bias.
   if (tile.m == 1) throw BackendUnsupported("cuDNN takes no bias for a single query");
   CudnnBatch batch({tile}, operands);
-  auto plan = first_plan(graphs(batch, dbias));
+  auto plan = first_plan(graphs_of(batch, pass, is_deterministic(), dbias));
   return {.batch = std::move(batch), .plan = std::move(plan)};
 }
 
 void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
   if (!first_time(signature(plans, like, pass))) return;
-  do_at_once(plan_preparations(plans, like, pass, at::globalContext().deterministicAlgorithms()));
+  do_at_once(plan_preparations(plans, like, pass, is_deterministic()));
 }
 
 std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass,

@@ -5,23 +5,18 @@
 #include <span>
 #include <vector>
 
+#include "cp_core/attention/backend.h"
 #include "cp_core/attention/cudnn/cudnn_batch.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
-#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 
-// The graphs that can compute a batch in one of the two passes, the best first.
-using GraphsOf = std::vector<CudnnGraph> (*)(const CudnnBatch&, bool dbias);
-std::vector<CudnnGraph> forward_graphs(const CudnnBatch& batch, bool dbias);
-std::vector<CudnnGraph> backward_graphs(const CudnnBatch& batch, bool dbias);
-
 // Divides a group without a bias into batches and finds their plans, before anything is launched. A ragged batch that
 // cuDNN refuses is divided into single tiles. Throws BackendUnsupported.
-std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs);
+std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, Pass pass);
 
 // Finds the plan of a tile with a bias. Throws BackendUnsupported.
-PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias);
+PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, Pass pass, bool dbias);
 
 // Does the work that plan_preparations lists on several threads, and waits for it. A repeated call with the same
 // arguments costs next to nothing.

@@ -50,7 +50,7 @@ struct PlanProblem {
       : c(test::group_case(name)), inputs(test::on_gpu(test::make_group_inputs(c, shape, at::kBFloat16, {}))) {}
 
   [[nodiscard]] std::vector<PlannedBatch> batches(Pass pass) const {
-    return plan_batches(c.group, inputs.operands, pass == Pass::forward ? forward_graphs : backward_graphs);
+    return plan_batches(c.group, inputs.operands, pass);
   }
 };
 

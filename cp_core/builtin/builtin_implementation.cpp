@@ -8,11 +8,9 @@
 #include "cases/backend_facts.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
-#include "cp_core/builtin/parts_step.h"
 #include "cp_core/builtin/rank_step.h"
 #include "cp_core/builtin/whole_sequences.h"
-#include "cp_core/context_parallel/make_backend.h"
-#include "cp_core/context_parallel/prepare.h"
+#include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
 

@@ -32,6 +32,11 @@ class BuiltinImplementation : public Implementation {
   verify::Convention cut_;
 };
 
+// Decoding as our own attention does it: every rank has all queries and attends its own keys with them, the ranks
+// gather each other's output and lse, and each merges the parts. setting: of a case for which merges_parts()
+// (cases/comm_facts.h) holds.
+std::unique_ptr<Step> make_parts_step(const StepSetting& setting, const verify::Shards& shards);
+
 // Why this build cannot run the case on this device, as a sentence; empty if it can. The same on every rank.
 std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 

@@ -1,14 +1,12 @@
-#include "cp_core/builtin/parts_step.h"
-
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/builtin/whole_sequences.h"
 #include "cp_core/context_parallel/core.h"
-#include "cp_core/context_parallel/make_backend.h"
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"

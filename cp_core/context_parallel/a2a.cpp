@@ -19,7 +19,6 @@
 #include "cp_core/context_parallel/core.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
-#include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 

@@ -3,7 +3,7 @@
 // run a ring.
 #include "cp_core/context_parallel/a2a.h"
 #include "cp_core/context_parallel/comm_steps.h"
-#include "cp_core/context_parallel/ring.h"
+#include "cp_core/context_parallel/p2p.h"
 
 namespace cp_pool {
 

@@ -16,7 +16,6 @@
 #include "cp_core/context_parallel/all_gather_plans.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
-#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/context_parallel/scattered_gradients.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/context_parallel/step_gradients.h"

@@ -2,6 +2,8 @@
 // that need no LibTorch in cases/comm_types/NAME.cpp (cases/comm_facts.h). cases/comm_types.def lists the types.
 #pragma once
 
+#include <vector>
+
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
@@ -37,6 +39,11 @@ struct CommSteps {
 // Returns the functions of the problem's type for `ranks` ranks. A single rank has nothing to exchange and is a ring of
 // one, whatever the type. Throws std::invalid_argument for a number of ranks that the type does not take.
 const CommSteps& steps_of(const AttentionProblem& problem, int ranks);
+
+// Returns the preparations of a rank, without the other ranks and without data, for the calls of the backend in the
+// forward, and in the backward if training, in the order of the calls.
+std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
+                                      bool training, const FastBackend& backend);
 
 // Declares p2p_steps() and so on. Each is defined in the type's own file.
 #define CP_POOL_COMM_TYPE(identifier, name) CommSteps identifier##_steps();

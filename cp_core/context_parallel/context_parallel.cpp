@@ -10,10 +10,14 @@
 #include <vector>
 
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
+#include "cases/backend_facts.h"
+#include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/math/math_backend.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
-#include "cp_core/context_parallel/make_backend.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
@@ -75,6 +79,15 @@ bool needs_delta(const Context& context) {
 }
 
 }  // namespace
+
+std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
+  if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
+  TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
+  // On CPU ranks the math backend stands in for the others. If the backend's kernels round the result of each call, the
+  // math backend rounds and returns results call by call, so that CPU ranks run the code for such results, too.
+  return std::make_unique<MathBackend>(facts_of(backend).rounds_calls ? MathBackend::Results::calls
+                                                                      : MathBackend::Results::sums);
+}
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
   const std::int64_t scale_dim = CP_MUTATE(mla_scale, c.head_dim_qk, c.head_dim_v);

@@ -59,6 +59,9 @@ struct AttentionProblem {
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths);
 
+// Creates the backend that runs the cases of `backend` on `device`. On CPUs this is always the math backend.
+std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);
+
 // This rank's shards, in the dtype of the case. Values at padding positions never affect a result.
 struct AttentionInputs {
   at::Tensor q;     // heads x head_dim_qk

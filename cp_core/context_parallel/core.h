@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "cp_core/attention/attend.h"
@@ -57,6 +58,20 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
 
 // Allocates [rows, heads, dim] for rows that arrive from another rank, uninitialised. like: has the heads and dim.
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
+// One of `count` groups of heads, all of one size, so that one group can be computed while another is transferred.
+struct HeadGroup {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
+// A view of the group's heads. dim: the dimension of the heads.
+at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group);
+
+// The operands with q, k and v narrowed to the group's heads.
+AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group);
+// The same for the operands of the backward. delta and out may be undefined, and stay so.
+AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group);
+
 
 // Returns a put of rows of a packed tensor into the peer's window, from row `rows.target` on. The window's rows have
 // the same width.

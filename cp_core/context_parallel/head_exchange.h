@@ -11,7 +11,7 @@
 
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/windows.h"
-#include "cp_core/context_parallel/head_group.h"
+#include "cp_core/context_parallel/core.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_blocks.h"
 

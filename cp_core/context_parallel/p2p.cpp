@@ -8,12 +8,37 @@
 #include <fmt/format.h>
 
 #include "cp_core/context_parallel/comm_steps.h"
-#include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
 namespace {
+
+// The ring of ranks around which K and V are passed.
+struct Ring {
+  Ring(int ranks, int own_rank) : size(ranks), rank(own_rank) {}
+  // group: null for a ring of one.
+  explicit Ring(const Communicator* group) : Ring(group ? group->size() : 1, group ? group->rank() : 0) {}
+
+  [[nodiscard]] int next() const { return (rank + 1) % size; }
+  [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
+  // Returns the rank whose K and V this rank holds at a step of the forward. The backward takes the same steps from
+  // last to first.
+  [[nodiscard]] int owner(int step) const {
+    const int later = CP_MUTATE(ring_order, step, step + 1);
+    const int distance = CP_MUTATE(odd_ring_order, later, size % 2 == 1 ? step + 1 : step) % size;
+    return (rank + CP_MUTATE(ring_direction, size - distance, distance)) % size;
+  }
+
+  int size;
+  int rank;
+};
+
+// The tiles of one step of a rank.
+TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step) {
+  return make_plan(problem, local_runs(problem.lengths.padded_q, ring.size, ring.rank),
+                   local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step)));
+}
 
 // Allocates memory for K and V of another rank, or their gradients: `rows` rows with the heads and dims of like_these.
 KeyValues make_inboxes(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
@@ -154,6 +179,14 @@ class TravellingGradients {
 };
 
 }  // namespace
+
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const Ring ring(ranks, rank);
+  std::vector<TilePlan> plans;
+  plans.reserve(static_cast<std::size_t>(ring.size));
+  for (int step = 0; step < ring.size; ++step) plans.push_back(ring_plan(problem, ring, step));
+  return plans;
+}
 
 RingForward ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
   const Ring ring(group);

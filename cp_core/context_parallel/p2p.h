@@ -4,9 +4,14 @@
 // gradients of K and V follow K and V around the ring, and reach their owner while it computes its own contribution.
 #pragma once
 
+#include <vector>
+
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
+
+// The tiles of each step of a rank, for the K and V that it then holds.
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
 
 // group: the ranks of the ring, which hold the dual-chunk partition of the sequences; null if one rank has all tokens.
 // last: K and V of the last step, for the backward; undefined in a ring of one.

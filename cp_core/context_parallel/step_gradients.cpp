@@ -6,7 +6,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 

@@ -1,4 +1,4 @@
-#include "cp_core/context_parallel/head_group.h"
+#include "cp_core/context_parallel/core.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

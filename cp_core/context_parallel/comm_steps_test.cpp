@@ -1,4 +1,4 @@
-#include "cp_core/context_parallel/prepare.h"
+#include "cp_core/context_parallel/comm_steps.h"
 
 #include <cmath>
 #include <deque>

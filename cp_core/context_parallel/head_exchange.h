@@ -13,7 +13,7 @@
 #include "cp_core/comm/peer/windows.h"
 #include "cp_core/context_parallel/core.h"
 #include "cp_core/partition.h"
-#include "cp_core/thd/copy_blocks.h"
+#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 

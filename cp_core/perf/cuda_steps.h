@@ -1,12 +1,31 @@
 // Records steps on a GPU as CUDA graphs, and times them by CUDA events.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
-#include "cp_core/perf/step_clock.h"
-
 namespace cp_pool {
+
+// Times steps. On a GPU the device takes the times, since it runs asynchronously to the host. Steps are counted from 0.
+// For each step call begin(), enqueue the step, call end().
+class StepClock {
+ public:
+  StepClock() = default;
+  StepClock(const StepClock&) = delete;
+  StepClock& operator=(const StepClock&) = delete;
+  virtual ~StepClock() = default;
+
+  // Mark the beginning and the end of a step on the current stream. Neither waits, nor allocates anything that the
+  // device has to wait for.
+  virtual void begin() = 0;
+  virtual void end() = 0;
+
+  // Whether the device has reached the end of the step.
+  [[nodiscard]] virtual bool complete(std::size_t step) const = 0;
+  // How long a step took; the step must be complete.
+  [[nodiscard]] virtual double milliseconds(std::size_t step) const = 0;
+};
 
 // A step that was recorded once and can be enqueued again as one launch, without the host's work for each kernel.
 class CapturedStep {

@@ -1,4 +1,4 @@
-// The CUDA versions of copy_rows.h, copy_blocks.h, sum_rows.h and merge_partial.h. They give the same bits as the CPU
+// The CUDA versions of copy_rows.h, sum_rows.h and merge_partial.h. They give the same bits as the CPU
 // versions on the same input. Each is usually one launch, on the current stream. Row ranges are passed as kernel
 // parameters, so nothing is uploaded or read back, and a CUDA graph can capture the launches.
 #pragma once

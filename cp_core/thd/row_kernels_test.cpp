@@ -18,7 +18,6 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/testing/gpu_fixture.h"
-#include "cp_core/thd/copy_blocks.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
 #include "cp_core/thd/sum_rows.h"

@@ -191,28 +191,8 @@ class Exchanges {
   std::int64_t head_groups_;
 };
 
-// The tensors of one group of heads that are sent to this rank.
-class Arrival {
- public:
-  // items: with of_heads undefined; it is allocated here.
-  Arrival(const Exchanges& exchanges, std::int64_t group_index, std::vector<Item> items)
-      : exchange_(exchanges.of_group(group_index)), items_(std::move(items)) {
-    exchange_.make_targets(items_);
-  }
-
-  void start(std::string_view what) { trip_.emplace(exchange_.scatter(items_, what)); }
-  void finish() { trip_->finish(); }
-  // The arrived tensors, in the order of the items.
-  [[nodiscard]] const at::Tensor& operator[](std::size_t i) const { return items_[i].of_heads; }
-
- private:
-  HeadExchange exchange_;
-  std::vector<Item> items_;
-  std::optional<HeadExchange::Trip> trip_;
-};
-
-// compute(index of the group, arrived tensors) returns the tensors to send back.
-using Compute = std::function<std::vector<Item>(std::int64_t, const Arrival&)>;
+// compute(index of the group, its exchange, which has finished) returns the tensors to send back.
+using Compute = std::function<std::vector<Item>(std::int64_t, const HeadExchange::Trip&)>;
 
 struct Steps {
   std::string_view coming;
@@ -224,7 +204,7 @@ struct Steps {
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();
-  std::vector<Arrival> coming;
+  std::vector<HeadExchange::Trip> coming;
   coming.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     coming.emplace_back(exchanges, i, items);
@@ -239,7 +219,7 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
     for (std::int64_t i = 0; i < count; ++i) turns.next([&] { body(i); });
   };
   for_each_group([&](std::int64_t i) {
-    Arrival& come = coming[static_cast<std::size_t>(i)];
+    HeadExchange::Trip& come = coming[static_cast<std::size_t>(i)];
     come.finish();
     leaving.push_back(exchanges.of_group(i).gather(compute(i, come), steps.leaving));
   });
@@ -279,11 +259,11 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
                                 exchanges.of_keys(exchanges.heads().repeated(inputs.operands.v))};
   const Steps steps{.coming = "a2a q, k, v", .leaving = "a2a out and lse"};
   const auto saved = std::make_shared<SavedHeads>();
-  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
+  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const HeadExchange::Trip& come) {
     AttentionOperands operands = inputs.operands;
-    operands.q = come[0];
-    operands.k = come[1];
-    operands.v = come[2];
+    operands.q = come.of_heads(0);
+    operands.k = come.of_heads(1);
+    operands.v = come.of_heads(2);
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
     at::Tensor sink;
     if (inputs.sink.defined() && has_heads(operands)) sink = exchanges.own_heads(inputs.sink, group_index);
@@ -319,11 +299,11 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
   std::vector<Item> items{exchanges.of_queries(backward.dout)};
   if (backward.delta.defined()) items.push_back(exchanges.of_statistic(backward.delta));
   const Steps steps{.coming = "a2a dout", .leaving = "a2a dq, dk, dv"};
-  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
+  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const HeadExchange::Trip& come) {
     const auto kept = CP_MUTATE(saved_of_first_group, group_index, std::int64_t{0});
     const SavedHeads::Heads& heads = head_groups.at(static_cast<std::size_t>(kept));
-    AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = heads.out};
-    if (backward.delta.defined()) of_heads.delta = come[1];
+    AttentionBackwardOperands of_heads{.dout = come.of_heads(0), .lse = heads.lse, .delta = {}, .out = heads.out};
+    if (backward.delta.defined()) of_heads.delta = come.of_heads(1);
     const PackedGradients sums = has_heads(heads.operands)
                                      ? ring_backward(context, ring, heads.operands, of_heads, heads.last)
                                      : gradients_without_heads(context.problem, heads.operands);

@@ -44,11 +44,10 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
   }
   const at::Tensor rows = pack_rows(bias);
   if (of_each_head()) {
-    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &rows_}};
-    const HeadExchange exchange(group_, {});
-    exchange.make_targets(items);
-    exchange.scatter(items, "a2a bias").finish();
-    return unpack_rows(items.front().of_heads, bias.size(0));
+    HeadExchange::Trip trip =
+        HeadExchange(group_, {}).scatter({{.of_tokens = rows, .of_heads = {}, .rows = &rows_}}, "a2a bias");
+    trip.finish();
+    return unpack_rows(trip.of_heads(0), bias.size(0));
   }
   at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
   group_.all_gather(by_rank, rows, "a2a bias rows")->wait();

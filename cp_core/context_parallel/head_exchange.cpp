@@ -165,17 +165,12 @@ void HeadExchange::Trip::finish() {
   if (!messages_.unpacking.empty()) copy_blocks(messages_.unpacking, items_.front().of_tokens.device());
 }
 
-void HeadExchange::make_targets(std::vector<Item>& items) const {
+HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what) const {
   for (Item& item : items) {
     const std::int64_t tokens = item.rows->of_a_rank * group_.size();
     const std::int64_t heads = item.rows->heads_of(group_.rank()) / heads_.count;
     item.of_heads = item.by_head ? at::empty({heads, tokens}, item.of_tokens.options())
                                  : at::empty({tokens, heads, item.of_tokens.size(2)}, item.of_tokens.options());
-  }
-}
-
-HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what) const {
-  for (Item& item : items) {
     item.of_tokens = item.of_tokens.contiguous();
 #ifdef CP_POOL_MUTANTS
     const int ranks = group_.size();

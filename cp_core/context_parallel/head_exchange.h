@@ -55,6 +55,7 @@ class HeadExchange {
     Trip(std::vector<Item> items, Communicator::WorkPtr work, Messages messages = {})
         : items_(std::move(items)), messages_(std::move(messages)), work_(std::move(work)) {}
     void finish();
+    [[nodiscard]] const at::Tensor& of_heads(std::size_t item) const { return items_[item].of_heads; }
 
    private:
     std::vector<Item> items_;  // items and messages are kept until the operation has ended
@@ -66,9 +67,7 @@ class HeadExchange {
   // groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
-  // Allocates `of_heads` of each item.
-  void make_targets(std::vector<Item>& items) const;
-  // Fills `of_heads` from `of_tokens`.
+  // Allocates `of_heads` of each item, and fills it from `of_tokens`.
   [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what) const;
   // Fills in `of_tokens` the heads of each rank's group of heads, from the ranks' `of_heads`.
   [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what) const;

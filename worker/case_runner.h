@@ -13,7 +13,7 @@
 
 #include "cases/case.h"
 #include "cases/diagnosis.h"
-#include "cp_core/attention/fast_backend.h"
+#include "cp_core/attention/backend.h"
 #include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/run_case/run_case.h"
 #include "worker/rank_messages.h"

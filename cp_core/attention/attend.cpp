@@ -55,7 +55,7 @@ namespace {
 class Attention {
  public:
   Attention(AttentionBackend& backend, const AttentionOperands& operands, AttentionSums& sums)
-      : backend_(backend), fast_(fast_of(backend)), operands_(operands), sums_(sums) {}
+      : backend_(backend), operands_(operands), sums_(sums) {}
 
   void add(const TileGroup& part, Then then) {
     delay_point(operands_.q.device());
@@ -68,7 +68,7 @@ class Attention {
   // this part, or if max_logit is asked for.
   bool add_calls(const TileGroup& part, Then then) {
     if (sums_.max_logit.defined()) return false;
-    const std::vector<CalledForward> calls = fast_.forward_calls(part, operands_);
+    const std::vector<CalledForward> calls = backend_.forward_calls(part, operands_);
     delay_point(operands_.q.device());
     for (const CalledForward& call : calls) take(call, then);
     return !calls.empty();
@@ -108,7 +108,6 @@ class Attention {
   }
 
   AttentionBackend& backend_;
-  FastBackend& fast_;
   const AttentionOperands& operands_;
   AttentionSums& sums_;
   AttentionPartial partial_;
@@ -119,9 +118,8 @@ class Attention {
 void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums,
             Then then) {
   Attention attention(backend, operands, sums);
-  const FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
-    const std::vector<TileGroup> parts = fast.parts(group, operands);
+    const std::vector<TileGroup> parts = backend.parts(group, operands);
     // A query row may be in several groups and parts, so only a single part is sure to be a row's last.
     const Then after_part = plan.size() == 1 && parts.size() == 1 ? then : Then::more;
     for (const TileGroup& part : parts) attention.add(part, after_part);
@@ -130,13 +128,10 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
 
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
                      const AttentionBackwardOperands& backward_operands, PendingSums pending) {
-  FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
-    for (const TileGroup& part : fast.parts(group, operands)) {
+    for (const TileGroup& part : backend.parts(group, operands)) {
       delay_point(operands.q.device());
-      if (fast.backward_pending(part, operands, backward_operands, pending)) continue;
-      pending.make_ready();
-      backend.backward(part, operands, backward_operands, pending.sums);
+      backend.backward(part, operands, backward_operands, pending);
     }
   }
   pending.make_ready();

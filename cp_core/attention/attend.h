@@ -2,7 +2,6 @@
 #pragma once
 
 #include "cp_core/attention/backend.h"
-#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 

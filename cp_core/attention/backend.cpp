@@ -5,8 +5,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include "cp_core/attention/fast_backend.h"
-
 namespace cp_pool {
 
 PackedGradients make_gradient_sums(const AttentionOperands& operands) {
@@ -92,12 +90,6 @@ bool rows_are_disjoint(const TilePlan& plan) {
 std::span<const Tile> tiles_of(const TilePlan& plan) {
   TORCH_INTERNAL_ASSERT(plan.size() <= 1);
   return plan.empty() ? std::span<const Tile>() : plan.front().tiles;
-}
-
-FastBackend& fast_of(AttentionBackend& backend) {
-  static FastBackend nothing;
-  FastBackend* fast = backend.fast();
-  return fast == nullptr ? nothing : *fast;
 }
 
 }  // namespace cp_pool

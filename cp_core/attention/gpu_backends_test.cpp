@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/attention/backend.h"
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/testing/tile_group_cases.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 
@@ -40,9 +40,10 @@ void expect_right_answers(const Setting& s, const at::Tensor& bias) {
     ADD_FAILURE() << "forward " << test::setting_name(s) << ": " << e.what();
   }
   try {
-    PackedGradients sums = test::make_sums(gpu_inputs.operands);
-    backend->backward(s.c.group, gpu_inputs.operands, gpu_inputs.backward, sums);
-    EXPECT_EQ(test::backward_differences(expected, sums, precision(s)), "") << "backward " << test::setting_name(s);
+    PendingSums ready{.sums = test::make_sums(gpu_inputs.operands)};
+    backend->backward(s.c.group, gpu_inputs.operands, gpu_inputs.backward, ready);
+    EXPECT_EQ(test::backward_differences(expected, ready.sums, precision(s)), "")
+        << "backward " << test::setting_name(s);
   } catch (const std::exception& e) {
     ADD_FAILURE() << "backward " << test::setting_name(s) << ": " << e.what();
   }
@@ -114,11 +115,11 @@ TEST_P(GpuBias, InTheBackendsParts) {
   const auto backend = make_cuda_backend(s.backend);
   const AttentionPartial partial = test::forward_in_parts(*backend, s.c, gpu_inputs.operands);
   EXPECT_EQ(test::forward_differences(s.c, expected, partial, precision(s)), "");
-  PackedGradients sums = test::make_sums(gpu_inputs.operands);
-  for (const TileGroup& part : fast_of(*backend).parts(s.c.group, gpu_inputs.operands)) {
-    backend->backward(part, gpu_inputs.operands, gpu_inputs.backward, sums);
+  PendingSums ready{.sums = test::make_sums(gpu_inputs.operands)};
+  for (const TileGroup& part : backend->parts(s.c.group, gpu_inputs.operands)) {
+    backend->backward(part, gpu_inputs.operands, gpu_inputs.backward, ready);
   }
-  EXPECT_EQ(test::backward_differences(expected, sums, precision(s)), "");
+  EXPECT_EQ(test::backward_differences(expected, ready.sums, precision(s)), "");
 }
 
 // Moves every tile into the interior of the bias.

@@ -57,7 +57,8 @@ struct Answers {
 
 void compute(AttentionBackend& backend, const Problem& problem, Answers& answers) {
   backend.forward(problem.c.group, problem.inputs.operands, answers.partial);
-  backend.backward(problem.c.group, problem.inputs.operands, problem.inputs.backward, answers.sums);
+  PendingSums ready{.sums = answers.sums};
+  backend.backward(problem.c.group, problem.inputs.operands, problem.inputs.backward, ready);
 }
 
 Answers make_answers(const Problem& problem) {

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 
 namespace cp_pool {
@@ -78,7 +77,7 @@ TEST_P(GpuWhole, ForwardGivesTheBitsOfThePartial) {
   AttentionPartial partial = test::make_partial(inputs_.operands);
   partial.max_logit.reset();
   backend_->forward(GetParam().group, inputs_.operands, partial);
-  const auto whole = fast_of(*backend_).forward_whole(plan(), inputs_.operands);
+  const auto whole = backend_->forward_whole(plan(), inputs_.operands);
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->out.scalar_type(), at::kBFloat16);
   expect_same(whole->out, partial.out, "out");
@@ -86,22 +85,24 @@ TEST_P(GpuWhole, ForwardGivesTheBitsOfThePartial) {
 }
 
 TEST_P(GpuWhole, BackwardGivesTheBitsOfTheSums) {
-  PackedGradients sums = zeros();
-  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, sums);
-  const auto whole = fast_of(*backend_).backward_whole(plan(), inputs_.operands, inputs_.backward);
-  ASSERT_TRUE(whole);
-  expect_same(whole->dq, sums.dq, "dq");
-  expect_same(whole->dk, sums.dk, "dk");
-  expect_same(whole->dv, sums.dv, "dv");
+  const PackedGradients sums = zeros();
+  PendingSums ready{.sums = sums};
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, ready);
+  ASSERT_TRUE(backend_->contributes_once(plan(), inputs_.operands));
+  const PackedGradients whole = backend_->called_gradients(plan(), inputs_.operands, inputs_.backward);
+  expect_same(whole.dq, sums.dq, "dq");
+  expect_same(whole.dk, sums.dk, "dk");
+  expect_same(whole.dv, sums.dv, "dv");
 }
 
 TEST_P(GpuWhole, EmptySumsBecomeWhatZerosBecome) {
-  PackedGradients filled = zeros();
-  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, filled);
+  const PackedGradients filled = zeros();
+  PendingSums ready{.sums = filled};
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, ready);
   const PackedGradients sums = zeros();
   for (const at::Tensor& sum : {sums.dq, sums.dk, sums.dv}) sum.fill_(1e30);
   PendingSums pending{.sums = sums, .dq_empty = true, .dkv_empty = true};
-  EXPECT_TRUE(fast_of(*backend_).backward_pending(GetParam().group, inputs_.operands, inputs_.backward, pending));
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, pending);
   EXPECT_FALSE(pending.dq_empty || pending.dkv_empty);
   expect_same(sums.dq, filled.dq, "dq");
   expect_same(sums.dk, filled.dk, "dk");
@@ -118,12 +119,11 @@ TEST_F(GpuNotWhole, IsAPlanThatLeavesRowsOutOrHasSeveralGroups) {
   GroupCase gap = packed_case("gap", {256}, true);
   gap.q_tokens += 64;
   const GroupInputs with_gap = test::on_gpu(test::make_group_inputs(gap, kShape, at::kBFloat16, {}));
-  EXPECT_FALSE(fast_of(*backend).forward_whole({gap.group}, with_gap.operands));
-  EXPECT_FALSE(fast_of(*backend).backward_whole({gap.group}, with_gap.operands, with_gap.backward));
+  EXPECT_FALSE(backend->forward_whole({gap.group}, with_gap.operands));
   const GroupCase one = packed_case("one", {256}, true);
   const GroupInputs inputs = test::on_gpu(test::make_group_inputs(one, kShape, at::kBFloat16, {}));
-  EXPECT_FALSE(fast_of(*backend).forward_whole({one.group, one.group}, inputs.operands));
-  EXPECT_FALSE(fast_of(*backend).forward_whole({}, inputs.operands));
+  EXPECT_FALSE(backend->forward_whole({one.group, one.group}, inputs.operands));
+  EXPECT_FALSE(backend->forward_whole({}, inputs.operands));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device) {
   if (!skip_reason(c, device).empty()) return {};
   const auto backend = make_backend(c.backend, device);
-  return prepare_case(c, rank, fast_of(*backend));
+  return prepare_case(c, rank, *backend);
 }
 
 }  // namespace cp_pool

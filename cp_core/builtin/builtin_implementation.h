@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cp_core/attention/fast_backend.h"
+#include "cp_core/attention/backend.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/run_case/implementation.h"
 #include "cp_core/run_case/run_case.h"

@@ -129,7 +129,7 @@ class Exchanges {
         heads_(problem_, group.size()),
         q_(rows(problem_.lengths.padded_q, heads_.q)),
         kv_(rows(problem_.lengths.padded_kv, heads_.kv)),
-        head_groups_(ring ? 1 : head_groups_of(problem_, group.size(), context.fast)) {}
+        head_groups_(ring ? 1 : head_groups_of(problem_, group.size(), context.backend)) {}
 
   // How the group's ranks split the heads.
   [[nodiscard]] const HeadSplit& heads() const { return heads_; }
@@ -206,10 +206,7 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   const std::int64_t count = exchanges.head_groups();
   std::vector<HeadExchange::Trip> coming;
   coming.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    coming.emplace_back(exchanges, i, items);
-    coming.back().start(steps.coming);
-  }
+  for (std::int64_t i = 0; i < count; ++i) coming.push_back(exchanges.of_group(i).scatter(items, steps.coming));
   std::vector<HeadExchange::Trip> leaving;
   leaving.reserve(coming.size());
   std::optional<SecondStream> second;

@@ -152,7 +152,7 @@ AllGatherPlans plans_of(const Context& context) {
 
 // True if a step merges each query row at most once.
 bool merges_once(const Context& context, const TilePlan& plan, const AttentionOperands& operands) {
-  return plan.empty() || (plan.size() == 1 && context.fast.parts(plan.front(), operands).size() == 1);
+  return plan.empty() || (plan.size() == 1 && context.backend.parts(plan.front(), operands).size() == 1);
 }
 
 // Computes the two steps with other ranks' K and V, the second on a stream of its own, and merges them into the result
@@ -195,7 +195,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     }
     delay_point(operands.q.device());
     const std::span<const Tile> tiles = tiles_of(call);
-    PackedGradients called = context.fast.called_gradients(call, operands, backward);
+    PackedGradients called = context.backend.called_gradients(call, operands, backward);
     for (const at::Tensor& tensor : {called.dq, called.dk, called.dv}) second.hand_over(tensor);
     others.dq.push_back({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
     others.parts.push_back({.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},
@@ -257,7 +257,7 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
   const AttentionOperands& own = inputs.operands;
   GatheredKeyValues gathered(cp, own, to_sequence_order(context), Pass::forward);
   const AllGatherPlans plans = plans_of(context);
-  get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::forward);
+  get_ready_for_steps(context.backend, plans, own, gathered.whole(), Pass::forward);
   AttentionSums sums = make_empty_sums(own, context.problem.max_logit);
   attend(context.backend, plans[0], own, sums);
   gathered.wait();
@@ -276,8 +276,8 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   const std::vector<RowCopy> copies = to_sequence_order(context);
   GatheredKeyValues gathered(cp, own, copies, Pass::backward);
   const AllGatherPlans plans = plans_of(context);
-  get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::backward);
-  StepGradients gradients(context, plans[0], context.fast.head_groups(plans[0], own), own, backward);
+  get_ready_for_steps(context.backend, plans, own, gathered.whole(), Pass::backward);
+  StepGradients gradients(context, plans[0], context.backend.head_groups(plans[0], own), own, backward);
   ScatteredGradients scattered(context, copies);
   OthersGradients others;
   if (const auto calls = others_calls(context, {plans[1], plans[2]}, gathered.whole())) {

@@ -50,14 +50,14 @@ AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int 
 
 std::optional<OthersCalls> others_calls(const Context& context, const OthersPlans& plans,
                                         const AttentionOperands& whole) {
-  if (!context.fast.contributes_once({}, whole)) return std::nullopt;
+  if (!context.backend.contributes_once({}, whole)) return std::nullopt;
   OthersCalls calls;
   std::int64_t rows = 0;
   for (std::size_t step = 0; step < plans.size(); ++step) {
     for (const TileGroup& group : plans[step]) {
-      for (TileGroup& part : context.fast.parts(group, whole)) {
+      for (TileGroup& part : context.backend.parts(group, whole)) {
         TilePlan call{std::move(part)};
-        if (!context.fast.contributes_once(call, whole)) return std::nullopt;
+        if (!context.backend.contributes_once(call, whole)) return std::nullopt;
         rows += row_count(key_rows_of(tiles_of(call)));
         calls[step].push_back(std::move(call));
       }

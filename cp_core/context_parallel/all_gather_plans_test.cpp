@@ -31,7 +31,7 @@ std::vector<std::optional<OthersCalls>> calls_of(const AttentionProblem& problem
   const std::vector<CpGroups> groups = make_local_groups(ranks);
   std::vector<std::optional<OthersCalls>> calls;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Context context(problem, groups[static_cast<std::size_t>(rank)], backend);
+    const Context context{.problem = problem, .groups = groups[static_cast<std::size_t>(rank)], .backend = backend};
     calls.push_back(others_calls(context, others_plans(problem, ranks, rank), whole));
   }
   return calls;

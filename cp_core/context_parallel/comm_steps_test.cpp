@@ -35,16 +35,15 @@ std::string describe(std::span<const TilePlan> plans, const AttentionOperands& l
 }
 
 // Computes as the math backend does in place of a library, and records the calls of get_ready.
-class ListeningBackend final : public AttentionBackend, public FastBackend {
+class ListeningBackend final : public AttentionBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
     math_.forward(group, operands, partial);
   }
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override {
-    math_.backward(group, operands, backward_operands, sums);
+                const AttentionBackwardOperands& backward_operands, PendingSums& pending) override {
+    math_.backward(group, operands, backward_operands, pending);
   }
-  FastBackend* fast() override { return this; }
 
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override {
     return math_.forward_calls(part, operands);

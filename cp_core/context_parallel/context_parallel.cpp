@@ -75,7 +75,7 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
 // Whether anything reads delta: the math backend, which does not compute delta from out and also takes over tiles with
 // a bias, or the gradient of the sink.
 bool needs_delta(const Context& context) {
-  return !context.fast.computes_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
+  return !context.backend.computes_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend) {
-  const Context context(problem, groups, backend);
+  const Context context{.problem = problem, .groups = groups, .backend = backend};
   PackedForward forward = steps_of(problem, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   AttentionForward results{.out = from_packed(forward.out, problem.layout, batch),
@@ -145,7 +145,7 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout, AttentionBackend& backend) {
   if (!forward.saved) throw std::invalid_argument("the backward needs the result of this rank's forward");
-  const Context context(problem, groups, backend);
+  const Context context{.problem = problem, .groups = groups, .backend = backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
   AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout),
                                 .lse = forward.lse,

@@ -102,8 +102,8 @@ class RemarkingBackend final : public AttentionBackend {
     said_.emplace_back("forward tiles ran as math");
   }
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override {
-    math_.backward(group, operands, backward_operands, sums);
+                const AttentionBackwardOperands& backward_operands, PendingSums& pending) override {
+    math_.backward(group, operands, backward_operands, pending);
     said_.emplace_back("backward tiles ran as math");
   }
   [[nodiscard]] std::vector<std::string> remarks() const override { return said_; }

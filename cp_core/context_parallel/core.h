@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "cp_core/attention/attend.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/windows.h"
 #include "cp_core/context_parallel/context_parallel.h"
@@ -16,13 +15,9 @@
 namespace cp_pool {
 
 struct Context {
-  Context(const AttentionProblem& of, const CpGroups& ranks, AttentionBackend& with)
-      : problem(of), groups(ranks), backend(with), fast(fast_of(with)) {}
-
   const AttentionProblem& problem;
   const CpGroups& groups;
   AttentionBackend& backend;
-  FastBackend& fast;  // the optional interface of `backend`
 };
 
 struct PackedInputs {
@@ -58,6 +53,11 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
 
 // Allocates [rows, heads, dim] for rows that arrive from another rank, uninitialised. like: has the heads and dim.
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
+
+// Returns a put of rows of a packed tensor into the peer's window, from row `rows.target` on. The window's rows have
+// the same width.
+PeerWindows::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
+
 // One of `count` groups of heads, all of one size, so that one group can be computed while another is transferred.
 struct HeadGroup {
   std::int64_t index = 0;
@@ -71,11 +71,6 @@ at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group)
 AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group);
 // The same for the operands of the backward. delta and out may be undefined, and stay so.
 AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group);
-
-
-// Returns a put of rows of a packed tensor into the peer's window, from row `rows.target` on. The window's rows have
-// the same width.
-PeerWindows::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
 
 // True if the problem has a bias with a gradient.
 bool has_dbias(const AttentionProblem& problem);

@@ -154,7 +154,7 @@ class TravellingGradients {
     const std::int64_t all = operands_.k.size(0);
     if (step == ring_.size - 1) {
       const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.next()), step);
-      if (context_.fast.contributes_once(plan, operands_)) {
+      if (context_.backend.contributes_once(plan, operands_)) {
         const std::vector<RowCopy> rows = key_rows_of(tiles_of(plan));
         return {.tensors = make_inboxes(like_these, row_count(rows), operands_.k.scalar_type()), .rows = rows};
       }
@@ -193,11 +193,11 @@ RingForward ring_forward(const Context& context, Communicator* group, const Atte
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   const bool has_sink = context.problem.softmax != SoftmaxType::vanilla;
   if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit && !has_sink) {
-    if (auto whole = context.fast.forward_whole(plans.front(), operands)) {
+    if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
       return {.sums = {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}}, .last = {}};
     }
   }
-  context.fast.get_ready(plans, operands, Pass::forward);
+  context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, {.k = operands.k, .v = operands.v}, Pass::forward);
@@ -221,10 +221,7 @@ PackedGradients ring_backward(const Context& context, Communicator* group, const
                               const AttentionBackwardOperands& backward, const KeyValues& last) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
-  if (ring.size == 1 && !context.problem.bias) {
-    if (auto whole = context.fast.backward_whole(plans.front(), operands, backward)) return *std::move(whole);
-  }
-  context.fast.get_ready(plans, operands, Pass::backward);
+  context.backend.get_ready(plans, operands, Pass::backward);
   StepGradients gradients(context, plans.front(), /*head_groups=*/1, operands, backward);
   TravellingKeyValues key_values(ring, group, last, Pass::backward);
   TravellingGradients travelling(context, ring, group, operands);

@@ -23,7 +23,6 @@ RowSum sum_of(const at::Tensor& like, SomeRows own) {
 StepGradients::StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
                              const AttentionOperands& operands, const AttentionBackwardOperands& backward)
     : backend_(context.backend),
-      fast_(context.fast),
       own_plan_(own_plan),
       head_groups_(head_groups),
       operands_(operands),
@@ -37,7 +36,7 @@ StepGradients::StepGradients(const Context& context, const TilePlan& own_plan, s
 
 void StepGradients::start_own() {
   if (head_groups_ == 1) {
-    const bool joins = !others_dq_.empty() && !fast_.contributes_once(own_plan_, operands_);
+    const bool joins = !others_dq_.empty() && !backend_.contributes_once(own_plan_, operands_);
     own_kv_ = step(own_plan_, operands_, joins ? others_dq_ : dq_);
     return;
   }
@@ -76,18 +75,18 @@ void StepGradients::add_heads(std::int64_t group) {
   const HeadGroup written{.index = group, .count = head_groups_};
   const HeadGroup read{.index = CP_MUTATE(head_groups_repeated, group, 0), .count = head_groups_};
   delay_point(operands_.q.device());
-  fast_.gradients_of_heads(
+  backend_.gradients_of_heads(
       own_plan_, narrowed(operands_, read), narrowed(backward_, read),
       {.dq = narrowed(own_.dq, 1, written), .dk = narrowed(own_.dk, 1, written), .dv = narrowed(own_.dv, 1, written)});
 }
 
 KeyGradients StepGradients::step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
-  return fast_.contributes_once(plan, operands) ? called_step(plan, operands, dq) : summed_step(plan, operands, dq);
+  return backend_.contributes_once(plan, operands) ? called_step(plan, operands, dq) : summed_step(plan, operands, dq);
 }
 
 KeyGradients StepGradients::called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
   delay_point(operands.q.device());
-  PackedGradients called = fast_.called_gradients(plan, operands, backward_);
+  PackedGradients called = backend_.called_gradients(plan, operands, backward_);
   const std::span<const Tile> tiles = tiles_of(plan);
   dq.add({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
   return {.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},

@@ -47,7 +47,6 @@ class StepGradients {
   KeyGradients summed_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq);
 
   AttentionBackend& backend_;
-  FastBackend& fast_;
   const TilePlan& own_plan_;
   std::int64_t head_groups_;
   const AttentionOperands& operands_;

@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "cp_core/attention/fast_backend.h"
+#include "cp_core/attention/backend.h"
 
 namespace cp_pool::test {
 namespace {
@@ -138,7 +138,7 @@ AttentionPartial forward_in_parts(AttentionBackend& backend, const GroupCase& c,
   AttentionPartial merged = make_partial(operands);
   at::Tensor out = at::zeros(merged.out.sizes(), at::kDouble);
   at::Tensor lse = at::full(merged.lse.sizes(), -INFINITY, at::kDouble);
-  for (const TileGroup& part : fast_of(backend).parts(c.group, operands)) {
+  for (const TileGroup& part : backend.parts(c.group, operands)) {
     AttentionPartial partial = make_partial(operands);
     partial.max_logit = merged.max_logit;
     backend.forward(part, operands, partial);

@@ -213,13 +213,7 @@ void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& oper
 }
 
 void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                            const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
-  PendingSums ready{.sums = sums};
-  backward_pending(group, operands, backward_operands, ready);
-}
-
-bool CudnnBackend::backward_pending(const TileGroup& group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
+                            const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
   check_supported(operands);
   TORCH_CHECK(backward_operands.out.defined(), "the backward of cuDNN needs the forward's out");
   const AttentionOperands wide = widened_operands(operands);
@@ -229,14 +223,13 @@ bool CudnnBackend::backward_pending(const TileGroup& group, const AttentionOpera
       CudnnCall call(planned);
       backward_call(call, wide, wide_backward, pending);
     }
-    return true;
+    return;
   }
   const bool has_dbias = pending.sums.dbias.defined();
   for (const Tile& tile : group.tiles) {
     const auto planned = plan_or_remark(tile, wide, Pass::backward, has_dbias);
     if (!planned) {
-      pending.make_ready();
-      math_.backward(group_of(tile), operands, backward_operands, pending.sums);
+      math_.backward(group_of(tile), operands, backward_operands, pending);
       continue;
     }
     CudnnCall call(*planned);
@@ -249,7 +242,6 @@ bool CudnnBackend::backward_pending(const TileGroup& group, const AttentionOpera
     backward_call(call, wide, wide_backward, pending);
     if (has_dbias) add_dbias(dbias, wide, tile, pending.sums);
   }
-  return true;
 }
 
 // --- whole plans ---
@@ -276,7 +268,7 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
 std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, Pass pass) {
   check_supported(operands);
   if (!is_whole(plan, operands)) return std::nullopt;
-  std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, graphs);
+  std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, pass);
   if (planned.size() != 1) return std::nullopt;
   return std::move(planned.front());
 }

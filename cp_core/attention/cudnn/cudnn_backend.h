@@ -5,7 +5,6 @@
 #include <map>
 
 #include "cp_core/attention/backend.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/math/math_backend.h"
 
 namespace cp_pool {
@@ -14,25 +13,20 @@ struct PlannedBatch;
 
 // Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms(). Where cuDNN refuses a tile with a bias,
 // the math backend computes it; other refusals are thrown as BackendUnsupported.
-class CudnnBackend final : public AttentionBackend, public FastBackend {
+class CudnnBackend final : public AttentionBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override;
+                const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
   [[nodiscard]] std::string refusal(const Case& c) const override;
   [[nodiscard]] std::vector<std::string> remarks() const override;
-  FastBackend* fast() override { return this; }
 
   // Builds plans of cuDNN. May be called from any thread whose current device is the rank's.
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
   [[nodiscard]] bool computes_delta() const override { return true; }
-  bool backward_pending(const TileGroup& group, const AttentionOperands& operands,
-                        const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
-  std::optional<PackedGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
-                                                const AttentionBackwardOperands& backward_operands) override;
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
   PackedGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,

@@ -1,5 +1,4 @@
-#include "cp_core/attention/flash/flash_backend.h"
-
+// FlashAttention 2, through ATen: bf16 and fp16, head dimensions up to 256, no bias.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -165,6 +164,17 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
+// Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms().
+class FlashBackend final : public AttentionBackend {
+ public:
+  void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
+  void backward(const TileGroup& group, const AttentionOperands& operands,
+                const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
+  [[nodiscard]] std::string refusal(const Case& c) const override;
+
+  [[nodiscard]] bool computes_delta() const override { return true; }
+};
+
 }  // namespace
 
 std::string FlashBackend::refusal(const Case& c) const {
@@ -189,13 +199,7 @@ void FlashBackend::forward(const TileGroup& group, const AttentionOperands& oper
 }
 
 void FlashBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                            const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
-  PendingSums ready{.sums = sums};
-  backward_pending(group, operands, backward_operands, ready);
-}
-
-bool FlashBackend::backward_pending(const TileGroup& group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
+                            const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
   require_flash_support(operands);
   TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention needs the forward's out");
   const std::int64_t dim = kernel_head_dim(operands);
@@ -216,7 +220,6 @@ bool FlashBackend::backward_pending(const TileGroup& group, const AttentionOpera
     cuda::add_rows(dk.contiguous(), call.k_rows, pending.sums.dk);
     cuda::add_rows(dv.contiguous(), call.k_rows, pending.sums.dv);
   });
-  return true;
 }
 
 std::unique_ptr<AttentionBackend> make_flash_backend() {

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 
@@ -78,7 +77,7 @@ TEST_P(GpuScoreBlocks, GiveTheLargestScoreOfEachHead) {
       .out = at::zeros({large.rows, large.heads, kDim}, options.dtype(at::kFloat)),
       .lse = at::zeros({large.heads, large.rows}, options.dtype(at::kFloat)),
       .max_logit = at::full({large.heads}, -std::numeric_limits<double>::infinity(), options.dtype(at::kFloat))};
-  for (const TileGroup& part : fast_of(*backend).parts(tiles, operands)) backend->forward(part, operands, partial);
+  for (const TileGroup& part : backend->parts(tiles, operands)) backend->forward(part, operands, partial);
   const at::Tensor got = partial.max_logit.cpu();
   for (std::int64_t h = 0; h < large.heads; ++h) {
     EXPECT_EQ(got[h].item<float>(), expected[static_cast<std::size_t>(h)]) << "head " << h;

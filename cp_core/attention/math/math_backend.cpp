@@ -123,11 +123,12 @@ void MathBackend::forward(const TileGroup& group, const AttentionOperands& opera
 }
 
 void MathBackend::backward(const TileGroup& group, const AttentionOperands& operands,
-                           const AttentionBackwardOperands& backward_operands, PackedGradients& sums) {
+                           const AttentionBackwardOperands& backward_operands, PendingSums& pending) {
+  pending.make_ready();
   const at::NoTF32Guard full_precision;
   for (const Tile& tile : group.tiles) {
     for (const TileBlock& block : blocks_of(tile, operands)) {
-      backward_block(tile, block, operands, backward_operands, sums);
+      backward_block(tile, block, operands, backward_operands, pending.sums);
     }
   }
 }
@@ -157,9 +158,9 @@ bool MathBackend::contributes_once(const TilePlan& plan, const AttentionOperands
 
 PackedGradients MathBackend::gradients_of(const TilePlan& plan, const AttentionOperands& operands,
                                           const AttentionBackwardOperands& backward_operands) {
-  PackedGradients sums = make_gradient_sums(operands);
-  for (const TileGroup& group : plan) backward(group, operands, backward_operands, sums);
-  return sums;
+  PendingSums ready{.sums = make_gradient_sums(operands)};
+  for (const TileGroup& group : plan) backward(group, operands, backward_operands, ready);
+  return ready.sums;
 }
 
 PackedGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,

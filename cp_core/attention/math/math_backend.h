@@ -2,21 +2,19 @@
 #pragma once
 
 #include "cp_core/attention/backend.h"
-#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 
-class MathBackend final : public AttentionBackend, public FastBackend {
+class MathBackend final : public AttentionBackend {
  public:
   // sums: all results are fp32. calls: where the operands have 16 bits and there is no bias, the backend also offers
-  // results call by call (fast_backend.h), rounded to the dtype of q as a library's kernel rounds them.
+  // results call by call (FastBackend), rounded to the dtype of q as a library's kernel rounds them.
   enum class Results { sums, calls };
 
   explicit MathBackend(Results results = Results::sums);
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward_operands, PackedGradients& sums) override;
-  FastBackend* fast() override { return this; }
+                const AttentionBackwardOperands& backward_operands, PendingSums& pending) override;
 
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;

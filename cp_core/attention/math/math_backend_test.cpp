@@ -48,8 +48,9 @@ TEST_P(MathBackendOnGroups, GivesTheAnswersOfFp64) {
       near(partial.lse.where(test::covered_queries(c), 0),
            {.value = expected.lse.value.where(test::covered_queries(c), 0), .magnitude = expected.lse.magnitude}));
   EXPECT_TRUE(near(partial.max_logit, expected.max_logit));
-  PackedGradients sums{.dq = zeros(expected.dq), .dk = zeros(expected.dk), .dv = zeros(expected.dv), .dbias = {}};
-  MathBackend().backward(c.group, inputs.operands, inputs.backward, sums);
+  const PackedGradients sums{.dq = zeros(expected.dq), .dk = zeros(expected.dk), .dv = zeros(expected.dv), .dbias = {}};
+  PendingSums ready{.sums = sums};
+  MathBackend().backward(c.group, inputs.operands, inputs.backward, ready);
   EXPECT_TRUE(near(sums.dq, expected.dq));
   EXPECT_TRUE(near(sums.dk, expected.dk));
   EXPECT_TRUE(near(sums.dv, expected.dv));

@@ -22,7 +22,6 @@
 #include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/ranks/log_file.h"
-#include "driver/report/output_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/text_format.h"
 

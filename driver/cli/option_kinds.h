@@ -2,15 +2,12 @@
 // these files, only the parser and the man page use CLI11.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include "cases/enum_names.h"

@@ -1,6 +1,5 @@
 #include "driver/cli/status_requests.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>

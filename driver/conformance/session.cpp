@@ -1,8 +1,6 @@
 #include "driver/conformance/session.h"
 
 #include <csignal>
-#include <span>
-#include <utility>
 
 #include <asio/co_spawn.hpp>
 #include <fmt/format.h>

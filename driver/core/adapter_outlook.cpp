@@ -1,7 +1,6 @@
 #include "driver/core/adapter_outlook.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 
 #include <nlohmann/json.hpp>

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "driver/core/events.h"
-#include "driver/core/exit_code.h"
 
 namespace cp_pool {
 

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "cases/backend_facts.h"
-#include "cases/case_names.h"
 
 namespace cp_pool {
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

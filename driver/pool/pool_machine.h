@@ -19,7 +19,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/diagnosis.h"
-#include "cases/enum_names.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"

@@ -1,8 +1,6 @@
 #include "driver/pool/slot_table.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <limits>
 
 namespace cp_pool {

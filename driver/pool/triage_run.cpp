@@ -7,7 +7,6 @@
 
 #include "driver/core/failure_kind.h"
 #include "driver/core/mapped.h"
-#include "driver/triage/case_triage.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <nlohmann/json.hpp>
 

@@ -14,7 +14,6 @@
 
 #include "driver/core/clock.h"
 #include "driver/ranks/driver_socket.h"
-#include "driver/ranks/launcher.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/worker_group.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>

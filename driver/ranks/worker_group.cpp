@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 

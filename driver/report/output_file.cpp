@@ -1,7 +1,6 @@
 #include "driver/report/output_file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>

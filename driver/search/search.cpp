@@ -1,7 +1,6 @@
 #include "driver/search/search.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

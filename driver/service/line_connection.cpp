@@ -1,7 +1,5 @@
 #include "driver/service/line_connection.h"
 
-#include <utility>
-
 namespace cp_pool::service {
 
 LineConnection::LineConnection(asio::io_context& io, UniqueFd in, UniqueFd out, Functions functions)

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <iterator>
-#include <set>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <utility>

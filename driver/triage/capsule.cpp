@@ -10,7 +10,6 @@
 
 #include "cases/case_error.h"
 #include "cases/case_id.h"
-#include "cases/error_reason.h"
 #include "cases/file_reader.h"
 #include "cases/whole_file.h"
 #include "driver/core/rank_environment.h"

@@ -13,7 +13,6 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
-#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 namespace {

@@ -4,7 +4,6 @@
 #include <compare>
 #include <limits>
 #include <numeric>
-#include <utility>
 #include <variant>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 #include "driver/cli/history/run_diff.h"
 
-#include <algorithm>
 #include <cmath>
 #include <variant>
 

@@ -2,17 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "cases/case.h"
 #include "cases/enum_names.h"
 #include "cases/fields.h"
 #include "driver/core/events.h"

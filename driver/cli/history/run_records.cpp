@@ -23,7 +23,6 @@
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/log/run_log.h"
-#include "driver/report/output_file.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {

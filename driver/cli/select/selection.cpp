@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,11 +10,8 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "cases/filter.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/submitted_case.h"
-#include "driver/core/exit_code.h"
-#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {

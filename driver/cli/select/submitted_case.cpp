@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -12,7 +10,6 @@
 
 #include "cases/case_error.h"
 #include "cases/case_id.h"
-#include "cases/case_json.h"
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
 #include "cases/text_hash.h"

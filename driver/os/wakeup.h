@@ -1,7 +1,11 @@
-// Lets the coroutine of a pool wait until something that it watches has changed, or until a given time.
+// Lets the coroutine of a pool wait until something that it watches has changed, or until a given time, and lets
+// functions be called at a given time.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <system_error>
+#include <utility>
 
 #include <asio/awaitable.hpp>
 #include <asio/basic_waitable_timer.hpp>
@@ -40,6 +44,31 @@ class Wakeup {
  private:
   Timer timer_;
   bool pending_ = false;
+};
+
+// Calls a function at a time. The function is not called any more once the alarm is cancelled, set anew or gone, not
+// even if it was due already, as the handler of a timer may be.
+class Alarm {
+ public:
+  explicit Alarm(asio::io_context& io) : timer_(io) {}
+
+  void set_at(Clock::time_point time, std::function<void()> ring) {
+    timer_.expires_at(time);
+    set_ = std::make_shared<bool>(true);
+    timer_.async_wait([ring = std::move(ring), set = std::weak_ptr<bool>(set_)](asio::error_code cancelled) {
+      if (!cancelled && !set.expired()) ring();
+    });
+  }
+  void set(Clock::duration from_now, std::function<void()> ring) { set_at(Clock::now() + from_now, std::move(ring)); }
+
+  void cancel() {
+    set_.reset();
+    timer_.cancel();
+  }
+
+ private:
+  Timer timer_;
+  std::shared_ptr<bool> set_;  // expired for waits that are over
 };
 
 }  // namespace cp_pool

@@ -161,10 +161,7 @@ void Fleet::watch_clock() {
   look_again_.cancel();
   const auto at = scheduler_.look_again_at(now());
   if (!at) return;
-  look_again_.expires_at(Clock::time_point(std::chrono::ceil<Clock::duration>(*at)));
-  look_again_.async_wait([this](asio::error_code cancelled) {
-    if (!cancelled) decide_soon();
-  });
+  look_again_.set_at(Clock::time_point(std::chrono::ceil<Clock::duration>(*at)), [this] { decide_soon(); });
 }
 
 // Ends the waiting cases of runs that are stopped, of keys that a run has given up, and those that are to be skipped.

@@ -168,7 +168,7 @@ class Fleet {
   std::size_t last_job_ = 0;
   bool closed_ = false;
   bool will_decide_ = false;
-  Timer look_again_;
+  Alarm look_again_;
 };
 
 }  // namespace cp_pool

@@ -105,10 +105,7 @@ Clock::duration JobControl::unreported_pause() {
 
 // Reads the clock often enough to know when a stop began (Clock::kNoticed).
 void JobControl::beat() {
-  beat_.expires_after(Clock::kNoticed / 2);
-  beat_.async_wait([this](asio::error_code error) {
-    if (!error && signal_fd_.is_open()) beat();
-  });
+  beat_.set(Clock::kNoticed / 2, [this] { beat(); });
 }
 
 }  // namespace cp_pool

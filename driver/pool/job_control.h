@@ -39,7 +39,7 @@ class JobControl {
   sigset_t signals_{};
   sigset_t blocked_before_{};
   asio::posix::stream_descriptor signal_fd_;
-  Timer beat_;
+  Alarm beat_;
   Clock::duration reported_;  // the part of Clock::left_out() that was reported
 };
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include <asio/post.hpp>
-#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include "cases/file_reader.h"
@@ -71,9 +70,7 @@ class Feeder {
  private:
   // Tells the user what is awaited: at once at a terminal, otherwise after kPatience without data.
   void announce_wait(bool terminal) {
-    silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
-    silence_.async_wait([terminal](asio::error_code cancelled) {
-      if (cancelled) return;
+    silence_.set(terminal ? std::chrono::seconds{0} : kPatience, [terminal] {
       print_awaited_input(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
                                    : "cases from <stdin>, one JSON object a line");
     });
@@ -138,7 +135,7 @@ class Feeder {
   CaseExecutor& runner_;
   const ReadCase& read_case_;
   std::size_t jobs_;
-  asio::steady_timer silence_;
+  Alarm silence_;
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
   std::deque<protocol::Line> lines_;

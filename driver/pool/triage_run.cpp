@@ -87,13 +87,8 @@ asio::awaitable<std::optional<CaseReplayed>> TriageRun::replay(const TriagePlan:
   Pool pool(run_, start_ranks_(named), fleet_.next_pool_id(run_.config, ranks), ranks, fleet_.place_of(ranks, slots),
             [&upcoming] { return std::exchange(upcoming, std::nullopt); });
   out.pool = pool.id();
-  Timer budget(run_.host.io);
-  budget.expires_at(start_ + plan_.limits().time);
-  // A handler that is already due may run after the pool is gone.
-  const auto alive = std::make_shared<bool>(true);
-  budget.async_wait([&pool, there = std::weak_ptr<bool>(alive)](asio::error_code cancelled) {
-    if (!cancelled && !there.expired()) pool.give_up();
-  });
+  Alarm budget(run_.host.io);
+  budget.set_at(start_ + plan_.limits().time, [&pool] { pool.give_up(); });
   const PoolMachine::Finished started = co_await pool.next();
   if (const auto* const failure = std::get_if<StartFailure>(&started)) {
     out.outcome = CaseOutcome::infra;

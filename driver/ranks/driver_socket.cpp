@@ -69,10 +69,10 @@ void OrderSender::beat(const std::stop_token& stop) {
 }
 
 struct DriverSocket::Connection {
-  explicit Connection(tcp::socket accepted) : socket(std::move(accepted)), patience(socket.get_executor()) {}
+  Connection(asio::io_context& io, tcp::socket accepted) : socket(std::move(accepted)), patience(io) {}
 
   tcp::socket socket;
-  Timer patience;
+  Alarm patience;
   std::string line;                        // beginning of an incomplete line
   std::optional<lifeline::Stream> stream;  // none until it has sent its Joined
   int rank = 0;
@@ -88,6 +88,7 @@ DriverSocket::DriverSocket(asio::io_context& io, Config config, Functions functi
       functions_(std::move(functions)),
       token_(protocol::random_token()),
       acceptor_(io),
+      accept_again_(io),
       ranks_(static_cast<std::size_t>(config_.world_size)),
       watch_timer_(io),
       watched_(Clock::now()),
@@ -123,11 +124,7 @@ void DriverSocket::accept() {
     if (!error) take(std::move(socket));
     if (!error || error == asio::error::connection_aborted) return accept();
     // Perhaps no file descriptor is left. Try again later, when there may be one.
-    constexpr milliseconds kPause{100};
-    auto timer = std::make_shared<Timer>(io_, kPause);
-    timer->async_wait([this, alive, timer](std::error_code) {
-      if (!alive.expired()) accept();
-    });
+    accept_again_.set(milliseconds{100}, [this] { accept(); });
   });
 }
 
@@ -138,11 +135,10 @@ void DriverSocket::take(tcp::socket socket) {
   if (strangers >= 2 * config_.world_size + 16) return;
   std::error_code ignored;  // it works without, only slower
   socket.set_option(tcp::no_delay(true), ignored);
-  const auto connection = std::make_shared<Connection>(std::move(socket));
+  const auto connection = std::make_shared<Connection>(io_, std::move(socket));
   connections_.insert(connection);
-  connection->patience.expires_after(config_.patience);
-  connection->patience.async_wait([this, alive = std::weak_ptr<bool>(alive_), connection](std::error_code error) {
-    if (!error && !alive.expired() && !connection->stream) drop(connection, "");
+  connection->patience.set(config_.patience, [this, connection] {
+    if (!connection->stream) drop(connection, "");
   });
   read(connection);
 }
@@ -246,9 +242,7 @@ void DriverSocket::close(Connection& connection) {
 
 // --- Silence ---------------------------------------------------------------------------------------------------------
 void DriverSocket::watch() {
-  watch_timer_.expires_after(config_.silence / 10);
-  watch_timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
-    if (error || alive.expired()) return;
+  watch_timer_.set(config_.silence / 10, [this] {
     watch_silence();
     watch();
   });

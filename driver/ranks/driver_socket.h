@@ -133,10 +133,11 @@ class DriverSocket {
   Functions functions_;
   std::string token_;
   asio::ip::tcp::acceptor acceptor_;
+  Alarm accept_again_;
   std::set<ConnectionRef> connections_;
   std::vector<Rank> ranks_;
   std::optional<lifeline::Rendezvous> rendezvous_;
-  Timer watch_timer_;
+  Alarm watch_timer_;
   Clock::time_point watched_;
   OrderSender sender_;
   // Expired for handlers that run after this object is gone.

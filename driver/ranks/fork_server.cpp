@@ -247,9 +247,7 @@ void ForkServer::send_next() {
 // Gives the server up if its next answer takes longer. no_rank_starts: why no rank can start then, forked or not; empty
 // if ranks can be started one by one.
 void ForkServer::limit_answer(std::chrono::milliseconds limit, const std::string& no_rank_starts) {
-  answer_timer_.expires_after(limit);
-  answer_timer_.async_wait([this, limit, no_rank_starts, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
-    if (error || alive.expired() || state_ == State::useless) return;
+  answer_timer_.set(limit, [this, limit, no_rank_starts] {
     if (!no_rank_starts.empty()) return refuse_ranks(no_rank_starts);
     become_useless(fmt::format("the fork server gave no answer within {} ms", limit.count()));
   });

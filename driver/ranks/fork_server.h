@@ -109,7 +109,7 @@ class ForkServer {
   pid_t pid_ = -1;
   Clock::time_point started_;
   asio::posix::stream_descriptor socket_;
-  Timer answer_timer_;
+  Alarm answer_timer_;
   std::shared_ptr<PipeReader> stderr_;
   std::string last_words_;
   std::string no_rank_starts_;

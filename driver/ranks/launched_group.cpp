@@ -10,7 +10,6 @@
 #include <string_view>
 #include <unistd.h>
 
-#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include "driver/core/figures.h"
@@ -128,7 +127,9 @@ void LaunchedGroup::open_lifelines() {
   DriverSocket::Functions functions;
   functions.on_joined = [this](int rank, const lifeline::Joined& joined) { on_joined(rank, joined); };
   functions.on_silent = [this](int rank, std::chrono::milliseconds silence) {
-    schedule_give_up(rank, Clock::now() - silence);
+    // Unless it is heard of before, the rank is taken for dead.
+    Alarm& alarm = silences_.try_emplace(rank, io()).first->second;
+    alarm.set(kSilenceLimit - silence, [this, rank] { give_up_if_silent(rank); });
     changed();
   };
   functions.on_heard_again = [this](int) { changed(); };
@@ -154,17 +155,12 @@ void LaunchedGroup::on_joined(int rank, const lifeline::Joined& joined) {
   changed();
 }
 
-void LaunchedGroup::schedule_give_up(int rank, Clock::time_point last_heard) {
-  const auto timer = std::make_shared<asio::steady_timer>(io(), last_heard + kSilenceLimit - Clock::now());
-  timer->async_wait([this, rank, last_heard, timer, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
-    if (error || alive.expired() || !lifelines_) return;
-    const DriverSocket::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
-    if (!known.connected || !known.silent) return;
-    // The run was paused meanwhile.
-    if (Clock::now() < last_heard + kSilenceLimit) return schedule_give_up(rank, last_heard);
-    note_end_once({rank, name_of_rank(rank),
-                   fmt::format("nothing has been heard of it for {} s", kSilenceLimit.count()), std::nullopt});
-  });
+void LaunchedGroup::give_up_if_silent(int rank) {
+  if (!lifelines_) return;
+  const DriverSocket::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
+  if (!known.connected || !known.silent) return;
+  note_end_once({rank, name_of_rank(rank), fmt::format("nothing has been heard of it for {} s", kSilenceLimit.count()),
+                 std::nullopt});
 }
 
 void LaunchedGroup::note_end_once(RankEnd end) {

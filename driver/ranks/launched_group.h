@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 
 #include <asio/io_context.hpp>
 
-#include "driver/core/clock.h"
+#include "driver/os/wakeup.h"
 #include "driver/ranks/driver_socket.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/worker_group.h"
@@ -55,8 +56,7 @@ class LaunchedGroup : public WorkerGroup {
   void open_lifelines();
   void on_joined(int rank, const lifeline::Joined& joined);
   void on_closed(int rank, const std::string& why);
-  // Takes a silent rank for dead kSilenceLimit after last_heard, unless it is heard of before.
-  void schedule_give_up(int rank, Clock::time_point last_heard);
+  void give_up_if_silent(int rank);
   void note_end_once(RankEnd end);
   [[nodiscard]] bool has_lifelines() const;
   [[nodiscard]] std::vector<int> connected_ranks() const;
@@ -77,8 +77,7 @@ class LaunchedGroup : public WorkerGroup {
   StderrBuffer launcher_tail_;
   LogFile launcher_log_;
   Watch watch_;
-  // Expired for timers that fire after this object is gone.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::map<int, Alarm> silences_;  // when silent ranks are given up, by rank
 };
 
 }  // namespace cp_pool

@@ -176,12 +176,7 @@ void Program::count_pool(int change) {
   rests_ = fork_server_ && pools_ == 0;
   // The next run may find what this one lacked.
   if (rests_ && !fork_server_->no_rank_starts().empty()) return end_idle_fork_server();
-  if (rests_ && idle_.count() > 0) {
-    rest_.expires_after(idle_);
-    rest_.async_wait([this](asio::error_code cancelled) {
-      if (!cancelled) end_idle_fork_server();
-    });
-  }
+  if (rests_ && idle_.count() > 0) rest_.set(idle_, [this] { end_idle_fork_server(); });
   note_use();
 }
 

@@ -101,7 +101,7 @@ class Program {
   RunConfig config_;
   PoolHost& host_;
   std::chrono::milliseconds idle_;
-  Timer rest_;
+  Alarm rest_;
   int pools_ = 0;
   bool rests_ = false;             // the fork server is kept without a pool
   std::set<ServiceRun*> runs_;     // runs that use the program

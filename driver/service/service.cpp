@@ -175,9 +175,8 @@ void Service::accept() {
     if (!exhausted) return accept();
     // The connection stays in the socket's queue, which would wake this loop again at once. So try again a little
     // later, when a descriptor may be free.
-    accept_again_.expires_after(kAcceptAgain);
-    accept_again_.async_wait([this](asio::error_code cancelled) {
-      if (!cancelled && listening_) accept();
+    accept_again_.set(kAcceptAgain, [this] {
+      if (listening_) accept();
     });
   });
 }
@@ -262,8 +261,7 @@ void Service::end_if_done() {
   accept_again_.cancel();
   // Clients that have been told of the stop get a moment to read it. Nobody waits longer for clients that do not read.
   if (sessions_.empty()) return io_.stop();
-  idle_exit_.expires_after(std::chrono::milliseconds(200));
-  idle_exit_.async_wait([this](asio::error_code) { io_.stop(); });
+  idle_exit_.set(std::chrono::milliseconds(200), [this] { io_.stop(); });
 }
 
 void Service::go_on(Clock::duration paused) {
@@ -289,18 +287,15 @@ void Service::watch_signals() {
 
 void Service::watch_idleness() {
   if (config_.idle_exit.count() <= 0 || stopping_ || !sessions_.empty() || one_client_) return;
-  idle_exit_.expires_after(config_.idle_exit);
-  idle_exit_.async_wait([this](asio::error_code cancelled) {
-    if (!cancelled && sessions_.empty()) begin_stop("no client was connected for the time of --idle-exit");
+  idle_exit_.set(config_.idle_exit, [this] {
+    if (sessions_.empty()) begin_stop("no client was connected for the time of --idle-exit");
   });
 }
 
 // Retires idle pools when memory is short.
 void Service::watch_memory() {
   if (stopping_) return;
-  memory_.expires_after(kMemoryPeriod);
-  memory_.async_wait([this](asio::error_code cancelled) {
-    if (cancelled) return;
+  memory_.set(kMemoryPeriod, [this] {
     if (memory_is_short()) {
       for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
       for (const auto& [number, program] : programs_) program->end_idle_fork_server();

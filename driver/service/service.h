@@ -124,9 +124,9 @@ class Service {
   std::optional<asio::posix::stream_descriptor> listening_;
   asio::signal_set signals_;
   JobControl job_control_;
-  Timer idle_exit_;
-  Timer memory_;
-  Timer accept_again_;
+  Alarm idle_exit_;
+  Alarm memory_;
+  Alarm accept_again_;
   Clock::time_point since_ = Clock::now();
   OutcomeCounts counts_{};
   int last_program_ = 0;

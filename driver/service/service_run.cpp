@@ -34,9 +34,8 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Program& 
   header.version = CP_POOL_VERSION;
   context_.emit(started_now(std::move(header), config_.implementation));
   if (config_.global_timeout.count() <= 0) return;
-  global_timeout_.expires_after(config_.global_timeout);
-  global_timeout_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
-    if (error || alive.expired() || client_.unfinished == 0) return;
+  global_timeout_.set(config_.global_timeout, [this] {
+    if (client_.unfinished == 0) return;
     context_.stop.global_timeout = true;
     stop_soon();
     context_.emit(RunStopping{.reason = RunStopping::Reason::global_timeout,

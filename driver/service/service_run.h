@@ -69,7 +69,7 @@ class ServiceRun : private EventSink {
   Fleet& fleet_;
   Functions functions_;
   std::map<std::size_t, std::unique_ptr<Item>> cases_;  // unfinished cases, by index
-  Timer global_timeout_;
+  Alarm global_timeout_;
   bool closed_ = false;
   bool ending_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

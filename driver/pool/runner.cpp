@@ -18,8 +18,57 @@ constexpr std::size_t kMostAsked = 10'000;
 
 }  // namespace
 
+CaseExecutor::CaseExecutor() : signals_(io_, SIGINT, SIGTERM) {
+  watch_for_hangup(signals_);
+}
+
+void CaseExecutor::begin() {
+  start_ = Clock::now();
+  cpu_before_ = own_cpu_ms();
+}
+
+void CaseExecutor::watch(std::chrono::milliseconds tick) {
+  watching_ = true;
+  watch_signals();
+  if (tick.count() > 0) watch_clock(tick);
+}
+
+void CaseExecutor::watch_signals() {
+  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
+    if (error) return;
+    if (watching_) watch_signals();
+    const auto now = std::chrono::steady_clock::now();
+    if (!first_signal_) {
+      first_signal_ = now;
+      on_interrupt(/*again=*/false);
+    } else if (now - *first_signal_ > kSameSignal && !std::exchange(second_signal_, true)) {
+      on_interrupt(/*again=*/true);
+    }
+  });
+}
+
+void CaseExecutor::watch_clock(std::chrono::milliseconds tick) {
+  clock_.set(tick, [this, tick] {
+    watch_clock(tick);  // first, so that a sink that throws does not stop the clock
+    on_tick();
+  });
+}
+
+void CaseExecutor::close() {
+  watching_ = false;
+  signals_.cancel();
+  clock_.cancel();
+}
+
+RunResult CaseExecutor::result(const Ledger& ledger, bool interrupted, const RunConfig& config) const {
+  RunResult out{.finished = ledger.close(interrupted, demands_of(config))};
+  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
+  out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before_;
+  return out;
+}
+
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
-    : host_(io_),
+    : host_(io()),
       context_(host_, config, sink),
       client_(0, context_),
       fleet_(host_, *this,
@@ -31,11 +80,8 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
                              .early_starts = !config.perf && config.launcher.kind == LauncherKind::local},
               .gpus = config.gpus,
               .hosts = config.hosts}),
-      signals_(io_, SIGINT, SIGTERM),
       job_control_(host_, [this](Clock::duration paused) { go_on(paused); }),
-      global_timeout_(io_),
-      clock_(io_) {
-  watch_for_hangup(signals_);
+      global_timeout_(io()) {
   fleet_.add_client(client_);
   client_.on_finished = [this](const CaseFinished& finished) {
     if (on_case_finished) on_case_finished(finished);
@@ -71,7 +117,7 @@ std::size_t Runner::add(const Item& named) {
   program.is_needed = true;
   // Posted, so that the server gets all cases that are added at once.
   if (program.fork_server && program.fork_server->unused() && !std::exchange(will_start_fork_servers_, true)) {
-    asio::post(io_, [this] { start_fork_servers(); });
+    asio::post(io(), [this] { start_fork_servers(); });
   }
   return fleet_.add(client_, named, number);
 }
@@ -119,17 +165,16 @@ int Runner::program_of(const Item& named) {
 }
 
 RunResult Runner::run(const RunStarted& header) {
-  context_.start = Clock::now();
-  const double cpu_before = own_cpu_ms();
+  begin();
+  context_.start = start();
   context_.emit(started_now(header, context_.config.implementation));
-  watch_signals();
+  watch(context_.config.tick);
   job_control_.start();
   watch_global_timeout();
-  watch_clock();
   stop_watching_if_done();
   for (bool done = false; !done;) {
     try {
-      io_.run();
+      io().run();
       done = true;
     } catch (...) {
       fail(std::current_exception());
@@ -142,10 +187,7 @@ RunResult Runner::run(const RunStarted& header) {
       context_.write_capsule(context_.history->failures().at(number), &verdict);
     }
   }
-  RunResult out;
-  out.finished = client_.ledger.close(context_.stop.interrupted, demands_of(context_.config));
-  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
-  out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
+  RunResult out = result(client_.ledger, context_.stop.interrupted, context_.config);
   context_.emit(out.finished);
   return out;
 }
@@ -174,7 +216,7 @@ bool Runner::begin_triage() {
   if (context_.history->failures().empty()) return false;
   triage_.emplace(context_, fleet_, [this](const Item& named) { return start_of(0, program_of(named)); });
   triaging_ = true;
-  asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
+  asio::co_spawn(io(), triage_->serve(), [this](const std::exception_ptr& error) {
     triaging_ = false;
     if (error) fail(error);
     stop_watching_if_done();
@@ -188,27 +230,16 @@ void Runner::stop_watching_if_done() {
   for (const auto& program : programs_) {
     if (program->fork_server) program->fork_server->close();
   }
-  signals_.cancel();
+  close();
   job_control_.close();
   global_timeout_.cancel();
-  clock_.cancel();
 }
 
-void Runner::watch_signals() {
-  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
-    if (error) return;
-    const auto now = std::chrono::steady_clock::now();
-    // Signals within kSameSignal count as one.
-    const bool second = context_.stop.interrupted && now - first_signal_ > kSameSignal;
-    const bool news = !context_.stop.interrupted || (second && !context_.stop.kill_at_once);
-    context_.stop.kill_at_once |= second;
-    if (!context_.stop.interrupted) first_signal_ = now;
-    context_.stop.interrupted = true;
-    abandon();
-    const bool goes_on = !done();
-    if (goes_on) watch_signals();
-    if (goes_on && news) tell_stopping(second ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
-  });
+void Runner::on_interrupt(bool again) {
+  context_.stop.interrupted = true;
+  context_.stop.kill_at_once |= again;
+  abandon();
+  if (!done()) tell_stopping(again ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
 }
 
 // Called last in a handler, so that a sink that throws leaves nothing undone.
@@ -223,26 +254,18 @@ void Runner::tell_stopping(RunStopping::Reason reason) {
 
 void Runner::watch_global_timeout() {
   if (context_.config.global_timeout.count() <= 0) return;
-  global_timeout_.expires_after(context_.config.global_timeout);
-  global_timeout_.async_wait([this](asio::error_code error) {
-    if (error) return;
+  global_timeout_.set(context_.config.global_timeout, [this] {
     context_.stop.global_timeout = true;
     abandon();
     tell_stopping(RunStopping::Reason::global_timeout);
   });
 }
 
-void Runner::watch_clock() {
-  if (context_.config.tick.count() <= 0) return;
-  clock_.expires_after(context_.config.tick);
-  clock_.async_wait([this](asio::error_code error) {
-    if (error || done()) return;
-    watch_clock();  // first, so that a sink that throws does not stop the clock
-    context_.sink.on_tick();
-    const auto& asked = context_.config.status_requests;
-    const std::uint64_t number = asked ? asked() : 0;
-    if (number != std::exchange(context_.status_requests, number)) host_.notify_all();
-  });
+void Runner::on_tick() {
+  context_.sink.on_tick();
+  const auto& asked = context_.config.status_requests;
+  const std::uint64_t number = asked ? asked() : 0;
+  if (number != std::exchange(context_.status_requests, number)) host_.notify_all();
 }
 
 RunResult run_cases(const std::vector<Item>& cases, const RunConfig& config, const RunStarted& header,

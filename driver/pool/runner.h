@@ -1,9 +1,10 @@
-// A local run: its fleet, and everything that can stop it.
+// Runs cases, on pools of this process.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,12 +12,13 @@
 
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "driver/core/clock.h"
+#include "driver/core/events.h"
+#include "driver/core/ledger.h"
 #include "driver/core/run.h"
 #include "driver/os/process_settings.h"
-#include "driver/pool/case_executor.h"
+#include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/job_control.h"
@@ -27,6 +29,64 @@
 
 namespace cp_pool {
 
+// Whoever runs cases: pools of this process (Runner) or a service (driver/service/). The list, stream or search that
+// provides the cases need not know which of them it is.
+class CaseExecutor {
+ public:
+  virtual ~CaseExecutor() = default;
+
+  // Adds a case, which must stay alive until it has finished. Returns its index in the events.
+  virtual std::size_t add(const Item& named) = 0;
+  // After this call the run ends when all cases that were added have ended.
+  virtual void no_more_cases() = 0;
+
+  std::function<void(const CaseFinished&)> on_case_finished;  // called after the event was emitted
+  std::function<void()> on_abandon;  // called when the run is stopped; cases added from now on end as not run
+
+  // Runs until every case and pool has ended, and emits run_started and run_finished. Rethrows an exception of a sink.
+  virtual RunResult run(const RunStarted& header) = 0;
+
+  [[nodiscard]] asio::io_context& io() { return io_; }
+  // Whether an error has ended the run, so that no case can be added any more.
+  [[nodiscard]] virtual bool failed() const { return false; }
+
+ protected:
+  CaseExecutor();
+
+  // Starts the time of the run.
+  void begin();
+  // From now on signals and ticks are told, until close(). tick: RunConfig::tick.
+  void watch(std::chrono::milliseconds tick);
+  void close();
+  // Returns the result of the run, which has ended.
+  [[nodiscard]] RunResult result(const Ledger& ledger, bool interrupted, const RunConfig& config) const;
+
+  // Called at the first signal that stops a run, and at a second one. Signals within kSameSignal count as one.
+  virtual void on_interrupt(bool again) = 0;
+  virtual void on_tick() = 0;
+
+  [[nodiscard]] Clock::time_point start() const { return start_; }
+
+ private:
+  void watch_signals();
+  void watch_clock(std::chrono::milliseconds tick);
+
+  ProcessSettings settings_;
+  asio::io_context io_{1};
+  asio::signal_set signals_;
+  Alarm clock_{io_};
+  bool watching_ = false;
+  std::optional<std::chrono::steady_clock::time_point> first_signal_;
+  bool second_signal_ = false;
+  Clock::time_point start_;
+  double cpu_before_ = 0;
+};
+
+// Like run_cases and run_stream of run.h, on a given runner. jobs: number of cases of the stream that may run at once.
+RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header);
+RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
+
+// A local run: its fleet, and everything that can stop it.
 class Runner : public CaseExecutor, private PoolOwner {
  public:
   // slots: FleetSettings::slots.
@@ -35,10 +95,11 @@ class Runner : public CaseExecutor, private PoolOwner {
   std::size_t add(const Item& named) override;
   void no_more_cases() override { fleet_.no_more_cases(); }
   RunResult run(const RunStarted& header) override;
-  [[nodiscard]] asio::io_context& io() override { return io_; }
   [[nodiscard]] bool failed() const override { return error_ != nullptr; }
 
  private:
+  void on_interrupt(bool again) override;
+  void on_tick() override;
   // How the ranks of pools are started.
   struct Program {
     RunConfig config;
@@ -63,24 +124,17 @@ class Runner : public CaseExecutor, private PoolOwner {
   bool begin_triage();
   void stop_watching_if_done();
   void go_on(Clock::duration paused);
-  void watch_signals();
   void tell_stopping(RunStopping::Reason reason);
   void watch_global_timeout();
-  void watch_clock();
 
-  ProcessSettings settings_;
-  asio::io_context io_{1};
   PoolHost host_;
   RunContext context_;
   std::vector<std::unique_ptr<Program>> programs_;  // by number; 0 is the program of the run itself
   std::map<OwnRanks, int> program_numbers_;  // numbers of the other programs; OwnRanks::slots is set to 0 in the keys
   FleetClient client_;
   Fleet fleet_;
-  asio::signal_set signals_;
   JobControl job_control_;
-  Timer global_timeout_;
-  asio::steady_timer clock_;
-  std::chrono::steady_clock::time_point first_signal_;
+  Alarm global_timeout_;
   std::exception_ptr error_;  // the first error
   bool will_start_fork_servers_ = false;
   std::optional<TriageRun> triage_;

@@ -1,22 +1,14 @@
 #include <chrono>
-#include <csignal>
 #include <fcntl.h>
 #include <map>
 #include <memory>
 #include <utility>
 #include <variant>
 
-#include <asio/io_context.hpp>
 #include <asio/post.hpp>
-#include <asio/signal_set.hpp>
-#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
-#include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
-#include "driver/os/machine.h"
-#include "driver/os/process_settings.h"
-#include "driver/pool/case_executor.h"
 #include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/runner.h"
@@ -64,15 +56,12 @@ class ServiceRunner : public CaseExecutor {
         when_lost_(when_lost),
         config_(config),
         sink_(sink),
-        signals_(io_, SIGINT, SIGTERM),
-        clock_(io_),
-        patience_(io_) {
-    watch_for_hangup(signals_);
+        patience_(io()) {
     already_read_ = connection.take_received();
     UniqueFd in = connection.take_fd();
     UniqueFd out{::fcntl(in.get(), F_DUPFD_CLOEXEC, 3)};
     connection_ = std::make_unique<LineConnection>(
-        io_, std::move(in), std::move(out),
+        io(), std::move(in), std::move(out),
         LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
                                   .on_end = [this] { lose("closed the connection"); },
                                   // Replies that are still to be read come first; then on_end is called.
@@ -99,25 +88,16 @@ class ServiceRunner : public CaseExecutor {
   }
 
   RunResult run(const RunStarted& header) override {
-    const auto start = std::chrono::steady_clock::now();
-    const double cpu_before = own_cpu_ms();
+    begin();
     sink_.on_event(started_now(header, config_.implementation));
     connection_->start(already_read_);
-    watch_signals();
-    watch_clock();
+    watch(config_.tick);
     end_if_done();
-    io_.run();
-    RunResult out;
-    out.finished = ledger_.close(interrupted_, demands_of(config_));
-    out.finished.duration_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
+    io().run();
+    RunResult out = result(ledger_, interrupted_, config_);
     sink_.on_event(out.finished);
     return out;
   }
-
-  [[nodiscard]] asio::io_context& io() override { return io_; }
-  [[nodiscard]] bool failed() const override { return false; }
 
  private:
   void on_line(const protocol::Line& line) {
@@ -191,7 +171,7 @@ class ServiceRunner : public CaseExecutor {
 
   void schedule_rest() {
     if (std::exchange(rest_is_scheduled_, true)) return;
-    asio::post(io_, [this] { run_rest(); });
+    asio::post(io(), [this] { run_rest(); });
   }
 
   void run_rest() {
@@ -226,7 +206,7 @@ class ServiceRunner : public CaseExecutor {
 
   // Posted, because on_abandon may lead the feeder of a stream to end the run.
   void stop_soon() {
-    asio::post(io_, [this] {
+    asio::post(io(), [this] {
       if (on_abandon) on_abandon();
       schedule_rest();
     });
@@ -236,44 +216,19 @@ class ServiceRunner : public CaseExecutor {
     if (!closed_ || !cases_.empty() || !(ended_there_ || lost_ || stopped_)) return;
     done_ = true;
     connection_->close();
-    signals_.cancel();
-    clock_.cancel();
+    close();
     patience_.cancel();
   }
 
-  void watch_signals() {
-    signals_.async_wait([this](asio::error_code error, int /*signal*/) {
-      if (error || done_) return;
-      const auto now = std::chrono::steady_clock::now();
-      const bool second = interrupted_ && now - first_signal_ > kSameSignal;
-      if (!interrupted_) first_signal_ = now;
-      if (!interrupted_ || (second && !killed_)) {
-        killed_ = killed_ || second;
-        interrupted_ = true;
-        if (!lost_) connection_->write(line_of(Cancel{.run = kRun, .kill = second}));
-        if (second) {
-          patience_.expires_after(kKilled);
-          patience_.async_wait([this](asio::error_code cancelled) {
-            if (!cancelled) lose("did not end the run in time");
-          });
-        }
-      }
-      watch_signals();
-    });
+  void on_interrupt(bool again) override {
+    if (done_) return;
+    interrupted_ = true;
+    if (!lost_) connection_->write(line_of(Cancel{.run = kRun, .kill = again}));
+    if (again) patience_.set(kKilled, [this] { lose("did not end the run in time"); });
   }
 
-  void watch_clock() {
-    if (config_.tick.count() <= 0) return;
-    clock_.expires_after(config_.tick);
-    clock_.async_wait([this](asio::error_code error) {
-      if (error || done_) return;
-      watch_clock();
-      sink_.on_tick();
-    });
-  }
+  void on_tick() override { sink_.on_tick(); }
 
-  ProcessSettings settings_;
-  asio::io_context io_{1};
   std::string service_;  // "service 'default' (process 12)"
   WhenLost when_lost_;
   const RunConfig& config_;
@@ -281,14 +236,10 @@ class ServiceRunner : public CaseExecutor {
   Ledger ledger_;
   std::map<std::size_t, const Item*> cases_;  // unfinished cases, by index
   std::vector<std::size_t> late_;             // unfinished cases that were added after the run was stopped
-  asio::signal_set signals_;
-  asio::steady_timer clock_;
-  asio::steady_timer patience_;
-  std::chrono::steady_clock::time_point first_signal_;
+  Alarm patience_;
   std::optional<std::string> stopped_;  // why no more cases are run
   std::optional<std::string> lost_;     // why the service cannot be used any more
   bool interrupted_ = false;
-  bool killed_ = false;
   bool closed_ = false;
   bool rest_is_scheduled_ = false;  // run_rest() has been posted
   bool ended_there_ = false;        // the service's run has ended

@@ -36,8 +36,8 @@ std::vector<std::pair<pid_t, int>> holders_of(const std::string& pipe, const std
 
 }  // namespace
 
-Conformance::Conformance(Config config, std::function<void(const Finding&)> tell)
-    : config_(std::move(config)), tell_(std::move(tell)) {}
+Conformance::Conformance(RunConfig config, int ranks, std::function<void(const Finding&)> tell)
+    : config_(std::move(config)), ranks_(ranks), tell_(std::move(tell)) {}
 
 void Conformance::tell(Compliance verdict, std::string rule, std::string text, std::string hint) {
   ++tally_.rules[verdict];
@@ -60,15 +60,15 @@ Tally Conformance::run() {
   check_end("shutdown", [](Session& session) { session.say({{"op", "shutdown"}}); });
   check_end("end of stdin", [](Session& session) { session.group().close_stdin_when_written(); });
   check_busy_worker();
-  for (int rank = 0; rank < config_.ranks; ++rank) check_throw(rank);
-  for (int rank = 0; rank < config_.ranks; ++rank) check_kill(rank);
+  for (int rank = 0; rank < ranks_; ++rank) check_throw(rank);
+  for (int rank = 0; rank < ranks_; ++rank) check_kill(rank);
   return tally_;
 }
 
 Session* Conformance::warm_for(const std::string& rule) {
   if (warm_ && !warm_->lost()) return warm_.get();
   warm_.reset();
-  auto session = std::make_unique<Session>(stage_, config_, "");
+  auto session = std::make_unique<Session>(stage_, config_, ranks_, "");
   if (!session->start().empty()) {
     tell(untested, rule, "the worker does not get ready", "see ready");
     return nullptr;
@@ -105,7 +105,7 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
 void Conformance::check_start() {
   constexpr const char* kHint =
       "rank 0 says {\"event\":\"ready\",\"protocol\":1,\"world_size\":N,..} once, when every rank can run a case";
-  auto session = std::make_unique<Session>(stage_, config_, "");
+  auto session = std::make_unique<Session>(stage_, config_, ranks_, "");
   if (const std::string why = session->start(); !why.empty()) {
     return tell(broken, "ready", why, kHint);
   }
@@ -121,7 +121,7 @@ void Conformance::check_start() {
   if (surplus.empty() && session->lost()) surplus = session->why_lost();
   if (!surplus.empty()) return tell(broken, "ready", surplus, kHint);
   tell(ok, "ready",
-       fmt::format("{} on {}, {} after {}", count_of(static_cast<std::size_t>(ready.world_size), "rank"),
+       fmt::format("{} on {}, {} after {}", count_of(ready.world_size, "rank"),
                    ready.device.empty() ? "a device without a name" : ready.device,
                    ready.worker.empty() ? "a worker without a name" : ready.worker,
                    format_duration(session->start_ms())));
@@ -166,7 +166,7 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   if (session == nullptr) return;
   end(*session);
   const auto began = Clock::now();
-  const bool ended = session->wait([&] { return session->group().facts().all_ended; }, config_.prompt());
+  const bool ended = session->wait([&] { return session->group().facts().all_ended; }, prompt_limit(config_));
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
   std::vector<int> alive;
   for (std::size_t rank = 0; rank < session->group().ranks().size(); ++rank) {

@@ -51,7 +51,7 @@ struct Tally {
 // and reaps every child of the process meanwhile. It throws Interrupted.
 class Conformance {
  public:
-  Conformance(Config config, std::function<void(const Finding&)> tell);
+  Conformance(RunConfig config, int ranks, std::function<void(const Finding&)> tell);
   Tally run();
 
  private:
@@ -105,7 +105,8 @@ class Conformance {
 
   static constexpr const char* kNoCase = "no case has an answer";
 
-  Config config_;
+  RunConfig config_;
+  int ranks_;
   std::function<void(const Finding&)> tell_;
   Stage stage_;
   std::unique_ptr<Session> warm_;

@@ -63,7 +63,7 @@ void Conformance::check_case() {
   constexpr const char* kHint = "a run is answered by started, then by one result, both with the seq of the run";
   std::optional<protocol::ResultEvent> result;
   std::size_t tried = 0;
-  for (const Case& c : candidates(config_.ranks)) {
+  for (const Case& c : candidates(ranks_)) {
     ++tried;
     Session* const session = warm_for(kRule);
     if (session == nullptr) return;
@@ -74,7 +74,7 @@ void Conformance::check_case() {
     if (wrong.empty() && answer.refusal) {
       wrong = fmt::format("the worker refused the request: {}", *answer.refusal);
     }
-    if (wrong.empty()) wrong = contradiction_in(*answer.result, config_.ranks, /*cancelled=*/false);
+    if (wrong.empty()) wrong = contradiction_in(*answer.result, ranks_, /*cancelled=*/false);
     if (wrong.empty() && answer.result->outcome != CaseOutcome::pass && answer.result->reason.empty()) {
       wrong = fmt::format("a {} without a reason", to_string(answer.result->outcome));
     }
@@ -108,13 +108,13 @@ void Conformance::check_figures(const protocol::ResultEvent& result) {
   constexpr const char* kRule = "figures";
   if (result.outcome != CaseOutcome::pass) return tell(untested, kRule, "no case has passed", "see case");
   const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
-  if (const std::string why = refutation_of_pass(result, config_.ranks, promised); !why.empty()) {
+  if (const std::string why = refutation_of_pass(result, ranks_, promised); !why.empty()) {
     return tell(broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
   }
   CaseFinished event;
   event.outcome = CaseOutcome::pass;
   Case of_ranks;
-  of_ranks.cp_size = config_.ranks;
+  of_ranks.cp_size = ranks_;
   event.payload = of_ranks;
   event.checks = result.checks;
   if (is_unverified_by_figures(event)) {
@@ -176,7 +176,7 @@ void Conformance::check_unknown_function() {
   Session* const session = warm_for(kRule);
   if (session == nullptr || session->ready().capabilities.value("calls", nlohmann::json()) != true) return;
   if (!has_case(kRule)) return;
-  const Payload call(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = config_.ranks});
+  const Payload call(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = ranks_});
   check_not_judged(kRule, request_of(call, "conformance/call", session->ready().capabilities, config_.timeout),
                    "a call of an unknown function",
                    "say error to a call of a function that there is not: a pass is believed");

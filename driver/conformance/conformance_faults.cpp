@@ -40,7 +40,7 @@ std::unique_ptr<Session> Conformance::with_fault(const std::string& fault, const
     return nullptr;
   };
   if (case_request_.is_null() || case_outcome_ != CaseOutcome::pass) return tell_all("no case has passed", "see case");
-  auto session = std::make_unique<Session>(stage_, config_, fault);
+  auto session = std::make_unique<Session>(stage_, config_, ranks_, fault);
   const std::string why = session->start();
   if (!why.empty()) return tell_all(fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
   return session;
@@ -48,7 +48,7 @@ std::unique_ptr<Session> Conformance::with_fault(const std::string& fault, const
 
 // Runs a case in which a rank hangs. Tests whether rank 0 still answers a ping, and whether the case can be cancelled.
 void Conformance::check_busy_worker() {
-  const auto session = with_fault(fmt::format("hang@{}:inside", config_.ranks - 1), {kPingUnderLoad, kCancel});
+  const auto session = with_fault(fmt::format("hang@{}:inside", ranks_ - 1), {kPingUnderLoad, kCancel});
   if (!session) return;
   const std::int64_t seq = session->begin(case_request_);
   session->wait(
@@ -70,7 +70,7 @@ void Conformance::check_busy_ping(Session& session, std::int64_t seq) {
       [&] {
         return session.heard<protocol::PongEvent>(ping) || session.heard<protocol::ResultEvent>(seq) || session.lost();
       },
-      config_.prompt());
+      prompt_limit(config_));
   if (session.heard<protocol::PongEvent>(ping) && !session.heard<protocol::ResultEvent>(seq)) {
     return tell(ok, kPingUnderLoad, "pong while a case ran");
   }
@@ -96,8 +96,9 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
     return tell(offered ? untested : absent, kCancel, "the case was over before it could be cancelled",
                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
-  const bool came = session.wait([&] { return session.ended(seq); },
-                                 offered ? config_.prompt() : std::min(config_.prompt(), kUnlistedCancelWait));
+  const bool came =
+      session.wait([&] { return session.ended(seq); },
+                   offered ? prompt_limit(config_) : std::min(prompt_limit(config_), kUnlistedCancelWait));
   if (session.lost()) return tell(broken, kCancel, session.why_lost(), kHint);
   if (session.heard<protocol::ProtocolErrorEvent>(seq)) {
     return tell(broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error", kHint);

@@ -23,14 +23,10 @@ std::string shown(std::string_view line) {
   return on_one_line(protocol::cut_text(line, kMostWords));
 }
 
-RunConfig run_config(const Config& config, const std::string& fault) {
+RunConfig with_fault(const RunConfig& config, const std::string& fault) {
   OwnRanks own;
   own.environment = {"CP_POOL_INJECT=" + fault};
-  RunConfig out;
-  out.worker_command = config.command;
-  out.device = config.device;
-  out.start_timeout = config.start_timeout;
-  return config_for(out, own);
+  return config_for(config, own);
 }
 
 }  // namespace
@@ -48,12 +44,11 @@ bool Stage::wait(const std::function<bool()>& done, Clock::time_point limit) {
   return true;
 }
 
-Session::Session(Stage& stage, const Config& config, const std::string& fault)
+Session::Session(Stage& stage, const RunConfig& config, int ranks, const std::string& fault)
     : stage_(stage),
-      config_(config),
-      run_config_(run_config(config, fault)),
-      context_(stage.host, run_config_, *this),
-      pool_(context_, {&run_config_, nullptr}, PoolId{"conformance", ++stage.sessions}, config.ranks, {},
+      config_(with_fault(config, fault)),
+      context_(stage.host, config_, *this),
+      pool_(context_, {&config_, nullptr}, PoolId{"conformance", ++stage.sessions}, ranks, {},
             [] { return std::nullopt; }) {}
 
 Session::~Session() {
@@ -149,7 +144,7 @@ std::optional<double> Session::ping(bool all) {
   if (all) request["all"] = true;
   say(request);
   wait([&] { return heard<protocol::PongEvent>(seq) || lost(); },
-       stage_.answers_ping ? config_.prompt() : kSurplusLimit);
+       stage_.answers_ping ? prompt_limit(config_) : kSurplusLimit);
   stage_.answers_ping = stage_.answers_ping && (heard<protocol::PongEvent>(seq) || lost());
   if (!heard<protocol::PongEvent>(seq)) return std::nullopt;
   return std::chrono::duration<double, std::milli>(Clock::now() - began).count();

@@ -27,16 +27,11 @@ namespace cp_pool::conformance {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-struct Config {
-  std::vector<std::string> command;
-  std::string device;  // cpu | cuda
-  int ranks = 2;
-  milliseconds timeout{20000};        // for the answer to a case; upper limit for any other answer
-  milliseconds start_timeout{60000};  // for the worker to become ready
-
-  // The limit for answers that need no computation: a pong, the end of the ranks.
-  [[nodiscard]] milliseconds prompt() const { return std::min(timeout, milliseconds{5000}); }
-};
+// The limit for answers that need no computation: a pong, the end of the ranks. The timeout of the cases is the upper
+// limit for any answer.
+inline milliseconds prompt_limit(const RunConfig& config) {
+  return std::min(config.timeout, milliseconds{5000});
+}
 
 // Thrown after Ctrl-C, SIGTERM or SIGHUP.
 struct Interrupted {};
@@ -75,7 +70,7 @@ struct Answer {
 class Session : private EventSink {
  public:
   // fault: value of CP_POOL_INJECT in the ranks' environment; empty: none.
-  Session(Stage& stage, const Config& config, const std::string& fault);
+  Session(Stage& stage, const RunConfig& config, int ranks, const std::string& fault);
   ~Session() override;  // kills every process of the session
 
   // Starts the worker and waits until it is ready. Returns why it is not; empty if it is.
@@ -129,8 +124,7 @@ class Session : private EventSink {
   void begin_next();
 
   Stage& stage_;
-  const Config& config_;
-  RunConfig run_config_;
+  RunConfig config_;
   RunContext context_;
   Pool pool_;
   bool running_ = false;                           // the pool runs

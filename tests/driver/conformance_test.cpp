@@ -46,12 +46,12 @@ struct Verdicts {
 Verdicts verdicts_on(std::vector<std::string> command, milliseconds limit = std::chrono::seconds(20),
                      milliseconds start_limit = std::chrono::seconds(20)) {
   Verdicts out;
-  conformance::Config config;
-  config.command = std::move(command);
+  RunConfig config;
+  config.worker_command = std::move(command);
   config.device = "cpu";
   config.timeout = limit;
   config.start_timeout = start_limit;
-  conformance::Conformance rules(config, [&](const Finding& finding) { out.findings.push_back(finding); });
+  conformance::Conformance rules(config, 2, [&](const Finding& finding) { out.findings.push_back(finding); });
   out.tally = rules.run();
   return out;
 }

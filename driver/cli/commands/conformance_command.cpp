@@ -32,14 +32,6 @@ std::string conformance_footer() {
       to_int(ExitCode::ok), to_int(ExitCode::failed), to_int(ExitCode::infra));
 }
 
-struct ConformanceOptions {
-  WorkerChoice worker;
-  std::string device = "auto";
-  std::chrono::milliseconds timeout{20000};        // deadline of the answer to a case
-  std::chrono::milliseconds start_timeout{60000};  // deadline of the worker to be ready
-  bool start_timeout_grows = false;                // as RunConfig::start_timeout_grows
-};
-
 // Formats a finding as one line: verdict, rule, what was seen and a hint.
 std::string line_of(const conformance::Finding& finding) {
   std::string line = fmt::format("{:<9} {:<16} {}", name_of(finding.verdict), finding.rule, finding.text);
@@ -51,52 +43,49 @@ std::string summary_of(conformance::Tally tally) {
   using enum Compliance;
   auto& of = tally.rules;
   const int rules = of[ok] + of[broken] + of[absent] + of[untested];
-  std::string line =
-      fmt::format("{}: {} ok, {} broken", count_of(static_cast<std::size_t>(rules), "rule"), of[ok], of[broken]);
+  std::string line = fmt::format("{}: {} ok, {} broken", count_of(rules, "rule"), of[ok], of[broken]);
   if (of[absent] > 0) line += fmt::format(", {} absent", of[absent]);
   if (of[untested] > 0) line += fmt::format(", {} untested", of[untested]);
   return line + '\n';
 }
 
-int try_rules(const ConformanceOptions& options) {
-  const WorkerCommand worker = worker_command(options.worker);
-  const DeviceChoice device = choose_device(options.device, worker.shipped);
-  const int ranks = ranks_to_try(device.device);
-  RunConfig deadlines;
-  deadlines.start_timeout = options.start_timeout;
-  deadlines.start_timeout_grows = options.start_timeout_grows;
-  const conformance::Config config{.command = worker.words,
-                                   .device = device.device,
-                                   .ranks = ranks,
-                                   .timeout = options.timeout,
-                                   .start_timeout = start_timeout_of(deadlines, ranks)};
-  const auto show = [](const std::string& line) { write_all(STDOUT_FILENO, line, "stdout"); };
-  try {
-    conformance::Conformance rules(config, [&](const conformance::Finding& finding) { show(line_of(finding)); });
-    const conformance::Tally tally = rules.run();
-    show(summary_of(tally));
-    if (!tally.started) return to_int(ExitCode::infra);
-    return to_int(tally.rules.contains(Compliance::broken) ? ExitCode::failed : ExitCode::ok);
-  } catch (const conformance::Interrupted&) {
-    throw CommandError(ExitCode::interrupted, "interrupted");
-  }
-}
-
-class ConformanceCommand : public CommandWith<ConformanceOptions> {
+class ConformanceCommand : public Command {
  public:
   explicit ConformanceCommand(CLI::App& command) {
     constexpr std::chrono::milliseconds kShortest{1};
-    add_worker(command, options.worker);
-    add_device(command, options.device);
-    add_duration(command, "--timeout", options.timeout, kShortest, "Deadline for the answer to a case");
-    add_duration(command, "--start-timeout", options.start_timeout, kShortest,
+    config_.device = "auto";
+    config_.timeout = std::chrono::seconds{20};
+    add_worker(command, worker_);
+    add_device(command, config_.device);
+    add_duration(command, "--timeout", config_.timeout, kShortest, "Deadline for the answer to a case");
+    add_duration(command, "--start-timeout", config_.start_timeout, kShortest,
                  "Deadline for the worker to become ready");
   }
+
   void finish(const CLI::App& command) override {
-    check_worker(command, options.worker);
-    options.start_timeout_grows = !options.worker.adapter.empty() && !was_given(command, "--start-timeout");
+    check_worker(command, worker_);
+    config_.start_timeout_grows = !worker_.adapter.empty() && !was_given(command, "--start-timeout");
   }
-  int run(const std::string& /*program*/) override { return try_rules(options); }
+
+  int run(const std::string& /*program*/) override {
+    const WorkerCommand worker = worker_command(worker_);
+    config_.worker_command = worker.words;
+    config_.device = choose_device(config_.device, worker.shipped).device;
+    const auto show = [](const std::string& line) { write_all(STDOUT_FILENO, line, "stdout"); };
+    const auto tell = [&](const conformance::Finding& finding) { show(line_of(finding)); };
+    try {
+      const conformance::Tally tally = conformance::Conformance(config_, ranks_to_try(config_.device), tell).run();
+      show(summary_of(tally));
+      if (!tally.started) return to_int(ExitCode::infra);
+      return to_int(tally.rules.contains(Compliance::broken) ? ExitCode::failed : ExitCode::ok);
+    } catch (const conformance::Interrupted&) {
+      throw CommandError(ExitCode::interrupted, "interrupted");
+    }
+  }
+
+ private:
+  WorkerChoice worker_;
+  RunConfig config_;
 };
 
 }  // namespace

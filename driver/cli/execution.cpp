@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "cases/glob.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
@@ -142,23 +143,19 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   config_.worker_command = worker.words;
   config_.implementation = worker.implementation;
   if (options.fork != "off") config_.fork_server = worker.fork_server;
+  bool reports = false;
   try {
-    const auto lock_folder = [this](const std::filesystem::path& folder, const char* option) {
-      locks_.push_back(prepare_folder(folder, option));
-    };
-    if (config_.run_dir) lock_folder(*config_.run_dir, "--run-dir");
-    if (config_.capsules) lock_folder(*config_.capsules, "--capsules");
-    if (config_.dump_dir) lock_folder(*config_.dump_dir, "--dump");
-    if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
-    const auto add_report = [this](const std::optional<std::filesystem::path>& path, const auto& text) {
-      if (!path) return;
-      owned_.push_back(
-          std::make_unique<AtEnd>([this, text, file = AtomicFile(*path)] { file.commit(text(reported_->report())); }));
-    };
-    add_report(options.junit, [](const RunReport& run) { return junit_report(run); });
-    add_report(options.html, html_report);
-    add_report(options.summary, markdown_report);
-    add_report(options.trace_run, trace_report);
+    const std::vector<Output> outputs = outputs_of(options);
+    for (const Output& output : outputs) {
+      if (output.is_folder()) locks_.push_back(prepare_folder(output.path, std::string{output.option}));
+    }
+    for (const Output& output : outputs) {
+      if (output.report == nullptr) continue;
+      owned_.push_back(std::make_unique<AtEnd>([this, report = output.report, file = AtomicFile(output.path)] {
+        file.commit(report(reported_->report()));
+      }));
+    }
+    reports = !owned_.empty();
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
     // Old logs are removed last: the user may need them if an output cannot be written.
     if (config_.run_dir) make_room_for_logs(*config_.run_dir);
@@ -173,7 +170,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
   views_.add_listener(*notices_);
   const bool annotates = options.annotate == "github";
-  if (annotates || options.junit || options.html || options.summary || options.trace_run) {
+  if (annotates || reports) {
     reported_.emplace(options.trace_run ? PhaseTimes::of_each_rank
                       : options.html    ? PhaseTimes::of_slowest_rank
                                         : PhaseTimes::none);

@@ -28,24 +28,6 @@ std::filesystem::path follow_dangling_links(std::filesystem::path path) {
   return path;
 }
 
-std::vector<Output> outputs_of(const ExecutionOptions& options) {
-  std::vector<Output> outputs;
-  const auto add = [&](std::string_view option, const std::optional<std::filesystem::path>& path,
-                       std::string_view start = "", std::string_view what = "") {
-    if (path) outputs.push_back({.option = option, .path = *path, .start = start, .what = what});
-  };
-  add("--events", options.events, kEventsStart, "events file");
-  add("--junit", options.junit, kJunitStart, "JUnit report");
-  add("--html", options.html, kHtmlStart, "HTML report");
-  add("--summary", options.summary, kMarkdownStart, "summary");
-  add("--trace-run", options.trace_run, kRunTraceStart, "trace of a run");
-  add("--run-dir", options.config.run_dir);
-  add("--capsules", options.config.capsules);
-  add("--dump", options.config.dump_dir);
-  if (options.config.perf) add("--trace", options.config.perf->trace_dir);
-  return outputs;
-}
-
 struct Place {
   std::string name;
   std::optional<FileIdentity> identity;
@@ -89,29 +71,6 @@ void expect_own(const Output& output) {
                                  shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));
 }
 
-void check(const std::vector<Output>& outputs, const std::vector<InputFile>& inputs, bool force) {
-  const Place standard_out{"stdout", identify(kStdout)};
-  const Place standard_error{"stderr", identify(kStderr)};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Output& output = outputs[i];
-    const Place place{output.name(), identify(output.path)};
-    for (const InputFile& input : inputs) {
-      if (!(output.option == "--events" && input.may_become_events)) expect_different(place, place_of(input));
-    }
-    for (std::size_t j = 0; j < i; ++j) {
-      const Output& other = outputs[j];
-      if (!(output.is_folder() && other.is_folder())) expect_different(place, {other.name(), identify(other.path)});
-    }
-    expect_different(place, standard_out);
-    expect_different(place, standard_error);
-  }
-  check_stdout(inputs);
-  if (force) return;
-  for (const Output& output : outputs) {
-    if (!output.is_folder()) expect_own(output);
-  }
-}
-
 }  // namespace
 
 std::optional<FileIdentity> identify(const std::filesystem::path& path) {
@@ -150,17 +109,46 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
   return inputs;
 }
 
-void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs) {
-  check(outputs_of(options), inputs, options.force);
+std::vector<Output> outputs_of(const ExecutionOptions& options) {
+  std::vector<Output> outputs;
+  const auto add = [&](std::string_view option, const std::optional<std::filesystem::path>& path,
+                       std::string_view start = "", std::string_view what = "",
+                       std::string(*report)(const RunReport& run) = nullptr) {
+    if (path) outputs.push_back({.option = option, .path = *path, .start = start, .what = what, .report = report});
+  };
+  add("--events", options.events, kEventsStart, "events file");
+  add("--junit", options.junit, kJunitStart, "JUnit report", [](const RunReport& run) { return junit_report(run); });
+  add("--html", options.html, kHtmlStart, "HTML report", html_report);
+  add("--summary", options.summary, kMarkdownStart, "summary", markdown_report);
+  add("--trace-run", options.trace_run, kRunTraceStart, "trace of a run", trace_report);
+  add("--run-dir", options.config.run_dir);
+  add("--capsules", options.config.capsules);
+  add("--dump", options.config.dump_dir);
+  if (options.config.perf) add("--trace", options.config.perf->trace_dir);
+  return outputs;
 }
 
-void check_output(const Output& output, const std::vector<InputFile>& inputs, bool force) {
-  check({output}, inputs, force);
-}
-
-void check_stdout(const std::vector<InputFile>& inputs) {
+void check_outputs(const std::vector<Output>& outputs, const std::vector<InputFile>& inputs, bool force) {
   const Place standard_out{"stdout", identify(kStdout)};
+  const Place standard_error{"stderr", identify(kStderr)};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Output& output = outputs[i];
+    const Place place{output.name(), identify(output.path)};
+    for (const InputFile& input : inputs) {
+      if (!(output.option == "--events" && input.may_become_events)) expect_different(place, place_of(input));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      const Output& other = outputs[j];
+      if (!(output.is_folder() && other.is_folder())) expect_different(place, {other.name(), identify(other.path)});
+    }
+    expect_different(place, standard_out);
+    expect_different(place, standard_error);
+  }
   for (const InputFile& input : inputs) expect_different(standard_out, place_of(input));
+  if (force) return;
+  for (const Output& output : outputs) {
+    if (!output.is_folder()) expect_own(output);
+  }
 }
 
 }  // namespace cp_pool

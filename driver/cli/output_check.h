@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/cli/execution_options.h"
+#include "driver/log/run_report.h"
 
 namespace cp_pool {
 
@@ -41,22 +42,22 @@ inline constexpr const char* kStderr = "/proc/self/fd/2";
 // Returns the input files that these options name.
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
 
-// Throws CommandError (usage) if an output, stdout included, is one of the inputs or another output. Unless
-// options.force is set, also throws if a file that would be replaced holds something else than its option writes. To be
-// called before any output is opened.
-void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
-// The same for a command that writes this output and to stdout.
+// An output beside stdout.
 struct Output {
   std::string_view option;
   std::filesystem::path path;
-  std::string_view start = {};  // the first bytes of every file that the option writes
-  std::string_view what = {};   // the name of such a file in errors; empty for a folder
+  std::string_view start = {};                            // the first bytes of every file that the option writes
+  std::string_view what = {};                             // the name of such a file in errors; empty for a folder
+  std::string (*report)(const RunReport& run) = nullptr;  // what is written at the end of a run
 
   [[nodiscard]] std::string name() const { return std::string{option} + ' ' + path.string(); }
   [[nodiscard]] bool is_folder() const { return what.empty(); }
 };
-void check_output(const Output& output, const std::vector<InputFile>& inputs, bool force);
-// The same for a command that writes to stdout alone.
-void check_stdout(const std::vector<InputFile>& inputs);
+std::vector<Output> outputs_of(const ExecutionOptions& options);
+
+// Throws CommandError (usage) if an output, stdout included, is one of the inputs or another output. Unless `force` is
+// set, also throws if a file that would be replaced holds something else than its option writes. To be called before
+// any output is opened.
+void check_outputs(const std::vector<Output>& outputs, const std::vector<InputFile>& inputs, bool force = false);
 
 }  // namespace cp_pool

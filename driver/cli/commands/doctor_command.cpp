@@ -199,7 +199,7 @@ std::vector<Finding> find_matrices(const std::string& size) {
 int examine(const DoctorOptions& options) {
   ExecutionOptions execution;
   execution.worker = options.worker;
-  check_stdout(execution_inputs(execution));
+  check_outputs({}, execution_inputs(execution));
   Report report;
   const auto say_all = [&](const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) report.say(finding);

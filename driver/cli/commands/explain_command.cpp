@@ -61,12 +61,9 @@ class ExplainCommand : public Command {
 
   int run(const std::string& /*program*/) override {
     const std::vector<InputFile> inputs = case_inputs(case_argument_, selection_);
-    if (html_) {
-      check_output({.option = "--html", .path = *html_, .start = kExplanationStart, .what = "explanation"}, inputs,
-                   force_);
-    } else {
-      check_stdout(inputs);
-    }
+    std::vector<Output> outputs;
+    if (html_) outputs = {{.option = "--html", .path = *html_, .start = kExplanationStart, .what = "explanation"}};
+    check_outputs(outputs, inputs, force_);
     const Item named = find_case(case_argument_, selection_, edits_, {}, "cp-pool");
     if (named.payload->attention() == nullptr) {
       throw CommandError(ExitCode::bad_input, "explain draws attention cases, and this is a call");

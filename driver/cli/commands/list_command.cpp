@@ -180,7 +180,7 @@ Selection select_and_count(const ListOptions& options, Counts& counts) {
 }
 
 int list_cases(ListOptions options) {
-  check_stdout(matrix_inputs(options.selection));
+  check_outputs({}, matrix_inputs(options.selection));
   read_shard_times(options.selection);
   Counts counts;
   const Selection selection = select_and_count(options, counts);

@@ -129,7 +129,7 @@ std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optio
 
 int replay(ReplayOptions& options) {
   const Capsule capsule = read_capsule(options.folder);
-  check_outputs(options.execution, {});
+  check_outputs(outputs_of(options.execution), {}, options.execution.force);
   take_over(capsule, options);
   const std::vector<Item> cases = cases_of(capsule);
   const RunStarted header{.title = "the capsule of " + capsule.id,

@@ -94,9 +94,8 @@ std::vector<Event> only_case(const std::vector<Event>& events, const std::string
 }  // namespace
 
 int report_runs(const ReportOptions& options) {
-  check_outputs(options.execution, mapped(options.files, [](const std::string& file) {
-                  return InputFile{.name = "the events file " + file, .path = file};
-                }));
+  const auto input = [](const std::string& file) { return InputFile{.name = "the events file " + file, .path = file}; };
+  check_outputs(outputs_of(options.execution), mapped(options.files, input), options.execution.force);
   expect_different_files(options.files);
   MergedRuns runs;
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event

@@ -225,7 +225,7 @@ CaseTrends trends_for_reports(const RunCommandOptions& options, const RunStarted
 }
 
 int run_selected(RunCommandOptions options, const std::string& program) {
-  check_outputs(options.execution, inputs_of(options));
+  check_outputs(outputs_of(options.execution), inputs_of(options), options.execution.force);
   read_shard_times(options.selection);
   const Selection selection =
       options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);

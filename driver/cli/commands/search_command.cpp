@@ -95,7 +95,7 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   const auto file = found_file(options);
   std::vector<InputFile> inputs = execution_inputs(options.execution);
   if (file) inputs.push_back({.name = "--found " + file->string(), .path = *file});
-  check_outputs(options.execution, inputs);
+  check_outputs(outputs_of(options.execution), inputs, options.execution.force);
   FoundCases found;
   if (file) found = read_found_cases(*file);
   plan.kept = kept_cases(found, plan);

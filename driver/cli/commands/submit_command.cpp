@@ -165,7 +165,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
     inputs = case_inputs(options.case_argument, options.selection);
   }
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
-  check_outputs(options.execution, inputs);
+  check_outputs(outputs_of(options.execution), inputs, options.execution.force);
   if (options.case_argument == "-") return submit_stream(options, program);
   std::vector<Item> cases;
   RunStarted run;

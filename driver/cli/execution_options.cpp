@@ -210,22 +210,14 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
 }  // namespace
 
 void add_adapter(CLI::App& command, WorkerChoice& worker) {
-  add_text(command,
-           {.name = "--adapter",
-            .type = "ADAPTER",
-            .help = "Judge a Python function instead of a worker: FILE.py[:NAME] or package.module:NAME",
-            .check = wrong_with_adapter,
-            .from_folder = adapter_from_folder},
-           [&worker](const std::string& text) { worker.adapter = text; });
+  add_text(command, "--adapter", "ADAPTER", worker.adapter,
+           "Judge a Python function instead of a worker: FILE.py[:NAME] or package.module:NAME",
+           {.check = wrong_with_adapter, .from_folder = adapter_from_folder});
   const auto wrong_with_python = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
-  add_text(command,
-           {.name = "--python",
-            .type = "PATH",
-            .help = "Python interpreter for the --adapter; it needs the packages cp_pool and torch",
-            .check = wrong_with_python,
-            .default_text = "that of this installation",
-            .from_folder = program_from_folder},
-           [&worker](const std::string& text) { worker.python = text; });
+  add_text(
+      command, "--python", "PATH", worker.python,
+      "Python interpreter for the --adapter; it needs the packages cp_pool and torch",
+      {.check = wrong_with_python, .default_text = "that of this installation", .from_folder = program_from_folder});
 }
 
 void check_worker(const CLI::App& command, const WorkerChoice& worker) {
@@ -237,11 +229,8 @@ void add_worker(CLI::App& command, WorkerChoice& worker) {
     const auto words = split_words(text);
     return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
   };
-  add_text(command,
-           {.name = "--worker",
-            .type = "CMD",
-            .help = "Worker command line, split into words as a shell does",
-            .check = wrong_with_words,
+  add_text(command, "--worker", "CMD", worker.command, "Worker command line, split into words as a shell does",
+           {.check = wrong_with_words,
             .default_text = "cp-pool-worker beside this program",
             .from_folder = worker_from_folder},
            [&worker](const std::string& text) { worker.command = text; });
@@ -288,34 +277,22 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
              "Whether ranks share GPUs if there are fewer GPUs than ranks: auto does, except with --mode perf");
   add_count(command, "--slots", config.slots,
             "CPU ranks that may work at once, in all pools together; 0 = as many as there are cores");
-  add_text(command,
-           {.name = "--gpus",
-            .type = "LIST",
-            .help = "Which of the visible GPUs to use: 0-3,6. Each pool gets its own GPUs",
-            .check = wrong_with_gpus,
-            .default_text = "all"},
-           [&options](const std::string& text) { options.gpus = text; });
+  add_text(command, "--gpus", "LIST", options.gpus,
+           "Which of the visible GPUs to use: 0-3,6. Each pool gets its own GPUs",
+           {.check = wrong_with_gpus, .default_text = "all"});
   add_choice(command, "--spare", "WHEN", {"auto", "on", "off"}, options.spare,
              "If slots are free, keep a spare pool ready that takes over after a crash: auto does on CPU");
   add_worker(command, options.worker);
-  add_text(
-      command,
-      {.name = "--launcher",
-       .type = "LAUNCHER",
-       .help = "Launcher of the ranks: local, torchrun, mpirun, srun, or a command line with {worker} and optionally "
-               "{world_size}, {nodes}, {ranks_per_node}, {hosts}, {rendezvous} (docs/cluster.md)",
-       .check = wrong_with_launcher,
-       .default_text = options.launcher},
-      [&options](const std::string& text) { options.launcher = text; });
+  add_text(command, "--launcher", "LAUNCHER", options.launcher,
+           "Launcher of the ranks: local, torchrun, mpirun, srun, or a command line with {worker} and optionally "
+           "{world_size}, {nodes}, {ranks_per_node}, {hosts}, {rendezvous} (docs/cluster.md)",
+           {.check = wrong_with_launcher, .default_text = options.launcher});
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
              "Whether ranks are forked from one process that has imported torch: auto does this with --adapter");
-  add_text(command,
-           {.name = "--delays",
-            .type = "SEED[:MAX_MS]",
-            .help = "Delay the adapter's work at random places, by at most MAX_MS each (default 2): a result that "
-                    "depends on timing then becomes wrong (docs/adapters.md)",
-            .check = wrong_with_delays},
-           [&options](const std::string& text) { options.worker.delays = text; });
+  add_text(command, "--delays", "SEED[:MAX_MS]", options.worker.delays,
+           "Delay the adapter's work at random places, by at most MAX_MS each (default 2): a result that "
+           "depends on timing then becomes wrong (docs/adapters.md)",
+           {.check = wrong_with_delays});
   add_ratio(command, "--bound-factor", options.bound_factor,
             "Multiply every bound by this; reports show the factor. The worker has to support it");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");

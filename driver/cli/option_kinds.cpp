@@ -142,20 +142,26 @@ void add_flag(CLI::App& command, const std::string& name, const std::string& hel
   command.add_flag(name)->description(help);
 }
 
-void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take) {
-  CLI::Option* added = command.add_option_function<std::string>(option.name, take, option.help);
-  added->type_name(option.type)->default_str(option.default_text.value_or(""));
+void add_text(CLI::App& command, const std::string& name, const std::string& type, const TakeText& take,
+              const std::string& help, const TextOption& option) {
+  CLI::Option* added = command.add_option_function<std::string>(name, take, help);
+  added->type_name(type)->default_str(option.default_text.value_or(""));
   if (option.check) added->check(option.check, "", "");
   note_from_folder(command, added, option.from_folder);
 }
 
-void add_text_or_nothing(CLI::App& command, const TextOption& option,
-                         const std::function<void(const std::string& text)>& take) {
+void add_text(CLI::App& command, const std::string& name, const std::string& type, std::string& target,
+              const std::string& help, const TextOption& option) {
+  add_text(command, name, type, [&target](const std::string& text) { target = text; }, help, option);
+}
+
+void add_text_or_nothing(CLI::App& command, const std::string& name, const std::string& type, const TakeText& take,
+                         const std::string& help, const TextOption& option) {
   const std::string alone = option.default_text.value_or("");
   const auto take_or_default = [take, alone](const std::string& text) { take(text.empty() ? alone : text); };
   const auto check = [wrong = option.check](const std::string& text) { return text.empty() ? "" : wrong(text); };
-  command.add_option_function<std::string>(option.name, take_or_default, option.help)
-      ->type_name(option.type)
+  command.add_option_function<std::string>(name, take_or_default, help)
+      ->type_name(type)
       ->expected(0, 1)
       ->check(check, "", "");
 }
@@ -165,9 +171,10 @@ void add_choice(CLI::App& command, const std::string& name, const std::string& t
   command.add_option(name, target, help)->check(CLI::IsMember(words))->type_name(type)->capture_default_str();
 }
 
-void add_list(CLI::App& command, const TextOption& option, std::vector<std::string>& target, bool greedy) {
-  CLI::Option* added = command.add_option(option.name, target, option.help)
-                           ->type_name(option.type)
+void add_list(CLI::App& command, const std::string& name, const std::string& type, std::vector<std::string>& target,
+              const std::string& help, bool greedy, const TextOption& option) {
+  CLI::Option* added = command.add_option(name, target, help)
+                           ->type_name(type)
                            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
                            ->allow_extra_args(greedy);
   if (option.check) added->check(option.check, "", "");
@@ -177,13 +184,9 @@ void add_list(CLI::App& command, const TextOption& option, std::vector<std::stri
 
 void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
                   std::chrono::milliseconds minimum, const std::string& help) {
-  add_text(command,
-           {.name = name,
-            .type = "DURATION",
-            .help = help,
-            .check = [minimum](const std::string& text) { return wrong_with_duration(text, minimum); },
-            .default_text = duration_text(target)},
-           [&target](const std::string& text) { target = *parse_duration(text); });
+  add_text(command, name, "DURATION", [&target](const std::string& text) { target = *parse_duration(text); }, help,
+           {.check = [minimum](const std::string& text) { return wrong_with_duration(text, minimum); },
+            .default_text = duration_text(target)});
 }
 
 void add_count(CLI::App& command, const std::string& name, int& target, const std::string& help, int least) {
@@ -202,8 +205,8 @@ void add_path(CLI::App& command, const std::string& name, std::optional<std::fil
               const std::string& type, PathUse use, const std::string& help) {
   const auto check = [use](const std::string& text) { return wrong_with_path(text, use); };
   const FromFolder from_folder = use == PathUse::earlier_run ? run_from_folder : path_from_folder;
-  add_text(command, {.name = name, .type = type, .help = help, .check = check, .from_folder = from_folder},
-           [&target](const std::string& text) { target = text; });
+  add_text(command, name, type, [&target](const std::string& text) { target = text; }, help,
+           {.check = check, .from_folder = from_folder});
 }
 
 void add_positional(CLI::App& command, const std::string& name, std::string& target, Needed needed,

@@ -44,20 +44,22 @@ using FromFolder = std::function<std::string(const std::string& text, const std:
 std::string path_from_folder(const std::string& text, const std::filesystem::path& folder);
 
 struct TextOption {
-  std::string name;
-  std::string type;  // as the help shows it, such as FILE
-  std::string help;
   ValueCheck check = nullptr;
   std::optional<std::string> default_text = std::nullopt;  // as the help shows it
   FromFolder from_folder = nullptr;                        // for values that name files
 };
-// `take` gets each value that passes the check.
-void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take);
+// Adds an option that takes a text. `type` is shown in the help, such as FILE. `take` gets each value that passes the
+// check.
+using TakeText = std::function<void(const std::string& text)>;
+void add_text(CLI::App& command, const std::string& name, const std::string& type, const TakeText& take,
+              const std::string& help, const TextOption& option = {});
+void add_text(CLI::App& command, const std::string& name, const std::string& type, std::string& target,
+              const std::string& help, const TextOption& option = {});
 
 // The same for an option whose value may be left out: then it takes its default_text. It must not be followed by
 // positional arguments.
-void add_text_or_nothing(CLI::App& command, const TextOption& option,
-                         const std::function<void(const std::string& text)>& take);
+void add_text_or_nothing(CLI::App& command, const std::string& name, const std::string& type, const TakeText& take,
+                         const std::string& help, const TextOption& option);
 
 // Adds an option that takes one of several words. The help shows them, with the value of the target as the default.
 void add_choice(CLI::App& command, const std::string& name, const std::string& type,
@@ -65,7 +67,8 @@ void add_choice(CLI::App& command, const std::string& name, const std::string& t
 
 // Adds an option that collects values. It can be given several times and, if greedy, takes several values each time; a
 // greedy one would swallow positional arguments.
-void add_list(CLI::App& command, const TextOption& option, std::vector<std::string>& target, bool greedy);
+void add_list(CLI::App& command, const std::string& name, const std::string& type, std::vector<std::string>& target,
+              const std::string& help, bool greedy, const TextOption& option = {});
 
 // Adds an option that takes a duration of at least `minimum`.
 void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,

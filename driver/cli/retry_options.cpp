@@ -37,30 +37,23 @@ std::string wrong_with_outcomes(const std::string& list) {
 }  // namespace
 
 void add_flaky(CLI::App& command, RunConfig& config) {
-  add_text(command,
-           {.name = "--flaky",
-            .type = "WHAT",
-            .help = "How a case that passed on a later try counts for the exit code: fail or pass",
-            .check =
-                [](const std::string& text) {
-                  return text == "fail" || text == "pass" ? "" : fmt::format("'{}' is neither fail nor pass", text);
-                },
-            .default_text = "pass"},
-           [&config](const std::string& text) { config.flaky_fails = text == "fail"; });
+  const auto wrong_with_flaky = [](const std::string& text) {
+    return text == "fail" || text == "pass" ? "" : fmt::format("'{}' is neither fail nor pass", text);
+  };
+  add_text(command, "--flaky", "WHAT", [&config](const std::string& text) { config.flaky_fails = text == "fail"; },
+           "How a case that passed on a later try counts for the exit code: fail or pass",
+           {.check = wrong_with_flaky, .default_text = "pass"});
 }
 
 void add_retries(CLI::App& command, RunConfig& config) {
   add_count(command, "--retries", config.retries.most, "Run a case that does not pass again, up to N times");
-  add_text(command,
-           {.name = "--retry-on",
-            .type = "OUTCOMES",
-            .help = "The outcomes after which --retries runs a case again, separated by commas",
-            .check = wrong_with_outcomes,
-            .default_text = "crash,timeout,infra,error"},
+  add_text(command, "--retry-on", "OUTCOMES",
            [&config](const std::string& text) {
              config.retries.on.clear();
              for (const std::string& part : split(text, ',')) config.retries.on.insert(*parse_name<CaseOutcome>(part));
-           });
+           },
+           "The outcomes after which --retries runs a case again, separated by commas",
+           {.check = wrong_with_outcomes, .default_text = "crash,timeout,infra,error"});
   add_flaky(command, config);
   add_flag(
       command, "--triage", config.triage,

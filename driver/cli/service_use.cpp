@@ -74,9 +74,7 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
 }  // namespace
 
 void add_service_name(CLI::App& command, std::string& name, const std::string& help) {
-  add_text(command,
-           {.name = "--name", .type = "NAME", .help = help, .check = service::wrong_with_name, .default_text = name},
-           [&name](const std::string& text) { name = text; });
+  add_text(command, "--name", "NAME", name, help, {.check = service::wrong_with_name, .default_text = name});
 }
 
 void with_service(const std::string& name, const std::string& client,
@@ -92,32 +90,25 @@ void with_service(const std::string& name, const std::string& client,
 
 void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
   options.unasked = true;
-  add_text(
-      command,
-      {.name = "--service",
-       .type = "NAME",
-       .help =
+  add_text(command, "--service", "NAME",
+           [&options](const std::string& name) {
+             options.wanted = true;
+             options.name = name;
+           },
            "Run on this service, which has to be running (cp-pool serve). Without it: on 'default' if that is running",
-       .check = service::wrong_with_name},
-      [&options](const std::string& name) {
-        options.wanted = true;
-        options.name = name;
-      });
+           {.check = service::wrong_with_name});
   add_flag(command, "--no-service", options.refused, "Run on pools of this command, even if a service is running");
   add_when_lost(command, options);
 }
 
 void add_service_of_run(CLI::App& command, ServiceOptions& options) {
-  add_text_or_nothing(command,
-                      {.name = "--service",
-                       .type = "[NAME]",
-                       .help = "Run on the warm pools of a running service (cp-pool serve)",
-                       .check = service::wrong_with_name,
-                       .default_text = service::kDefaultName},
+  add_text_or_nothing(command, "--service", "[NAME]",
                       [&options](const std::string& name) {
                         options.wanted = true;
                         options.name = name;
-                      });
+                      },
+                      "Run on the warm pools of a running service (cp-pool serve)",
+                      {.check = service::wrong_with_name, .default_text = service::kDefaultName});
   add_when_lost(command, options);
 }
 

@@ -165,19 +165,15 @@ class DiffCommand : public Command {
     add_positional(command, "RUN", before_, Needed::no,
                    "The earlier run; without it, the run of the same implementation before the last");
     add_positional(command, "LATER", after_, Needed::no, "The run that is compared with it; without it, the last run");
-    add_list(command,
-             {.name = "--fail-on",
-              .type = "KIND",
-              .help = fmt::format("Kind of change that makes the exit code {}; may be repeated: {}",
-                                  to_int(ExitCode::failed), fmt::join(all_names<ChangeKind>(), ", ")),
-              .check =
-                  [](const std::string& text) {
-                    return parse_name<ChangeKind>(text)
-                               ? ""
-                               : fmt::format("'{}' is none of {}", text, fmt::join(all_names<ChangeKind>(), ", "));
-                  },
-              .default_text = "new-failure"},
-             fail_on_, /*greedy=*/false);
+    const auto wrong_with_kind = [](const std::string& text) {
+      return parse_name<ChangeKind>(text)
+                 ? ""
+                 : fmt::format("'{}' is none of {}", text, fmt::join(all_names<ChangeKind>(), ", "));
+    };
+    add_list(command, "--fail-on", "KIND", fail_on_,
+             fmt::format("Kind of change that makes the exit code {}; may be repeated: {}", to_int(ExitCode::failed),
+                         fmt::join(all_names<ChangeKind>(), ", ")),
+             /*greedy=*/false, {.check = wrong_with_kind, .default_text = "new-failure"});
     add_flag(command, "--json", json_, "Print a JSON object (docs/command_line.md)");
     add_records_to_read(command, folder_);
   }

@@ -213,15 +213,11 @@ class ListCommand : public CommandWith<ListOptions> {
         command, "--format", "FORMAT", {"ids", "ctest", "gtest"}, options.format,
         "ids: one ID on each line; ctest: a script with a test for each case (TEST_INCLUDE_FILES); gtest: a list as a "
         "GoogleTest program prints it");
-    add_text(command,
-             {.name = "--test-args",
-              .type = "WORDS",
-              .help = "With --format ctest: options of run for every test, split into words as a shell does",
-              .check =
-                  [](const std::string& text) {
-                    return split_words(text) ? "" : fmt::format("'{}' is not a command line", text);
-                  }},
-             [this](const std::string& text) { options.test_args = text; });
+    add_text(command, "--test-args", "WORDS", options.test_args,
+             "With --format ctest: options of run for every test, split into words as a shell does",
+             {.check = [](const std::string& text) {
+               return split_words(text) ? "" : fmt::format("'{}' is not a command line", text);
+             }});
     for (const char* const other : {"--count", "--json"}) exclude(command, "--format", other);
     add_adapter(command, options.worker);
     bar_from_configuration(command, {"--adapter", "--python"});

@@ -267,15 +267,10 @@ void add_options_of_run(CLI::App& command, RunCommandOptions& options) {
                ? ""
                : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history, history:FILE", text);
   };
-  add_text(
-      command,
-      {.name = "--order",
-       .type = "ORDER",
-       .help = "Order of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, "
-               "then the longest), or history:FILE (the same by an earlier --events FILE)",
-       .check = wrong_with_order,
-       .default_text = "listed"},
-      [&options](const std::string& text) { options.order = *parse_order(text); });
+  add_text(command, "--order", "ORDER", [&options](const std::string& text) { options.order = *parse_order(text); },
+           "Order of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, "
+           "then the longest), or history:FILE (the same by an earlier --events FILE)",
+           {.check = wrong_with_order, .default_text = "listed"});
   add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
   add_flag(command, "--deterministic", options.deterministic,
            "Use deterministic kernels in every case, so that every run gives the same bits, on GPUs too");

@@ -129,33 +129,21 @@ class SearchCommand : public CommandWith<SearchOptions> {
     const auto wrong_with_seed = [](const std::string& text) -> std::string {
       return parse_number<std::uint64_t>(text) ? "" : fmt::format("'{}' is no whole number of at most 64 bits", text);
     };
-    add_text(command,
-             {.name = "--seed",
-              .type = "S",
-              .help = "Draw the same cases as a search with this seed",
-              .check = wrong_with_seed,
-              .default_text = "random"},
-             [this](const std::string& text) { options.seed = parse_number<std::uint64_t>(text); });
+    add_text(command, "--seed", "S",
+             [this](const std::string& text) { options.seed = parse_number<std::uint64_t>(text); },
+             "Draw the same cases as a search with this seed", {.check = wrong_with_seed, .default_text = "random"});
     add_edits(command, options.edits);
-    add_list(
-        command,
-        {.name = "--filter",
-         .type = "EXPR",
-         .help =
+    add_list(command, "--filter", "EXPR", options.filters,
              "Draw only cases that the expression selects, such as 'comm=p2p & cp_size<=4'; with several, cases that "
-             "any of them selects"},
-        options.filters, false);
+             "any of them selects",
+             false);
     add_flag(command, "--keep-going", options.keep_going, "Go on after a failure, to find others");
     add_duration(command, "--shrink-time", options.shrink_time, milliseconds{0},
                  "How long the search tries to make one failing case smaller; 0 = no limit");
     const auto wrong_with_file = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
-    add_text(command,
-             {.name = "--found",
-              .type = "FILE",
-              .help = "Run the cases of this file first, and add the failing cases that are found; off = no file",
-              .check = wrong_with_file,
-              .default_text = "one for each worker in ~/.local/state/cp-pool/found"},
-             [this](const std::string& text) { options.found = text; });
+    add_text(command, "--found", "FILE", options.found,
+             "Run the cases of this file first, and add the failing cases that are found; off = no file",
+             {.check = wrong_with_file, .default_text = "one for each worker in ~/.local/state/cp-pool/found"});
     add_flag(command, "--no-record", options.record,
              "Do not add the failing cases that are found to the file of --found", false);
     // Making a hanging case smaller times out many times in a row.

@@ -81,13 +81,8 @@ class ServeCommand : public CommandWith<ServeOptions> {
     add_service_name(command, options.name, "Name of the service; submit uses 'default' if it is running");
     add_flag(command, "--stdio", options.stdio, "Serve one client on stdin and stdout instead of a socket");
     add_count(command, "--slots", options.slots, "CPU ranks that may work at once; 0 = as many as there are cores");
-    add_text(command,
-             {.name = "--gpus",
-              .type = "LIST",
-              .help = "Which of the visible GPUs to use: 0-3,6",
-              .check = wrong_with_gpus,
-              .default_text = "all"},
-             [this](const std::string& text) { options.gpus = text; });
+    add_text(command, "--gpus", "LIST", options.gpus, "Which of the visible GPUs to use: 0-3,6",
+             {.check = wrong_with_gpus, .default_text = "all"});
     add_duration(command, "--idle", options.config.idle, milliseconds{0},
                  "End a pool that has been idle for this long; 0 = never");
     add_duration(command, "--idle-exit", options.config.idle_exit, milliseconds{0},

@@ -144,12 +144,8 @@ void add_config_options(CLI::App& command, ConfigChoice& choice) {
            "Defaults of options; without it: cp-pool.toml in this folder or one above");
   add_flag(command, "--no-config", choice.none, "Read no cp-pool.toml");
   exclude(command, "--config", "--no-config");
-  add_text(command,
-           {.name = "--profile",
-            .type = "NAME",
-            .help = "Which defaults: default, ci, local, or one of cp-pool.toml",
-            .default_text = kDefaultProfile},
-           [&choice](const std::string& text) { choice.profile = text; });
+  add_text(command, "--profile", "NAME", choice.profile, "Which defaults: default, ci, local, or one of cp-pool.toml",
+           {.default_text = kDefaultProfile});
 }
 
 std::string key_of(const CLI::Option& option) {

@@ -28,19 +28,10 @@ std::string matrix_from_folder(const std::string& text, const std::filesystem::p
 void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& help,
                   const std::optional<std::string>& default_matrix) {
   options.size = kDefaultSize;
-  add_list(command,
-           {.name = "--matrix",
-            .type = "NAME|FILE",
-            .help = help,
-            .default_text = default_matrix,
-            .from_folder = matrix_from_folder},
-           options.matrices, greedy);
-  add_text(command,
-           {.name = "--size",
-            .type = "SIZE",
-            .help = "Size of the cases: full, small, or another that the matrix defines",
-            .default_text = kDefaultSize},
-           [&options](const std::string& text) { options.size = text; });
+  add_list(command, "--matrix", "NAME|FILE", options.matrices, help, greedy,
+           {.default_text = default_matrix, .from_folder = matrix_from_folder});
+  add_text(command, "--size", "SIZE", options.size,
+           "Size of the cases: full, small, or another that the matrix defines", {.default_text = kDefaultSize});
 }
 
 std::vector<Matrix> load_matrices(const std::vector<std::string>& names) {
@@ -84,26 +75,17 @@ ShardOfRun described(const Shard& shard, const std::vector<SelectedCase>& all) {
 void add_selection(CLI::App& command, SelectionOptions& options) {
   add_matrices(command, options, true, "Matrices: names of shipped matrices, or files (with a / or ending in .json)",
                kDefaultMatrix);
-  add_list(command,
-           {.name = "--filter",
-            .type = "EXPR",
-            .help = "Select cases by an ID, a glob over IDs or an expression 'comm=p2p & !model=cp_3_*'; several "
-                    "filters add up"},
-           options.filters, true);
-  add_text(command,
-           {.name = "-k",
-            .type = "EXPR",
-            .help = "Keep only cases whose ID or tags contain the words: p2p, or 'p2p and not (thd or fp16)'"},
-           [&options](const std::string& text) { options.keywords = text; });
+  add_list(command, "--filter", "EXPR", options.filters,
+           "Select cases by an ID, a glob over IDs or an expression 'comm=p2p & !model=cp_3_*'; several "
+           "filters add up",
+           true);
+  add_text(command, "-k", "EXPR", options.keywords,
+           "Keep only cases whose ID or tags contain the words: p2p, or 'p2p and not (thd or fp16)'");
   const auto wrong_with_shard = [](const std::string& text) -> std::string {
     return parse_shard(text) ? "" : fmt::format("'{}' is none of 1/N, 2/N .. N/N", text);
   };
-  add_text(command,
-           {.name = "--shard",
-            .type = "K/N",
-            .help = "Select part K of N parts of about equal cost, for job K of N of a CI",
-            .check = wrong_with_shard},
-           [&options](const std::string& text) { options.shard = *parse_shard(text); });
+  add_text(command, "--shard", "K/N", [&options](const std::string& text) { options.shard = *parse_shard(text); },
+           "Select part K of N parts of about equal cost, for job K of N of a CI", {.check = wrong_with_shard});
   add_path(command, "--shard-times", options.shard_times, "FILE", PathUse::input,
            "Divide cases for --shard by the times in an --events FILE, which has to be the same for all jobs");
 }
@@ -131,11 +113,8 @@ void check_lookup(const CLI::App& command, const std::string& argument) {
 }
 
 void add_edits(CLI::App& command, std::vector<std::string>& edits) {
-  add_list(command,
-           {.name = "--set",
-            .type = "KEY=VALUE",
-            .help = "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated"},
-           edits, false);
+  add_list(command, "--set", "KEY=VALUE", edits,
+           "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated", false);
 }
 
 Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take) {

@@ -88,7 +88,6 @@ add_library(cp_cli STATIC
   cli/execution_options.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
-  cli/retry_options.cpp
   cli/shell_words.cpp
   cli/config/case_overrides.cpp
   cli/config/config_file.cpp

@@ -47,6 +47,11 @@ void add_execution(CLI::App& command, ExecutionOptions& options);
 // CommandError (usage) for options that contradict each other.
 void fill_execution(const CLI::App& command, ExecutionOptions& options);
 
+// Adds --retries, --retry-on, --flaky, --triage and --capsules.
+void add_retries(CLI::App& command, RunConfig& config);
+// Adds --flaky alone, for reports of runs that are over.
+void add_flaky(CLI::App& command, RunConfig& config);
+
 // Adds the options for what is shown and reported.
 void add_views(CLI::App& command, ExecutionOptions& options);
 

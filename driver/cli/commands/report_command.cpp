@@ -13,7 +13,6 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/retry_options.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/ledger.h"
 #include "driver/core/mapped.h"

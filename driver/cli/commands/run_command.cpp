@@ -12,7 +12,6 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/earlier_run.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/retry_options.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"

@@ -5,7 +5,6 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/history/run_records.h"
-#include "driver/cli/retry_options.h"
 
 namespace cp_pool {
 namespace {

@@ -16,7 +16,6 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/earlier_run.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/retry_options.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/service_use.h"

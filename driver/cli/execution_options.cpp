@@ -257,8 +257,7 @@ void add_worker(CLI::App& command, WorkerChoice& worker) {
   add_text(command, "--worker", "CMD", worker.command, "Worker command line, split into words as a shell does",
            {.check = wrong_with_words,
             .default_text = "cp-pool-worker beside this program",
-            .from_folder = worker_from_folder},
-           [&worker](const std::string& text) { worker.command = text; });
+            .from_folder = worker_from_folder});
   add_adapter(command, worker);
   exclude(command, "--adapter", "--worker");
 }
@@ -291,6 +290,15 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
              "failures, and cases that were skipped, cancelled or expected to fail");
   add_choice(command, "--show-output", "WHEN", all_names<ShowOutput>(), options.show_output,
              "Which cases show their ranks' last lines of stderr: always is all but those that passed or were skipped");
+}
+
+void add_kept_files(CLI::App& command, ExecutionOptions& options) {
+  add_path(command, "--events", options.events, "FILE", PathUse::output,
+           "Write every event as a line of JSON, as it happens");
+  add_path(command, "--run-dir", options.config.run_dir, "DIR", PathUse::folder,
+           "Keep the full stdout and stderr of every pool");
+  add_path(command, "--dump", options.config.dump_dir, "DIR", PathUse::worker_folder,
+           "Let the worker write the tensors of each case");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -337,12 +345,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
             "End the run after this many failures; the remaining cases are not-run; 0 = no limit");
   add_flag(command, "-x,--fail-fast", "End the run at the first failure, as --max-fail 1 does");
   add_views(command, options);
-  add_path(command, "--events", options.events, "FILE", PathUse::output,
-           "Write every event as a line of JSON, as it happens");
-  add_path(command, "--run-dir", config.run_dir, "DIR", PathUse::folder,
-           "Keep the full stdout and stderr of every pool");
-  add_path(command, "--dump", config.dump_dir, "DIR", PathUse::worker_folder,
-           "Let the worker write the tensors of each case");
+  add_kept_files(command, options);
   add_flag(command, "--no-reference-cache", config.reference_cache,
            "Let the worker compute every expected result again, and keep none", false);
   add_duration(command, "--diagnosis-time", config.diagnosis_time, milliseconds{0},
@@ -351,9 +354,6 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_perf(command, options);
 }
 
-void fill_execution(const CLI::App& command, ExecutionOptions& options) {
-  apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
-  apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
 void add_flaky(CLI::App& command, RunConfig& config) {
   const auto wrong_with_flaky = [](const std::string& text) {
     return text == "fail" || text == "pass" ? "" : fmt::format("'{}' is neither fail nor pass", text);
@@ -380,6 +380,9 @@ void add_retries(CLI::App& command, RunConfig& config) {
            "Keep each failure in a folder, from which cp-pool replay runs it again, here or elsewhere");
 }
 
+void fill_execution(const CLI::App& command, ExecutionOptions& options) {
+  apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
+  apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
   check_worker(command, options.worker);
   apply_adapter(command, options);
   apply_launcher(command, options);

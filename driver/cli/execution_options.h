@@ -54,6 +54,8 @@ void add_flaky(CLI::App& command, RunConfig& config);
 
 // Adds the options for what is shown and reported.
 void add_views(CLI::App& command, ExecutionOptions& options);
+// Adds the options for what is kept of a run while it goes on: --events, --run-dir and --dump.
+void add_kept_files(CLI::App& command, ExecutionOptions& options);
 
 // add_worker adds --worker, --adapter and --python; add_adapter adds the last two, for a command that only uses
 // adapters.

@@ -37,12 +37,6 @@ constexpr const char* kDoctorFooter =
     "  cp-pool doctor --worker 'python3 my_worker.py'\n"
     "  cp-pool doctor --adapter package.module:ring   checks a Python adapter and its interpreter\n";
 
-struct DoctorOptions {
-  WorkerChoice worker;
-  std::chrono::milliseconds timeout{10000};  // deadline for ranks to start, and for a case on them
-  bool start_longer = false;                 // ranks of an adapter import torch: they get as long to start as in a run
-};
-
 Case smallest_case(int ranks) {
   Case c;
   c.cp_size = ranks;
@@ -107,15 +101,11 @@ std::string limit_remedy(const CaseFinished& finished) {
 }
 
 // Runs a case, to show that cases can run. A user's own worker may skip this case.
-void try_worker(const WorkerCommand& command, const std::string& device, const DoctorOptions& options, Report& report) {
+void try_worker(const WorkerCommand& command, const std::string& device, RunConfig config, Report& report) {
   const int ranks = ranks_to_try(device);
-  RunConfig config;
   config.worker_command = command.words;
   config.device = device;
   config.fork_server = command.fork_server;
-  config.start_timeout_grows = options.start_longer;
-  if (!options.start_longer) config.start_timeout = options.timeout;
-  config.timeout = options.timeout;
   config.max_failed_starts = 1;
   config.grace = std::chrono::seconds(1);
   Watcher watcher{report};
@@ -196,9 +186,10 @@ std::vector<Finding> find_matrices(const std::string& size) {
   return findings;
 }
 
-int examine(const DoctorOptions& options) {
+// config: the deadlines of the ranks and of their case.
+int examine(const WorkerChoice& choice, const RunConfig& config) {
   ExecutionOptions execution;
-  execution.worker = options.worker;
+  execution.worker = choice;
   check_outputs({}, execution_inputs(execution));
   Report report;
   const auto say_all = [&](const std::vector<Finding>& findings) {
@@ -213,7 +204,7 @@ int examine(const DoctorOptions& options) {
   const Finding loopback = find_loopback();
   report.say(loopback);
   // Libraries and the loopback matter to the shipped worker. Nothing but the command is known of a user's own worker.
-  const WorkerCommand command = worker_command(options.worker);
+  const WorkerCommand command = worker_command(choice);
   bool startable = true;
   if (command.shipped) {
     const Finding worker = find_worker(command.words.front());
@@ -227,31 +218,40 @@ int examine(const DoctorOptions& options) {
     }
   }
   if (command.adapter()) {
-    const std::vector<Finding> findings = find_adapter(command, options.worker.adapter);
+    const std::vector<Finding> findings = find_adapter(command, choice.adapter);
     say_all(findings);
     startable = std::ranges::none_of(findings, [](const Finding& f) { return f.state == State::missing; });
   }
   const std::string device = choose_device("auto", command.shipped).device;  // as `cp-pool run` chooses it
-  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options, report);
-  if (startable) try_worker(command, device, options, report);
+  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", config, report);
+  if (startable) try_worker(command, device, config, report);
   say_all(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) report.say(find_packages(packages));
   return to_int(report.missing() ? ExitCode::infra : ExitCode::ok);
 }
 
-class DoctorCommand : public CommandWith<DoctorOptions> {
+class DoctorCommand : public Command {
  public:
   explicit DoctorCommand(CLI::App& command) {
-    add_worker(command, options.worker);
-    add_duration(command, "--timeout", options.timeout, std::chrono::milliseconds{1},
+    config_.timeout = std::chrono::seconds{10};
+    add_worker(command, worker_);
+    add_duration(command, "--timeout", config_.timeout, std::chrono::milliseconds{1},
                  "Deadline for the ranks to start, and for a case on them");
   }
+
   void finish(const CLI::App& command) override {
-    check_worker(command, options.worker);
-    options.start_longer = !options.worker.adapter.empty() && !was_given(command, "--timeout");
+    check_worker(command, worker_);
+    // Ranks of an adapter import torch: they get as long to start as in a run.
+    config_.start_timeout_grows = !worker_.adapter.empty() && !was_given(command, "--timeout");
+    if (!config_.start_timeout_grows) config_.start_timeout = config_.timeout;
   }
-  int run(const std::string& /*program*/) override { return examine(options); }
+
+  int run(const std::string& /*program*/) override { return examine(worker_, config_); }
+
+ private:
+  WorkerChoice worker_;
+  RunConfig config_;
 };
 
 }  // namespace

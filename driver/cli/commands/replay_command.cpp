@@ -32,13 +32,6 @@ std::string replay_footer() {
       to_int(ExitCode::ok), to_int(ExitCode::failed), to_int(ExitCode::infra));
 }
 
-struct ReplayOptions {
-  std::string folder;
-  ExecutionOptions execution;  // the worker, the device and the views; the rest comes from the capsule
-  bool own_worker = false;
-  bool own_device = false;
-};
-
 // Returns the capsule's working directory and environment variables, for a worker on this machine. Variables that only
 // make sense on the machine of the run keep their local values; a folder that does not exist here is replaced by the
 // current one.
@@ -59,8 +52,7 @@ ProcessEnvironment process_environment_of(const Capsule& capsule) {
   return out;
 }
 
-void take_over(const Capsule& capsule, ReplayOptions& options) {
-  RunConfig& config = options.execution.config;
+void take_over(const Capsule& capsule, RunConfig& config) {
   const auto ms = [](double value) { return std::chrono::milliseconds(static_cast<std::int64_t>(value)); };
   config.timeout = ms(capsule.timeout_ms);
   config.start_timeout = ms(capsule.start_timeout_ms);
@@ -69,7 +61,6 @@ void take_over(const Capsule& capsule, ReplayOptions& options) {
   config.reference_cache = capsule.reference_cache;
   config.perf = capsule.perf;
   config.slots = 1;
-  if (!options.own_device) config.device = capsule.device;
   config.process = process_environment_of(capsule);
 }
 
@@ -127,72 +118,72 @@ std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optio
           ExitCode::failed};
 }
 
-int replay(ReplayOptions& options) {
-  const Capsule capsule = read_capsule(options.folder);
-  check_outputs(outputs_of(options.execution), {}, options.execution.force);
-  take_over(capsule, options);
-  const std::vector<Item> cases = cases_of(capsule);
-  const RunStarted header{.title = "the capsule of " + capsule.id,
-                          .device = options.execution.config.device,
-                          .cases = cases.size(),
-                          .version = CP_POOL_VERSION};
-  std::string text;
-  ExitCode verdict = ExitCode::infra;
-  Execution execution{options.execution, Execution::Show::terminal};
-  const int code = execution([&](const RunConfig& shared, EventSink& sink) {
-    RunConfig config = shared;
-    if (!options.own_worker) {
-      config.worker_command = capsule.worker;
-      config.implementation = capsule.implementation;
-      config.fork_server = capsule.fork_server;
-    }
-    LastEnd last(sink, cases.size());
-    RunResult result = run_cases(cases, config, header, last);
-    std::tie(text, verdict) = answer(capsule, last.end());
-    if (last.pools() > 0 && last.worker().versions != capsule.versions) {
-      report_notice(fmt::format("the worker's versions are {}; they were {}", last.worker().versions.dump(),
-                                capsule.versions.dump()));
-    }
-    if (last.pools() > 1) {
-      report_warning("the pool was replaced during the replay: not all cases of the capsule ran on the same pool");
-    }
-    return result;
-  });
-  execution.print_answer(fmt::format("{}: {}", capsule.id, text));
-  // The cases that precede the failing one may end in any way. Other exit codes are errors of the program and stay.
-  const bool of_cases =
-      code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed) || code == to_int(ExitCode::infra);
-  return of_cases ? to_int(verdict) : code;
-}
-
-class ReplayCommand : public CommandWith<ReplayOptions> {
+class ReplayCommand : public Command {
  public:
   explicit ReplayCommand(CLI::App& command) {
-    add_positional(command, "CAPSULE", options.folder, Needed::yes,
+    add_positional(command, "CAPSULE", folder_, Needed::yes,
                    "The folder of a failure in --capsules DIR, or its capsule.json");
-    options.execution.config.device = "auto";
-    add_device(command, options.execution.config.device);
-    add_worker(command, options.execution.worker);
-    add_views(command, options.execution);
-    add_path(command, "--events", options.execution.events, "FILE", PathUse::output,
-             "Write every event as a line of JSON, as it happens");
-    add_path(command, "--run-dir", options.execution.config.run_dir, "DIR", PathUse::folder,
-             "Keep the full stdout and stderr of every pool");
-    add_path(command, "--dump", options.execution.config.dump_dir, "DIR", PathUse::worker_folder,
-             "Let the worker write the tensors of each case");
+    execution_.config.device = "auto";
+    add_device(command, execution_.config.device);
+    add_worker(command, execution_.worker);
+    add_views(command, execution_);
+    add_kept_files(command, execution_);
   }
 
   void finish(const CLI::App& command) override {
-    check_worker(command, options.execution.worker);
-    options.own_worker = was_given(command, "--worker") || was_given(command, "--adapter");
-    options.own_device = was_given(command, "--device");
-    if (!options.own_device) return;
-    DeviceChoice choice = choose_device(options.execution.config.device, false);
-    options.execution.config.device = std::move(choice.device);
-    options.execution.warning = std::move(choice.warning);
+    check_worker(command, execution_.worker);
+    own_worker_ = was_given(command, "--worker") || was_given(command, "--adapter");
+    own_device_ = was_given(command, "--device");
+    if (!own_device_) return;
+    DeviceChoice choice = choose_device(execution_.config.device, false);
+    execution_.config.device = std::move(choice.device);
+    execution_.warning = std::move(choice.warning);
   }
 
-  int run(const std::string& /*program*/) override { return replay(options); }
+  int run(const std::string& /*program*/) override {
+    const Capsule capsule = read_capsule(folder_);
+    check_outputs(outputs_of(execution_), {}, execution_.force);
+    take_over(capsule, execution_.config);
+    if (!own_device_) execution_.config.device = capsule.device;
+    const std::vector<Item> cases = cases_of(capsule);
+    const RunStarted header{.title = "the capsule of " + capsule.id,
+                            .device = execution_.config.device,
+                            .cases = cases.size(),
+                            .version = CP_POOL_VERSION};
+    std::string text;
+    ExitCode verdict = ExitCode::infra;
+    Execution execution{execution_, Execution::Show::terminal};
+    const int code = execution([&](const RunConfig& shared, EventSink& sink) {
+      RunConfig config = shared;
+      if (!own_worker_) {
+        config.worker_command = capsule.worker;
+        config.implementation = capsule.implementation;
+        config.fork_server = capsule.fork_server;
+      }
+      LastEnd last(sink, cases.size());
+      RunResult result = run_cases(cases, config, header, last);
+      std::tie(text, verdict) = answer(capsule, last.end());
+      if (last.pools() > 0 && last.worker().versions != capsule.versions) {
+        report_notice(fmt::format("the worker's versions are {}; they were {}", last.worker().versions.dump(),
+                                  capsule.versions.dump()));
+      }
+      if (last.pools() > 1) {
+        report_warning("the pool was replaced during the replay: not all cases of the capsule ran on the same pool");
+      }
+      return result;
+    });
+    execution.print_answer(fmt::format("{}: {}", capsule.id, text));
+    // The cases that precede the failing one may end in any way. Other exit codes are errors of the program and stay.
+    const bool of_cases =
+        code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed) || code == to_int(ExitCode::infra);
+    return of_cases ? to_int(verdict) : code;
+  }
+
+ private:
+  std::string folder_;
+  ExecutionOptions execution_;  // the worker, the device and the views; the rest comes from the capsule
+  bool own_worker_ = false;
+  bool own_device_ = false;
 };
 
 }  // namespace

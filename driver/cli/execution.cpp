@@ -7,7 +7,6 @@
 #include <exception>
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -16,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "cases/glob.h"
-#include "driver/cli/output_check.h"
 #include "driver/cli/error_reporting.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/ledger.h"
@@ -25,6 +24,7 @@
 #include "driver/ranks/log_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/text_format.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -137,7 +137,7 @@ std::optional<Target> target_of(const std::string& fault) {
 }  // namespace
 
 Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin)
-    : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
+    : config_{options.config}, views_{[this](const std::string& error) { tell("error", error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   const WorkerCommand worker = worker_command(options.worker);
   config_.worker_command = worker.words;
@@ -163,11 +163,8 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     throw CommandError(ExitCode::cannot_write, e.what());
   }
   const bool terminal_tells = show != Show::result_lines && are_the_same_stream(STDOUT_FILENO, STDERR_FILENO);
-  const auto show_notice = [this](std::string_view kind, const std::string& text) {
-    if (terminal_) terminal_->clear_live();
-    print_on_stderr(kind, text);
-  };
-  notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
+  notices_ = std::make_unique<Notices>([this](std::string_view kind, const std::string& text) { tell(kind, text); },
+                                       !terminal_tells);
   views_.add_listener(*notices_);
   const bool annotates = options.annotate == "github";
   if (annotates || reports) {
@@ -198,7 +195,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // added last, so that the ledger is the last line
   }
-  status_requests_.emplace([show_notice](const std::string& line) { show_notice("status", line); }, free_stdin && live);
+  status_requests_.emplace([this](const std::string& line) { tell("status", line); }, free_stdin && live);
   views_.add_listener(*status_requests_);
   config_.status_requests = [this] { return status_requests_->take_requests(); };
 }
@@ -242,21 +239,16 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   return lost ? first_that_applies(code, ExitCode::cannot_write) : code;
 }
 
-void Execution::show_error(const std::string& message) {
+void Execution::tell(std::string_view kind, const std::string& message) {
   if (terminal_) terminal_->clear_live();
-  report_error(message);
-}
-
-void Execution::show_warning(const std::string& message) {
-  if (terminal_) terminal_->clear_live();
-  report_warning(message);
+  print_on_stderr(kind, protocol::clean_text(message));
 }
 
 void Execution::print_answer(const std::string& line) {
   try {
     write_all(STDOUT_FILENO, line + '\n', "stdout");
   } catch (const OutputError& e) {
-    if (!answer_lost_) show_error(e.what());
+    if (!answer_lost_) tell("error", e.what());
     answer_lost_ = true;
   }
 }

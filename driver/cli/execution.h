@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/cli/execution_options.h"
@@ -71,11 +72,10 @@ class Execution {
   // with the worker filled in, and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
 
-  // To be called during the run: print an error about one input on stderr, and the line of an answer on stdout.
-  void show_error(const std::string& message);
+  // To be called during the run: print a message of this kind ("error", "warning") on stderr, and the line of an answer
+  // on stdout.
+  void tell(std::string_view kind, const std::string& message);
   void print_answer(const std::string& line);
-  // Prints a warning on stderr.
-  void show_warning(const std::string& message);
 
  private:
   RunConfig config_;

@@ -240,7 +240,7 @@ int run_selected(RunCommandOptions options, const std::string& program) {
   const PreparedRun prepared = prepare_run(selection, options, program);
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   RunRecorder record{options.record, options.record_command,
-                     [&](const std::string& text) { execution.show_warning(text); }};
+                     [&](const std::string& text) { execution.tell("warning", text); }};
   CaseTrends trends = trends_for_reports(options, prepared.header);  // read before this run becomes a record itself
   const int code = execution([&](const RunConfig& config, EventSink& views) {
     RunRecorder::Sink recorded{record, views};

@@ -68,9 +68,7 @@ class Stream {
       if (line.kind == protocol::Line::Kind::over_long) {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
-      const SubmittedCase submitted = read_submitted_case(parse_line(line), source, options_.edits);
-      Item named = item_of(submitted, rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
-                           options_.execution);
+      Item named = read_item(parse_line(line), source, options_.edits, options_.execution, program_);
       named.number = line.number;
       if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
       return named;
@@ -96,7 +94,7 @@ class Stream {
 
   void refuse(std::size_t number, const std::string& reason) {
     ++bad_cases_;
-    execution_.show_error(reason);
+    execution_.tell("error", reason);
     // A client that counts answers gets one for this line, too.
     if (!options_.json) return;
     const Json answer = {{"number", number}, {"outcome", "invalid"}, {"reason", reason}};
@@ -141,9 +139,7 @@ std::vector<Item> cases_to_rerun(const FailedCases& failed, const SubmitOptions&
       continue;
     }
     const Json line = {{"id", one.id}, {(*one.payload)->key(), (*one.payload)->json()}};
-    const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
-    cases.push_back(
-        item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), options.execution), options.execution));
+    cases.push_back(read_item(line, fmt::format("{}, {}", file, one.id), options.edits, options.execution, program));
   }
   if (without_case.empty()) return cases;
   const std::string why = fmt::format(

@@ -205,6 +205,12 @@ Item item_of(const SubmittedCase& submitted, std::string rerun, const ExecutionO
   return item;
 }
 
+Item read_item(const Json& json, std::string_view source, const std::vector<std::string>& edits,
+               const ExecutionOptions& execution, const std::string& program) {
+  const SubmittedCase submitted = read_submitted_case(json, source, edits);
+  return item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), execution), execution);
+}
+
 namespace {
 
 using Edits = std::vector<std::string>;
@@ -257,13 +263,6 @@ std::optional<SelectedCase> find_in_suite(const std::string& id, SelectionOption
   return std::nullopt;
 }
 
-Item case_of_json(const std::string& text, const Edits& edits, const ExecutionOptions& execution,
-                  const std::string& program) {
-  constexpr const char* kSource = "the JSON of the command line";
-  const SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
-  return item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), execution), execution);
-}
-
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
   options.filters = {"*"};  // includes the optional cases
   if (options.matrices.empty()) {
@@ -309,7 +308,8 @@ MatrixCase subject_of(const Item& found, const std::string& argument, const Sele
 
 Item find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
                const ExecutionOptions& execution, const std::string& program) {
-  if (is_json(argument)) return case_of_json(argument, edits, execution, program);
+  constexpr const char* kJson = "the JSON of the command line";
+  if (is_json(argument)) return read_item(parse_json_text(argument, kJson), kJson, edits, execution, program);
   if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
   return case_of_file(argument, edits, execution, program);
 }

@@ -55,6 +55,9 @@ Json to_json(const SubmittedCase& submitted);
 
 // Returns what a run schedules for it.
 Item item_of(const SubmittedCase& submitted, std::string rerun, const ExecutionOptions& execution);
+// Reads the case, and returns what a run schedules for it. Its rerun command holds the case itself.
+Item read_item(const Json& json, std::string_view source, const std::vector<std::string>& edits,
+               const ExecutionOptions& execution, const std::string& program);
 
 // --- The one case that the user names: by the ID of a case of a matrix, a JSON file, or the JSON itself, with edits
 

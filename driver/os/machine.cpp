@@ -1,21 +1,17 @@
 #include "driver/os/machine.h"
 
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <limits>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <system_error>
 
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
 #include <fmt/format.h>
-
-#include "driver/os/spawn.h"
 
 namespace cp_pool {
 
@@ -31,25 +27,6 @@ std::chrono::nanoseconds time_of(clockid_t clock) {
 
 double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
-}
-
-constexpr int kPatienceMs = 1000;
-
-// Returns the errno of connecting; 0 if it succeeds.
-int connect_error(std::uint16_t port) {
-  const UniqueFd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (!client) return errno;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  pollfd connected{.fd = client.get(), .events = POLLOUT, .revents = 0};
-  if (::poll(&connected, 1, kPatienceMs) != 1) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::getsockopt(client.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 constexpr std::int64_t kPart = 20;  // less than 1 / 20 available is too little
@@ -98,15 +75,20 @@ std::string describe_clock_change(const MachineClocks& before, const MachineCloc
 }
 
 std::string loopback_trouble() {
-  int error = 0;
+  using asio::ip::tcp;
+  std::error_code error = std::make_error_code(std::errc::timed_out);
   try {
-    const ListeningSocket server = listen_on_loopback();
-    error = connect_error(server.port);
+    asio::io_context io;
+    const tcp::acceptor server(io, {asio::ip::address_v4::loopback(), 0});
+    tcp::socket client(io);
+    client.async_connect(server.local_endpoint(), [&error](std::error_code result) { error = result; });
+    io.run_for(std::chrono::seconds{1});
   } catch (const std::system_error& e) {
-    error = e.code().value();
+    error = e.code();
   }
-  if (error == 0 || error == EMFILE || error == ENFILE) return "";
-  return fmt::format("127.0.0.1 cannot be reached ({}): is the loopback interface up?", std::strerror(error));
+  const int number = error.value();
+  if (number == 0 || number == EMFILE || number == ENFILE) return "";
+  return fmt::format("127.0.0.1 cannot be reached ({}): is the loopback interface up?", std::strerror(number));
 }
 
 std::optional<std::int64_t> oom_kills() {

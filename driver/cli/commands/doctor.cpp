@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <sys/resource.h>
 #include <system_error>
@@ -16,6 +13,7 @@
 
 #include "driver/cli/shell_words.h"
 #include "driver/core/mapped.h"
+#include "driver/os/helper_process.h"
 #include "driver/os/machine.h"
 #include "driver/report/text_format.h"
 
@@ -47,12 +45,7 @@ bool is_behind(const Kind& kind, std::string_view said) {
 
 // Returns the stdout of a command. Its stderr is thrown away.
 std::string output_of(const std::vector<std::string>& words) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen((shell_line(words) + " 2>/dev/null").c_str(), "r"),
-                                                   ::pclose};
-  if (!pipe) throw std::system_error(errno, std::generic_category(), fmt::format("cannot start {}", words.front()));
-  std::string text;
-  for (int c = 0; (c = std::fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
-  return text;
+  return run_filter({"/bin/sh", "-c", shell_line(words)}, "").out;
 }
 
 // The values of "key : value" lines, in order.

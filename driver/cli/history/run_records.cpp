@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <ctime>
 #include <exception>
 #include <fstream>
 #include <ranges>
@@ -87,18 +85,11 @@ std::uintmax_t size_of(const fs::path& folder) {
 
 // Returns the time in an ID: "251125-070012", then letters. nullopt if it is no ID.
 std::optional<system_clock::time_point> time_of(const std::string& id) {
-  std::tm parts{};
-  int length = 0;
-  const int read = std::sscanf(id.c_str(), "%2d%2d%2d-%2d%2d%2d%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
-                               &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &length);
-  constexpr int kParts = 6;
   constexpr std::size_t kLength = 13;
-  const bool is_time = read == kParts && static_cast<std::size_t>(length) == kLength;
-  if (!is_time || id.find_first_not_of("bcdefghijklmnopqrstuvwxyz", kLength) != std::string::npos) return std::nullopt;
-  constexpr int kYears = 100;  // tm counts from 1900
-  parts.tm_year += kYears;
-  parts.tm_mon -= 1;
-  return system_clock::from_time_t(::timegm(&parts));
+  if (id.size() < kLength || id[kDateLength - 1] != '-') return std::nullopt;
+  if (id.find_first_not_of("bcdefghijklmnopqrstuvwxyz", kLength) != std::string::npos) return std::nullopt;
+  const auto two = [&id](std::size_t at) { return id.substr(at, 2); };
+  return parse_utc_timestamp(fmt::format("20{}-{}-{}T{}:{}:{}.000Z", two(0), two(2), two(4), two(7), two(9), two(11)));
 }
 
 // A record that is being made has no run.json yet. If its process dies then, it never gets one, so it may be removed
@@ -235,9 +226,6 @@ void prune_records(const fs::path& folder, const RecordLimits& limits, const std
     if (entry->path().extension() == kGone) fs::remove_all(entry->path(), failed);
   }
 }
-
-namespace fs = std::filesystem;
-using std::chrono::system_clock;
 
 namespace {
 

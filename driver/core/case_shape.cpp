@@ -221,8 +221,7 @@ CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t
                       .kv_per_block = keys.size,
                       .q_ranks = queries.ranks,
                       .kv_ranks = keys.ranks,
-                      .q_begins = queries.begins,
-                      .kv_begins = keys.begins};
+                      .q_begins = queries.begins};
   const Mask mask = make_mask(c);
   for (const Interval& row : queries.positions) {
     std::string& drawn = drawing.rows.emplace_back();

@@ -70,7 +70,6 @@ struct CaseDrawing {
   std::vector<int> q_ranks;            // rank that owns each row; kEveryRank: replicated tokens, which form one block
   std::vector<int> kv_ranks;           // rank that owns each column
   std::vector<std::int64_t> q_begins;  // position of the first query of each row
-  std::vector<std::int64_t> kv_begins;
 };
 
 // Draws a sequence of the case. Borders of chunks fall between blocks, and a side has no more than most_blocks blocks

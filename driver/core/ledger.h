@@ -26,7 +26,6 @@ class Ledger {
   void note_expected(const CaseFinished& finished);
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
-  [[nodiscard]] std::size_t count(CaseOutcome outcome) const { return counts_.at(static_cast<std::size_t>(outcome)); }
   // Returns run_finished with counts and exit code, and with `interrupted` as given.
   [[nodiscard]] RunFinished close(bool interrupted, const Demands& demands = {}) const;
 

@@ -47,7 +47,6 @@ class Examination {
   std::optional<Try> next();
   void tell(const CaseFinished& finished);
 
-  [[nodiscard]] const CaseFinished& first() const { return first_; }
   // The result so far; complete when the examination is over. The caller sets `command`.
   [[nodiscard]] SearchFound result() const;
 

@@ -28,9 +28,8 @@ class FileStamps {
   FileStamps() = default;
   explicit FileStamps(std::vector<std::filesystem::path> files);
 
-  // Returns the files that have changed, in the order of files().
+  // Returns the files that have changed, in the order in which they were given.
   [[nodiscard]] std::vector<std::filesystem::path> changed() const;
-  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
 
  private:
   struct Stamp {

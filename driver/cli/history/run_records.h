@@ -123,8 +123,6 @@ class RunRecorder {
   // Ends the record with the exit code of the run.
   void finish(int exit_code);
 
-  [[nodiscard]] const std::string& id() const { return id_; }  // empty if the run is not recorded
-
  private:
   void begin(const Event& started);
   void make_folder(const std::filesystem::path& folder, std::chrono::system_clock::time_point now);
@@ -134,7 +132,7 @@ class RunRecorder {
   RecordOptions options_;
   std::function<void(const std::string& text)> tell_;
   RecordFile file_;
-  std::string id_;
+  std::string id_;                // empty if the run is not recorded
   std::filesystem::path folder_;  // the folder of this record
   std::optional<JsonlSink> events_;
 };

@@ -16,8 +16,7 @@ CaseDrawing causal_drawing() {
           .rows = {"+.. ", "#+. ", "##+ ", "    "},
           .q_ranks = {0, 1, 1, 0},
           .kv_ranks = {0, 1, 1, 0},
-          .q_begins = {0, 2, 4, 6},
-          .kv_begins = {0, 4, 8, 12}};
+          .q_begins = {0, 2, 4, 6}};
 }
 
 TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {

@@ -165,7 +165,7 @@ std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
     const std::string ranks =
         pool == pools_.end()
             ? ""
-            : fmt::format(" ({}{})", count_of(static_cast<std::size_t>(pool->second.ranks), "rank"),
+            : fmt::format(" ({}{})", count_of(pool->second.ranks, "rank"),
                           pool->second.pids.empty() ? "" : fmt::format(", processes {}", pool->second.pids));
     const std::string phase = running->phase.empty() ? "no phase reported"
                                                      : fmt::format("in {} for {}", running->phase,

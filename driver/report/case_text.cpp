@@ -126,16 +126,13 @@ std::string CaseRuns::difference(const std::string& id) const {
 }
 
 std::string CaseRuns::text() const {
-  std::string lines;
-  std::size_t found = 0;
+  std::vector<std::string> lines;
   for (const auto& [id, counts] : counts_) {
-    const std::string differs = difference(id);
-    if (differs.empty() || ++found > kMostListed) continue;
-    lines += fmt::format("  {}: {}\n", differs, id);
+    if (const std::string differs = difference(id); !differs.empty()) lines.push_back(differs + ": " + id);
   }
-  if (found == 0) return "";
-  if (found > kMostListed) lines += fmt::format("  and {} more\n", found - kMostListed);
-  return fmt::format("{} of {} repeated: runs that ended differently\n{}", found, counts_.size(), lines);
+  if (lines.empty()) return "";
+  return fmt::format("{} of {} repeated: runs that ended differently\n{}", lines.size(), counts_.size(),
+                     first_lines(lines, kMostListed));
 }
 
 std::string shortened(std::string_view foreign) {

@@ -79,7 +79,7 @@ std::string pairs_text(const WrongPairs& pairs) {
   add_rectangles(pairs.missing, lines);
   add_rectangles(pairs.excess, lines);
   lines += fmt::format("in all {} of a query and a key are missing, {} in excess\n",
-                       count_of(static_cast<std::size_t>(pairs.missing_pairs), "pair"), pairs.excess_pairs);
+                       count_of(pairs.missing_pairs, "pair"), pairs.excess_pairs);
   return lines;
 }
 

@@ -63,7 +63,7 @@ void append_words(pugi::xml_node parent, std::string_view text) {
   append_lines(parent, take_lines(text, kShownEvidence));
   if (text.empty()) return;
   pugi::xml_node rest = append(parent, "details", {{"class", "calm"}});
-  append_text(rest, "summary", count_of(static_cast<std::size_t>(std::ranges::count(text, '\n')), "more line"));
+  append_text(rest, "summary", count_of(std::ranges::count(text, '\n'), "more line"));
   append_lines(rest, text);
 }
 
@@ -204,7 +204,7 @@ std::string in_a_cell(std::string_view foreign) {
 std::string worker_text(const protocol::ReadyEvent& ready) {
   std::string text = in_a_cell(ready.worker);
   if (const int gpus = protocol::shared_gpus(ready); gpus > 0) {
-    text += fmt::format(", ranks share {}", count_of(static_cast<std::size_t>(gpus), "GPU"));
+    text += fmt::format(", ranks share {}", count_of(gpus, "GPU"));
   }
   for (const auto& [name, version] : ready.versions.items()) {
     text += in_a_cell(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));

@@ -116,9 +116,8 @@ void ReportedRun::on_event(const Event& event) {
   report_.add(event);
   const auto* const retired = std::get_if<PoolRetired>(&event);
   if (retired == nullptr || is_expected(retired->reason)) return;
-  add_notice(fmt::format("pool {} given up after {}: {}{}", to_string(retired->pool),
-                         count_of(static_cast<std::size_t>(retired->cases), "case"), to_string(retired->reason),
-                         retired->detail.empty() ? "" : ": " + retired->detail));
+  add_notice(fmt::format("pool {} given up after {}: {}{}", to_string(retired->pool), count_of(retired->cases, "case"),
+                         to_string(retired->reason), retired->detail.empty() ? "" : ": " + retired->detail));
 }
 
 }  // namespace cp_pool

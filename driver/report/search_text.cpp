@@ -68,18 +68,13 @@ std::string edges_text(const SearchFinished& event) {
 
 std::string never_judged_text(const SearchFinished& event) {
   if (event.never_judged.empty()) return "";
-  std::string out = "never judged, because the worker skips it:\n";
-  std::size_t shown = 0;
-  for (const NeverJudged& one : event.never_judged) {
-    if (shown++ == kMostNeverJudged) break;
+  const auto line = [](const NeverJudged& one) {
     const std::string reason = shortened(protocol::first_line(one.reason));
-    out += fmt::format("  {} ({}{}{})\n", one.what, count_of(one.cases, "case"), reason.empty() ? "" : ": ",
+    return fmt::format("{} ({}{}{})", one.what, count_of(one.cases, "case"), reason.empty() ? "" : ": ",
                        cut_middle(reason, kSearchReasonColumns));
-  }
-  if (event.never_judged.size() > kMostNeverJudged) {
-    out += fmt::format("  and {} more\n", event.never_judged.size() - kMostNeverJudged);
-  }
-  return out;
+  };
+  return "never judged, because the worker skips it:\n" +
+         first_lines(mapped(event.never_judged, line), kMostNeverJudged);
 }
 
 std::string kept_text(const SearchFinished& event) {

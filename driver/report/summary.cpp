@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/core/mapped.h"
 #include "driver/core/run_memory.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -15,14 +16,6 @@ namespace {
 
 constexpr std::size_t kMostFailures = 20;    // failures that are listed
 constexpr std::size_t kReasonColumns = 100;  // for the reason of each
-
-// Returns the first of the lines, indented, and the number of the others.
-std::string first_lines(const std::vector<std::string>& lines) {
-  std::string out;
-  const std::size_t shown = std::min(lines.size(), kMostFailures);
-  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("  {}\n", lines[i]);
-  return shown == lines.size() ? out : out + fmt::format("  and {} more\n", lines.size() - shown);
-}
 
 }  // namespace
 
@@ -62,11 +55,8 @@ std::string Summary::kind_text(const std::vector<Failed>& kind, std::size_t most
   const std::string reason = first.reason.empty() ? "" : ": " + first.reason;
   if (kind.size() == 1) return fmt::format("{}{}{}\n", head, first.name, reason);
   const bool equal = std::ranges::all_of(kind, [&](const Failed& one) { return one.reason == first.reason; });
-  std::string out = fmt::format("{}{}{}{}\n", head, count_of(kind.size(), "case"), equal ? "" : ", the first", reason);
-  const std::string indent(head.size(), ' ');
-  for (std::size_t i = 0; i < std::min(kind.size(), most); ++i) out += fmt::format("{}{}\n", indent, kind[i].name);
-  if (kind.size() > most) out += fmt::format("{}and {} more\n", indent, kind.size() - most);
-  return out;
+  return fmt::format("{}{}{}{}\n", head, count_of(kind.size(), "case"), equal ? "" : ", the first", reason) +
+         first_lines(mapped(kind, &Failed::name), most, std::string(head.size(), ' '));
 }
 
 std::string tries_text(const CaseFinished& event, const std::vector<CaseOutcome>& tries) {
@@ -157,7 +147,8 @@ void Summary::add_tries(const CaseFinished& event) {
 std::string Summary::tries_text() const {
   std::string out;
   if (!flaky_.empty()) {
-    out += fmt::format("{} flaky: passed on a later try (--retries)\n", flaky_.size()) + first_lines(flaky_);
+    out += fmt::format("{} flaky: passed on a later try (--retries)\n", flaky_.size()) +
+           first_lines(flaky_, kMostFailures);
   }
   if (in_vain_ > 0) out += fmt::format("{} run again (--retries) without a pass\n", count_of(in_vain_, "case"));
   return out;
@@ -170,12 +161,12 @@ std::string Summary::expectations_text() const {
   }
   if (passed_unexpectedly_.empty()) return out;
   return out + fmt::format("{} xpass (passed, and expected to fail):\n", passed_unexpectedly_.size()) +
-         first_lines(passed_unexpectedly_);
+         first_lines(passed_unexpectedly_, kMostFailures);
 }
 
 std::string Summary::reruns_text() const {
   if (reruns_.empty()) return "";
-  return fmt::format("{} rerun, counted by the last run:\n", reruns_.size()) + first_lines(reruns_);
+  return fmt::format("{} rerun, counted by the last run:\n", reruns_.size()) + first_lines(reruns_, kMostFailures);
 }
 
 void Summary::add(const CaseVerdict& event) {
@@ -248,9 +239,8 @@ std::string Summary::text() const {
     out += fmt::format("{} with a remark: {}\n", count_of(count, "case"), note);
   }
   std::vector<std::pair<std::pair<CaseOutcome, std::string>, std::size_t>> groups(reasons_.begin(), reasons_.end());
-  std::ranges::stable_sort(groups, [](const auto& a, const auto& b) {
-    if (a.first.first != b.first.first) return a.first.first < b.first.first;
-    return a.second > b.second;
+  std::ranges::stable_sort(groups, {}, [](const auto& group) {
+    return std::pair{group.first.first, -static_cast<std::int64_t>(group.second)};
   });
   for (const auto& [group, count] : groups) {
     const auto& [outcome, whole] = group;

@@ -103,9 +103,7 @@ void TerminalSink::on(const RunStarted& event) {
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
   const std::string sharing =
-      event.shared_gpus == 0
-          ? ""
-          : fmt::format(" (ranks share {})", count_of(static_cast<std::size_t>(event.shared_gpus), "GPU"));
+      event.shared_gpus == 0 ? "" : fmt::format(" (ranks share {})", count_of(event.shared_gpus, "GPU"));
   live_.print(fmt::format("cp-pool {}: {}{}{} on {}{}{}\n", event.version, cases, event.title, size, event.device,
                           sharing, in_line(implementation_text(event))));
 }
@@ -116,9 +114,9 @@ bool TerminalSink::is_quiet() const {
 }
 
 static std::string ranks_text(const protocol::ReadyEvent& ready) {
-  const std::string ranks = count_of(static_cast<std::size_t>(ready.world_size), "rank");
+  const std::string ranks = count_of(ready.world_size, "rank");
   const int gpus = protocol::shared_gpus(ready);
-  return gpus == 0 ? ranks : fmt::format("{} that share {}", ranks, count_of(static_cast<std::size_t>(gpus), "GPU"));
+  return gpus == 0 ? ranks : fmt::format("{} that share {}", ranks, count_of(gpus, "GPU"));
 }
 
 void TerminalSink::on(const PoolReady& event) {
@@ -135,8 +133,7 @@ void TerminalSink::on(const PoolRetired& event) {
   }
   std::string lines;
   if (event.reason == RetireReason::max_cases && style_.progress) {
-    lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
-                         count_of(static_cast<std::size_t>(event.cases), "case"));
+    lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool), count_of(event.cases, "case"));
   }
   if (!is_expected(event.reason) && !is_quiet()) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
@@ -158,9 +155,8 @@ std::string TerminalSink::retired_line(const PoolRetired& event) {
   // A case that failed on the pool may have said why already.
   const auto reported = last_failures_.find(to_string(event.pool));
   const bool is_known = reported != last_failures_.end() && reported->second.starts_with(event.detail);
-  return fmt::format("{} given up after {}: {}{}\n", name(event.pool),
-                     count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
-                     is_known ? "" : why);
+  return fmt::format("{} given up after {}: {}{}\n", name(event.pool), count_of(event.cases, "case"),
+                     to_string(event.reason), is_known ? "" : why);
 }
 
 // A try is shown like a failure, although the case may pass in the end.

@@ -56,7 +56,7 @@ std::string format_figure(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-std::string count_of(std::size_t count, std::string_view noun) {
+std::string count_of(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
@@ -110,6 +110,13 @@ std::string prefix_lines(std::string_view text, std::string_view prefix) {
   std::string out;
   for (const std::string_view line : protocol::lines_of(text)) out += fmt::format("{}{}\n", prefix, line);
   return out;
+}
+
+std::string first_lines(const std::vector<std::string>& lines, std::size_t most, std::string_view indent) {
+  std::string out;
+  const std::size_t shown = std::min(lines.size(), most);
+  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("{}{}\n", indent, lines[i]);
+  return shown == lines.size() ? out : out + fmt::format("{}and {} more\n", indent, lines.size() - shown);
 }
 
 std::string markdown_text(std::string_view text) {

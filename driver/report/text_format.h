@@ -18,7 +18,7 @@ std::string format_clock(double seconds);
 std::string format_figure(double value);
 
 // Returns "1 case" or "2 cases".
-std::string count_of(std::size_t count, std::string_view noun);
+std::string count_of(std::int64_t count, std::string_view noun);
 
 // Returns "[0, 17, 3]".
 std::string format_index(const std::vector<std::int64_t>& index);
@@ -39,6 +39,9 @@ std::string on_one_line(std::string text);
 
 // Returns every line of the text behind the prefix, each ended by a newline. A final newline of the text adds no line.
 std::string prefix_lines(std::string_view text, std::string_view prefix);
+
+// Returns the first `most` of the lines, each behind the indent, and a line with the number of the others.
+std::string first_lines(const std::vector<std::string>& lines, std::size_t most, std::string_view indent = "  ");
 
 // Returns the text as one line of prose or a cell of a table that shows the text and nothing else: no markup, HTML,
 // link or mention of a user. Newlines and tabs become spaces.

@@ -134,7 +134,7 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
                           .height = circle.height(),
                           .title = exchange.what,
                           .description = fmt::format("{} between {}. {}", count_of(exchange.messages.size(), "message"),
-                                                     count_of(static_cast<std::size_t>(ranks), "rank"), caption)});
+                                                     count_of(ranks, "rank"), caption)});
   const std::string head = append_arrow_head(svg, id);
   std::set<std::pair<int, int>> ends;
   std::set<std::pair<long, long>> labelled;

@@ -15,14 +15,11 @@
 
 #include "driver/core/figures.h"
 #include "driver/core/mapped.h"
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
 namespace {
-
-std::string name_of_pool(const PoolId& id) {
-  return "pool " + to_string(id);
-}
 
 double ms_between(Clock::time_point since, Clock::time_point now) {
   return std::chrono::duration<double, std::milli>(now - since).count();
@@ -113,19 +110,19 @@ void RunningNow::on_event(const Event& event) {
   if (const auto* run = std::get_if<RunStarted>(&event)) {
     expected_ = run->cases;
   } else if (const auto* spawned = std::get_if<PoolSpawned>(&event)) {
-    pools_[name_of_pool(spawned->pool)] = {.id = spawned->pool,
-                                           .ranks = spawned->world_size,
-                                           .ready = false,
-                                           .spawned = now,
-                                           .pids = fmt::format("{}", fmt::join(spawned->pids, ", "))};
+    pools_[pool_name(spawned->pool)] = {.id = spawned->pool,
+                                        .ranks = spawned->world_size,
+                                        .ready = false,
+                                        .spawned = now,
+                                        .pids = fmt::format("{}", fmt::join(spawned->pids, ", "))};
   } else if (const auto* ready = std::get_if<PoolReady>(&event)) {
-    const auto pool = pools_.find(name_of_pool(ready->pool));
+    const auto pool = pools_.find(pool_name(ready->pool));
     if (pool != pools_.end()) pool->second.ready = true;
   } else if (const auto* retired = std::get_if<PoolRetired>(&event)) {
-    pools_.erase(name_of_pool(retired->pool));
+    pools_.erase(pool_name(retired->pool));
   } else if (const auto* started = std::get_if<CaseStarted>(&event)) {
     cases_[started->index] = {.id = started->id,
-                              .pool = name_of_pool(started->pool),
+                              .pool = pool_name(started->pool),
                               .attempt = started->attempt,
                               .since = now,
                               .told = now,
@@ -177,7 +174,7 @@ std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
   }
   for (const NamedPool* pool : by_age(pools_, &NamedPool::spawned)) {
     if (pool->ready) continue;
-    out.push_back(fmt::format("{} has been starting for {}", name_of_pool(pool->id),
+    out.push_back(fmt::format("{} has been starting for {}", pool_name(pool->id),
                               format_duration(ms_between(pool->spawned, now))));
   }
   return out;

@@ -78,6 +78,10 @@ std::string case_name(const CaseFinished& event) {
   return event.runs > 1 ? fmt::format("{} (run {} of {})", event.id, event.run, event.runs) : event.id;
 }
 
+std::string pool_name(const PoolId& pool) {
+  return "pool " + to_string(pool);
+}
+
 std::string suite_of(const CaseFinished& event) {
   std::string suite = event.payload->suite();
   return suite.empty() ? "cases" : suite;

@@ -21,6 +21,9 @@ std::string outcome_counts_text(const OutcomeCounts& counts);
 // Returns the ID, followed by the number of the run if the case runs several times: "ID (run 2 of 3)".
 std::string case_name(const CaseFinished& event);
 
+// Returns "pool cpu-2 #1".
+std::string pool_name(const PoolId& pool);
+
 // Returns the suite that reports show the case in: "cases" if it has none.
 std::string suite_of(const CaseFinished& event);
 

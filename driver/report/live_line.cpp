@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "driver/core/mapped.h"
+#include "driver/report/case_text.h"
 #include "driver/report/output_file.h"
 #include "driver/report/terminal_sink.h"
 #include "driver/report/text_format.h"
@@ -143,8 +144,7 @@ void LiveLines::on(const RunStarted& event) {
 }
 
 void LiveLines::on(const PoolSpawned& event) {
-  const std::string name = to_string(event.pool);
-  starting_[name] = {fmt::format("pool {} starts", name), style_.now(), ""};
+  starting_[to_string(event.pool)] = {pool_name(event.pool) + " starts", style_.now(), ""};
 }
 
 void LiveLines::on(const CaseStarted& event) {

@@ -42,7 +42,7 @@ const Check* worst_check(const CaseFinished& event) {
 
 std::string row_of(const CaseFinished& event, const std::string& first_like) {
   const Check* const check = worst_check(event);
-  std::string where = event.pool ? "pool " + to_string(*event.pool) : "";
+  std::string where = event.pool ? pool_name(*event.pool) : "";
   std::string figures;
   if (check != nullptr) {
     where = fmt::format("rank {}: {}", check->rank, check->tensor);

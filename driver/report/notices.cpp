@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -116,7 +117,7 @@ void ReportedRun::on_event(const Event& event) {
   report_.add(event);
   const auto* const retired = std::get_if<PoolRetired>(&event);
   if (retired == nullptr || is_expected(retired->reason)) return;
-  add_notice(fmt::format("pool {} given up after {}: {}{}", to_string(retired->pool), count_of(retired->cases, "case"),
+  add_notice(fmt::format("{} given up after {}: {}{}", pool_name(retired->pool), count_of(retired->cases, "case"),
                          to_string(retired->reason), retired->detail.empty() ? "" : ": " + retired->detail));
 }
 

@@ -41,10 +41,6 @@ std::string_view color_of(const CaseFinished& event) {
   return kRed;
 }
 
-std::string name(const PoolId& pool) {
-  return "pool " + to_string(pool);
-}
-
 constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes of a worker's details about a failure
 
 // Returns foreign text as a part of a line.
@@ -122,7 +118,7 @@ static std::string ranks_text(const protocol::ReadyEvent& ready) {
 void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress || is_quiet()) return;
   const auto why = replaced_.extract(event.pool.key);
-  live_.print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
+  live_.print(fmt::format("{} ready in {}: {}, {}{}\n", pool_name(event.pool), format_duration(event.spawn_to_ready_ms),
                           event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
                           ranks_text(event.ready), why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
 }
@@ -133,15 +129,16 @@ void TerminalSink::on(const PoolRetired& event) {
   }
   std::string lines;
   if (event.reason == RetireReason::max_cases && style_.progress) {
-    lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool), count_of(event.cases, "case"));
+    lines +=
+        fmt::format("{} replaced after {} (--pool-max-cases)\n", pool_name(event.pool), count_of(event.cases, "case"));
   }
   if (!is_expected(event.reason) && !is_quiet()) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
     lines += leftover.host.empty()
-                 ? fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
+                 ? fmt::format("{} left process {} behind (state {}, wchan {})\n", pool_name(event.pool), leftover.pid,
                                leftover.state, leftover.wchan)
                  : fmt::format("{} may have left process {} on {} behind (its connection to the driver: {})\n",
-                               name(event.pool), leftover.pid, leftover.host, leftover.state);
+                               pool_name(event.pool), leftover.pid, leftover.host, leftover.state);
   }
   if (!lines.empty()) live_.print(lines);
 }
@@ -150,12 +147,12 @@ std::string TerminalSink::retired_line(const PoolRetired& event) {
   const std::string why = event.detail.empty() ? "" : ": " + in_line(event.detail);
   if (event.reason == RetireReason::start_failed) {
     const auto [first, is_new] = failed_starts_.emplace(essence(event.detail), to_string(event.pool));
-    return fmt::format("{} did not start{}\n", name(event.pool), is_new ? why : ", as pool " + first->second);
+    return fmt::format("{} did not start{}\n", pool_name(event.pool), is_new ? why : ", as pool " + first->second);
   }
   // A case that failed on the pool may have said why already.
   const auto reported = last_failures_.find(to_string(event.pool));
   const bool is_known = reported != last_failures_.end() && reported->second.starts_with(event.detail);
-  return fmt::format("{} given up after {}: {}{}\n", name(event.pool), count_of(event.cases, "case"),
+  return fmt::format("{} given up after {}: {}{}\n", pool_name(event.pool), count_of(event.cases, "case"),
                      to_string(event.reason), is_known ? "" : why);
 }
 
@@ -262,7 +259,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
 std::string TerminalSink::failure_block(const CaseFinished& event, std::string_view more) {
   std::string head = fmt::format("{}  {} after {}", paint(outcome_word(event), kRed), paint(case_name(event), kBold),
                                  format_duration(event.duration_ms));
-  if (event.pool) head += fmt::format(" on {}", name(*event.pool));
+  if (event.pool) head += fmt::format(" on {}", pool_name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
   head += more;
   if (event.pool) last_failures_[to_string(*event.pool)] = event.reason;

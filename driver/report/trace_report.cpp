@@ -31,10 +31,6 @@ constexpr int kLife = 1;
 constexpr int kPhases = 2;
 constexpr int kFirstRank = 3;
 
-std::string pool_name(const PoolId& id) {
-  return "pool " + to_string(id);
-}
-
 Json named(const char* what, int process, std::optional<int> thread, const std::string& name) {
   Json event{{"ph", "M"}, {"name", what}, {"pid", process}};
   if (thread) event["tid"] = *thread;

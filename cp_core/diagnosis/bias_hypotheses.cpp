@@ -62,7 +62,11 @@ class Biases : public Subject {
     if (dense_.bias.size(2) > 1) from_zero(/*rows=*/true);
     from_zero(/*rows=*/false);
     columns_of_own_rows();
-    if (dense_.bias.size(0) > 1) sequences();
+    if (dense_.bias.size(0) > 1) {
+      const std::int64_t elements = dense_.bias.size(2) * dense_.bias.size(3);
+      add("bias_of_another_sequence", "every sequence has the bias of the first sequence",
+          dense_.bias_index().sub(dense_.q_rows.sequence.unsqueeze(1).mul(elements)));
+    }
     if (dense_.bias.size(1) > 1) heads();
     if (dense_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
   }
@@ -135,13 +139,6 @@ class Biases : public Subject {
     add("bias_columns_misplaced", "the bias columns of the rank's own rows are used at every step",
         dense_.bias_index_at(dense_.q_rows.sequence, dense_.q_rows.position,
                              positions.index_select(0, dense_.q_rows.rank)));
-  }
-
-  void sequences() {
-    const std::int64_t elements = dense_.bias.size(2) * dense_.bias.size(3);
-    const at::Tensor sequence = dense_.q_rows.sequence.unsqueeze(1);
-    add("bias_of_another_sequence", "every sequence has the bias of the first sequence",
-        dense_.bias_index().sub(sequence.mul(elements)));
   }
 
   void heads() {

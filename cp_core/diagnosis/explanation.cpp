@@ -5,6 +5,7 @@
 #include <ctime>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,16 +27,6 @@ bool goes_by_heads(const Hypothesis& hypothesis) {
 // Whether the id describes the effect of a mistake (wrong keys, errors as of rounding) and not the mistake itself.
 bool names_an_effect(std::string_view id) {
   return id == "wrong_keys_seen" || id == "precision_alone";
-}
-
-bool has_same_heads(const Case& a, const Case& b) {
-  return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim_qk == b.head_dim_qk &&
-         a.head_dim_v == b.head_dim_v;
-}
-
-bool has_chunks_of_a_row(const DenseProblem& dense) {
-  return dense.ranks > 1 && (dense.q_rows.place_in_half.max().item<std::int64_t>() == 0 ||
-                             dense.kv_rows.place_in_half.max().item<std::int64_t>() == 0);
 }
 
 // Whether every query was observed to see exactly its keys.
@@ -95,19 +86,14 @@ Explainer::Explainer(const Observed& observed, const Settings& settings)
   if (observed.again) again_.emplace(*observed.again);
   if (observed.other_seed) other_seed_.emplace(*observed.other_seed);
   if (observed.probe) probe_.emplace(*observed.probe);
+  diagnosis_.explains = of_case_.failing();
+  diagnosis_.strips = error_strips(of_case_);
 }
 
 void Explainer::search() {
-  diagnosis_.explains = of_case_.failing();
-  diagnosis_.strips = error_strips(of_case_);
-  const HypothesisCheck* const first = first_failing();
-  decided_ = is_stale() || went_through_bf16() || is_of_fp8();
+  decided_ = is_stale() || went_through_bf16() || is_of_fp8() || is_not_in_the_results();
   if (decided_) return;
-  if (first == nullptr || differs_alone()) {
-    not_in_the_results();
-    decided_ = true;
-    return;
-  }
+  const HypothesisCheck* const first = first_failing();
   library_ = all_hypotheses(first->dense(), first->symptoms(observed_.takes_windows));
   const auto for_sight = (end_ - std::chrono::steady_clock::now()) / kOfSight;
   const auto cpu_for_sight = (cpu_end_ - cpu_time()) / kOfSight;
@@ -172,8 +158,6 @@ std::optional<Diagnosis> Explainer::confirmation() {
   diagnosis_.certainty = candidates.size() == 1 ? same->certainty : Certainty::likely;
   std::ranges::stable_partition(candidates, [&](const Candidate& one) { return id_of(one) == same->ids.front(); });
   name_all(candidates, of_case_);
-  diagnosis_.explains = of_case_.failing();
-  diagnosis_.strips = error_strips(of_case_);
   diagnosis_.evidence.push_back(
       fmt::format("this mistake was found in {}. It also explains all results of all ranks of this case within their "
                   "bounds, and those of another seed; no other mistake was tried",
@@ -221,7 +205,8 @@ bool Explainer::explains_others(const Candidate& candidate, const HypothesisChec
   const Hypothesis& hypothesis = *candidate.hypothesis;
   for (const HypothesisCheck* const check :
        {&of_case_, again_ ? &*again_ : &first, other_seed_ ? &*other_seed_ : &first, probe_ ? &*probe_ : &first}) {
-    if (goes_by_heads(hypothesis) && !has_same_heads(check->dense().c(), first.dense().c())) continue;
+    const auto heads_of = [](const Case& c) { return std::tuple(c.heads, c.kv_heads, c.head_dim_qk, c.head_dim_v); };
+    if (goes_by_heads(hypothesis) && heads_of(check->dense().c()) != heads_of(first.dense().c())) continue;
     // A mistake that is recognised by its wrong rows is not refuted by a run without wrong rows: the mask probe, for
     // example, has no sink and no scores that overflow.
     if (hypothesis.shows && check->failing().empty()) continue;
@@ -243,7 +228,9 @@ void Explainer::name_all(const std::vector<Candidate>& candidates, const Hypothe
 void Explainer::name(const std::vector<Candidate>& candidates, const HypothesisCheck& first, const SeenKeys* seen) {
   const Candidate& best = candidates.front();
   name_all(candidates, first);
-  if (best.hypothesis->of_mask && has_chunks_of_a_row(first.dense()) && diagnosis_.id != "wrong_keys_seen") {
+  const auto has_chunks_of_a_row = [](const Side& side) { return side.place_in_half.max().item<std::int64_t>() == 0; };
+  const bool one_row = has_chunks_of_a_row(first.dense().q_rows) || has_chunks_of_a_row(first.dense().kv_rows);
+  if (best.hypothesis->of_mask && first.dense().ranks > 1 && one_row && diagnosis_.id != "wrong_keys_seen") {
     diagnosis_.others.emplace_back("wrong_keys_seen");
     diagnosis_.evidence.emplace_back(
         "or: a mistake at the borders of chunks, which looks the same, since each chunk of a rank has one row");
@@ -298,14 +285,14 @@ bool Explainer::is_stale() {
 
 // FP8 alone is wrong, and checks that only FP8 has say how.
 bool Explainer::is_of_fp8() {
-  std::vector<std::string> scales = observed_.failed_checks;
-  std::erase_if(scales, [](const std::string& name) { return name.find(" of ") == std::string::npos; });
-  const bool lost = std::ranges::find(observed_.failed_checks, "weights") != observed_.failed_checks.end();
-  if (observed_.right_otherwise.empty() || (scales.empty() && !lost)) return false;
-  const std::string of =
-      fmt::format("FP8 numbers are not scaled by the largest magnitude of all ranks: {}", fmt::join(scales, ", "));
-  const char* const small = "small probabilities underflow in FP8: out lacks their weight, which lse counts";
-  decide(scales.empty() ? "fp8_weights_lost" : "fp8_scale_of_rank", Certainty::certain, scales.empty() ? small : of);
+  std::vector<std::string> told = observed_.failed_checks;
+  std::erase_if(told, [](const std::string& one) { return one != "weights" && one.find(" of ") == std::string::npos; });
+  if (observed_.right_otherwise.empty() || told.empty()) return false;
+  const bool lost = told.front() == "weights";
+  decide(lost ? "fp8_weights_lost" : "fp8_scale_of_rank", Certainty::certain,
+         lost ? "small probabilities underflow in FP8: out lacks their weight, which lse counts"
+              : "FP8 numbers are not scaled by the largest magnitude of all ranks: " +
+                    fmt::format("{}", fmt::join(told, ", ")));
   diagnosis_.evidence.push_back(observed_.right_otherwise);
   return true;
 }
@@ -335,13 +322,15 @@ bool Explainer::differs_alone() const {
                              [](const std::string& name) { return name.starts_with("repeat"); });
 }
 
-void Explainer::not_in_the_results() {
-  if (differs_alone()) return only_in_the_repetition();
+bool Explainer::is_not_in_the_results() {
+  if (differs_alone()) only_in_the_repetition();
+  if (differs_alone() || first_failing() != nullptr) return differs_alone();
   diagnosis_.cause = observed_.failed_checks.empty()
                          ? "all judged results are within their bounds"
                          : fmt::format("{} failed, and all judged results are within their bounds",
                                        fmt::join(observed_.failed_checks, ", "));
   if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
+  return true;
 }
 
 // "139 of 520 hypotheses tried; --diagnosis-time 60s": a time of about twice what all need, rounded up. If none was

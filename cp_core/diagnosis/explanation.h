@@ -53,7 +53,7 @@ class Explainer {
   bool went_through_bf16();
   bool is_of_fp8();
   [[nodiscard]] bool differs_alone() const;
-  void not_in_the_results();
+  bool is_not_in_the_results();
   [[nodiscard]] std::string not_all_tried() const;
   void only_in_the_repetition();
   void unknown(const HypothesisCheck& first);

@@ -307,12 +307,10 @@ bool HypothesisCheck::fits_one(const Given& given, const WholeResults& values, c
 }
 
 std::string stale_results(const HypothesisCheck& again, const HypothesisCheck& other_seed) {
-  for (const bool added : {false, true}) {
-    if (!are_stale(again, other_seed, added)) continue;
-    return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
-                       added ? ", added to its own results" : "");
-  }
-  return {};
+  const bool added = !are_stale(again, other_seed, /*added=*/false);
+  if (added && !are_stale(again, other_seed, /*added=*/true)) return {};
+  return fmt::format("a step returns the {} of the previous step{}", fmt::join(other_seed.failing(), ", "),
+                     added ? ", added to its own results" : "");
 }
 
 bool have_equal_rows(const HypothesisCheck& one, const HypothesisCheck& other) {

@@ -34,13 +34,6 @@ at::Tensor places_of(const GridAxis& axis) {
   return index_tensor(places);
 }
 
-// For each row of the grid: the first row of the ranks, one after the other, that holds it.
-at::Tensor rows_of(const GridAxis& axis) {
-  const at::Tensor places = places_of(axis);
-  const at::Tensor rows = at::arange(places.numel(), at::kLong);
-  return at::zeros({axis.size()}, at::kLong).scatter_reduce(0, places, rows, "amin", /*include_self=*/false);
-}
-
 // Which keys each query should see: fp64 [q, kv] of 0 and 1. Padding sees nothing and is not seen.
 at::Tensor expected_sight(const Case& c, const SequenceLengths& lengths, const ProbeGrid& grid) {
   const auto problem = verify::canonical_problem(c, lengths);
@@ -111,11 +104,15 @@ class KeySearch {
   // Returns out and lse in the order of the grid; undefined if a rank returned none. Padding is NaN if the
   // implementation promises nothing about it.
   [[nodiscard]] verify::Results whole(const ResultsByRank& by_rank) const {
+    // For each row of the grid: the first row of the ranks, one after the other, that holds it.
+    const at::Tensor places = places_of(grid_.q);
+    const at::Tensor held = at::zeros({grid_.q.size()}, at::kLong)
+                                .scatter_reduce(0, places, at::arange(places.numel(), at::kLong), "amin", false);
     verify::Results all;
     for (const auto member : {&verify::Results::out, &verify::Results::lse}) {
       const at::Tensor rows = joined_rows(by_rank, member);
       if (!rows.defined()) continue;
-      all.*member = rows.index_select(0, rows_of(grid_.q));
+      all.*member = rows.index_select(0, held);
       for (std::int64_t i = 0; i < grid_.q.size() && !sharding_.judges_padding; ++i) {
         if (grid_.q.row(i).padding) (all.*member)[i].fill_(verify::kNaN);
       }

@@ -85,14 +85,12 @@ class SoftmaxInputs : public Subject {
 
   void softcaps() {
     const double scale = dense_.problem.scale();
-    const auto capped = [this](std::string id, std::string says, std::function<void(Pass&)> change) {
-      pass(std::move(id), std::move(says),
-           [change = std::move(change)](const DenseProblem&, Pass& pass) { change(pass); });
-    };
-    capped("softcap_missing", "scores are not capped", [](Pass& pass) { pass.softcap = 0; });
-    capped("softcap_order", "scores are capped before they are scaled", [scale](Pass& pass) { pass.softcap *= scale; });
+    pass("softcap_missing", "scores are not capped", [](const DenseProblem&, Pass& pass) { pass.softcap = 0; });
+    pass("softcap_order", "scores are capped before they are scaled",
+         [scale](const DenseProblem&, Pass& pass) { pass.softcap *= scale; });
     if (dense_.bias.defined()) {
-      capped("softcap_order", "scores are capped with their bias", [](Pass& pass) { pass.cap_has_bias = true; });
+      pass("softcap_order", "scores are capped with their bias",
+           [](const DenseProblem&, Pass& pass) { pass.cap_has_bias = true; });
     }
     if (!c_.training) return;
     backward("softcap_gradient_missing", "the gradient of a score lacks the derivative of the softcap",

@@ -46,7 +46,7 @@ TEST(Fp8, ErrorsAreAboveThoseOf16BitsAndBoundsBelowTheValues) {
     EXPECT_LT(median(tensor.bound), 0.8 * median(row_rms(tensor.value))) << name;
     EXPECT_EQ(tensor.ceiling(), 0) << name;
   }
-  EXPECT_LT(largest(expected.tensor("lse").bound), 0.3);
+  EXPECT_LT(largest(expected.tensor("lse").bound), 0.5);
 }
 
 TEST(Fp8, AWeightProbeExpectsTheSumOfTheWeights) {

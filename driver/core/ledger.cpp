@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "driver/core/exit_code.h"
+
 namespace cp_pool {
 
 namespace {

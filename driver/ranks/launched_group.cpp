@@ -15,6 +15,7 @@
 #include "driver/core/figures.h"
 #include "driver/core/rank_environment.h"
 #include "driver/os/spawn.h"
+#include "driver/ranks/launcher.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/own_addresses.h"
 #include "worker/protocol/text_clean.h"

@@ -132,7 +132,8 @@ std::string CaseRuns::difference(const std::string& id) const {
 std::string CaseRuns::text() const {
   std::vector<std::string> lines;
   for (const auto& [id, counts] : counts_) {
-    if (const std::string differs = difference(id); !differs.empty()) lines.push_back(differs + ": " + id);
+    if (const std::string differs = difference(id); !differs.empty())
+      lines.push_back(fmt::format("{}: {}", differs, id));
   }
   if (lines.empty()) return "";
   return fmt::format("{} of {} repeated: runs that ended differently\n{}", lines.size(), counts_.size(),

@@ -15,6 +15,7 @@ import pytest
 from adapter_runs import Run, case, environment, run_cases
 
 from cp_pool import Pool
+from cp_pool.start_limit import StartLimit
 
 
 def causal(cp_size: int = 2) -> dict[str, Any]:
@@ -192,3 +193,11 @@ def test_an_import_that_hangs_in_c_is_given_up(tmp_path: Path) -> None:
     # The second if a busy machine has taken all the time for torch.
     givers = ("the fork server was not ready within 12000 ms (--start-timeout)", "90 % of --start-timeout")
     assert any(giver in found.cases[0].reason for giver in givers), found.output
+
+
+def test_a_start_limit_leaves_no_thread_that_a_fork_would_lack() -> None:
+    before = os.listdir("/proc/self/task")
+    for _ in range(300):
+        with StartLimit().watching(lambda _: None):
+            pass
+        assert os.listdir("/proc/self/task") == before

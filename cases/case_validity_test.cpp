@@ -41,6 +41,22 @@ std::string thd_problem_of(const std::function<void(Case&)>& change) {
   return problem_of(valid_thd_case(), change);
 }
 
+void set(Case& /*c*/) {}
+template <typename Field, typename Value, typename... More>
+void set(Case& c, Field Case::* field, const Value& value, const More&... more) {
+  c.*field = value;
+  set(c, more...);
+}
+// The same for a case with these fields: problem_with(&Case::heads, 3, &Case::kv_heads, 3).
+template <typename... Fields>
+std::string problem_with(const Fields&... fields) {
+  return problem_of([&](Case& c) { set(c, fields...); });
+}
+template <typename... Fields>
+std::string thd_problem_with(const Fields&... fields) {
+  return thd_problem_of([&](Case& c) { set(c, fields...); });
+}
+
 TEST(CaseValidity, AcceptsOrdinaryCases) {
   EXPECT_EQ(problem_of([](Case&) {}), "");
   EXPECT_EQ(thd_problem_of([](Case&) {}), "");
@@ -71,21 +87,14 @@ TEST(CaseValidity, TokenOffsetsFitIntoInt32) {
   EXPECT_EQ(problem_of([](Case& c) { c.batch = 33554431; }), "");  // 64 * 33554431 = 2^31 - 64
   EXPECT_EQ(problem_of([](Case& c) { c.batch = 33554432; }),
             "seqlen_q: 33554432 sequences of 64 tokens are more than 2147483647 tokens");
-  EXPECT_THAT(thd_problem_of([](Case& c) {
-                c.pad_between_seqs = true;
-                c.batch = 1;
-                c.seqlen_kv = std::numeric_limits<std::int32_t>::max();
-              }),
+  EXPECT_THAT(thd_problem_with(&Case::pad_between_seqs, true, &Case::batch, 1, &Case::seqlen_kv,
+                               std::numeric_limits<std::int32_t>::max()),
               HasSubstr("seqlen_kv: 1 sequences of 2147483648 tokens"));
 }
 
 TEST(CaseValidity, CpSizeIsFrom1To64) {
   EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 1; }), "");
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.cp_size = 64;
-              c.seqlen_q = c.seqlen_kv = 128;
-            }),
-            "");
+  EXPECT_EQ(problem_with(&Case::cp_size, 64, &Case::seqlen_q, 128, &Case::seqlen_kv, 128), "");
   EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 0; }), "cp_size: 0 is not within 1..64");
   EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 65; }), "cp_size: 65 is not within 1..64");
 }
@@ -135,11 +144,7 @@ TEST(CaseValidity, HeadsAreAMultipleOfKvHeads) {
 }
 
 TEST(CaseValidity, HeadsNeedNotDivideByCpSizeForA2a) {
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.comm = CommType::a2a;
-              c.heads = c.kv_heads = 3;
-            }),
-            "");
+  EXPECT_EQ(problem_with(&Case::comm, CommType::a2a, &Case::heads, 3, &Case::kv_heads, 3), "");
 }
 
 TEST(CaseValidity, PairsNeedAnEvenWorldOfAtLeast4) {
@@ -224,11 +229,7 @@ TEST(CaseValidity, MovedScoresNeedADimensionOfTheirOwn) {
 
 TEST(CaseValidity, WindowsAreInfiniteOrLengths) {
   EXPECT_EQ(problem_of([](Case& c) { c.window = {0, 0}; }), "");
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.window = {512, 512};
-              c.causal = true;
-            }),
-            "");
+  EXPECT_EQ(problem_with(&Case::window, std::array<std::int64_t, 2>{512, 512}, &Case::causal, true), "");
   EXPECT_EQ(problem_of([](Case& c) { c.window = {-2, 0}; }), "window[0]: -2 is not within -1..2147483647");
   EXPECT_EQ(problem_of([](Case& c) { c.window = {0, -2}; }), "window[1]: -2 is not within -1..2147483647");
   EXPECT_EQ(problem_of([](Case& c) { c.chunk = -1; }), "chunk: -1 is not within 0..2147483647");
@@ -263,10 +264,7 @@ TEST(CaseValidity, ASoftcapIsPositive) {
   EXPECT_EQ(problem_of([](Case& c) { c.softcap = -1; }), "softcap: -1 is neither 0 nor within 0.001..10000");
   EXPECT_EQ(problem_of([](Case& c) { c.softcap = std::numeric_limits<double>::quiet_NaN(); }),
             "softcap: nan is neither 0 nor within 0.001..10000");
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.softcap = 50;
-              c.score_offset = -100;
-            }),
+  EXPECT_EQ(problem_with(&Case::softcap, 50, &Case::score_offset, -100),
             "softcap: it takes away what score_offset adds to scores; a case has one of them at most");
 }
 
@@ -287,17 +285,10 @@ TEST(CaseValidity, Fp8NeedsInputsOf16BitsAndScoresThatItCanHold) {
 }
 
 TEST(CaseValidity, SequencesOfBshdAndSbhdDivideByTwiceTheRanksUnlessTheyArePadded) {
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.seqlen_q = 1;
-              c.pad_between_seqs = true;
-            }),
-            "");
+  EXPECT_EQ(problem_with(&Case::seqlen_q, 1, &Case::pad_between_seqs, true), "");
   EXPECT_EQ(problem_of([](Case& c) { c.seqlen_q = 66; }),
             "seqlen_q: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.layout = Layout::sbhd;
-              c.seqlen_kv = 66;
-            }),
+  EXPECT_EQ(problem_with(&Case::layout, Layout::sbhd, &Case::seqlen_kv, 66),
             "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
 }
 
@@ -307,19 +298,12 @@ TEST(CaseValidity, ReplicatedTokensAreOfEverySequence) {
   }
   EXPECT_EQ(problem_of([](Case& c) { c.replicated = -1; }),
             "replicated: -1 is not within 0..64 (the upper limit is seqlen_q)");
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.replicated = 40;
-              c.seqlen_kv = 32;
-            }),
+  EXPECT_EQ(problem_with(&Case::replicated, 40, &Case::seqlen_kv, 32),
             "replicated: 40 is not within 0..32 (the upper limit is seqlen_kv)");
 }
 
 TEST(CaseValidity, WhatIsNotReplicatedDividesByTwiceTheRanks) {
-  EXPECT_EQ(problem_of([](Case& c) {
-              c.replicated = 5;
-              c.seqlen_q = c.seqlen_kv = 69;
-            }),
-            "");
+  EXPECT_EQ(problem_with(&Case::replicated, 5, &Case::seqlen_q, 69, &Case::seqlen_kv, 69), "");
   EXPECT_EQ(
       problem_of([](Case& c) { c.replicated = 5; }),
       "seqlen_q: the length 64 of every sequence without its 5 replicated tokens is not a multiple of 2 * cp_size "
@@ -354,10 +338,7 @@ TEST(CaseValidity, QueriesThatEveryRankHasMayBeOfAnyNumber) {
               c.seqlen_kv = 66;
             }),
             "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
-  EXPECT_EQ(thd_problem_of([](Case& c) {
-              c.all_queries = true;
-              c.seqlens = {13, 8};
-            }),
+  EXPECT_EQ(thd_problem_with(&Case::all_queries, true, &Case::seqlens, std::vector<std::int64_t>{13, 8}),
             "seqlens[0]: the length 13 of sequence 0 is not a multiple of 2 * cp_size (4), and without "
             "pad_between_seqs it cannot be padded")
       << "they are the lengths of keys, too";
@@ -405,21 +386,12 @@ TEST(CaseValidity, WithoutPaddingExplicitLengthsDivideByTwiceTheRanks) {
 TEST(CaseValidity, WithoutPaddingTheLargestDrawnLengthDividesByTwiceTheRanks) {
   EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlen_q = c.seqlen_kv = 66; }),
             "seqlen_q: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
-  EXPECT_EQ(thd_problem_of([](Case& c) {
-              c.seqlen_q = c.seqlen_kv = 66;
-              c.seqlens = {4, 8};
-            }),
-            "");
-  EXPECT_EQ(thd_problem_of([](Case& c) {
-              c.seqlen_kv = 66;  // its lengths are drawn
-              c.seqlens = {4, 8};
-            }),
-            "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
-  EXPECT_EQ(thd_problem_of([](Case& c) {
-              c.seqlen_q = c.seqlen_kv = 66;
-              c.pad_between_seqs = true;
-            }),
-            "");
+  EXPECT_EQ(
+      thd_problem_with(&Case::seqlen_q, 66, &Case::seqlen_kv, 66, &Case::seqlens, std::vector<std::int64_t>{4, 8}), "");
+  EXPECT_EQ(
+      thd_problem_with(&Case::seqlen_kv, 66, &Case::seqlens, std::vector<std::int64_t>{4, 8}),
+      "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");  // its lengths are drawn
+  EXPECT_EQ(thd_problem_with(&Case::seqlen_q, 66, &Case::seqlen_kv, 66, &Case::pad_between_seqs, true), "");
 }
 
 TEST(CaseValidity, ValidateThrowsWithSourceAndPath) {

@@ -13,8 +13,9 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-Case thd_case() {
+Case thd_case(bool padded = false) {
   Case c;
+  c.pad_between_seqs = padded;
   c.layout = Layout::thd;
   c.seqlen_q = c.seqlen_kv = 4096;
   c.heads = c.kv_heads = 4;
@@ -37,8 +38,7 @@ TEST(Lengths, BshdAndSbhdAreFull) {
 }
 
 TEST(Lengths, ExplicitLengthsArePaddedToTwiceTheRanks) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.cp_size = 4;
   c.batch = 4;
   c.seqlens = {0, 1, 8, 9};
@@ -50,8 +50,7 @@ TEST(Lengths, ExplicitLengthsArePaddedToTwiceTheRanks) {
 }
 
 TEST(Lengths, WhatIsNotReplicatedIsPaddedToTwiceTheRanks) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.cp_size = 4;
   c.batch = 5;
   c.replicated = 5;
@@ -64,8 +63,7 @@ TEST(Lengths, WhatIsNotReplicatedIsPaddedToTwiceTheRanks) {
 }
 
 TEST(Lengths, QueriesThatEveryRankHasAreNotPadded) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.cp_size = 4;
   c.batch = 3;
   c.all_queries = true;
@@ -90,8 +88,7 @@ TEST(Lengths, OfQueriesThatEveryRankHasAreThoseOfKeys) {
 }
 
 TEST(Lengths, WithoutReplicationAreThoseOfWholeSequences) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.cp_size = 4;
   c.seqlens = {3, 21};
   EXPECT_EQ(without_replication(resolve_lengths(c), 4), resolve_lengths(c));
@@ -113,8 +110,7 @@ TEST(Lengths, WithoutPaddingDrawnLengthsEndWithWholeChunksOfWhatIsNotReplicated)
 }
 
 TEST(Lengths, ExplicitKvLengthsStandApart) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.seqlens_kv = {3, 5};
   const SequenceLengths lengths = resolve_lengths(c);
   EXPECT_THAT(lengths.valid_kv, ElementsAre(3, 5));
@@ -124,8 +120,7 @@ TEST(Lengths, ExplicitKvLengthsStandApart) {
 // The drawn lengths belong to the definition of a case: results of different runs are comparable only if they never
 // change.
 TEST(Lengths, DrawsAreTheSameOnEveryMachine) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   const SequenceLengths lengths = resolve_lengths(c);
   EXPECT_THAT(lengths.valid_q, ElementsAre(1245, 1759));
   EXPECT_EQ(lengths.valid_kv, lengths.valid_q);
@@ -134,18 +129,14 @@ TEST(Lengths, DrawsAreTheSameOnEveryMachine) {
 }
 
 TEST(Lengths, WithoutPaddingTheDrawIsRoundedUp) {
-  Case padded = thd_case();
-  padded.pad_between_seqs = true;
-  Case packed = thd_case();
-  const SequenceLengths packed_lengths = resolve_lengths(packed);
-  EXPECT_EQ(packed_lengths.valid_q, resolve_lengths(padded).padded_q);
+  const SequenceLengths packed_lengths = resolve_lengths(thd_case());
+  EXPECT_EQ(packed_lengths.valid_q, resolve_lengths(thd_case(/*padded=*/true)).padded_q);
   EXPECT_EQ(packed_lengths.padded_q, packed_lengths.valid_q);
   EXPECT_EQ(packed_lengths.padded_kv, packed_lengths.valid_kv);
 }
 
 TEST(Lengths, DrawsDependOnTheSeedAlone) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   Case other = c;
   other.cp_size = 8;
   other.comm = CommType::a2a;
@@ -155,8 +146,7 @@ TEST(Lengths, DrawsDependOnTheSeedAlone) {
 }
 
 TEST(Lengths, UnequalKvLengthsAreDrawnApart) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.batch = 64;
   const SequenceLengths equal = resolve_lengths(c);
   c.seqlen_kv = 128;
@@ -167,8 +157,7 @@ TEST(Lengths, UnequalKvLengthsAreDrawnApart) {
 }
 
 TEST(Lengths, DrawsReachBothEndsEvenly) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.seqlen_q = c.seqlen_kv = 9;
   c.batch = 4000;
   const SequenceLengths lengths = resolve_lengths(c);
@@ -181,8 +170,7 @@ TEST(Lengths, DrawsReachBothEndsEvenly) {
 
 // A fault that shows on padding alone would otherwise depend on the luck of the draw.
 TEST(Lengths, EveryDrawnSequenceIsPadded) {
-  Case c = thd_case();
-  c.pad_between_seqs = true;
+  Case c = thd_case(/*padded=*/true);
   c.batch = 50;
   c.seqlen_q = 41;
   c.seqlen_kv = 64;

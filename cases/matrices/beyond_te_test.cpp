@@ -1,7 +1,6 @@
 // Checks that the matrix beyond-te covers all that Transformer Engine refuses under context parallelism.
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 

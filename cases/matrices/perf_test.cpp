@@ -1,6 +1,4 @@
 // Tests that the matrix perf covers what its description promises.
-#include <algorithm>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>

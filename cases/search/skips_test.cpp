@@ -1,6 +1,5 @@
 #include "cases/search/skips.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <random>

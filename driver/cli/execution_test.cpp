@@ -29,35 +29,37 @@ class Broken : public EventSink {
   int calls = 0;
 };
 
-TEST(SinkList, EveryViewGetsEveryEventInOrder) {
-  Recorder a;
-  Recorder b;
-  SinkList sink_list{[](const std::string&) {}};
-  sink_list.add(a);
-  sink_list.add(b);
-  sink_list.on_event(test::run_started(1));
-  sink_list.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<AnyEvent> - 1));
-  EXPECT_EQ(a.types, b.types);
-  EXPECT_FALSE(sink_list.failed());
-}
+class Unread : public EventSink {
+ public:
+  void on_event(const Event&) override {}
+  void on_tick() override { throw ReaderGone("its reader is gone"); }
+};
 
-TEST(SinkList, EveryViewHearsThatTimePasses) {
-  Recorder a;
-  Recorder b;
-  SinkList sink_list{[](const std::string&) {}};
-  sink_list.add(a);
-  sink_list.add(b);
-  sink_list.on_tick();
-  EXPECT_EQ(a.ticks, 1);
-  EXPECT_EQ(b.ticks, 1);
-}
-
-TEST(SinkList, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
+class SinkListOfViews : public ::testing::Test {
+ protected:
+  Unread unread;
   Broken broken;
   Recorder other;
   std::vector<std::string> errors;
-  SinkList sink_list{[&](const std::string& error) { errors.push_back(error); }};
+  SinkList sink_list{[this](const std::string& error) { errors.push_back(error); }};
+};
+using FanOutWithoutReader = SinkListOfViews;
+
+TEST_F(SinkListOfViews, GivesEveryOneEveryEventInOrderAndTellsItThatTimePasses) {
+  Recorder a;
+  sink_list.add(a);
+  sink_list.add(other);
+  sink_list.on_event(test::run_started(1));
+  sink_list.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  sink_list.on_tick();
+  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, std::variant_size_v<AnyEvent> - 1));
+  EXPECT_EQ(a.types, other.types);
+  EXPECT_EQ(a.ticks, 1);
+  EXPECT_EQ(other.ticks, 1);
+  EXPECT_FALSE(sink_list.failed());
+}
+
+TEST_F(SinkListOfViews, NamesOneThatCannotWriteOnceAndTheOthersGoOn) {
   sink_list.add(broken);
   sink_list.add(other);
   sink_list.on_event(test::run_started(1));
@@ -67,21 +69,6 @@ TEST(SinkList, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
   EXPECT_EQ(other.types.size(), 2U);
   EXPECT_TRUE(sink_list.failed());
 }
-
-class Unread : public EventSink {
- public:
-  void on_event(const Event&) override {}
-  void on_tick() override { throw ReaderGone("its reader is gone"); }
-};
-
-class FanOutWithoutReader : public ::testing::Test {
- protected:
-  Unread unread;
-  Broken broken;
-  Recorder other;
-  std::vector<std::string> errors;
-  SinkList sink_list{[this](const std::string& error) { errors.push_back(error); }};
-};
 
 TEST_F(FanOutWithoutReader, EndsTheRunIfNoOutputIsLeft) {
   sink_list.add_listener(other);
@@ -114,9 +101,7 @@ TEST_F(FanOutWithoutReader, EndsTheRunWhenTheLastOutputIsLost) {
   EXPECT_THROW(sink_list.on_event(test::run_started(1)), ReaderGone);
 }
 
-TEST(SinkList, AFullDiskAloneEndsNoRun) {
-  Broken broken;
-  SinkList sink_list{[](const std::string&) {}};
+TEST_F(SinkListOfViews, EndsNoRunForAFullDiskAlone) {
   sink_list.add(broken);
   sink_list.on_event(test::run_started(1));
   EXPECT_TRUE(sink_list.failed());

@@ -50,6 +50,10 @@ World ends(std::vector<CaseEnd> list) {
   return {.run = [list = std::move(list), at = std::size_t{0}](const Ids&) mutable { return list.at(at++); }};
 }
 
+std::string told(const Verdict& verdict) {
+  return fmt::format("{} {} of {}", name_of(verdict.kind), verdict.k, verdict.n);
+}
+
 bool has(const Ids& ids, const std::string& id) {
   return std::ranges::find(ids, id) != ids.end();
 }
@@ -57,32 +61,22 @@ bool has(const Ids& ids, const std::string& id) {
 TEST(CaseTriage, WhatFailsAloneIsReal) {
   World world{.run = [](const Ids&) { return ended(kFail); }};
   const Verdict verdict = world.triage(history(5));
-  EXPECT_EQ(verdict.kind, VerdictKind::real);
-  EXPECT_EQ(verdict.k, 2);
-  EXPECT_EQ(verdict.n, 2);
+  EXPECT_EQ(told(verdict), "REAL 2 of 2");
   EXPECT_THAT(world.replays, ElementsAre(IsEmpty(), IsEmpty())) << "a third could not change it";
 }
 
 TEST(CaseTriage, WhatFailsAloneTwiceOfThreeIsReal) {
-  const Verdict verdict = ends({ended(kFail), ended(kPass), ended(kFail)}).triage(history(5));
-  EXPECT_EQ(verdict.kind, VerdictKind::real);
-  EXPECT_EQ(verdict.k, 2);
-  EXPECT_EQ(verdict.n, 3);
+  EXPECT_EQ(told(ends({ended(kFail), ended(kPass), ended(kFail)}).triage(history(5))), "REAL 2 of 3");
 }
 
 TEST(CaseTriage, WhatFailsAloneOnceOfThreeIsFlaky) {
-  const Verdict verdict = ends({ended(kPass), ended(kPass), ended(kFail)}).triage(history(5));
-  EXPECT_EQ(verdict.kind, VerdictKind::flaky);
-  EXPECT_EQ(verdict.k, 1);
-  EXPECT_EQ(verdict.n, 3);
+  EXPECT_EQ(told(ends({ended(kPass), ended(kPass), ended(kFail)}).triage(history(5))), "FLAKY 1 of 3");
 }
 
 TEST(CaseTriage, WhatNeverFailsAgainIsFlaky) {
   World world{.run = [](const Ids&) { return ended(kPass); }};
   const Verdict verdict = world.triage(history(5));
-  EXPECT_EQ(verdict.kind, VerdictKind::flaky);
-  EXPECT_EQ(verdict.k, 0);
-  EXPECT_EQ(verdict.n, 4);
+  EXPECT_EQ(told(verdict), "FLAKY 0 of 4");
   EXPECT_EQ(world.replays.back(), history(5)) << "as it was sent";
   World alone{.run = [](const Ids&) { return ended(kPass); }};
   EXPECT_EQ(alone.triage({}).kind, VerdictKind::flaky);
@@ -96,10 +90,8 @@ TEST(CaseTriage, WhatFailsAfterOneCaseIsALeakOfIt) {
       const std::string culprit = history(length).at(place);
       World world{.run = [&](const Ids& before) { return ended(has(before, culprit) ? kFail : kPass); }};
       const Verdict verdict = world.triage(history(length));
-      EXPECT_EQ(verdict.kind, VerdictKind::state_leak) << place << " of " << length;
+      EXPECT_EQ(told(verdict), "STATE_LEAK 2 of 2") << place << " of " << length;
       EXPECT_EQ(verdict.culprit, culprit);
-      EXPECT_EQ(verdict.k, 2);
-      EXPECT_EQ(verdict.n, 2);
       EXPECT_EQ(std::ranges::count(world.replays, Ids{culprit}), 2);
       EXPECT_LE(world.replays.size(), 11U);
     }
@@ -114,10 +106,8 @@ TEST(CaseTriage, OfSeveralCulpritsTheLastIsNamed) {
 TEST(CaseTriage, WhatNeedsSeveralCasesNeedsAWarmPool) {
   World two{.run = [](const Ids& before) { return ended(has(before, "c2") && has(before, "c5") ? kFail : kPass); }};
   const Verdict verdict = two.triage(history(8));
-  EXPECT_EQ(verdict.kind, VerdictKind::warm_only);
+  EXPECT_EQ(told(verdict), "WARM_ONLY 3 of 3");
   EXPECT_FALSE(verdict.culprit);
-  EXPECT_EQ(verdict.k, 3);
-  EXPECT_EQ(verdict.n, 3);
   EXPECT_THAT(
       verdict.evidence,
       Contains(HasSubstr("after the last 6 of these cases, the case failed; after the last 5, the case passed")));

@@ -14,19 +14,25 @@ namespace {
 
 using namespace ::testing;
 
+std::filesystem::path events_file(const TemporaryFolder& folder, const std::vector<Event>& events) {
+  JsonlSink sink{folder / "events.jsonl"};
+  for (const Event& event : events) sink.on_event(event);
+  return folder / "events.jsonl";
+}
+
 FailedCases failed_in(const std::vector<Event>& events) {
   const TemporaryFolder folder;
-  {
-    JsonlSink sink{folder / "e"};
-    for (const Event& event : events) sink.on_event(event);
-  }
+  return read_failed_cases(events_file(folder, events));
+}
+
+FailedCases failed_in_text(const std::string& text) {
+  const TemporaryFolder folder;
+  write_file(folder / "e", text);
   return read_failed_cases(folder / "e");
 }
 
-std::string error_for(const std::string& text) {
-  const TemporaryFolder folder;
-  write_file(folder / "e", text);
-  return test::command_error(ExitCode::bad_input, [&] { read_failed_cases(folder / "e"); });
+std::string refusal(const std::function<void()>& action) {
+  return test::command_error(ExitCode::bad_input, action);
 }
 
 TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
@@ -98,22 +104,19 @@ std::string fail_of(const std::string& id) {
 }
 
 TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
-  const TemporaryFolder folder;
-  write_file(folder / "e", "{\"type\":\"run_started\"}\n" + fail_of("a") + R"({"type":"case_finished","id":"b","outc)");
-  const FailedCases failed = read_failed_cases(folder / "e");
+  const FailedCases failed =
+      failed_in_text("{\"type\":\"run_started\"}\n" + fail_of("a") + R"({"type":"case_finished","id":"b","outc)");
   EXPECT_THAT(failed.ids, ElementsAre("a"));
   EXPECT_TRUE(failed.unknown_rest);
 }
 
 TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
-  const TemporaryFolder folder;
   const std::string joined = R"({"v":1,"ts":"T","type":"run_started","ids":["a","b"]})"
                              "\n"
                              R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
                              R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
                              "\n";
-  write_file(folder / "e", joined + fail_of("c"));
-  EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(failed_in_text(joined + fail_of("c")).ids, ElementsAre("a", "b", "c"));
 }
 
 TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
@@ -127,22 +130,13 @@ TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
 }
 
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {
+  const auto error_for = [](const std::string& text) { return refusal([&] { failed_in_text(text); }); };
   EXPECT_THAT(error_for("{\"type\":\"run_started\"}\nhello\n"),
               AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));
   EXPECT_THAT(error_for("{\"type\":\"case_finished\",\"id\":\"a\"}\n"), HasSubstr("line 1"));
   EXPECT_THAT(error_for("{}\n"), HasSubstr("holds no run"));
   EXPECT_THAT(error_for("{\"v\":2,\"type\":\"run_started\"}\n"),
               AllOf(HasSubstr("line 1"), HasSubstr("version 2, and this cp-pool reads 1")));
-}
-
-std::filesystem::path events_file(const TemporaryFolder& folder, const std::vector<Event>& events) {
-  JsonlSink sink{folder / "events.jsonl"};
-  for (const Event& event : events) sink.on_event(event);
-  return folder / "events.jsonl";
-}
-
-std::string refusal(const std::function<void()>& action) {
-  return test::command_error(ExitCode::bad_input, action);
 }
 
 std::string error_of(const std::filesystem::path& file) {

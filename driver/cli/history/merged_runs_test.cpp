@@ -29,6 +29,12 @@ std::vector<Event> merged(const std::vector<Event>& events, bool no_skip = false
   return runs.finish({.no_skip = no_skip});
 }
 
+std::vector<Event> merged_runs(const std::vector<std::vector<Event>>& all_runs) {
+  std::vector<Event> events;
+  for (const auto& run : all_runs) events.insert(events.end(), run.begin(), run.end());
+  return merged(events);
+}
+
 template <typename Kind>
 std::vector<Kind> all(const std::vector<Event>& events) {
   std::vector<Kind> out;
@@ -66,9 +72,7 @@ TEST(MergedRuns, CountOnFromRunToRun) {
     events.emplace_back(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
     return events;
   };
-  std::vector<Event> events = job("te, shard 1/2", "a", 2);
-  for (const Event& event : job("te, shard 2/2", "b", 1)) events.push_back(event);
-  const std::vector<Event> one = merged(events);
+  const std::vector<Event> one = merged_runs({job("te, shard 1/2", "a", 2), job("te, shard 2/2", "b", 1)});
   EXPECT_EQ(all<RunStarted>(one).size(), 1U);
   EXPECT_EQ(all<RunStarted>(one)[0].title, "te, shard 1/2; te, shard 2/2");
   EXPECT_EQ(all<RunStarted>(one)[0].size, "small");
@@ -95,14 +99,13 @@ TEST(MergedRuns, HappenedAfterTheBeginningOfTheFirst) {
     return std::vector<Event>{begin, PoolSpawned{{"cpu/2", 1}, 2, {}}, event,
                               run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
   };
-  std::vector<Event> events = job("late", seconds(60));
-  for (const Event& event : job("early", seconds(20))) events.push_back(event);
-  const auto cases = all<CaseFinished>(merged(events));
+  const std::vector<Event> events = merged_runs({job("late", seconds(60)), job("early", seconds(20))});
+  const auto cases = all<CaseFinished>(events);
   ASSERT_EQ(cases.size(), 2U);
   EXPECT_EQ(cases[0].id, "early");
   EXPECT_EQ(cases[0].at_ms, 500);
   EXPECT_EQ(cases[1].at_ms, 40500);
-  EXPECT_FALSE(all<PoolSpawned>(merged(events))[0].at_ms) << "of an earlier version";
+  EXPECT_FALSE(all<PoolSpawned>(events)[0].at_ms) << "of an earlier version";
 }
 
 TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
@@ -188,12 +191,6 @@ std::vector<Event> run_at(int second, const std::vector<CaseFinished>& cases, bo
   for (const CaseFinished& event : cases) events.emplace_back(event);
   events.emplace_back(end);
   return events;
-}
-
-std::vector<Event> merged_runs(const std::vector<std::vector<Event>>& all_runs) {
-  std::vector<Event> events;
-  for (const auto& run : all_runs) events.insert(events.end(), run.begin(), run.end());
-  return merged(events);
 }
 
 TEST(MergedRuns, OfTwoImplementationsAreNoRerunsOfEachOther) {

@@ -62,6 +62,13 @@ class ComputingRank : public testing::Test {
                              {"head_dim_v", 8},  {"comm", "p2p"}, {"dtype", "fp32"}};
     send(run);
   }
+  // Runs a case that begins at once and leaves as the command says.
+  RankOutcome outcome_with(const LeaveCommand& leave) {
+    start(leave.seq);
+    send(BeginCommand{leave.seq, true});
+    send(leave);
+    return outcome_of(leave.seq);
+  }
   RankOutcome outcome_of(std::int64_t seq) {
     std::unique_lock lock(mutex_);
     const bool came = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return done_ && done_->seq == seq; });
@@ -90,10 +97,7 @@ class ComputingRank : public testing::Test {
 };
 
 TEST_F(ComputingRank, RunsACase) {
-  start(1);
-  send(BeginCommand{1, true});
-  send(LeaveCommand{1, true, ""});
-  const RankOutcome outcome = outcome_of(1);
+  const RankOutcome outcome = outcome_with(LeaveCommand{1, true, ""});
   EXPECT_FALSE(outcome.failure) << outcome.failure->text;
   EXPECT_EQ(outcome.verdict, CaseOutcome::pass);
   EXPECT_EQ(runner.runs, 1);
@@ -124,10 +128,7 @@ TEST_F(ComputingRank, DoesNotEndACaseWhenAnEarlierOneIsEnded) {
 
 TEST_F(ComputingRank, SkipsACaseThatEveryRankDeclines) {
   runner.declines = true;
-  start(1);
-  send(BeginCommand{1, true});
-  send(LeaveCommand{1, true, ""});
-  const RankOutcome outcome = outcome_of(1);
+  const RankOutcome outcome = outcome_with(LeaveCommand{1, true, ""});
   EXPECT_FALSE(outcome.failure) << outcome.failure->text;
   EXPECT_EQ(outcome.verdict, CaseOutcome::skip);
   EXPECT_EQ(outcome.reason, "not this case");
@@ -135,10 +136,7 @@ TEST_F(ComputingRank, SkipsACaseThatEveryRankDeclines) {
 
 TEST_F(ComputingRank, FailsIfItDeclinesACaseAlone) {
   runner.declines = true;
-  start(1);
-  send(BeginCommand{1, true});
-  send(LeaveCommand{1, /*go=*/false, ""});
-  const RankOutcome outcome = outcome_of(1);
+  const RankOutcome outcome = outcome_with(LeaveCommand{1, /*go=*/false, ""});
   ASSERT_TRUE(outcome.failure);
   EXPECT_EQ(outcome.failure->kind, FailureKind::exception);
   EXPECT_EQ(outcome.failure->summary, "ValueError: not this case");
@@ -149,10 +147,7 @@ TEST_F(ComputingRank, FailsIfItDeclinesACaseAlone) {
 
 TEST_F(ComputingRank, SaysThatAnotherRankHasNotDeclinedTheCase) {
   runner.declines = true;
-  start(1);
-  send(BeginCommand{1, true});
-  send(LeaveCommand{1, true, "rank 1 ran the case"});
-  const RankOutcome outcome = outcome_of(1);
+  const RankOutcome outcome = outcome_with(LeaveCommand{1, true, "rank 1 ran the case"});
   ASSERT_TRUE(outcome.failure);
   EXPECT_EQ(outcome.failure->summary,
             "ValueError: not this case (rank 0: barrier after the case: rank 1 ran the case)");

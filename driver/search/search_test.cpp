@@ -249,12 +249,6 @@ TEST(Search, GivesUpWhereEverythingIsSkipped) {
   EXPECT_EQ(ran.last.judged, 0U);
 }
 
-TEST(Search, GivesUpWhereNoPoolStarts) {
-  const Ran ran = run(plan(), [](const Case&, CaseFinished& finished) { finished.outcome = CaseOutcome::infra; });
-  EXPECT_EQ(ran.last.why, "no pool starts");
-  EXPECT_LT(ran.cases.size(), 5U);
-}
-
 TEST(Search, LeavesOutNumbersOfRanksOfWhichNoPoolStarts) {
   SearchPlan some = plan();
   some.cases = 100;

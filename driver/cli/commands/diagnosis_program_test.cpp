@@ -22,22 +22,8 @@ TEST_F(DiagnosisReports, AllNameTheCauseFirstAndTheEvidenceAfterIt) {
               exits(100, out(HasSubstr(text))));
   EXPECT_THAT(read_file(path("e.jsonl")),
               HasSubstr(R"("diagnosis":{"certainty":"likely","id":"no_mask","cause":"the mask is)"));
-
-  const Words report = {"report", path("e.jsonl"), "--junit", path("j2.xml"), "--html", path("h2.html")};
-  EXPECT_THAT(call(report), exits(100));
-  for (const char* junit : {"j.xml", "j2.xml"}) {
-    EXPECT_THAT(read_file(path(junit)),
-                AllOf(HasSubstr("cause (likely): the mask is &lt;missing&gt;\\x1b[31m (explains dq"),
-                      HasSubstr("every query saw every key"), HasSubstr("[[PROPERTY|diagnosis=no_mask]]\n"),
-                      HasSubstr("[[PROPERTY|diagnosis_certainty=likely]]\n")));
-  }
-  for (const char* html : {"h.html", "h2.html"}) {
-    EXPECT_THAT(read_file(path(html)), AllOf(HasSubstr("the mask is &lt;missing&gt;\\x1b[31m"), HasSubstr("whole_keys"),
-                                             HasSubstr("every query saw every key")));
-  }
-  const auto json = nlohmann::json::parse(submit({"--json"}).out);
-  EXPECT_EQ(json["diagnosis"]["id"], "no_mask");
-  EXPECT_EQ(json["diagnosis"]["others"], nlohmann::json::array({"whole_keys"}));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("cause (likely): the mask is &lt;missing&gt;\\x1b[31m (explains dq"));
+  EXPECT_THAT(read_file(path("h.html")), HasSubstr("the mask is &lt;missing&gt;\\x1b[31m"));
 }
 
 TEST_F(DiagnosisReports, AreWithoutOneIfNoneIsWanted) {

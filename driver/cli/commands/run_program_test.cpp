@@ -15,14 +15,6 @@ TEST_F(RunProgram, FailFastLeavesTheRestNotRun) {
               exits(100, last_line(StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "))));
 }
 
-TEST_F(RunProgram, MaxFailCountsFailuresOnly) {
-  const Finished done =
-      run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
-  // The reverse order is error, skip, fail; the last of them reaches --max-fail.
-  EXPECT_THAT(done, exits(100, last_line(StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, ")),
-                          out(HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"))));
-}
-
 TEST_F(RunProgram, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {
   EXPECT_THAT(run("model=hang | model=pass", {"--global-timeout", "5s", "--order", "reverse"}),
               exits(100, out(HasSubstr("still running at the end of the run's 5000 ms (--global-timeout)")),

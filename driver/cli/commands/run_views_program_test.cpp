@@ -25,13 +25,6 @@ TEST_F(RunViews, WithoutProgressOnlyFailuresAndSummaryAreShown) {
   EXPECT_THAT(run("model=pass | model=fail", {"--no-progress"}).out, StartsWith("fail  demo/fail"));
 }
 
-TEST_F(RunViews, ThePageHasTheFailuresAndHowToRerunThem) {
-  ASSERT_EQ(run("model=pass* | model=fail | model=error", {"--html", path("r.html"), "--events", path("e")}).exit_code,
-            100);
-  EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("4 expanded = 2 pass + 1 fail + 1 error"),
-                                               HasSubstr("rerun them: "), HasSubstr("--rerun-failed")));
-}
-
 TEST_F(RunViews, TimingsStandBeforeTheSummary) {
   const Finished done = run("model=pass", {"--timings"});
   EXPECT_THAT(done.out, HasSubstr("    1  forward               1    1.5 ms    1.5 ms    1.5 ms    1.5 ms\n"));

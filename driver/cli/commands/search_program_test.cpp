@@ -118,27 +118,6 @@ TEST_F(SearchProgram, MakesAHangSmallerWithShortDeadlines) {
   EXPECT_THAT(cases("smaller"), Not(IsEmpty()));
 }
 
-TEST_F(SearchProgram, TellsTheRateOfAFlakyFailure) {
-  const Finished done = search({"error=causal and seq % 2 == 0"});
-  EXPECT_EQ(done.exit_code, 100);
-  const json found = events("search_found").at(0);
-  EXPECT_EQ(found["asked"], 10);
-  EXPECT_EQ(found["failed"], 5);
-  EXPECT_EQ(found["how"], "error: rank: error of case");
-  EXPECT_THAT(cases("smaller"), IsEmpty());
-  EXPECT_THAT(done.out, HasSubstr("flaky: the case failed in the same way in 5 of 10 runs"));
-}
-
-TEST_F(SearchProgram, DoesNotSpendItsCasesOnWhatIsSkipped) {
-  const Finished done = search({"skip=bias is not None or layout != 'bshd' or comm != 'p2p'"}, {"--cases", "100"});
-  EXPECT_EQ(done.exit_code, 0) << done.err;
-  const json last = events("search_finished").at(0);
-  EXPECT_EQ(last["judged"], 100);
-  EXPECT_LT(last["skipped"], 200);
-  EXPECT_THAT(done.out, AllOf(HasSubstr("never judged, because the worker skips it:\n"), HasSubstr("\n  layout=thd ("),
-                              HasSubstr("\n  comm=a2a (")));
-}
-
 TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
   const std::vector<std::string> fault = {"fail=causal"};
   search(fault);
@@ -231,13 +210,6 @@ TEST_F(SearchProgram, OfAWorkerThatDoesNotStartEndsSoon) {
   EXPECT_THAT(run_to_end({kProgram, "search", "--worker", "false", "--seed", "1", "--events", path("e")}), exits(96));
   EXPECT_EQ(events("search_finished").at(0)["why"], "no pool starts");
   EXPECT_LE(events("case_finished").size(), 3U);
-}
-
-// The events of a search are reported like those of any other run.
-TEST_F(SearchProgram, IsReportedFromItsEvents) {
-  search({"fail=causal and heads > kv_heads"});
-  EXPECT_THAT(call({"report", path("e"), "--junit", path("j")}), exits(100));
-  EXPECT_THAT(read_file(path("j")), HasSubstr("[[PROPERTY|search=smallest]]"));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A worker for the tests of the command line. It speaks the protocol, computes nothing, and answers as the model of a
 case says: pass, fail, skip, error, crash, hang; glued (its answer stands on a line that begins with other text), denies
-(a pass whose error is beyond its bound), unmeasured (a pass without checks), diagnosed (a fail, followed by its cause
-if the request asks for a diagnosis).
+(a pass whose error is beyond its bound), diagnosed (a fail, followed by its cause if the request asks for a
+diagnosis).
 
 Environment variables:
   CP_POOL_TEST_MARK      a file that the worker creates when it starts
@@ -63,8 +63,6 @@ def result(request):
         answer["checks"] = [{**check, "rank": rank, "error": 0.125} for rank in range(world_size)]
         if model == "denies":
             answer["checks"][0]["error"] = 0.5
-        elif model == "unmeasured":
-            answer["checks"] = []
         if perf := request["options"].get("perf"):
             ms = float(os.environ["CP_POOL_TEST_STEP_MS"])
             step = {"median": ms, "min": ms, "max": ms}

@@ -70,6 +70,6 @@ class StartLimit:
         finally:
             ended.set()
             watcher.join()
-            # The thread has left Python and may not have ended yet. A process that forks ranks must have no other thread.
+            # The thread has left Python and may not have ended yet. A process that forks ranks must have no other.
             while os.path.exists(f"/proc/self/task/{watcher.native_id}"):
                 time.sleep(0.001)

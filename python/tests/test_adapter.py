@@ -286,10 +286,10 @@ def test_a_wait_that_ends_while_torch_logs_an_error_is_that_in_the_collective(mo
     def freed(*_: Any) -> None:
         raise InterruptedError
 
-    for logs in ("torch.distributed.c10d_logger._c10d_logger.handle", "torch.distributed.c10d_logger.dist.is_initialized"):
+    for logs in ("_c10d_logger.handle", "dist.is_initialized"):
         with monkeypatch.context() as patches, pytest.raises(InterruptedError) as failure:
             patches.setattr("torch.distributed.c10d_logger._c10d_logger.level", logging.DEBUG)
-            patches.setattr(logs, freed)
+            patches.setattr(f"torch.distributed.c10d_logger.{logs}", freed)
             torch.distributed.all_gather([], torch.ones(1))
         wait = place_of_wait(chain_of(failure.value))
         assert wait.collective == "all_gather", wait

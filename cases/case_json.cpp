@@ -90,20 +90,14 @@ void read_value(const Json& json, const JsonPlace& place, std::vector<MaskSlice>
 }
 
 void read_value(const Json& json, const JsonPlace& place, Fp8& out) {
-  for (const auto& [key, value] : expect_object(json, place)) {
-    const JsonPlace at = place.key(key);
-    if (key == "scaling") {
-      read_value(value, at, out.scaling);
-    } else if (key == "forward") {
-      read_value(value, at, out.forward);
-    } else if (key == "backward") {
-      read_value(value, at, out.backward);
-    } else if (key == "output") {
-      read_value(value, at, out.output);
-    } else {
-      fail_unknown_key(place, key, {"scaling", "forward", "backward", "output"});
-    }
-  }
+  expect_known_keys(json, place, {"scaling", "forward", "backward", "output"});
+  const auto read = [&](const char* key, auto& member) {
+    if (json.contains(key)) read_value(json[key], place.key(key), member);
+  };
+  read("scaling", out.scaling);
+  read("forward", out.forward);
+  read("backward", out.backward);
+  read("output", out.output);
 }
 
 template <typename T>
@@ -143,6 +137,12 @@ Json write_value(const Fp8& fp8) {
           {"forward", fp8.forward},
           {"backward", fp8.backward},
           {"output", to_string(fp8.output)}};
+}
+
+// The text of FP8 in IDs and filters: the scaling, and what differs from FP8 in both directions.
+std::string fp8_text(const Fp8& fp8) {
+  return fmt::format("{}{}{}", to_string(fp8.scaling), fp8.backward ? "" : ",forward",
+                     fp8.output == Fp8Output::fp8 ? ",output" : "");
 }
 
 template <typename T>
@@ -272,16 +272,6 @@ std::vector<std::string_view> missing_sizes(const std::function<bool(std::string
   }
   return missing;
 }
-
-namespace {
-
-// What differs from the default, which is FP8 in both directions.
-std::string fp8_text(const Fp8& fp8) {
-  return fmt::format("{}{}{}", to_string(fp8.scaling), fp8.backward ? "" : ",forward",
-                     fp8.output == Fp8Output::fp8 ? ",output" : "");
-}
-
-}  // namespace
 
 std::string field_text(const CaseField& field, const Case& c) {
   const Json value = field.write(c);

@@ -293,6 +293,8 @@ def main(arguments):
         for fault in found:
             print(f"FAIL {metadata.get('id', path.name)}: {fault}")
     print(f"{len(files) - left_out} files checked, {wrong} wrong")
+    if left_out == len(files):
+        return 2
     return 1 if wrong else 0
 
 

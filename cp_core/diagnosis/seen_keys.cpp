@@ -106,8 +106,9 @@ class KeySearch {
   [[nodiscard]] verify::Results whole(const ResultsByRank& by_rank) const {
     // For each row of the grid: the first row of the ranks, one after the other, that holds it.
     const at::Tensor places = places_of(grid_.q);
-    const at::Tensor held = at::zeros({grid_.q.size()}, at::kLong)
-                                .scatter_reduce(0, places, at::arange(places.numel(), at::kLong), "amin", false);
+    const at::Tensor held =
+        at::zeros({grid_.q.size()}, at::kLong)
+            .scatter_reduce(0, places, at::arange(places.numel(), at::kLong), "amin", /*include_self=*/false);
     verify::Results all;
     for (const auto member : {&verify::Results::out, &verify::Results::lse}) {
       const at::Tensor rows = joined_rows(by_rank, member);

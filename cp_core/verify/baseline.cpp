@@ -15,7 +15,7 @@ namespace {
 // Rounds to FP8 and back. scaled: by a power of two, so that the largest magnitude is in the upper half of the range of
 // the type; other scales of an implementation round as well as this one.
 at::Tensor in_fp8(const at::Tensor& values, at::ScalarType type, bool scaled) {
-  const double largest = type == at::kFloat8_e4m3fn ? 448 : 57344;
+  const double largest = type == at::kFloat8_e4m3fn ? kLargestE4m3 : kLargestE5m2;
   const auto most = scaled && values.numel() > 0 ? values.abs().max().item<double>() : 0.0;
   const double scale = most > 0 ? std::exp2(std::floor(std::log2(largest / most))) : 1.0;
   return values.mul(scale).clamp_(-largest, largest).to(type).to(at::kFloat).div_(scale);
@@ -132,9 +132,8 @@ class Baseline {
     const at::Tensor k = key_rows(block, forward_.k);
     const at::Tensor v = key_rows(block, forward_.v);
     const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
-    const at::Tensor scores = scores_in_fp32(block, raw_scores);
-    const at::Tensor lse = add_lse(block, scores);
-    if (problem_.fp8) return add_in_fp8(block, scores, lse);
+    if (problem_.fp8) return add_in_fp8(block, raw_scores);
+    add_lse(block, scores_in_fp32(block, raw_scores));
     const auto [all, tanh] = probabilities(block, raw_scores);
     const at::Tensor p = all.narrow(-1, 0, block.seqlen_kv);
     put(block, results_.out, product(p, v));
@@ -160,9 +159,11 @@ class Baseline {
   // As a kernel in FP8: only operands of products are rounded. The largest p of a row is 1 when the forward rounds it,
   // and the row is divided by its sum later; the backward rounds p itself. The scales of p and of the gradients of
   // scores fit their largest magnitude, so that none of them underflows by the choice of the scale.
-  void add_in_fp8(const QueryBlock& block, const at::Tensor& scores, const at::Tensor& lse) {
+  void add_in_fp8(const QueryBlock& block, at::Tensor raw_scores) {
+    const at::Tensor scores = scores_in_fp32(block, raw_scores);
+    const at::Tensor lse = add_lse(block, scores);
     const auto softmax = [&lse](const at::Tensor& of) { return of.sub(lse).exp_().nan_to_num_(0.0); };
-    const at::Tensor p = softmax(scores);
+    at::Tensor p = softmax(scores);
     const at::Tensor most = p.amax(-1, /*keepdim=*/true).clamp_min_(1e-30);
     const at::Tensor out =
         rounded(at::bmm(in_fp8(p.div(most), at::kFloat8_e4m3fn, true).mul_(most), key_rows(block, forward_.v)));
@@ -175,11 +176,13 @@ class Baseline {
     const auto operand = [this](const at::Tensor& values, at::ScalarType type) {
       return problem_.fp8->backward ? in_fp8(values, type, true) : rounded(values);
     };
-    const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
-    const at::Tensor p_again = softmax(scores_in_fp32(block, raw_scores));
-    add_key_rows(block, results_.dv, at::bmm(operand(p_again, at::kFloat8_e4m3fn).transpose(1, 2), dout));
+    if (!problem_.fp8->backward) {
+      raw_scores = at::bmm(q, k.transpose(1, 2));
+      p = softmax(scores_in_fp32(block, raw_scores));
+    }
+    add_key_rows(block, results_.dv, at::bmm(operand(p, at::kFloat8_e4m3fn).transpose(1, 2), dout));
     const at::Tensor delta = dout.mul(out).sum(-1, /*keepdim=*/true);
-    at::Tensor ds = at::bmm(dout, key_rows(block, backward_.v).transpose(1, 2)).sub_(delta).mul_(p_again);
+    at::Tensor ds = at::bmm(dout, key_rows(block, backward_.v).transpose(1, 2)).sub_(delta).mul_(p);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results_.dbias, ds);
     if (problem_.has_dsink()) {
       const at::Tensor of_rows = per_head(problem_, block, sink_).sub(lse).exp_().mul_(delta).neg_();

@@ -6,6 +6,10 @@
 
 namespace cp_pool::verify {
 
+// The largest numbers of the types of FP8.
+inline constexpr double kLargestE4m3 = 448;
+inline constexpr double kLargestE5m2 = 57344;
+
 // Returns fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
 // probabilities and their gradients are rounded too. lse is the exception: it is computed in fp32 from fp32 scores,
 // since every implementation has those, and an lse of 16 bits could hide any fault. With a score_offset, all scores

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "cp_core/verify/baseline.h"
 #include "cp_core/verify/check.h"
 
 namespace cp_pool::verify {
@@ -34,6 +35,12 @@ CheckRules rules_of(const Case& c, const RankView& view) {
   return {.judges_padding = view.sharding.judges_padding,
           .bound_factor = view.sharding.bound_factor,
           .judges_bits = !c.fp8};
+}
+
+// The bounds are not widened, since they must stay below the effect of one key. Few values occur in a probe, so their
+// bits may be alike by chance.
+CheckRules rules_of_probe(const RankView& view) {
+  return {.judges_padding = view.sharding.judges_padding, .bound_factor = 1, .judges_bits = false};
 }
 
 Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
@@ -95,8 +102,6 @@ Check check_part_lse(const CanonicalProblem& problem, const CanonicalInputs& inp
 
 std::vector<Check> check_fp8_scales(const CanonicalProblem& problem, const CanonicalInputs& inputs,
                                     const Results& results) {
-  constexpr double kLargestE4m3 = 448;
-  constexpr double kLargestE5m2 = 57344;
   constexpr double kRounding = 1 + 0x1p-20;  // of a scale in fp32
   const at::Tensor told = results.fp8_scales.to(at::kCPU, at::kDouble);
   std::vector<Check> checks;
@@ -128,8 +133,7 @@ std::vector<Check> check_fp8_scales(const CanonicalProblem& problem, const Canon
 }
 
 Check check_weight_probe(const Case& c, const Expected& expected, const RankView& view, const Results& results) {
-  Check check = check_shard(expected, "weights", view.q, results.out, scalar_type_of(c.dtype),
-                            {.judges_padding = view.sharding.judges_padding, .bound_factor = 1, .judges_bits = false});
+  Check check = check_shard(expected, "weights", view.q, results.out, scalar_type_of(c.dtype), rules_of_probe(view));
   if (!check.ok)
     check.message = "with V = 1, out of a row is not the sum of its weights, which lse counts: " + check.message;
   return check;
@@ -159,9 +163,7 @@ std::vector<Check> check_gradients(const Case& c, const Expected& expected, cons
 
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
                                     const Results& results) {
-  // The bounds are not widened, since they must stay below the effect of one key. Few values occur in a probe, so their
-  // bits may be alike by chance.
-  const CheckRules rules{.judges_padding = view.sharding.judges_padding, .bound_factor = 1, .judges_bits = false};
+  const CheckRules rules = rules_of_probe(view);
   const auto dtype = scalar_type_of(c.dtype);
   std::vector<Check> checks{check_shard(expected, "mask out", view.q, results.out, dtype, rules)};
   if (view.sharding.needs_lse || results.lse.defined()) {

@@ -80,13 +80,13 @@ class ReferenceBuilder {
  private:
   // In FP8, magnitudes are sums of squares so far. The floor of lse and max_logit is that of fp32.
   void take_roots_of_magnitudes() {
+    const double floor = fp8_floor_factor(*problem_.fp8, /*gradient=*/false, /*elements=*/1);
     for (const auto& [name, member] : kResults) {
       at::Tensor& magnitude = reference_.magnitude.*member;
       if (!magnitude.defined()) continue;
       const bool by_head = member == &Results::lse || member == &Results::max_logit;
       if (problem_.has_fp8_output() && !by_head) magnitude.add_((reference_.value.*member).square().to(at::kFloat));
       magnitude.clamp_min_(0.0).sqrt_();
-      const double floor = fp8_floor_factor(*problem_.fp8, /*gradient=*/false, /*elements=*/1);
       if (by_head) magnitude.mul_(floor / floor_factor(DType::fp32));
     }
   }
@@ -156,9 +156,7 @@ class ReferenceBuilder {
     if (softmax.capped.defined()) rounding.add_(softmax.capped.abs(), tanh_error(problem_.dtype));
     const at::Tensor of_p = p.mul(rounding);
     put(block, reference_.magnitude.lse, of_p.sum(-1, /*keepdim=*/true));
-    const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
-    at::maximum_out(reference_.magnitude.max_logit, reference_.magnitude.max_logit,
-                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+    raise_max_logit(block, reference_.magnitude, rounding.amax(-1, /*keepdim=*/true));
     if (problem_.has_large_scores()) of_p.add_(p.mul(error_of_lse(block, softmax).to(at::kFloat)));
     return of_p.mul_(weight_of_fp32()).add_(p);
   }
@@ -175,9 +173,7 @@ class ReferenceBuilder {
     const at::Tensor of_q = mean_key.mul_(query_rows(problem_, block, absolute_.q)).sum(-1, /*keepdim=*/true);
     put(block, reference_.magnitude.lse,
         squares.mul(rounding).sum(-1, /*keepdim=*/true).add_(of_q, problem_.scale() * problem_.scale()));
-    const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
-    at::maximum_out(reference_.magnitude.max_logit, reference_.magnitude.max_logit,
-                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+    raise_max_logit(block, reference_.magnitude, rounding.amax(-1, /*keepdim=*/true));
     return rounding.add_(2).mul_(squares);
   }
 
@@ -221,8 +217,7 @@ class ReferenceBuilder {
     if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
     hide_invisible_keys(problem_, block, held_, scores);
     const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
-    at::maximum_out(reference_.value.max_logit, reference_.value.max_logit,
-                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+    raise_max_logit(block, reference_.value, largest);
 
     at::Tensor shift = largest;
     at::Tensor sink;
@@ -264,6 +259,12 @@ class ReferenceBuilder {
   // per_row: [kv_heads, group * rows, 1].
   void add_dsink(const QueryBlock& block, Results& results, const at::Tensor& per_row) {
     results.dsink.add_(by_head(problem_, block, per_row).sum(1).view({1, problem_.heads, 1}));
+  }
+
+  // largest: of each row, [kv_heads, group * rows, 1].
+  void raise_max_logit(const QueryBlock& block, Results& results, const at::Tensor& largest) {
+    at::maximum_out(results.max_logit, results.max_logit,
+                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
   }
 
   void put(const QueryBlock& block, at::Tensor& result, const at::Tensor& grouped) {

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cp_core/diagnosis/explanation.h"
 #include "cp_core/diagnosis/hypothesis.h"
@@ -32,10 +31,10 @@ Case with_lengths(const Case& c, const SequenceLengths& lengths) {
 }
 
 // "quick/gqa/p2p/cp2/bshd/bf16 --set seqlen_q=48 --set heads=4", which `cp-pool submit` takes.
-std::string name_of_smaller(const Case& c, const Case& smaller) {
-  std::string name = case_id(c);
+std::string name_of_smaller(const JudgedCase& judged, const Case& smaller) {
+  std::string name = judged.id;
   for (const CaseField& field : case_fields()) {
-    if (field.write(c) != field.write(smaller)) {
+    if (field.write(judged.c) != field.write(smaller)) {
       name += fmt::format(" --set {}={}", field.name, field_text(field, smaller));
     }
   }
@@ -91,7 +90,7 @@ class Observing {
                     .the_case = std::move(*first),
                     .failed_checks = std::move(failed_checks),
                     .repeat_fault = judged_.repeat_fault,
-                    .smaller = shrunk ? name_of_smaller(judged_.c, of.c) : "",
+                    .smaller = shrunk ? name_of_smaller(judged_, of.c) : "",
                     .takes_windows = questions_.takes(windowed)};
   }
 
@@ -116,12 +115,11 @@ class Observing {
       observed.again = variant_in_time(again, of.lengths);
     }
     // An implementation may have other kernels in 16 bits or in FP8, and only those may be wrong.
-    const bool may_be_right = observed.again && again != of.c && questions_.has_time_for(of.c);
-    if (may_be_right && !questions_.agreed(is_wrong(*observed.again))) {
+    if (observed.again && again != of.c && !questions_.agreed(is_wrong(*observed.again))) {
       observed.right_otherwise =
           fmt::format("in {}{}, all results are right", to_string(again.dtype), of.c.fp8 ? " without FP8" : "");
       again = of.c;
-      observed.again = questions_.variant(again, of.lengths);
+      observed.again = variant_in_time(again, of.lengths);
     }
     if (!observed.again) return;
     Case other = again;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <c10/core/Device.h>
@@ -26,6 +27,7 @@ enum class RepeatFault {
 };
 
 struct JudgedCase {
+  std::string id;
   Case c;
   SequenceLengths lengths;
   verify::Sharding sharding;  // with the bound factor of the run

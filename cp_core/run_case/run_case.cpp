@@ -194,7 +194,8 @@ class CaseRun {
     add(repetition.failed_checks());
     if (std::string remark = repetition.remark(); !remark.empty()) report_.remarks.insert(std::move(remark));
     if (options_.keep_judged) {
-      judged_ = std::make_shared<JudgedCase>(JudgedCase{.c = case_,
+      judged_ = std::make_shared<JudgedCase>(JudgedCase{.id = options_.id,
+                                                        .c = case_,
                                                         .lengths = lengths_,
                                                         .sharding = view_.sharding,
                                                         .device = options_.device,

@@ -38,12 +38,10 @@ class Baseline {
     if (problem.training) forward_.dout = inputs.dout.to(at::kFloat);
     backward_ = forward_;
     if (problem.fp8) {
-      const bool scaled = problem.fp8->scaling == Fp8Scaling::current;
-      for (at::Tensor* const one : {&forward_.q, &forward_.k, &forward_.v})
-        *one = in_fp8(*one, at::kFloat8_e4m3fn, scaled);
+      for (at::Tensor* const one : {&forward_.q, &forward_.k, &forward_.v}) *one = quantized(*one, at::kFloat8_e4m3fn);
       if (problem.fp8->backward && problem.training) {
         backward_ = forward_;
-        backward_.dout = in_fp8(forward_.dout, at::kFloat8_e5m2, scaled);
+        backward_.dout = quantized(forward_.dout, at::kFloat8_e5m2);
       }
     }
     if (problem.bias) bias_ = inputs.bias.to(at::kFloat);
@@ -58,9 +56,9 @@ class Baseline {
     }
     if (problem_.has_fp8_output()) {
       const bool gradients = problem_.training && problem_.fp8->backward;
-      results_.out = in_fp8(results_.out, at::kFloat8_e4m3fn, true);
+      results_.out = quantized(results_.out, at::kFloat8_e4m3fn);
       for (const auto member : {&Results::dq, &Results::dk, &Results::dv}) {
-        if (gradients) results_.*member = in_fp8(results_.*member, at::kFloat8_e5m2, true);
+        if (gradients) results_.*member = quantized(results_.*member, at::kFloat8_e5m2);
       }
     }
     return std::move(results_);
@@ -69,6 +67,11 @@ class Baseline {
  private:
   [[nodiscard]] at::Tensor rounded(const at::Tensor& values) const {
     return dtype_ == at::kFloat ? values : values.to(dtype_).to(at::kFloat);
+  }
+
+  // Rounds to FP8 as the case says. Delayed scaling has scales of 1.
+  [[nodiscard]] at::Tensor quantized(const at::Tensor& values, at::ScalarType type) const {
+    return in_fp8(values, type, problem_.fp8->scaling == Fp8Scaling::current);
   }
 
   // 16 bits would leave nothing of the scores beside their offset, and nothing of the bounds.
@@ -157,8 +160,8 @@ class Baseline {
   }
 
   // As a kernel in FP8: only operands of products are rounded. The largest p of a row is 1 when the forward rounds it,
-  // and the row is divided by its sum later; the backward rounds p itself. The scales of p and of the gradients of
-  // scores fit their largest magnitude, so that none of them underflows by the choice of the scale.
+  // and the row is divided by its sum later; the backward rounds p itself, which underflows in long rows if its scale
+  // is 1. Scales of current scaling fit the largest magnitude, so that nothing underflows by their choice.
   void add_in_fp8(const QueryBlock& block, at::Tensor raw_scores) {
     const at::Tensor scores = scores_in_fp32(block, raw_scores);
     const at::Tensor lse = add_lse(block, scores);
@@ -166,21 +169,21 @@ class Baseline {
     at::Tensor p = softmax(scores);
     const at::Tensor most = p.amax(-1, /*keepdim=*/true).clamp_min_(1e-30);
     const at::Tensor out =
-        rounded(at::bmm(in_fp8(p.div(most), at::kFloat8_e4m3fn, true).mul_(most), key_rows(block, forward_.v)));
+        rounded(at::bmm(quantized(p.div(most), at::kFloat8_e4m3fn).mul_(most), key_rows(block, forward_.v)));
     put(block, results_.out, out);
     if (!problem_.training) return;
 
     const at::Tensor q = query_rows(problem_, block, backward_.q);
     const at::Tensor k = key_rows(block, backward_.k);
     const at::Tensor dout = query_rows(problem_, block, backward_.dout);
-    const auto operand = [this](const at::Tensor& values, at::ScalarType type) {
-      return problem_.fp8->backward ? in_fp8(values, type, true) : rounded(values);
+    const auto of_backward = [this](const at::Tensor& values, at::ScalarType type) {
+      return problem_.fp8->backward ? quantized(values, type) : rounded(values);
     };
     if (!problem_.fp8->backward) {
       raw_scores = at::bmm(q, k.transpose(1, 2));
       p = softmax(scores_in_fp32(block, raw_scores));
     }
-    add_key_rows(block, results_.dv, at::bmm(operand(p, at::kFloat8_e4m3fn).transpose(1, 2), dout));
+    add_key_rows(block, results_.dv, at::bmm(of_backward(p, at::kFloat8_e4m3fn).transpose(1, 2), dout));
     const at::Tensor delta = dout.mul(out).sum(-1, /*keepdim=*/true);
     at::Tensor ds = at::bmm(dout, key_rows(block, backward_.v).transpose(1, 2)).sub_(delta).mul_(p);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results_.dbias, ds);
@@ -192,7 +195,7 @@ class Baseline {
       const at::Tensor tanh = raw_scores.mul(problem_.scale() / problem_.softcap).tanh_();
       ds.mul_(tanh.square_().neg_().add_(1.0));
     }
-    ds = operand(ds, at::kFloat8_e5m2).mul_(problem_.scale());
+    ds = of_backward(ds, at::kFloat8_e5m2).mul_(problem_.scale());
     put(block, results_.dq, product(ds, k));
     add_key_rows(block, results_.dk, at::bmm(ds.transpose(1, 2), q));
   }

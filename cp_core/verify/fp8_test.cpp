@@ -1,4 +1,5 @@
 // Tests what is expected of a problem in FP8 (docs/numerics.md, "FP8").
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -47,6 +48,30 @@ TEST(Fp8, ErrorsAreAboveThoseOf16BitsAndBoundsBelowTheValues) {
     EXPECT_EQ(tensor.ceiling(), 0) << name;
   }
   EXPECT_LT(largest(expected.tensor("lse").bound), 0.5);
+}
+
+// A probability of 1/2048 rounds to 0 if its scale is 1.
+TEST(Fp8, DelayedScalingMayLoseTheProbabilitiesOfLongRowsInTheBackwardAlone) {
+  CanonicalProblem problem = fp8_problem();
+  problem.seqlens_q = {256};
+  problem.seqlens_kv = {2048};
+  problem.causal = false;
+  problem.heads = problem.kv_heads = 1;
+  const CanonicalInputs inputs = make_inputs(problem);
+  const auto error_of = [&](Fp8Scaling scaling, const char* name) {
+    problem.fp8->scaling = scaling;
+    const ExpectedTensor tensor = compute_expected(problem, inputs).tensor(name);
+    return median(tensor.baseline_error) / median(row_rms(tensor.value));
+  };
+  EXPECT_GT(error_of(Fp8Scaling::delayed, "dv"), 3 * error_of(Fp8Scaling::current, "dv"));
+  EXPECT_LT(error_of(Fp8Scaling::delayed, "out"), 2 * error_of(Fp8Scaling::current, "out"));
+  EXPECT_LT(error_of(Fp8Scaling::delayed, "dq"), 2 * error_of(Fp8Scaling::current, "dq"));
+  const auto bound_of_mask = [&](Fp8Scaling scaling) {
+    problem.fp8->scaling = scaling;
+    return median(make_mask_probe(problem).expected.tensor("mask dv").bound);
+  };
+  EXPECT_GT(bound_of_mask(Fp8Scaling::delayed), 0.9 * std::sqrt(256));  // all of 256 codes may be lost
+  EXPECT_LT(bound_of_mask(Fp8Scaling::current), 0.2 * std::sqrt(256));
 }
 
 TEST(Fp8, AWeightProbeExpectsTheSumOfTheWeights) {

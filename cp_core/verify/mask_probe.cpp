@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
@@ -19,6 +20,7 @@ namespace {
 constexpr double kOneKeyIsMore = 0.25;
 
 constexpr double kLargestWeight = 32768;
+constexpr double kHalfOfLeastE4m3 = 0x1p-10;  // a smaller number becomes 0
 
 at::Tensor codes_like(const at::Tensor& values) {
   return at::where(values.ge(0.0), 1.0, -1.0).to(at::kFloat);
@@ -29,15 +31,17 @@ struct Sums {
   at::Tensor keys_seen;    // fp32 [tokens_q, 1]
   at::Tensor key_codes;    // fp32 [tokens_q, heads, head_dim_v]
   at::Tensor query_codes;  // fp32 [tokens_kv, heads, head_dim_v]
-  at::Tensor queries;      // fp32 [tokens_kv, 1]: how many queries see the key
+  at::Tensor errors;       // fp32 [tokens_kv, 1]: of the squares of the errors of queries that see the key
 };
 
-Sums sum_codes(const CanonicalProblem& problem, const at::Tensor& v, const at::Tensor& weighted_dout) {
+// errors: fp32 [tokens_q, 1], the relative errors of the weights of a query.
+Sums sum_codes(const CanonicalProblem& problem, const at::Tensor& v, const at::Tensor& weighted_dout,
+               const at::Tensor& errors) {
   const auto options = v.options();
   Sums sums{.keys_seen = at::zeros({problem.tokens_q(), 1}, options),
             .key_codes = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, options),
             .query_codes = at::zeros(v.sizes(), options),
-            .queries = at::zeros({problem.tokens_kv(), 1}, options)};
+            .errors = at::zeros({problem.tokens_kv(), 1}, options)};
   for_each_query_block(problem, v.device(), [&](const QueryBlock& block) {
     const at::Tensor visible =
         visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows, v.device()).to(at::kFloat);
@@ -48,7 +52,8 @@ Sums sum_codes(const CanonicalProblem& problem, const at::Tensor& v, const at::T
     const at::Tensor dout = weighted_dout.narrow(0, block.q_start, block.rows).flatten(1);
     sums.query_codes.narrow(0, block.kv_start, block.seqlen_kv)
         .add_(at::matmul(visible.t(), dout).view({block.seqlen_kv, problem.heads, problem.head_dim_v}));
-    sums.queries.narrow(0, block.kv_start, block.seqlen_kv).add_(visible.sum(0).unsqueeze(1));
+    sums.errors.narrow(0, block.kv_start, block.seqlen_kv)
+        .add_(at::matmul(visible.t(), errors.narrow(0, block.q_start, block.rows).square()));
   });
   return sums;
 }
@@ -85,7 +90,7 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
 
   // The forward's sums come first, since dout is made from the counts of visible keys.
   const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, v.options());
-  const Sums forward = sum_codes(problem, v, none);
+  const Sums forward = sum_codes(problem, v, none, at::zeros({problem.tokens_q(), 1}, v.options()));
   const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // in rows that see no key, the sums are 0 anyway
   // The rounding of out * count. Its elements are about sqrt(count), and may be larger in rows with one or two keys.
   const at::Tensor rounding = at::maximum(count.sqrt(), row_rms(forward.key_codes)).mul(u);
@@ -105,12 +110,17 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   // The dtype rounds counts that it cannot represent, so the expected sums use the rounded counts.
   const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
   const double u_dv = problem.has_fp8_backward() ? kUnitRoundoffE4m3 : unit_roundoff(problem.dtype);
-  const Sums backward = sum_codes(problem, v, weighted);
-  probe.expected.tensors.push_back(tensor_of("mask dv", backward.query_codes,
-                                             at::maximum(backward.queries.sqrt(), row_rms(backward.query_codes))
-                                                 .mul(2 * u_dv)
-                                                 .add(kOneKeyIsMore)
-                                                 .masked_fill(backward.queries.eq(0.0), 0.0)));
+  at::Tensor errors = at::full_like(count, u_dv);
+  if (problem.has_fp8_backward() && problem.fp8->scaling == Fp8Scaling::delayed) {
+    errors = at::maximum(errors, count.mul(kHalfOfLeastE4m3)).clamp_max_(1.0);  // a weight that rounds to 0 is lost
+  }
+  const Sums backward = sum_codes(problem, v, weighted, errors);
+  probe.expected.tensors.push_back(
+      tensor_of("mask dv", backward.query_codes,
+                at::maximum(backward.errors.sqrt(), row_rms(backward.query_codes).mul(u_dv))
+                    .mul(2.0)
+                    .add(kOneKeyIsMore)
+                    .masked_fill(backward.errors.eq(0.0), 0.0)));
   return probe;
 }
 

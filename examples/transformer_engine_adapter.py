@@ -1,11 +1,15 @@
 """Transformer Engine's DotProductAttention under context parallelism."""
 
+import contextlib
 import functools
 import os
 
 import torch
-from transformer_engine.pytorch import DotProductAttention
+from transformer_engine.common.recipe import DelayedScaling, Float8CurrentScaling
+from transformer_engine.pytorch import DotProductAttention, autocast
+from transformer_engine.pytorch.attention.dot_product_attention import context_parallel
 from transformer_engine.pytorch.attention.dot_product_attention.context_parallel import CPLoadBalancingStrategy
+from transformer_engine.pytorch.quantization import FP8GlobalStateManager
 
 from cp_pool import Skip, adapter, shard
 
@@ -35,6 +39,22 @@ def mask_of(case):
     if case.layout == "thd":
         name = "padding_causal" if case.causal else "padding"
     return f"{name}_bottom_right" if case.causal and case.unequal else name
+
+
+def in_fp8(case, ctx):
+    """The context in which Transformer Engine computes as `fp8` of the case says, with new scales. Its delayed scaling
+    rounds the results of every step of a ring to FP8, so it has no results in 16 bits."""
+    if case.fp8 is None:
+        return contextlib.nullcontext()
+    scaling, output = case.fp8["scaling"], case.fp8["output"]
+    if scaling == "delayed" and output != "fp8":
+        raise Skip("delayed scaling rounds results to FP8")
+    os.environ["NVTE_FP8_DPA_BWD"] = str(int(case.fp8["backward"]))
+    # NVTE_DPA_FP8CS_O_in_F16 is read once, when Transformer Engine is imported.
+    context_parallel._dpa_fp8_cs_o_in_f16 = output != "fp8"
+    FP8GlobalStateManager.reset()
+    recipe = {"current": Float8CurrentScaling, "delayed": DelayedScaling}[scaling]
+    return autocast(enabled=True, recipe=recipe(fp8_dpa=True), amax_reduction_group=ctx.group)
 
 
 def attend(q, k, v, case, ctx, balancing):
@@ -70,7 +90,12 @@ def attend(q, k, v, case, ctx, balancing):
             more.update(cu_seqlens_kv=more["cu_seqlens_q"], cu_seqlens_kv_padded=more["cu_seqlens_q_padded"])
     if ctx.bias is not None:
         more.update(core_attention_bias_type="post_scale_bias", core_attention_bias=ctx.bias)
-    out = attention(q, k, v, **more)
+    with in_fp8(case, ctx):
+        try:
+            out = attention(q, k, v, **more)
+        except Exception:
+            FP8GlobalStateManager.reset()  # so that the end of autocast reduces no amax over the ranks: it is a refusal
+            raise
     out, max_logit = out if case.max_logit else (out, None)
     results = dict(out=out.view(*q.shape[:-1], case.head_dim_v))
     if max_logit is not None:
@@ -90,3 +115,8 @@ def no_load_balance(q, k, v, case, ctx):
     if not case.causal:
         raise Skip("Transformer Engine has no contiguous parts without a causal mask")
     return attend(q, k, v, case, ctx, CPLoadBalancingStrategy.NO_LOAD_BALANCE)
+
+
+@adapter(**DECLARED, shard=shard.dual_chunk, features=["fp8", "causal", "window", "gqa", "off_by_one", "learnable"])
+def fp8(q, k, v, case, ctx):
+    return attend(q, k, v, case, ctx, CPLoadBalancingStrategy.DUAL_CHUNK_SWAP)

@@ -165,7 +165,7 @@ TEST(Certainty, TheKeysThatALargeCaseSawAreThoseOfTheSmallerCaseThatFails) {
   c.causal = true;
   const Diagnosis answer = test::diagnosed(c).diagnosis;
   EXPECT_EQ(answer.id, "causal_ignored") << test::text_of(answer);
-  EXPECT_THAT(answer.evidence, Contains(HasSubstr("seen on the smaller case ")));
+  EXPECT_THAT(answer.evidence, Contains(HasSubstr("seen on the smaller case suite/a_case --set seqlen_q=")));
   const std::int64_t excess = answer.pairs.value_or(WrongPairs{}).excess_pairs;
   EXPECT_GT(excess, 0);
   EXPECT_LT(excess, 192 * 192);

@@ -21,6 +21,7 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     const auto r = static_cast<std::size_t>(rank);
     RunOptions options;
+    options.id = "suite/a_case";
     options.keep_judged = true;
     reports[r] = run_case(*ranks[r], c, groups, options);
   });

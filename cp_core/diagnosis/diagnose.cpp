@@ -78,9 +78,7 @@ class Observing {
       if (!questions_.has_time_for(of.c)) return without("there was no time for a smaller case");
       first = questions_.variant(of.c, of.lengths);
       if (!first) return without("the implementation skips a smaller case with the same features");
-      if (!questions_.agreed(is_wrong(*first))) {
-        return without("a smaller case with the same features is right");
-      }
+      if (!questions_.agreed(is_wrong(*first))) return without("a smaller case with the same features is right");
     } else {
       first = questions_.the_case();
     }

@@ -162,18 +162,22 @@ class GradientMistakes : public Subject {
       each(id, fmt::format("{} of the {} rank", these("is that", "are those"), by > 0 ? "next" : "previous"), wrong_,
            [rows](const DenseProblem&, Member, const at::Tensor& gradient) { return gradient.index_select(0, rows); });
     }
+    const auto lands = [&](std::string says, const auto& home) {
+      sums(id, std::move(says),
+           [landing = rows_at_same_place(dense_.kv_rows, dense_.ranks, home)](SimulatedStep& model) {
+             model.landing = landing;
+           });
+    };
+    lands("a rank adds its contributions to the keys of other ranks to those of its own keys",
+          [](int rank, int) { return rank; });
     for (const Ring& ring : rings_of(dense_)) {
-      // The gradients that a rank computed for the keys of all other ranks are added up at one of these ranks.
       for (const int by : {1, -1}) {
-        const auto home = [ring, by](int rank, int owner) {
-          return ring.step(rank, owner) == 0 ? owner : ring.rank_at(owner, ring.at(rank) + by);
-        };
-        const at::Tensor landing = rows_at_same_place(dense_.kv_rows, dense_.ranks, home);
-        sums(
-            id,
+        lands(
             fmt::format("a rank sums its contributions to the keys of all other ranks and sends the sum to the {} rank",
                         by > 0 ? "next" : "previous"),
-            [landing](SimulatedStep& model) { model.landing = landing; });
+            [ring, by](int rank, int owner) {
+              return ring.step(rank, owner) == 0 ? owner : ring.rank_at(owner, ring.at(rank) + by);
+            });
       }
     }
   }

@@ -118,6 +118,14 @@ class NanHiddenByWhere(Attention):
         return StepGradients(dq, step.dk + nan, step.dv + nan, step.dbias)
 
 
+@FAULTS.named("dkv_never_sent")
+class DkvNeverSent(Attention):
+    """A ring sums the gradients of all keys that it has held as those of its own."""
+
+    def pass_gradients_on(self, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
+        return dk, dv
+
+
 @FAULTS.named("dk_plus_dv")
 class DkPlusDv(Attention):
     """Both gradients travel in one buffer, and autograd sums it to the shape of each."""

@@ -96,7 +96,7 @@ if(CP_POOL_HAVE_CUDA)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 
-  # Tests on GPUs and a benchmark. They link the CUDA part directly.
+  # Tests on GPUs. They link the CUDA part directly.
   add_library(gpu_testing OBJECT EXCLUDE_FROM_ALL testing/busy_gpu.cu testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
   target_link_libraries(gpu_testing PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
   cp_pool_not_optimised(gpu_testing)
@@ -130,9 +130,4 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH
     LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
     SOURCES testing/gpu_step.cpp run_case/gpu_mutants_test.cpp)
-
-  add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
-  cp_pool_gpu_program(row_kernels_bench)
-  target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)
-  cp_pool_use_precompiled(torch row_kernels_bench)
 endif()

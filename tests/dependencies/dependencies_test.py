@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_OF_TREE = ("cases/", "cp_core/", "driver/", "python/", "worker/")
-FREE = re.compile(r"(^|/)testing/|_(test|bench)\.[^/]*$")  # sources that may include anything
+FREE = re.compile(r"(^|/)testing/|_test\.[^/]*$")  # sources that may include anything
 SOURCE = re.compile(r"\.(h|cpp|cu|cuh|def)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 

@@ -23,7 +23,6 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_rows.cu
     attention/library_kernels.cpp
     comm/nccl/gpu_groups.cpp
-    comm/nccl/nccl_communicator.cpp
     comm/nccl/nccl_link.cpp
     comm/peer/gpu_barrier.cpp
     comm/peer/gpu_link.cpp
@@ -126,7 +125,7 @@ if(CP_POOL_HAVE_CUDA)
   # Ranks are threads that share one GPU.
   cp_pool_test(gpu_one_device_test LABEL gpu TORCH
     LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
-    SOURCES comm/local/gpu_local_communicator_test.cpp run_case/gpu_one_device_test.cpp)
+    SOURCES testing/gpu_local_communicator_test.cpp run_case/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH
     LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
     SOURCES testing/gpu_step.cpp run_case/gpu_mutants_test.cpp)

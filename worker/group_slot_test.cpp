@@ -33,7 +33,9 @@ class SlowToAbort : public Communicator {
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string description() const override { return ""; }
   void set_deadline(Clock::time_point /*deadline*/) override {}
-  WorkPtr exchange(const at::Tensor&, int, at::Tensor&, int, std::string_view) override { return nullptr; }
+  WorkPtr exchange_many(std::span<const at::Tensor>, int, std::span<const at::Tensor>, int, std::string_view) override {
+    return nullptr;
+  }
   WorkPtr all_gather(at::Tensor&, const at::Tensor&, std::string_view) override { return nullptr; }
   WorkPtr reduce_scatter(at::Tensor&, const at::Tensor&, std::string_view) override { return nullptr; }
   WorkPtr all_reduce(at::Tensor&, ReduceOp, std::string_view) override { return nullptr; }

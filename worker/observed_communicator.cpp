@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/wrapped_communicator.h"
 #include "worker/pending_operation.h"
 
 namespace cp_pool {
@@ -27,74 +27,38 @@ class ObservedWork final : public Work {
   std::string description_;
 };
 
-class ObservedCommunicator final : public Communicator, public PeerWindows {
+class ObservedCommunicator final : public WrappedCommunicator {
  public:
   ObservedCommunicator(std::shared_ptr<Communicator> target, std::string name, std::function<void()> before_operation)
-      : target_(std::move(target)), name_(std::move(name)), before_operation_(std::move(before_operation)) {}
-
-  [[nodiscard]] int rank() const override { return target_->rank(); }
-  [[nodiscard]] int size() const override { return target_->size(); }
-  [[nodiscard]] std::string description() const override { return target_->description(); }
-  void set_deadline(Clock::time_point deadline) override { target_->set_deadline(deadline); }
-  void abort() override { target_->abort(); }
-
-  [[nodiscard]] WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
-                                 std::string_view what) override {
-    return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
-                    [&] { return target_->exchange(send, to, recv, from, what); });
-  }
-  [[nodiscard]] WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
-                                      int from, std::string_view what) override {
-    return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
-                    [&] { return target_->exchange_many(sends, to, receives, from, what); });
-  }
-  [[nodiscard]] WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
-                                     std::string_view what) override {
-    return observed(describe("all_to_all", what), [&] { return target_->exchange_all(sends, receives, what); });
-  }
-  PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
-  [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                std::span<const Put> puts, std::string_view what) override {
-    return observed(describe("put", what), [&] { return target_->windows()->put_all(windows, sources, puts, what); });
-  }
-  [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });
-  }
-  [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return observed(describe("reduce_scatter", what), [&] { return target_->reduce_scatter(out, in, what); });
-  }
-  [[nodiscard]] WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
-    return observed(describe("all_reduce", what), [&] { return target_->all_reduce(inout, op, what); });
-  }
+      : WrappedCommunicator(std::move(target)),
+        name_(std::move(name)),
+        before_operation_(std::move(before_operation)) {}
 
   void synchronize(std::string_view what) override {
-    const PendingOperationGuard guard(describe("synchronize", what));
-    target_->synchronize(what);
+    const PendingOperationGuard guard(describe("synchronize on", what));
+    target().synchronize(what);
   }
 
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
     before_operation_();
-    const PendingOperationGuard guard(describe("barrier", "after the case"));
-    target_->checked_barrier(tag, limit);
+    const PendingOperationGuard guard(describe("barrier on", "after the case"));
+    target().checked_barrier(tag, limit);
   }
-  [[nodiscard]] std::vector<BegunInGroup> begun() const override { return target_->begun(); }
-
-  [[nodiscard]] CpGroups divided(const Division& division) override;
 
  private:
-  [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
-    return fmt::format("{} on group {}: {}", operation, name_, what);
-  }
+  CpGroups divide(const Division& division) override;
 
-  template <typename Start>
-  WorkPtr observed(std::string description, Start start) {
+  WorkPtr carry_out(const Operation& operation, const std::function<WorkPtr()>& start) override {
+    std::string description = describe(operation.name, operation.what);
     const PendingOperationGuard guard(description);
     before_operation_();
-    WorkPtr work = start();
-    return std::make_unique<ObservedWork>(std::move(work), std::move(description));
+    return std::make_unique<ObservedWork>(start(), std::move(description));
   }
 
-  std::shared_ptr<Communicator> target_;
+  [[nodiscard]] std::string describe(std::string_view operation, std::string_view what) const {
+    return fmt::format("{} group {}: {}", operation, name_, what);
+  }
+
   std::string name_;
   std::function<void()> before_operation_;
 };
@@ -109,10 +73,10 @@ CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operat
   return {wrapped(groups.cp, "cp"), wrapped(groups.inner, "inner"), wrapped(groups.outer, "outer")};
 }
 
-CpGroups ObservedCommunicator::divided(const Division& division) {
+CpGroups ObservedCommunicator::divide(const Division& division) {
   const std::size_t groups = groups_of(division).size();
   const std::string of = groups == 1 ? "" : fmt::format(" of group {} of {}", group_of_rank(division, rank()), groups);
-  return wrap(target_->divided(division), before_operation_, of);
+  return wrap(target().divided(division), before_operation_, of);
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 #include "cases/case_id.h"
 #include "cases/case_names.h"
 #include "cp_core/builtin/builtin_implementation.h"
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/comm/single_rank.h"
 #include "cp_core/cuda/device.h"
 
 namespace cp_pool {
 
 void rehearse_case(const Case& c, const at::Device& device) {
   if (device.is_cuda()) cuda_device().use_device(device.index());
-  const CpGroups alone = make_local_groups(1, {.device = device}).front();
+  const CpGroups alone = single_rank_groups(device);
   RunOptions options;
   options.device = device;
   options.reference_cache = false;

@@ -2,58 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
+#include <ATen/ops/full.h>
 
 #include "cases/comm_facts.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
 namespace {
-
-std::int64_t total_bytes(std::span<const at::Tensor> tensors) {
-  std::int64_t bytes = 0;
-  for (const at::Tensor& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
-  return bytes;
-}
-
-at::Tensor packed(std::span<const at::Tensor> tensors) {
-  at::Tensor bytes = at::empty({total_bytes(tensors)}, at::TensorOptions(at::kByte));
-  auto* target = static_cast<std::byte*>(bytes.mutable_data_ptr());
-  for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.is_cpu() && tensor.is_contiguous(), "contiguous tensors of the CPU expected");
-    if (tensor.nbytes() > 0) std::memcpy(target, tensor.const_data_ptr(), tensor.nbytes());
-    target += tensor.nbytes();
-  }
-  return bytes;
-}
-
-// One message, which wait() unpacks into several tensors.
-class PackedWork final : public Work {
- public:
-  PackedWork(Communicator::WorkPtr work, at::Tensor sent, at::Tensor received, std::vector<at::Tensor> targets)
-      : work_(std::move(work)), sent_(std::move(sent)), received_(std::move(received)), targets_(std::move(targets)) {}
-
-  void wait() override {
-    work_->wait();
-    const auto* source = static_cast<const std::byte*>(received_.const_data_ptr());
-    for (const at::Tensor& target : targets_) {
-      if (target.nbytes() > 0) std::memcpy(target.mutable_data_ptr(), source, target.nbytes());
-      source += target.nbytes();
-    }
-    targets_.clear();
-  }
-
- private:
-  Communicator::WorkPtr work_;
-  at::Tensor sent_;
-  at::Tensor received_;
-  std::vector<at::Tensor> targets_;
-};
 
 class SeveralWorks final : public Work {
  public:
@@ -88,8 +46,9 @@ GroupRanks group_ranks(int rank, int size, const Division& division) {
   return out;
 }
 
-CpGroups Communicator::divided(const Division& /*division*/) {
-  return {};
+CpGroups Communicator::divided(const Division& division) {
+  const auto found = divided_.find(division);
+  return found != divided_.end() ? found->second : divided_.emplace(division, divide(division)).first->second;
 }
 
 std::vector<at::Tensor> Communicator::of_peer(std::span<const Message> messages, int peer) {
@@ -112,19 +71,15 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
   return std::make_unique<SeveralWorks>(std::move(works));
 }
 
-// The implementation for CPU ranks, which packs the tensors into one message.
-Communicator::WorkPtr Communicator::exchange_many(std::span<const at::Tensor> sends, int to,
-                                                  std::span<const at::Tensor> receives, int from,
-                                                  std::string_view what) {
-  if (sends.size() == 1 && receives.size() == 1) {
-    at::Tensor received = receives.front();
-    return exchange(sends.front(), to, received, from, what);
-  }
-  at::Tensor sent = packed(sends);
-  at::Tensor received = at::empty({total_bytes(receives)}, at::TensorOptions(at::kByte));
-  WorkPtr work = exchange(sent, to, received, from, what);
-  return std::make_unique<PackedWork>(std::move(work), std::move(sent), std::move(received),
-                                      std::vector<at::Tensor>(receives.begin(), receives.end()));
+int largest_anywhere(int here, Communicator& group, const at::Device& device, const char* what) {
+  at::Tensor largest = at::full({1}, here, at::TensorOptions(device).dtype(at::kInt));
+  group.all_reduce(largest, ReduceOp::max, what)->wait();
+  group.synchronize(what);
+  return largest.item<int>();
+}
+
+bool anywhere(bool here, Communicator& group, const at::Device& device, const char* what) {
+  return largest_anywhere(here ? 1 : 0, group, device, what) != 0;
 }
 
 }  // namespace cp_pool

@@ -3,14 +3,15 @@
 // may wait for the peers to begin the same operation, at most until the deadline. Tensors are contiguous, of one dtype
 // and on the communicator's device; they may have no elements.
 //
-// An implementation must define the pure functions only. The others have a default: exchange_many and exchange_all call
-// exchange(), synchronize() has nothing to wait for, and windows(), divided() and begun() offer nothing.
+// An implementation must define the pure functions only. The others have a default: exchange_all calls exchange_many(),
+// synchronize() has nothing to wait for, and windows(), divide() and begun() offer nothing.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "cases/begun_in_group.h"
 #include "cases/case_groups.h"
@@ -53,7 +55,16 @@ class Work {
 enum class ReduceOp { sum, max };
 
 class PeerWindows;
-struct CpGroups;
+class Communicator;
+
+// The communicators of one context-parallel group, made once when a worker starts and again after an abort.
+struct CpGroups {
+  std::shared_ptr<Communicator> cp;  // all ranks of the group
+  // inner: `inner_ranks` neighbours (cases/comm_facts.h). outer: the ranks that have the same place in their inner
+  // groups. Both are null if no communication type needs them for this number of ranks.
+  std::shared_ptr<Communicator> inner;
+  std::shared_ptr<Communicator> outer;
+};
 
 class Communicator {
  public:
@@ -73,14 +84,16 @@ class Communicator {
   // Every later wait ends at the deadline with CommError::Kind::timeout. Callers set it for each case.
   virtual void set_deadline(Clock::time_point deadline) = 0;
 
-  // Sends `send` to rank `to` while receiving `recv` from rank `from`. The two may differ in size. what, here and
-  // below: the step that error texts name, e.g. "p2p forward step 2".
-  [[nodiscard]] virtual WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
-                                         std::string_view what) = 0;
-  // Exchanges several tensors as one message. The tensors that rank `from` sends fill `receives` in order; the two
-  // tensors of a pair have the same number of bytes.
+  // Sends tensors to rank `to` as one message, while receiving those of rank `from`, which fill `receives` in order.
+  // The two tensors of a pair have the same number of bytes. what, here and below: the step that error texts name, e.g.
+  // "p2p forward step 2".
   [[nodiscard]] virtual WorkPtr exchange_many(std::span<const at::Tensor> sends, int to,
-                                              std::span<const at::Tensor> receives, int from, std::string_view what);
+                                              std::span<const at::Tensor> receives, int from,
+                                              std::string_view what) = 0;
+  [[nodiscard]] WorkPtr exchange(const at::Tensor& send, int to, const at::Tensor& recv, int from,
+                                 std::string_view what) {
+    return exchange_many({&send, 1}, to, {&recv, 1}, from, what);
+  }
   // A message to or from another rank. Messages from one rank to another are matched in order.
   struct Message {
     at::Tensor tensor;
@@ -97,7 +110,7 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
 
-  // Returns the interface for writes into memory of peers (peer/windows.h), which lives as long as this communicator.
+  // Returns the interface for writes into memory of peers (windows.h), which lives as long as this communicator.
   // Returns null, on all ranks, where ranks cannot do that.
   virtual PeerWindows* windows() { return nullptr; }
 
@@ -128,6 +141,14 @@ class Communicator {
   // peers because they lose the connection. Callable from any thread, more than once. Ranks need new communicators
   // afterwards.
   virtual void abort() = 0;
+
+ protected:
+  // Makes the communicators that divided() returns.
+  virtual CpGroups divide(const Division& /*division*/) { return {}; }
+  [[nodiscard]] const std::map<Division, CpGroups>& made_divisions() const { return divided_; }
+
+ private:
+  std::map<Division, CpGroups> divided_;
 };
 
 // The kinds of groups in CpGroups.
@@ -147,15 +168,6 @@ struct GroupTag {
   }
 };
 
-// The communicators of one context-parallel group, made once when a worker starts and again after an abort.
-struct CpGroups {
-  std::shared_ptr<Communicator> cp;  // all ranks of the group
-  // inner: `inner_ranks` neighbours (cases/comm_facts.h). outer: the ranks that have the same place in their inner
-  // groups. Both are null if no communication type needs them for this number of ranks.
-  std::shared_ptr<Communicator> inner;
-  std::shared_ptr<Communicator> outer;
-};
-
 // The communicators that a case whose ranks are so divided runs on.
 inline CpGroups groups_of_case(const CpGroups& all, const Division& division) {
   return division.empty() ? all : all.cp->divided(division);
@@ -169,5 +181,22 @@ struct GroupRanks {
 };
 // division: of the `size` ranks into groups, each with inner and outer groups of its own.
 GroupRanks group_ranks(int rank, int size, const Division& division = {});
+
+// Returns the communicators of a rank. make: makes that of a group from the kind of group and its world ranks.
+template <typename Make>
+CpGroups make_groups(int rank, int size, const Division& division, const Make& make) {
+  const GroupRanks ranks = group_ranks(rank, size, division);
+  const auto unless_empty = [&](CpGroup group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
+    return members.empty() ? nullptr : make(group, members);
+  };
+  return {.cp = unless_empty(CpGroup::cp, ranks.cp),
+          .inner = unless_empty(CpGroup::inner, ranks.inner),
+          .outer = unless_empty(CpGroup::outer, ranks.outer)};
+}
+
+// Collective. Returns the largest value of all ranks. device: that of the communicator. Throws CommError.
+int largest_anywhere(int here, Communicator& group, const at::Device& device, const char* what);
+// Collective. Whether `here` is true on any rank.
+bool anywhere(bool here, Communicator& group, const at::Device& device, const char* what);
 
 }  // namespace cp_pool

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
 namespace {
@@ -39,36 +39,6 @@ TEST(GroupRanks, HaveInnerGroupsOfAnySize) {
   EXPECT_THAT(group_ranks(9, 24, strided(24, 1, 8)).outer, ElementsAre(1, 9, 17));
   EXPECT_THAT(group_ranks(3, 16, strided(16, 2, 4)).inner, ElementsAre(1, 3, 5, 7));
   EXPECT_THAT(group_ranks(0, 4, strided(4, 1, 4)).inner, IsEmpty()) << "a ring has several inner groups";
-}
-
-TEST(LocalGroups, CanBeDivided) {
-  const auto groups = make_local_groups(8);
-  for (int rank = 0; rank < 8; ++rank) {
-    const CpGroups own = groups[static_cast<std::size_t>(rank)].cp->divided(strided(8, 2));
-    EXPECT_EQ(own.cp->rank(), rank / 2);
-    EXPECT_EQ(own.cp->size(), 4);
-    EXPECT_EQ(own.inner->size(), 2);
-    EXPECT_EQ(own.outer->rank(), rank / 4);
-    EXPECT_EQ(own.cp->divided(strided(4, 2)).cp, nullptr) << "a part is not divided again";
-  }
-}
-
-TEST(LocalGroups, HaveInnerGroupsOfSeveralSizes) {
-  const auto groups = make_local_groups(8);
-  const CpGroups own = groups[5].cp->divided(strided(8, 1, 4));
-  EXPECT_EQ(own.cp->size(), 8);
-  EXPECT_EQ(own.inner->size(), 4);
-  EXPECT_EQ(own.outer->rank(), 1);
-  EXPECT_EQ(groups[5].cp->divided(strided(8, 1, 4)).inner, own.inner) << "made once";
-  EXPECT_EQ(groups[5].inner->size(), 2);
-}
-
-TEST(LocalGroups, AbortTheirPartsToo) {
-  const auto groups = make_local_groups(4);
-  const auto own = groups[1].cp->divided(strided(4, 2)).cp;
-  groups[0].cp->abort();
-  EXPECT_THROW(own->checked_barrier(1, std::chrono::seconds(20)), CommError);
-  EXPECT_THROW((void)groups[0].cp->divided(strided(4, 4)), CommError);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/math/math_backend.h"
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/testing/local_communicator.h"
 
 namespace cp_pool {
 namespace {

@@ -15,8 +15,8 @@
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/attention/math/math_backend.h"
-#include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/testing/dense_attention.h"
+#include "cp_core/testing/local_communicator.h"
 
 namespace cp_pool::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cp_core/attention/attend.h"
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/partition.h"
 

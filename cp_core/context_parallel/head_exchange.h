@@ -10,7 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 #include "cp_core/context_parallel/core.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_rows.h"

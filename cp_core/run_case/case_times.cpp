@@ -25,7 +25,7 @@
 
 #include "cases/whole_file.h"
 #include "cp_core/attention/backend_unsupported.h"
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/comm/single_rank.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/perf/cuda_steps.h"
@@ -284,7 +284,7 @@ void time_one_rank(Implementation& implementation, const Case& c, const Sequence
   if (groups.cp->rank() == 0) {
     Case whole = c;
     whole.cp_size = 1;
-    const CpGroups alone = make_local_groups(1, {.device = device}).front();
+    const CpGroups alone = single_rank_groups(device);
     const auto limit = limit_of_one_rank(options.deadline);
     try {
       const verify::RankView view(whole, lengths, implementation.sharding(whole, lengths), 0, 1, device);

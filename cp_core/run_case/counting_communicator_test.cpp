@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/local/local_communicator.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/single_rank.h"
+#include "cp_core/comm/windows.h"
 
 namespace cp_pool {
 namespace {
@@ -30,7 +30,6 @@ class NotingCommunicator final : public Communicator, public PeerWindows {
   void abort() override { calls.emplace_back("abort"); }
   void synchronize(std::string_view) override { calls.emplace_back("synchronize"); }
   void checked_barrier(std::int64_t, std::chrono::milliseconds) override { calls.emplace_back("checked_barrier"); }
-  WorkPtr exchange(const at::Tensor&, int, at::Tensor&, int, std::string_view) override { return note("exchange"); }
   WorkPtr exchange_many(std::span<const at::Tensor>, int, std::span<const at::Tensor>, int, std::string_view) override {
     return note("exchange_many");
   }
@@ -71,13 +70,11 @@ class CountSent : public ::testing::Test {
 TEST_F(CountSent, MessagesToOtherRanksOnce) {
   const std::array sends{of_bytes(3), of_bytes(4)};
   const std::array<Communicator::Message, 3> messages{{{of_bytes(5), 0}, {of_bytes(6), 3}, {of_bytes(7), 3}}};
-  static_cast<void>(cp_->exchange(sends[0], 2, received_, 0, ""));
-  EXPECT_EQ(sent(), 3);
   static_cast<void>(cp_->exchange_many(sends, 2, {&received_, 1}, 0, ""));
   EXPECT_EQ(sent(), 3 + 4);
   static_cast<void>(cp_->exchange_all(messages, {}, ""));
   EXPECT_EQ(sent(), 5 + 6 + 7);
-  EXPECT_THAT(target_->calls, ElementsAre("exchange", "exchange_many", "exchange_all"));
+  EXPECT_THAT(target_->calls, ElementsAre("exchange_many", "exchange_all"));
 }
 
 TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
@@ -92,13 +89,12 @@ TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
 }
 
 TEST_F(CountSent, HasWindowsWhereItsTargetHas) {
-  const CpGroups without = make_local_groups(2).front();
+  const CpGroups without = single_rank_groups();
   EXPECT_EQ(count_sent(without, sent_).cp->windows(), nullptr);
 }
 
 TEST_F(CountSent, NothingThatARankSendsToItself) {
   const std::array sends{of_bytes(3), of_bytes(4)};
-  static_cast<void>(cp_->exchange(sends[0], 1, received_, 1, ""));
   static_cast<void>(cp_->exchange_many(sends, 1, {&received_, 1}, 1, ""));
   EXPECT_EQ(sent(), 0);
 }

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "cp_core/comm/agreement.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/negation.h"

@@ -16,7 +16,6 @@
 #include "cases/case_id.h"
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
-#include "cp_core/comm/agreement.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/run_case/dump.h"

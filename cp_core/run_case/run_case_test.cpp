@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/comm/single_rank.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/verify/output_hash.h"
@@ -200,7 +200,7 @@ TEST(RunCase, RowsThatSeeOneKeyHaveNoFixedTolerance) {
   c.chunk = 1;
   c.softmax = SoftmaxType::learnable;
   c.seed = 16290956955849772030U;
-  const RankReport report = run_case(c, make_local_groups(1, {}).front(), {});
+  const RankReport report = run_case(c, single_rank_groups(), {});
   EXPECT_EQ(report.reason, "");
 }
 

@@ -3,51 +3,24 @@
 #include <exception>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include <ATen/Parallel.h>
 
-#include "cp_core/comm/local/local_hub.h"
-
 namespace cp_pool {
-namespace {
-
-// Keeps the first exception and aborts the communicators of all ranks.
-class FirstError {
- public:
-  void keep(std::exception_ptr error, const std::vector<CpGroups>& groups) {
-    const std::lock_guard lock(mutex_);
-    if (error_) return;
-    error_ = std::move(error);
-    for (const CpGroups& of_rank : groups) {
-      of_rank.cp->abort();
-      if (of_rank.inner) of_rank.inner->abort();
-      if (of_rank.outer) of_rank.outer->abort();
-    }
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
-}  // namespace
 
 void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit,
-               const LocalOptions& options, bool one_at_a_time) {
+               LocalOptions options, bool one_at_a_time) {
+  if (one_at_a_time) options.turn = std::make_shared<std::mutex>();
   const std::vector<CpGroups> groups = make_local_groups(size, options);
   const auto deadline = Communicator::Clock::now() + limit;
-  FirstError first_error;
-  std::mutex turn;
+  std::mutex mutex;
+  std::exception_ptr first_error;
   std::vector<std::jthread> ranks;
   ranks.reserve(groups.size());
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
       const CpGroups& own = groups[static_cast<std::size_t>(rank)];
-      const LocalTurn own_turn(one_at_a_time ? &turn : nullptr);
+      const auto own_turn = options.turn ? std::unique_lock(*options.turn) : std::unique_lock<std::mutex>();
       try {
         at::set_num_threads(1);
         for (const auto& communicator : {own.cp, own.inner, own.outer}) {
@@ -55,12 +28,15 @@ void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& f
         }
         fn(own, rank);
       } catch (...) {
-        first_error.keep(std::current_exception(), groups);
+        const std::lock_guard lock(mutex);
+        if (first_error) return;
+        first_error = std::current_exception();
+        groups.front().cp->abort();
       }
     });
   }
   for (std::jthread& rank : ranks) rank.join();
-  first_error.rethrow();
+  if (first_error) std::rethrow_exception(first_error);
 }
 
 }  // namespace cp_pool

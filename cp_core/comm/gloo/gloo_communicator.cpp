@@ -4,14 +4,15 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <functional>
-#include <map>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -88,6 +89,31 @@ at::Tensor part(const at::Tensor& flat, int index, int count) {
   return flat.narrow(0, index * length, length);
 }
 
+at::Tensor empty_message(std::span<const at::Tensor> tensors) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return at::empty({bytes}, at::TensorOptions(at::kByte));
+}
+
+at::Tensor packed(std::span<const at::Tensor> tensors) {
+  at::Tensor message = empty_message(tensors);
+  auto* target = static_cast<std::byte*>(message.mutable_data_ptr());
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.is_cpu() && tensor.is_contiguous(), "contiguous tensors of the CPU expected");
+    if (tensor.nbytes() > 0) std::memcpy(target, tensor.const_data_ptr(), tensor.nbytes());
+    target += tensor.nbytes();
+  }
+  return message;
+}
+
+void unpack(const at::Tensor& message, std::span<const at::Tensor> targets) {
+  const auto* source = static_cast<const std::byte*>(message.const_data_ptr());
+  for (const at::Tensor& target : targets) {
+    if (target.nbytes() > 0) std::memcpy(target.mutable_data_ptr(), source, target.nbytes());
+    source += target.nbytes();
+  }
+}
+
 void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
@@ -122,16 +148,22 @@ class GlooCommunicator final : public Communicator {
   void set_deadline(Clock::time_point deadline) override { link_->deadline = deadline; }
   void abort() override { link_->mesh->abort("abort was called"); }
 
-  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+  // Several tensors are packed into one message.
+  WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
+                        std::string_view what) override {
+    const bool one = sends.size() == 1 && receives.size() == 1;
+    const at::Tensor send = one ? sends.front() : packed(sends);
+    const at::Tensor recv = one ? receives.front() : empty_message(receives);
     require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
     require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
     auto work = begin("exchange", what);
     if (to == rank_) {
       recv.view(-1).copy_(send.view(-1));
-      return work;
+    } else {
+      work->recv(recv, member(from), tag());
+      work->send(send, member(to), tag());
     }
-    work->recv(recv, member(from), tag());
-    work->send(send, member(to), tag());
+    if (!one) work->then([recv, targets = std::vector(receives.begin(), receives.end())] { unpack(recv, targets); });
     return work;
   }
 
@@ -161,9 +193,9 @@ class GlooCommunicator final : public Communicator {
 
   void checked_barrier(std::int64_t tag, milliseconds limit) override;
   [[nodiscard]] std::vector<BegunInGroup> begun() const override;
-  CpGroups divided(const Division& division) override;
 
  private:
+  CpGroups divide(const Division& division) override;
   [[nodiscard]] BegunInGroup begun_in_part() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
@@ -207,25 +239,18 @@ class GlooCommunicator final : public Communicator {
   int rank_;
   std::uint64_t operations_ = 0;
   std::uint64_t barriers_ = 0;
-  std::map<Division, CpGroups> divided_;
 };
 
 // Makes the communicators of a rank. They use the connections of the link.
 CpGroups groups_on(const std::shared_ptr<Link>& link, const Division& division) {
-  const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), division);
-  const auto make = [&](CpGroup group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
-    if (members.empty()) return nullptr;
-    return std::make_shared<GlooCommunicator>(link, GroupTag{.division = division, .group = group}, members);
-  };
-  return {.cp = make(CpGroup::cp, ranks.cp),
-          .inner = make(CpGroup::inner, ranks.inner),
-          .outer = make(CpGroup::outer, ranks.outer)};
+  return make_groups(
+      link->mesh->rank(), link->mesh->size(), division, [&](CpGroup group, const std::vector<int>& members) {
+        return std::make_shared<GlooCommunicator>(link, GroupTag{.division = division, .group = group}, members);
+      });
 }
 
-CpGroups GlooCommunicator::divided(const Division& division) {
-  const auto found = divided_.find(division);
-  if (found != divided_.end()) return found->second;
-  return divided_.emplace(division, groups_on(link_, division)).first->second;
+CpGroups GlooCommunicator::divide(const Division& division) {
+  return groups_on(link_, division);
 }
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
@@ -276,7 +301,7 @@ std::vector<BegunInGroup> GlooCommunicator::begun() const {
                    .first_rank = member(leader_of(rank_, group)),
                    .operations = static_cast<std::int64_t>(link_->operations.at(index_of(group)))});
   }
-  for (const auto& [division, groups] : divided_) {
+  for (const auto& [division, groups] : made_divisions()) {
     for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
       if (group) out.push_back(static_cast<const GlooCommunicator&>(*group).begun_in_part());
     }

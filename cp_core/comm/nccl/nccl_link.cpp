@@ -15,8 +15,6 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/comm/peer/pause.h"
-
 namespace cp_pool {
 namespace {
 
@@ -61,10 +59,9 @@ ncclResult_t state_of(ncclComm_t comm) {
 std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                                             int rank, int size, milliseconds timeout) {
   const std::string step = fmt::format("rank {}: connecting {} ranks over NCCL", rank, size);
-  const Wait wait{.step = step,
-                  .deadline = Clock::now() + timeout,
-                  .explain = [&] { return fmt::format("{}: {}", step, absent_ranks(*store, prefix, size)); },
-                  .look = {}};
+  const Wait wait{.step = step, .deadline = Clock::now() + timeout, .explain = [&] {
+                    return fmt::format("{}: {}", step, absent_ranks(*store, prefix, size));
+                  }};
   auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
   try {
     link->announce(*store, prefix);
@@ -95,11 +92,8 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
 }
 
 void NcclLink::connect_divided(const Division& division) {
-  const std::string step = fmt::format("rank {}: connecting the groups {} over NCCL", rank(), groups_of(division));
-  split_all(division, {.step = step,
-                       .deadline = deadline(),
-                       .explain = [&] { return fmt::format("{}: timed out", step); },
-                       .look = {}});
+  split_all(division, {.step = fmt::format("rank {}: connecting the groups {} over NCCL", rank(), groups_of(division)),
+                       .deadline = deadline()});
 }
 
 void NcclLink::split_all(const Division& division, const Wait& wait) {
@@ -137,15 +131,6 @@ void NcclLink::enqueue(const GroupTag& group, const std::function<ncclResult_t(n
     if (ncclComm_t comm = comm_of(group); comm != nullptr) state = call(comm);
   }
   wait_until_ready(group, state, wait);
-}
-
-void NcclLink::enqueue(const GroupTag& group, const std::string& step,
-                       const std::function<ncclResult_t(ncclComm_t)>& call) {
-  enqueue(group, call,
-          {.step = step,
-           .deadline = deadline(),
-           .explain = [&] { return fmt::format("{}: timed out", step); },
-           .look = {}});
 }
 
 ncclComm_t NcclLink::comm_of(const GroupTag& group) const {

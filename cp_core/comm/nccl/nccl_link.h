@@ -1,5 +1,5 @@
 // A GpuLink with the NCCL communicators of one rank, which are connected, watched and aborted together. It polls
-// non-blocking NCCL on behalf of nccl_communicator.cpp, which builds its operations on it.
+// non-blocking NCCL on behalf of gpu_groups.cpp, which builds its operations on it.
 //
 // No call into NCCL blocks: NCCL works on threads of its own and is polled. The mutex around it is therefore never held
 // for long, and abort() is never blocked.
@@ -39,8 +39,6 @@ class NcclLink final : public GpuLink {
   // Calls NCCL with the group's communicator, then waits until NCCL has enqueued the operation. The first operation
   // between two ranks connects them, and so waits for the peer. Throws CommError.
   void enqueue(const GroupTag& group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait);
-  // The same, with the deadline of the link.
-  void enqueue(const GroupTag& group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call);
 
  protected:
   void check_connections(const std::string& step) override;
@@ -61,19 +59,6 @@ class NcclLink final : public GpuLink {
 
   // NCCL writes the new communicator here while a split is under way.
   ncclComm_t split_off_ = nullptr;
-};
-
-// Collects the results of several NCCL calls: the first error, or else the result of the last call.
-class NcclResults {
- public:
-  NcclResults& operator<<(ncclResult_t result) {
-    if (value_ == ncclSuccess || value_ == ncclInProgress) value_ = result;
-    return *this;
-  }
-  [[nodiscard]] ncclResult_t value() const { return value_; }
-
- private:
-  ncclResult_t value_ = ncclSuccess;
 };
 
 }  // namespace cp_pool

@@ -14,8 +14,6 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/comm/peer/pause.h"
-
 namespace cp_pool {
 namespace {
 
@@ -90,7 +88,9 @@ void GpuLink::wait_until(const std::function<bool()>& done, const Wait& wait) {
       wait.look();
       next_look = Clock::now() + kBetweenLooks;
     }
-    if (now >= wait.deadline) fail(CommError::Kind::timeout, wait.step, wait.explain());
+    if (now >= wait.deadline) {
+      fail(CommError::Kind::timeout, wait.step, wait.explain ? wait.explain() : wait.step + ": timed out");
+    }
     pause();
   }
 }
@@ -128,7 +128,7 @@ void GpuLink::synchronize(const std::string& step) {
   c10::cuda::CUDAEvent reached;
   reached.record(c10::cuda::getCurrentCUDAStream(device_));
   const auto explain = [&] { return fmt::format("{}: timed out (noticed during {})", oldest_pending(), step); };
-  wait_for(reached, {.step = step, .deadline = deadline_, .explain = explain, .look = {}});
+  wait_for(reached, {.step = step, .deadline = deadline_, .explain = explain});
   forget_complete();
   if (pending_.empty()) held_.reset();
 }

@@ -79,8 +79,10 @@ class GpuLink {
   struct Wait {
     std::string step;  // the first words of an error text, e.g. "rank 0: all_gather, all_gather forward"
     Clock::time_point deadline;
-    std::function<std::string()> explain;  // returns the text of a timeout
-    std::function<void()> look;            // called every kBetweenLooks unless empty; may throw
+    // Returns the text of a timeout; empty: "<step>: timed out".
+    std::function<std::string()> explain{};  // NOLINT(readability-redundant-member-init): initializers leave it out
+    // Called every kBetweenLooks unless empty; may throw.
+    std::function<void()> look{};  // NOLINT(readability-redundant-member-init): as above
   };
 
   // Called before an operation is enqueued that may wait for peers on the device. Where ranks share a GPU, it keeps the

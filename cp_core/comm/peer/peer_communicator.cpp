@@ -130,17 +130,6 @@ std::string PeerCommunicator::describe(const char* operation, std::string_view w
   return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
 }
 
-CpGroups PeerCommunicator::divided(const Division& division) {
-  if (!divide_) return {};
-  const auto found = divided_.find(division);
-  return found != divided_.end() ? found->second : divided_.emplace(division, divide_(division)).first->second;
-}
-
-Communicator::WorkPtr PeerCommunicator::exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
-                                                 std::string_view what) {
-  return exchange_many({&send, 1}, to, {&recv, 1}, from, what);
-}
-
 Communicator::WorkPtr PeerCommunicator::exchange_many(std::span<const at::Tensor> sends, int to,
                                                       std::span<const at::Tensor> receives, int from,
                                                       std::string_view what) {

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,7 +23,7 @@
 #include "cp_core/comm/peer/gpu_barrier.h"
 #include "cp_core/comm/peer/gpu_link.h"
 #include "cp_core/comm/peer/peer_link.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool {
@@ -40,14 +39,12 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::string description() const override;
   void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
-  CpGroups divided(const Division& division) override;
-  // Makes this communicator, which is of all ranks, one whose ranks can be divided: `divide` returns the communicators
-  // of this rank's group. It is called once for each division, on all ranks.
+  // Makes this communicator, which is of all ranks, one whose ranks can be divided. divide: is called once for each
+  // division, on all ranks.
   void set_divide(std::function<CpGroups(const Division&)> divide) { divide_ = std::move(divide); }
   void abort() override { link_->abort("abort was called"); }
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
 
-  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override;
   WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
                         std::string_view what) override;
   WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
@@ -61,6 +58,8 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
 
  protected:
+  CpGroups divide(const Division& division) override { return divide_ ? divide_(division) : CpGroups{}; }
+
   struct Place {
     std::int64_t number = 0;  // the operation's number in the group; below zero for a barrier
     std::string_view name;    // the name by which error texts of peers call the operation
@@ -122,7 +121,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   int rank_ = 0;
   std::int64_t operations_ = 0;
   std::function<CpGroups(const Division&)> divide_;
-  std::map<Division, CpGroups> divided_;
 };
 
 }  // namespace cp_pool

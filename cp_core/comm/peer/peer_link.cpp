@@ -10,8 +10,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/peer/pause.h"
-
 namespace cp_pool {
 namespace {
 

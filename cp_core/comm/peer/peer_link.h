@@ -33,13 +33,30 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/peer_board.h"
 #include "cp_core/comm/peer/peer_memory.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 
 namespace c10d {
 class Store;
 }
 
 namespace cp_pool {
+
+// The pause between two polls of a host thread. Short waits spin, since NCCL takes tens of microseconds to enqueue an
+// operation. Longer waits leave the core to other threads.
+class Pause {
+ public:
+  void operator()() const {
+    using namespace std::chrono_literals;
+    if (std::chrono::steady_clock::now() - start_ < 100us) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(50us);
+    }
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 class PeerLink {
  public:
@@ -51,9 +68,8 @@ class PeerLink {
   };
   // Collective, on this thread's current device. There is no link if some rank cannot write into another's memory (it
   // is on another host, has no peer access, or CUDA IPC cannot share the memory), or if the environment of a rank
-  // forbids it (peer_environment.h). shares: whether ranks share a GPU. If they do,
-  // no memory is closed before close_idle_memory. Keys in
-  // the store start with `prefix`. Throws CommError if a rank does not come in time.
+  // forbids it (peer_environment.h). shares: whether ranks share a GPU. If they do, no memory is closed before
+  // close_idle_memory. Keys in the store start with `prefix`. Throws CommError if a rank does not come in time.
   static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                             bool shares, Clock::time_point deadline);
   PeerLink(PeerBoard board, int rank, int size, bool shares, c10::DeviceIndex device);

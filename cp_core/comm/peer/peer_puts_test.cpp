@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "cp_core/comm/nccl/gpu_groups.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 #include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_communicators.h"
 

@@ -1,4 +1,4 @@
-// Checks puts (PeerWindows::put_all), and packs them into messages as LocalCommunicator sends them.
+// Checks puts (PeerWindows::put_all).
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/peer/windows.h"
+#include "cp_core/comm/windows.h"
 
 namespace cp_pool {
 
@@ -19,16 +19,10 @@ void check_puts(std::span<const PeerWindows::Put> puts, std::span<const at::Tens
 
 std::vector<PeerWindows::Put> puts_to(std::span<const PeerWindows::Put> puts, int peer);
 
-// Returns a byte tensor on `device` with the bytes of the blocks one after the other.
-at::Tensor pack_puts(std::span<const PeerWindows::Put> puts, const at::Device& device);
-
 // Describes the first put that does not fit into its window; empty if all fit.
 std::string misfit(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> windows);
 
 // Returns the blocks as copies into this rank's windows. All puts must fit.
 std::vector<BlockCopy> blocks_of(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> windows);
-
-// Writes the bytes that pack_puts() returned into the windows. All puts must fit.
-void write_puts(std::span<const PeerWindows::Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows);
 
 }  // namespace cp_pool

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/testing/local_communicator.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool {
@@ -36,11 +36,6 @@ PeerWindows::Put put_of(const at::Tensor& source, int peer, std::int64_t rows, s
                     .width = width,
                     .source_stride = width,
                     .target_stride = width}};
-}
-
-TEST(LocalWindows, AreThereWhenAskedFor) {
-  EXPECT_NE(make_local_groups(4, kWithWindows)[0].inner->windows(), nullptr);
-  EXPECT_EQ(make_local_groups(2)[0].cp->windows(), nullptr);
 }
 
 // Every rank writes 2 rows of 3 of its bytes, which lie 4 bytes apart, into its columns of each rank's table.
@@ -149,19 +144,6 @@ TEST(LocalWindows, NameBothRanksOfAPutThatDoesNotFit) {
   PeerWindows::Put elsewhere = put_of(source, 0, 2, 4);
   elsewhere.window = 1;
   expect_failed(elsewhere, "window 1 on, of 1 windows");
-}
-
-TEST(LocalWindows, BoundTheWaitForOthersPuts) {
-  const auto groups = make_local_groups(2, kWithWindows);
-  groups[0].cp->set_deadline(Communicator::Clock::now() + 1ms);
-  const auto work = groups[0].cp->windows()->put_all({}, {}, {}, "a2a forward");
-  try {
-    work->wait();
-    FAIL() << "no CommError";
-  } catch (const CommError& error) {
-    EXPECT_EQ(error.kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("put_all (a2a forward)"), HasSubstr("from rank 1")));
-  }
 }
 
 }  // namespace

@@ -37,7 +37,6 @@ if(CP_POOL_HAVE_CUDA)
     cuda/stream_delays.cpp
     perf/cuda_steps.cpp
     thd/copy_blocks.cu
-    thd/copy_rows.cu
     thd/merge_partial.cu
     thd/row_kernels.cpp
     thd/sum_rows.cu
@@ -45,7 +44,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cu
   )
   # Sources of kernels name their constants alike, so they cannot share a translation unit.
-  set_source_files_properties(attention/tile_rows.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+  set_source_files_properties(attention/tile_rows.cu thd/copy_blocks.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE

@@ -19,8 +19,7 @@ extern "C" __attribute__((visibility("default"))) void cp_pool_give_cuda_part() 
                               .release_cached_memory = cuda::release_cached_memory,
                               .random_delay = cuda::random_delay,
                               .set_stream_delays = cuda::set_stream_delays});
-  give_cuda_part<RowKernels>({.copy_rows = cuda::copy_rows,
-                              .copy_blocks = cuda::copy_blocks,
+  give_cuda_part<RowKernels>({.copy_blocks = cuda::copy_blocks,
                               .sum_rows = cuda::sum_rows,
                               .merge_partial = cuda::merge_partial,
                               .merge_sink = cuda::merge_sink,

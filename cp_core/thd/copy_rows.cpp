@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -10,36 +11,24 @@
 #include "cp_core/thd/row_kernels.h"
 
 namespace cp_pool {
-namespace {
-
-void copy_rows_cpu(const std::byte* source, std::byte* target, std::size_t row_bytes, std::span<const RowCopy> copies) {
-  for (const RowCopy& copy : copies) {
-    std::memcpy(target + static_cast<std::size_t>(copy.target) * row_bytes,
-                source + static_cast<std::size_t>(copy.source) * row_bytes,
-                static_cast<std::size_t>(copy.count) * row_bytes);
-  }
-}
-
-std::size_t row_bytes(const at::Tensor& tensor) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : tensor.sizes().slice(1)) elements *= size;
-  return static_cast<std::size_t>(elements) * tensor.element_size();
-}
-
-}  // namespace
 
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) {
   TORCH_CHECK(source.is_contiguous() && target.is_contiguous() && source.dtype() == target.dtype() &&
                   source.sizes().slice(1) == target.sizes().slice(1) && source.device() == target.device(),
               "copy_rows needs tensors with rows of one kind");
   if (source.numel() == 0 || target.numel() == 0) return;
-  if (source.is_cuda()) {
-    cuda_part<RowKernels>().copy_rows(source, target, copies);
-    return;
+  const auto row_bytes = static_cast<std::int64_t>(source.nbytes()) / source.size(0);
+  const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
+  auto* to = static_cast<std::byte*>(target.mutable_data_ptr());
+  std::vector<BlockCopy> blocks;
+  blocks.reserve(copies.size());
+  for (const RowCopy& copy : copies) {
+    blocks.push_back({.source = from + copy.source * row_bytes,
+                      .target = to + copy.target * row_bytes,
+                      .rows = 1,
+                      .width = copy.count * row_bytes});
   }
-  TORCH_CHECK(source.is_cpu(), "copy_rows has no kernel for ", source.device());
-  copy_rows_cpu(static_cast<const std::byte*>(source.const_data_ptr()), static_cast<std::byte*>(target.data_ptr()),
-                row_bytes(source), copies);
+  copy_blocks(blocks, source.device());
 }
 
 void copy_rows_back(const at::Tensor& target, at::Tensor& source, std::span<const RowCopy> copies) {

@@ -165,7 +165,7 @@ void merge_partial_by(const DeviceRows& out, float* lse, const DeviceRows& part_
   with_row_types(out, part_out, [&](auto* to, const auto* from) {
     using Out = std::remove_cvref_t<decltype(*to)>;
     using Part = std::remove_cvref_t<decltype(*from)>;
-    in_lists(rows, 1, [&](const auto& list, std::int64_t total) {
+    in_lists(rows, [&](const auto& list, std::int64_t total) {
       merge_partial_kernel<Out, Part, kElements><<<blocks_for(total * shape.heads, kTile), kThreads, 0, stream>>>(
           reinterpret_cast<Elements<Out, kElements>*>(to), lse,
           reinterpret_cast<const Elements<Part, kElements>*>(from), part_lse, list, total, shape);

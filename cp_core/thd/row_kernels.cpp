@@ -48,14 +48,6 @@ RowType row_type(const at::Tensor& rows) {
   }
 }
 
-void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) {
-  if (source.numel() == 0 || target.numel() == 0) return;
-  const std::int64_t row_bytes = source.numel() / source.size(0) * static_cast<std::int64_t>(source.element_size());
-  launch_copy_rows(source.const_data_ptr(), target.mutable_data_ptr(), row_bytes, copies,
-                   c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
 void copy_blocks(std::span<const BlockCopy> blocks) {
   launch_copy_blocks(blocks, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -21,7 +21,6 @@ namespace cuda {
 // Returns the dtype of the rows. Throws c10::Error for dtypes that kernels do not take.
 RowType row_type(const at::Tensor& rows);
 
-void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
 void copy_blocks(std::span<const BlockCopy> blocks);
 // empty: whether the sum is overwritten instead of added to. parts: at least one, all of one dtype. segments: those of
 // the parts' rows.
@@ -35,7 +34,6 @@ at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at
 }  // namespace cuda
 
 struct RowKernels {
-  decltype(&cuda::copy_rows) copy_rows;
   decltype(&cuda::copy_blocks) copy_blocks;
   decltype(&cuda::sum_rows) sum_rows;
   decltype(&cuda::merge_partial) merge_partial;

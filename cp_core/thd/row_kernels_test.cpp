@@ -8,12 +8,9 @@
 #include <vector>
 
 #include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -114,24 +111,6 @@ TEST_F(CopyRowsOnGpu, TakesTensorsAtAnyAddress) {
     SCOPED_TRACE(fmt::format("from element {}", offset));
     expect_as_on_cpu(source.view({1000, 16}), target, random_copies(random, 1000, 20));
   }
-}
-
-TEST_F(CopyRowsOnGpu, GoesBack) {
-  Random random(3);
-  const at::Tensor source = at::randn({3000, 4, 32}, at::kCUDA);
-  const std::vector<RowCopy> copies = random_copies(random, 3000, 40);
-  at::Tensor there = at::zeros_like(source);
-  copy_rows(source, there, copies);
-  at::Tensor back = source.clone();
-  copy_rows_back(there, back, copies);
-  EXPECT_TRUE(same_bits(back, source)) << difference(back, source.cpu());
-}
-
-TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
-  at::Tensor target = at::full({100, 8}, 7.0, at::kCUDA);
-  copy_rows(at::zeros({100, 8}, at::kCUDA), target, std::vector<RowCopy>{{.source = 0, .target = 10, .count = 5}});
-  EXPECT_EQ(target.eq(7.0).sum().item<std::int64_t>(), 95 * 8);
-  EXPECT_EQ(target.narrow(0, 10, 5).eq(0.0).sum().item<std::int64_t>(), 5 * 8);
 }
 
 // --- copy_blocks -----------------------------------------------------------------------------------------------------
@@ -283,26 +262,6 @@ class MergeOnGpu : public GpuTest {
       {.tokens = 77, .heads = 1, .dim = 3, .ranges = 9},      {.tokens = 1, .heads = 1, .dim = 1, .ranges = 1},
       {.tokens = 6000, .heads = 2, .dim = 8, .ranges = 1500}, {.tokens = 50, .heads = 4, .dim = 32, .ranges = 0}};
 };
-
-TEST_F(MergeOnGpu, OfAPartGivesTheBitsOfTheCpu) {
-  Random random(4);
-  for (const MergeShape& shape : kShapes) {
-    SCOPED_TRACE(text(shape));
-    std::vector<RowCopy> rows;
-    for (const auto& [row, count] : random_ranges(random, shape.tokens, shape.ranges))
-      rows.push_back({row, row, count});
-    at::Tensor out = at::randn({shape.tokens, shape.heads, shape.dim});
-    at::Tensor lse = random_lse(shape.heads, shape.tokens);
-    const at::Tensor part_out = at::randn_like(out);
-    const at::Tensor part_lse = random_lse(shape.heads, shape.tokens);
-    at::Tensor out_gpu = out.cuda();
-    at::Tensor lse_gpu = lse.cuda();
-    merge_partial(out, lse, part_out, part_lse, rows);
-    merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
-    EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
-    EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
-  }
-}
 
 TEST_F(MergeOnGpu, OfSomeRowsOfEveryDtypeGivesTheBitsOfTheCpu) {
   Random random(8);

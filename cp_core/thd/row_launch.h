@@ -23,8 +23,6 @@ struct DeviceRows {
   std::int64_t columns;
 };
 
-void launch_copy_rows(const void* source, void* target, std::int64_t row_bytes, std::span<const RowCopy> copies,
-                      cudaStream_t stream);
 void launch_copy_blocks(std::span<const BlockCopy> blocks, cudaStream_t stream);
 
 // The segments of a sum. All parts have one type, and the heads and columns of the sum.

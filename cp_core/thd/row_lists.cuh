@@ -61,27 +61,26 @@ std::int64_t append(RangeList<kCapacity>& list, std::int64_t total, const RowRan
   return total + range.count;
 }
 
-// units: the number of units in a row.
 template <int kCapacity>
-std::int64_t append(CopyList<kCapacity>& list, std::int64_t total, const RowCopy& copy, std::int64_t units) {
-  list.end[list.size] = total + copy.count * units;
-  list.source[list.size] = copy.source * units - total;
-  list.target[list.size] = copy.target * units - total;
+std::int64_t append(CopyList<kCapacity>& list, std::int64_t total, const RowCopy& copy) {
+  list.end[list.size] = total + copy.count;
+  list.source[list.size] = copy.source - total;
+  list.target[list.size] = copy.target - total;
   ++list.size;
-  return total + copy.count * units;
+  return total + copy.count;
 }
 
 // Calls launch(list, total) for the ranges, in as many lists as they need. total: the count of numbers in the list.
 // Lists without rows are skipped.
-template <template <int> typename List, int kCapacity, typename Range, typename Launch, typename... Units>
-void in_lists_of(std::span<const Range> ranges, const Launch& launch, Units... units) {
+template <template <int> typename List, int kCapacity, typename Range, typename Launch>
+void in_lists_of(std::span<const Range> ranges, const Launch& launch) {
   while (!ranges.empty()) {
     const auto some = ranges.first(std::min<std::size_t>(kCapacity, ranges.size()));
     ranges = ranges.subspan(some.size());
     List<kCapacity> list;
     std::int64_t total = 0;
     for (const Range& range : some) {
-      if (range.count > 0) total = append(list, total, range, units...);
+      if (range.count > 0) total = append(list, total, range);
     }
     if (total > 0) launch(list, total);
   }
@@ -94,9 +93,9 @@ void in_lists(std::span<const RowRange> ranges, const Launch& launch) {
 }
 
 template <typename Launch>
-void in_lists(std::span<const RowCopy> copies, std::int64_t units, const Launch& launch) {
-  if (copies.size() <= kFewRanges) return in_lists_of<CopyList, kFewRanges>(copies, launch, units);
-  in_lists_of<CopyList, kMostRanges>(copies, launch, units);
+void in_lists(std::span<const RowCopy> copies, const Launch& launch) {
+  if (copies.size() <= kFewRanges) return in_lists_of<CopyList, kFewRanges>(copies, launch);
+  in_lists_of<CopyList, kMostRanges>(copies, launch);
 }
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {

@@ -79,7 +79,7 @@ __device__ void sum_unit(Elements<Sum, kElements>& sum, bool empty, const std::u
   sum = result;
 }
 
-// The units are cut into tiles, one for each thread block, as in copy_rows.cu.
+// The units are cut into tiles, one for each thread block, as in copy_blocks.cu.
 template <typename Sum, typename Part, int kElements, typename List>
 __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Elements<Sum, kElements>* __restrict__ sum, bool empty,
                                                             const __grid_constant__ List list, std::int64_t total) {

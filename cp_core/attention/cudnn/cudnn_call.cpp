@@ -6,7 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include "cp_core/attention/tile_batches.h"
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {
@@ -18,7 +18,7 @@ at::Tensor gathered_rows(const at::Tensor& rows, const std::vector<RowCopy>& ran
   const std::int64_t count = ranges.back().target + ranges.back().count;
   at::Tensor gathered = at::empty({count + kRowsBehind, rows.size(1), rows.size(2)}, rows.options());
   gathered.narrow(0, count, kRowsBehind).zero_();
-  cuda::copy_rows(rows, gathered, ranges);
+  copy_rows(rows, gathered, ranges);
   return gathered;
 }
 

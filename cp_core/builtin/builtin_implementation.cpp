@@ -1,16 +1,22 @@
 #include "cp_core/builtin/builtin_implementation.h"
 
 #include <optional>
+#include <ranges>
+#include <stdexcept>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "cases/backend_facts.h"
+#include "cases/case_id.h"
+#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
-#include "cp_core/builtin/rank_step.h"
 #include "cp_core/builtin/whole_sequences.h"
+#include "cp_core/comm/single_rank.h"
 #include "cp_core/context_parallel/comm_steps.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
 
@@ -60,6 +66,21 @@ class BuiltinStep final : public Step {
 };
 
 }  // namespace
+
+AttentionInputs attention_inputs(const verify::Shards& shards) {
+  return {.q = shards.q, .k = shards.k, .v = shards.v, .bias = shards.bias, .sink = shards.sink};
+}
+
+verify::Results results_of(const AttentionForward& forward, const AttentionGradients& gradients) {
+  return {.out = forward.out,
+          .lse = forward.lse,
+          .dq = gradients.dq,
+          .dk = gradients.dk,
+          .dv = gradients.dv,
+          .max_logit = forward.max_logit,
+          .dbias = gradients.dbias,
+          .dsink = gradients.dsink};
+}
 
 std::string BuiltinImplementation::skip_reason(const Case& c, const at::Device& device) {
   return cp_pool::skip_reason(c, device);
@@ -115,6 +136,39 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device&
   if (!skip_reason(c, device).empty()) return {};
   const auto backend = make_backend(c.backend, device);
   return prepare_case(c, rank, *backend);
+}
+
+void rehearse_case(const Case& c, const at::Device& device) {
+  if (device.is_cuda()) cuda_device().use_device(device.index());
+  const CpGroups alone = single_rank_groups(device);
+  RunOptions options;
+  options.device = device;
+  options.reference_cache = false;
+  options.sets_global_flags = false;
+  const RankReport report = run_case(c, alone, options);
+  if (report.outcome != CaseOutcome::pass) {
+    throw std::runtime_error(fmt::format("{}: {}", case_id(c), report.reason));
+  }
+}
+
+std::vector<Preparation> rehearsals(const at::Device& device) {
+  std::vector<Preparation> pieces;
+  if (!device.is_cuda()) return pieces;
+  // In reverse order, since the libraries take longest to load and come after math.
+  for (const Backend backend : kValues<Backend> | std::views::reverse) {
+    if (!facts_of(backend).rehearsed) continue;
+    Case c;
+    c.backend = backend;
+    c.cp_size = 1;
+    c.batch = 1;
+    c.seqlen_q = c.seqlen_kv = 128;
+    c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 128;
+    c.dtype = DType::bf16;
+    c.causal = true;
+    pieces.emplace_back([c, device] { rehearse_case(c, device); });
+  }
+  return pieces;
 }
 
 }  // namespace cp_pool

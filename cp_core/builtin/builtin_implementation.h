@@ -32,6 +32,11 @@ class BuiltinImplementation : public Implementation {
   verify::Convention cut_;
 };
 
+// The inputs and the results of our own attention on one rank. Results are in the case's layout; lse is fp32 [heads,
+// local tokens], max_logit and dsink are fp32 [heads].
+AttentionInputs attention_inputs(const verify::Shards& shards);
+verify::Results results_of(const AttentionForward& forward, const AttentionGradients& gradients);
+
 // Decoding as our own attention does it: every rank has all queries and attends its own keys with them, the ranks
 // gather each other's output and lse, and each merges the parts. setting: of a case for which merges_parts()
 // (cases/comm_facts.h) holds.

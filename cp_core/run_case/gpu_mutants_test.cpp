@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/builtin/rank_step.h"
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/mutation.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"

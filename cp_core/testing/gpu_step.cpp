@@ -8,7 +8,7 @@
 
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
-#include "cp_core/builtin/rank_step.h"
+#include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected.h"
@@ -70,7 +70,8 @@ AttentionGradients GpuStep::backward(const AttentionForward& forward) const {
 }
 
 verify::Results GpuStep::run() const {
-  return take_step(problem_, groups_, shards_);
+  const AttentionForward done = forward();
+  return results_of(done, case_.training ? backward(done) : AttentionGradients{});
 }
 
 std::string GpuStep::hash() const {

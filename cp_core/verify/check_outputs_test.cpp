@@ -12,8 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/builtin/rank_step.h"
-#include "cp_core/testing/ranks_on_threads.h"
+#include "cp_core/builtin/builtin_implementation.h"
+#include "cp_core/comm/single_rank.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -26,9 +26,10 @@ using testing::IsEmpty;
 class CheckOutputs : public testing::Test {
  protected:
   explicit CheckOutputs(Case c = everything()) : case_(std::move(c)) {
-    run_ranks(1, [this](const CpGroups& groups, int) {
-      results_ = take_step(make_problem(case_, lengths_), groups, make_shards(case_, inputs_, view_));
-    });
+    BuiltinImplementation own;
+    const CpGroups groups = single_rank_groups();
+    results_ = take_step(own, {.c = case_, .lengths = lengths_, .groups = groups, .view = view_, .device = at::kCPU},
+                         make_shards(case_, inputs_, view_));
   }
 
   static Case everything() {

@@ -13,7 +13,6 @@
 #include "cases/case_names.h"
 #include "cases/lengths.h"
 #include "cp_core/builtin/builtin_implementation.h"
-#include "cp_core/builtin/rank_step.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/run_case/case_times.h"
 #include "cp_core/run_case/counting_communicator.h"

@@ -27,9 +27,9 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/single_rank.h"
 #include "cp_core/cuda/device.h"
-#include "cp_core/file_error.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/run_case/counting_communicator.h"
+#include "cp_core/run_case/dump.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
 
@@ -98,7 +98,7 @@ std::string table_of(const std::vector<Kernel>& kernels) {
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
-  throw FileError(fmt::format("cannot write {}: {}", path.string(), why));
+  throw verify::FileError(fmt::format("cannot write {}: {}", path.string(), why));
 }
 
 // Writes the trace. If the profiler cannot write all of it, it only prints that on stderr, without the cause, and
@@ -254,7 +254,7 @@ void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, 
       step();
       if (device.is_cuda()) cuda_device().synchronize();
     });
-  } catch (const FileError& e) {
+  } catch (const verify::FileError& e) {
     if (into.trace_error.empty()) into.trace_error = e.what();
   }
 }

@@ -22,7 +22,6 @@
 
 #include "cases/case_json.h"
 #include "cases/whole_file.h"
-#include "cp_core/file_error.h"
 #include "cp_core/verify/rank_view.h"
 
 namespace cp_pool::verify {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 #include "cases/case.h"
@@ -13,6 +14,13 @@
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool::verify {
+
+// A file that a case writes beside its answer (a dump, a trace) cannot be written, which says nothing about the answer.
+// what() is one line that names the path and the cause.
+class FileError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // Collective over group. Rank 0 writes the file and makes its folder. Each row is written once. A result of a wrong
 // shape or dtype is gathered as NaN. Throws CommError; rank 0 throws FileError, after all ranks have contributed.

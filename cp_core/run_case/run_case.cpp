@@ -17,11 +17,10 @@
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
 #include "cp_core/cuda/device.h"
-#include "cp_core/file_error.h"
 #include "cp_core/run_case/dump.h"
-#include "cp_core/run_case/memory_need.h"
-#include "cp_core/run_case/rank_pairs.h"
+#include "cp_core/run_case/rank_load.h"
 #include "cp_core/run_case/repetition.h"
+#include "cp_core/vector_math.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/head_shares.h"
@@ -80,7 +79,7 @@ class SharedMemory {
   SharedMemory(const verify::CanonicalProblem& problem, Communicator& cp, const RunOptions& options)
       : cp_(cp),
         options_(options),
-        need_(verify::estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
+        need_(estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
 
   // Returns why the case needs more memory than there is, as a sentence; empty if it fits. Drops cached results of
   // earlier cases if that is needed. The same on every rank.
@@ -211,7 +210,7 @@ class CaseRun {
         try {
           const auto file = *options_.dump_dir / (case_file_name(id) + options_.group_suffix + ".safetensors");
           dump_case(file, id, case_, lengths_, view_.sharding, inputs, results, *groups_.cp);
-        } catch (const FileError& e) {
+        } catch (const verify::FileError& e) {
           report_.lost_outputs.push_back({"dump", e.what()});
         }
       });
@@ -370,6 +369,21 @@ Results take_step(Implementation& implementation, const StepSetting& setting, co
   if (shards.dout.defined()) step->backward(results);
   if (remarks != nullptr) remarks->merge(step->remarks());
   return results;
+}
+
+void reset_numeric_state(const at::Device& device) {
+  constexpr std::uint64_t kSeed = 1234;
+  settle_vector_math();
+  at::manual_seed(kSeed);
+  if (device.is_cuda()) cuda_device().reset(kSeed);
+  auto& context = at::globalContext();
+  context.setDeterministicAlgorithms(false, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(true);
+  context.setDeterministicCuDNN(false);
+  context.setBenchmarkCuDNN(false);
+  context.setAllowTF32CuDNN(false);
+  context.setFloat32MatmulPrecision("highest");  // no TF32 in fp32 products
+  c10::set_default_dtype(caffe2::TypeMeta::Make<float>());
 }
 
 }  // namespace cp_pool

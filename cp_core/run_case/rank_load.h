@@ -1,12 +1,14 @@
-// Counts the work that the sharding of a case gives to each rank. It says nothing about results: they may be right
-// although one rank computes nearly everything.
+// The load of a case on each rank, which is known before the case runs: the work that its sharding gives to each rank,
+// and device memory. It says nothing about results: they may be right although one rank computes nearly everything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "cases/case.h"
 #include "cases/lengths.h"
+#include "cp_core/verify/canonical.h"
 #include "cp_core/verify/sharding.h"
 
 namespace cp_pool {
@@ -17,5 +19,9 @@ namespace cp_pool {
 // number of rows. The sharding must have no sharding_fault.
 std::vector<std::int64_t> pairs_by_rank(const Case& c, const SequenceLengths& lengths, const verify::Sharding& sharding,
                                         int ranks);
+
+// Returns the most bytes that the allocator of one of `ranks` ranks reserves for the case, without memory cached from
+// earlier cases. An estimate from the sizes of the tensors, for ranks that share a GPU.
+std::size_t estimated_device_bytes(const verify::CanonicalProblem& problem, int ranks);
 
 }  // namespace cp_pool

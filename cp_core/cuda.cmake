@@ -9,7 +9,6 @@ if(CP_POOL_HAVE_CUDA)
   # Built on demand (target cuda_part) and with the programs that need a GPU: it takes a seventh of a full build and is
   # of no use without a GPU.
   add_library(cp_core_cuda_objects OBJECT EXCLUDE_FROM_ALL
-    attention/cuda_backends.cpp
     attention/cudnn/cudnn_backend.cpp
     attention/cudnn/cudnn_batch.cpp
     attention/cudnn/cudnn_batch_plans.cpp

@@ -1,5 +1,6 @@
 // Tests what backends promise besides right answers: repeatable bits, capture in CUDA graphs, bounded memory, refusals.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -7,6 +8,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -226,16 +228,18 @@ TEST_F(GpuMath, HasTheScoresOfTheCpuInBlocks) {
   }
 }
 
+// One causal tile of random numbers.
+std::pair<AttentionOperands, TileGroup> causal_problem(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads) {
+  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
+  const at::Tensor k = at::randn({tokens, kv_heads, 64}, options);
+  return {{.q = at::randn({tokens, heads, 64}, options), .k = k, .v = at::randn_like(k), .bias = {}, .scale = 0.125},
+          {.left = -1, .right = 0, .tiles = {{.m = tokens, .n = tokens, .left = -1, .right = 0}}}};
+}
+
 // All scores at once (128 heads of 4096 x 4096 in fp32) would take 8 GiB.
 TEST_F(GpuMath, BoundsItsMemory) {
   const std::int64_t tokens = 4096;
-  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
-  AttentionOperands operands{.q = at::randn({tokens, 128, 64}, options),
-                             .k = at::randn({tokens, 128, 64}, options),
-                             .v = at::randn({tokens, 128, 64}, options),
-                             .bias = {},
-                             .scale = 0.125};
-  const TileGroup group{.left = -1, .right = 0, .tiles = {{.m = tokens, .n = tokens, .left = -1, .right = 0}}};
+  const auto [operands, group] = causal_problem(tokens, 128, 128);
   AttentionPartial partial = test::make_partial(operands);
   namespace allocator = c10::cuda::CUDACachingAllocator;
   const auto device = c10::cuda::current_device();
@@ -250,13 +254,7 @@ TEST_F(GpuMath, BoundsItsMemory) {
 // Both backends compute the largest score of this tile in several blocks.
 TEST_F(GpuMath, AgreesWithFlashOnAProblemOfManyBlocks) {
   const std::int64_t tokens = 3000;
-  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
-  AttentionOperands operands{.q = at::randn({tokens, 64, 64}, options),
-                             .k = at::randn({tokens, 16, 64}, options),
-                             .v = at::randn({tokens, 16, 64}, options),
-                             .bias = {},
-                             .scale = 0.125};
-  const TileGroup group{.left = -1, .right = 0, .tiles = {{.m = tokens, .n = tokens, .left = -1, .right = 0}}};
+  const auto [operands, group] = causal_problem(tokens, 64, 16);
   AttentionPartial math = test::make_partial(operands);
   AttentionPartial flash = test::make_partial(operands);
   make_cuda_backend(Backend::math)->forward(group, operands, math);

@@ -110,21 +110,16 @@ AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
 }
 
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
-                                          const AttentionInputs& inputs) {
-  const auto backend = make_backend(problem.backend, inputs.q.device());
-  return context_parallel_forward(problem, groups, inputs, *backend);
-}
-
-AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
-                                          const AttentionInputs& inputs, AttentionBackend& backend) {
-  const Context context{.problem = problem, .groups = groups, .backend = backend};
+                                          const AttentionInputs& inputs, AttentionBackend* backend) {
+  const auto own = backend == nullptr ? make_backend(problem.backend, inputs.q.device()) : nullptr;
+  const Context context{.problem = problem, .groups = groups, .backend = backend == nullptr ? *own : *backend};
   PackedForward forward = steps_of(problem, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   AttentionForward results{.out = from_packed(forward.out, problem.layout, batch),
                            .lse = forward.lse,
                            .max_logit = forward.max_logit,
                            .saved = std::move(forward.saved),
-                           .remarks = backend.remarks()};
+                           .remarks = context.backend.remarks()};
 #ifdef CP_POOL_MUTANTS
   if (mutant_is_on(Mutant::last_head_inexact)) results.out.select(-2, results.out.size(-2) - 1).mul_(1 + 0x1p-15);
   keep_results(groups.cp->rank(), {{Mutant::kept_out, &results.out},
@@ -136,16 +131,10 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
-                                             const at::Tensor& dout) {
-  const auto backend = make_backend(problem.backend, inputs.q.device());
-  return context_parallel_backward(problem, groups, inputs, forward, dout, *backend);
-}
-
-AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
-                                             const AttentionInputs& inputs, const AttentionForward& forward,
-                                             const at::Tensor& dout, AttentionBackend& backend) {
+                                             const at::Tensor& dout, AttentionBackend* backend) {
   if (!forward.saved) throw std::invalid_argument("the backward needs the result of this rank's forward");
-  const Context context{.problem = problem, .groups = groups, .backend = backend};
+  const auto own_backend = backend == nullptr ? make_backend(problem.backend, inputs.q.device()) : nullptr;
+  const Context context{.problem = problem, .groups = groups, .backend = backend == nullptr ? *own_backend : *backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
   AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout),
                                 .lse = forward.lse,
@@ -159,7 +148,7 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
                              .dv = from_packed(gradients.dv, problem.layout, batch),
                              .dbias = finish_dbias(context, inputs.bias, gradients.dbias),
                              .dsink = reduce_dsink(context, packed.sink, own),
-                             .remarks = backend.remarks()};
+                             .remarks = context.backend.remarks()};
 #ifdef CP_POOL_MUTANTS
   const bool has_padding = problem.layout == Layout::thd;  // which has to stay 0
   if (mutant_is_on(Mutant::fp16_dq_in_bf16) && results.dq.scalar_type() == at::kHalf) {

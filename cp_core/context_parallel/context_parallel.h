@@ -95,17 +95,12 @@ struct AttentionGradients {
 };
 
 // Collective over the groups. The functions throw CommError and BackendUnsupported.
+// backend: null for the one that the problem names.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
-                                          const AttentionInputs& inputs);
-// The same with the given backend instead of the one that the problem names.
-AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
-                                          const AttentionInputs& inputs, AttentionBackend& backend);
+                                          const AttentionInputs& inputs, AttentionBackend* backend = nullptr);
 // dout: shaped like out. forward: the result of context_parallel_forward on this rank.
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
-                                             const at::Tensor& dout);
-AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
-                                             const AttentionInputs& inputs, const AttentionForward& forward,
-                                             const at::Tensor& dout, AttentionBackend& backend);
+                                             const at::Tensor& dout, AttentionBackend* backend = nullptr);
 
 }  // namespace cp_pool

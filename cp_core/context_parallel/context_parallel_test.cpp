@@ -380,7 +380,7 @@ TEST(ContextParallelBackward, TakesWhatTheForwardReturned) {
   MathBackend backend;
   const CpGroups groups = make_local_groups(1).front();
   EXPECT_THROW(
-      (void)context_parallel_backward(problem, groups, AttentionInputs{}, AttentionForward{}, at::Tensor(), backend),
+      (void)context_parallel_backward(problem, groups, AttentionInputs{}, AttentionForward{}, at::Tensor(), &backend),
       std::invalid_argument);
 }
 

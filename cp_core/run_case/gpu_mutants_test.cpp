@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -35,15 +34,6 @@ constexpr seconds kLongEnough{240};
 
 const MutantInfo& info_of(Mutant mutant) {
   return *std::ranges::find(all_mutants(), mutant, &MutantInfo::mutant);
-}
-
-// Returns the largest value of all ranks.
-std::int64_t largest_of_ranks(const CpGroups& groups, std::int64_t value) {
-  at::Tensor largest =
-      at::full({1}, value, at::TensorOptions(at::kLong).device(at::kCUDA, c10::cuda::current_device()));
-  groups.cp->all_reduce(largest, ReduceOp::max, "largest of ranks")->wait();
-  groups.cp->synchronize("largest of ranks");
-  return largest.item<std::int64_t>();
 }
 
 // --- Waits -----------------------------------------------------------------------------------------------------------
@@ -159,11 +149,11 @@ TEST_P(GpuWaitMutants, ShowUnderDelays) {
     const std::string expected = steps.step.hash();
     EXPECT_EQ(count_different(steps, expected, 0), 0) << "rank " << rank.rank << ", without the mutant";
     int different = 0;
-    std::int64_t most = 0;
+    int most = 0;
     int rounds = 0;
     for (; rounds < kMostRounds && most == 0; ++rounds) {
       different = count_different_with(info_of(mutant), rank.rank, steps, expected, rounds);
-      most = largest_of_ranks(groups, different);
+      most = largest_anywhere(different, *groups.cp, {at::kCUDA, c10::cuda::current_device()}, "most different runs");
     }
     EXPECT_GT(most, 0) << info_of(mutant).name << " survived: " << info_of(mutant).description;
     fmt::print("[ mutant   ] {} on rank {}: {} of {} runs give other bits\n", info_of(mutant).name, rank.rank,
@@ -239,7 +229,7 @@ class Witnesses {
     options.device = device_;
     const RankReport report = run_case(c, groups_, options);
     found_ = report.reason;
-    return largest_of_ranks(groups_, report.outcome == CaseOutcome::fail ? 1 : 0) > 0;
+    return anywhere(report.outcome == CaseOutcome::fail, *groups_.cp, device_, "verdicts");
   }
 
   const CpGroups& groups_;
@@ -267,33 +257,29 @@ constexpr std::size_t kParts = 4;
 
 class GpuMutantParts : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(GpuMutantParts, AreCaughtByRunCase) {
+// Kills every `step`th of the mutants from `first` on of which the condition holds.
+void kill_on_gpus(int ranks, std::size_t first, std::size_t step, const std::function<bool(const MutantInfo&)>& of) {
   require_gpus(1, count_gpus());
-  if (IsSkipped() || HasFatalFailure()) return;
-  on_gpu_ranks(kRanks, [](const GpuRank& rank) {
+  if (testing::Test::IsSkipped() || testing::Test::HasFatalFailure()) return;
+  on_gpu_ranks(ranks, [&](const GpuRank& rank) {
     const at::NoGradGuard no_grad;
     const CpGroups groups = rank.connect();
     Witnesses witnesses(groups);
     const auto mutants = all_mutants();
-    for (std::size_t i = GetParam(); i < mutants.size(); i += kParts) {
-      if (mutants[i].where != MutantWhere::both || leaves_out_a_wait(mutants[i].mutant)) continue;
-      if (needs_an_odd_ring(mutants[i].mutant)) continue;
-      kill(mutants[i], witnesses, rank.rank);
+    for (std::size_t i = first; i < mutants.size(); i += step) {
+      if (of(mutants[i])) kill(mutants[i], witnesses, rank.rank);
     }
   });
 }
 
-TEST(GpuMutants, OfOddRingsAreCaughtByRunCase) {
-  require_gpus(1, count_gpus());
-  if (IsSkipped() || HasFatalFailure()) return;
-  on_gpu_ranks(kOddRanks, [](const GpuRank& rank) {
-    const at::NoGradGuard no_grad;
-    const CpGroups groups = rank.connect();
-    Witnesses witnesses(groups);
-    for (const MutantInfo& info : all_mutants()) {
-      if (needs_an_odd_ring(info.mutant)) kill(info, witnesses, rank.rank);
-    }
+TEST_P(GpuMutantParts, AreCaughtByRunCase) {
+  kill_on_gpus(kRanks, GetParam(), kParts, [](const MutantInfo& info) {
+    return info.where == MutantWhere::both && !leaves_out_a_wait(info.mutant) && !needs_an_odd_ring(info.mutant);
   });
+}
+
+TEST(GpuMutants, OfOddRingsAreCaughtByRunCase) {
+  kill_on_gpus(kOddRanks, 0, 1, [](const MutantInfo& info) { return needs_an_odd_ring(info.mutant); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, GpuMutantParts, testing::Range(std::size_t{0}, kParts));

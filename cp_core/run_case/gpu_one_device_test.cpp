@@ -19,7 +19,6 @@
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/run_case/run_case.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
@@ -171,8 +170,9 @@ INSTANTIATE_TEST_SUITE_P(Small, GpuOneDevice, testing::ValuesIn(small_cases()), 
 
 // --- Windows ---------------------------------------------------------------------------------------------------------
 
-std::vector<NamedCase> with_windows(std::vector<NamedCase> cases) {
-  std::erase_if(cases, [](const NamedCase& one) { return one.c.comm == CommType::p2p; });
+std::vector<NamedCase> with_windows(
+    std::vector<NamedCase> cases, bool (*which)(const Case&) = [](const Case& c) { return c.comm != CommType::p2p; }) {
+  std::erase_if(cases, [&](const NamedCase& one) { return !which(one.c); });
   for (NamedCase& one : cases) one.windows = true;
   return cases;
 }
@@ -272,7 +272,7 @@ std::int64_t groups_of(const Case& c) {
   const std::int64_t tokens = c.batch * c.seqlen_q;
   const std::int64_t sharing = head_ranks(c);
   const auto backend = make_cuda_backend(c.backend);
-  return fast_of(*backend).pipeline_groups(
+  return backend->pipeline_groups(
       {.q_rows = tokens / (c.cp_size / sharing), .heads = c.heads / sharing, .kv_heads = c.kv_heads / sharing});
 }
 
@@ -294,15 +294,12 @@ std::vector<NamedCase> long_cases() {
   return cases;
 }
 
-// Only a2a, in which the columns of all groups of heads arrive in one tensor.
-std::vector<NamedCase> long_window_cases() {
-  std::vector<NamedCase> cases = with_windows(long_cases());
-  std::erase_if(cases, [](const NamedCase& one) { return one.c.comm != CommType::a2a; });
-  return cases;
-}
-
 INSTANTIATE_TEST_SUITE_P(Long, GpuOneDeviceHeadGroups, testing::ValuesIn(long_cases()), name_of_test);
-INSTANTIATE_TEST_SUITE_P(LongWindows, GpuOneDeviceHeadGroups, testing::ValuesIn(long_window_cases()), name_of_test);
+// Only a2a, in which the columns of all groups of heads arrive in one tensor.
+INSTANTIATE_TEST_SUITE_P(LongWindows, GpuOneDeviceHeadGroups,
+                         testing::ValuesIn(with_windows(long_cases(),
+                                                        [](const Case& c) { return c.comm == CommType::a2a; })),
+                         name_of_test);
 
 // --- Streams ---------------------------------------------------------------------------------------------------------
 
@@ -322,14 +319,13 @@ std::vector<NamedCase> stream_cases() {
   return cases;
 }
 
-std::vector<NamedCase> stream_window_cases() {
-  std::vector<NamedCase> cases = with_windows(stream_cases());
-  std::erase_if(cases, [](const NamedCase& one) { return one.c.backend != Backend::cudnn; });
-  return cases;
-}
-
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuOneDeviceStreams, testing::ValuesIn(stream_cases()), name_of_test);
-INSTANTIATE_TEST_SUITE_P(Windows, GpuOneDeviceStreams, testing::ValuesIn(stream_window_cases()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Windows, GpuOneDeviceStreams,
+                         testing::ValuesIn(with_windows(stream_cases(),
+                                                        [](const Case& c) {
+                                                          return c.comm != CommType::p2p && c.backend == Backend::cudnn;
+                                                        })),
+                         name_of_test);
 
 }  // namespace
 }  // namespace cp_pool::verify

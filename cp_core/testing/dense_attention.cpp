@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -29,12 +30,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using Lengths = std::vector<std::int64_t>;
-
-std::int64_t sum(const Lengths& lengths) {
-  std::int64_t total = 0;
-  for (const std::int64_t length : lengths) total += length;
-  return total;
-}
 
 // Calls fn(sequence, first row, valid length, padded length).
 template <typename Fn>
@@ -201,8 +196,8 @@ WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, s
   at::Generator generator = at::detail::createCPUGenerator(seed);
   const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kFloat).to(dtype); };
   const SequenceLengths& lengths = problem.lengths;
-  const std::int64_t tokens_q = sum(lengths.padded_q);
-  const std::int64_t tokens_kv = sum(lengths.padded_kv);
+  const std::int64_t tokens_q = std::reduce(lengths.padded_q.begin(), lengths.padded_q.end());
+  const std::int64_t tokens_kv = std::reduce(lengths.padded_kv.begin(), lengths.padded_kv.end());
   WholeInputs inputs;
   inputs.q = random({tokens_q, problem.heads, problem.head_dim_qk});
   inputs.k = random({tokens_kv, problem.kv_heads, problem.head_dim_qk});
@@ -217,23 +212,9 @@ WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, s
     const std::int64_t batch = static_cast<std::int64_t>(lengths.padded_q.size());
     const std::int64_t sq = std::ranges::max(lengths.padded_q);
     const std::int64_t skv = std::ranges::max(lengths.padded_kv);
-    switch (*problem.bias) {
-      case BiasShape::shape_1hss:
-        inputs.bias = random({1, problem.heads, sq, skv});
-        break;
-      case BiasShape::shape_bhss:
-        inputs.bias = random({batch, problem.heads, sq, skv});
-        break;
-      case BiasShape::shape_b1ss:
-        inputs.bias = random({batch, 1, sq, skv});
-        break;
-      case BiasShape::shape_11ss:
-        inputs.bias = random({1, 1, sq, skv});
-        break;
-      case BiasShape::shape_111s:
-        inputs.bias = random({1, 1, 1, skv});
-        break;
-    }
+    const bool of_batch = problem.bias == BiasShape::shape_bhss || problem.bias == BiasShape::shape_b1ss;
+    inputs.bias = random({of_batch ? batch : 1, of_each_head(*problem.bias) ? problem.heads : 1,
+                          problem.bias == BiasShape::shape_111s ? 1 : sq, skv});
   }
   return inputs;
 }
@@ -292,15 +273,10 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
     const AttentionInputs shard = shard_inputs(problem, inputs, ranks, rank);
     const at::Tensor dout =
         unpack(shard_rows(inputs.dout, 0, problem.lengths.padded_q, ranks, rank), problem.layout, batch);
-    if (options.backend_of) {
-      AttentionBackend& backend = options.backend_of(rank);
-      own.forward = context_parallel_forward(problem, groups, shard, backend);
-      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout, backend);
-      return;
-    }
-    own.forward = context_parallel_forward(problem, groups, shard);
+    AttentionBackend* backend = options.backend_of ? &options.backend_of(rank) : nullptr;
+    own.forward = context_parallel_forward(problem, groups, shard, backend);
     for (int i = 0; i < options.backwards; ++i) {
-      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout);
+      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout, backend);
     }
   };
   run_ranks(ranks, run, std::chrono::minutes(1), {.windows = options.windows});

@@ -32,8 +32,13 @@ class PartRows {
   std::size_t next_ = 0;
 };
 
-// Returns the segments between the cuts and the ends of all ranges. Segments without a term are left out unless `bare`.
-std::vector<RowSegment> segments_between(std::vector<std::int64_t> cuts, std::vector<PartRows> parts, bool bare) {
+}  // namespace
+
+std::vector<RowSegment> row_segments(const std::vector<std::span<const RowCopy>>& lists,
+                                     std::optional<std::int64_t> count) {
+  std::vector<PartRows> parts(lists.begin(), lists.end());
+  std::vector<std::int64_t> cuts;
+  if (count) cuts = {0, *count};
   for (const PartRows& part : parts) part.append_cuts(cuts);
   std::ranges::sort(cuts);
   const auto repeated = std::ranges::unique(cuts);
@@ -46,23 +51,9 @@ std::vector<RowSegment> segments_between(std::vector<std::int64_t> cuts, std::ve
         segment.terms.push_back({.part = part, .source = range->source + segment.target - range->target});
       }
     }
-    if (bare || !segment.terms.empty()) segments.push_back(std::move(segment));
+    if (count || !segment.terms.empty()) segments.push_back(std::move(segment));
   }
   return segments;
-}
-
-std::vector<PartRows> in_order(const std::vector<std::span<const RowCopy>>& parts) {
-  return {parts.begin(), parts.end()};
-}
-
-}  // namespace
-
-std::vector<RowSegment> named_segments(const std::vector<std::span<const RowCopy>>& parts) {
-  return segments_between({}, in_order(parts), false);
-}
-
-std::vector<RowSegment> all_segments(const std::vector<std::span<const RowCopy>>& parts, std::int64_t count) {
-  return segments_between({0, count}, in_order(parts), true);
 }
 
 }  // namespace cp_pool

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,10 +24,9 @@ struct RowSegment {
 };
 
 // Returns segments of the rows that are a target of some part, in order, each row in one segment. The targets of a part
-// must be disjoint.
-std::vector<RowSegment> named_segments(const std::vector<std::span<const RowCopy>>& parts);
-
-// Returns segments of all rows [0, count), including rows that are no target. All targets must be among these rows.
-std::vector<RowSegment> all_segments(const std::vector<std::span<const RowCopy>>& parts, std::int64_t count);
+// must be disjoint. count: if set, the segments are of all rows [0, count), including rows that are no target; all
+// targets must be among these rows.
+std::vector<RowSegment> row_segments(const std::vector<std::span<const RowCopy>>& parts,
+                                     std::optional<std::int64_t> count = std::nullopt);
 
 }  // namespace cp_pool

@@ -47,7 +47,7 @@ std::vector<RowSegment> segments_of(const at::Tensor& sum, bool empty, std::span
   std::vector<std::span<const RowCopy>> rows;
   rows.reserve(parts.size());
   for (const SomeRows& part : parts) rows.emplace_back(part.rows);
-  return empty ? all_segments(rows, sum.size(0)) : named_segments(rows);
+  return row_segments(rows, empty ? std::optional(sum.size(0)) : std::nullopt);
 }
 
 void add_all(at::Tensor& sum, bool empty, std::span<const SomeRows> parts) {

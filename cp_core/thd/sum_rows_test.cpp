@@ -112,10 +112,10 @@ TEST(RowSegments, AreCutWhereAPartBeginsOrEnds) {
   const std::vector<RowCopy> one{{.source = 20, .target = 6, .count = 2}, {.source = 0, .target = 1, .count = 4}};
   const std::vector<RowCopy> other{{.source = 50, .target = 3, .count = 4}};
   using testing::ElementsAre;
-  EXPECT_THAT(as_numbers(named_segments({one, other})),
+  EXPECT_THAT(as_numbers(row_segments({one, other})),
               ElementsAre(ElementsAre(1, 2, 0, 0), ElementsAre(3, 2, 0, 2, 1, 50), ElementsAre(5, 1, 1, 52),
                           ElementsAre(6, 1, 0, 20, 1, 53), ElementsAre(7, 1, 0, 21)));
-  EXPECT_THAT(as_numbers(all_segments({one}, 9)),
+  EXPECT_THAT(as_numbers(row_segments({one}, 9)),
               ElementsAre(ElementsAre(0, 1), ElementsAre(1, 4, 0, 0), ElementsAre(5, 1), ElementsAre(6, 2, 0, 20),
                           ElementsAre(8, 1)));
 }

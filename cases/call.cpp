@@ -11,8 +11,7 @@ namespace {
 constexpr std::string_view kPythonFile = ".py";
 constexpr std::int64_t kMostRanks = 1 << 16;
 
-}  // namespace
-
+// Throws CaseError unless the text has the form of Call::function.
 void expect_function(const std::string& text, const JsonPlace& place) {
   const std::size_t colon = text.rfind(':');
   const bool named = colon != std::string::npos && colon > 0 && colon + 1 < text.size();
@@ -21,25 +20,31 @@ void expect_function(const std::string& text, const JsonPlace& place) {
   }
 }
 
+}  // namespace
+
 int expect_ranks(const Json& json, const JsonPlace& place) {
   const std::int64_t ranks = expect_int64(json, place);
   if (ranks < 1 || ranks > kMostRanks) place.fail(fmt::format("{} is no number of ranks", ranks));
   return static_cast<int>(ranks);
 }
 
+Call read_call(const Json& json, const JsonPlace& place, const char* function) {
+  Call call;
+  call.function = expect_string(json.at(function), place.key(function));
+  expect_function(call.function, place.key(function));
+  if (json.contains("arguments")) {
+    expect_object(json.at("arguments"), place.key("arguments"));
+    call.arguments = json.at("arguments");
+  }
+  if (json.contains("cp_size")) call.cp_size = expect_ranks(json.at("cp_size"), place.key("cp_size"));
+  return call;
+}
+
 Call parse_call(const Json& json, std::string_view source) {
   const JsonPlace root(source);
   expect_known_keys(json, root, {"function", "arguments", "cp_size"});
-  Call call;
   if (!json.contains("function")) root.fail("'function' is missing");
-  call.function = expect_string(json.at("function"), root.key("function"));
-  expect_function(call.function, root.key("function"));
-  if (json.contains("arguments")) {
-    expect_object(json.at("arguments"), root.key("arguments"));
-    call.arguments = json.at("arguments");
-  }
-  if (json.contains("cp_size")) call.cp_size = expect_ranks(json.at("cp_size"), root.key("cp_size"));
-  return call;
+  return read_call(json, root, "function");
 }
 
 Json to_json(const Call& call) {

@@ -23,8 +23,9 @@ Call parse_call(const Json& json, std::string_view source);
 // parse_call gives the same call back.
 Json to_json(const Call& call);
 
-// Throws CaseError unless the text has the form of Call::function.
-void expect_function(const std::string& text, const JsonPlace& place);
+// Reads a call from an object that may have other keys, too. function: the key of Call::function, which the object has.
+// Throws CaseError.
+Call read_call(const Json& json, const JsonPlace& place, const char* function);
 // Reads a number of ranks. Throws CaseError.
 int expect_ranks(const Json& json, const JsonPlace& place);
 

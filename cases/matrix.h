@@ -21,20 +21,15 @@ namespace cp_pool {
 
 // One key of a case, its value in the file, and the place of that value.
 struct MatrixValue {
-  const CaseField* field;
-  Json value;  // read successfully when the file was parsed
+  const CaseField* field;  // null for an argument of a call, and for its number of ranks
+  Json value;              // read successfully when the file was parsed
   JsonPlace place;
 };
 
 struct MatrixAxis {
-  const CaseField* field;
+  std::string name;                 // the key, or the name of an argument; cp_size: the number of ranks
+  const CaseField* field;           // as in MatrixValue
   std::vector<MatrixValue> values;  // at least one, all different
-};
-
-// An argument of a call that takes several values.
-struct ArgumentAxis {
-  std::string name;  // cp_size: the number of ranks, which is no argument
-  std::vector<Json> values;
 };
 
 struct MatrixModel {
@@ -43,9 +38,8 @@ struct MatrixModel {
   std::vector<MatrixValue> values;  // override the file's defaults and axes
   std::vector<MatrixAxis> axes;     // override the file's, too
   std::vector<std::string> tags;
-  // If the model is a call, its function and fixed arguments; values and axes above are then empty.
+  // If the model is a call, its function and fixed arguments; `values` is then empty, and the axes are arguments.
   std::optional<Call> call;
-  std::vector<ArgumentAxis> arguments;
 };
 
 struct MatrixRule {

@@ -22,10 +22,10 @@ namespace {
 // A case under construction, and for each of its values the place in the file that it comes from.
 class Draft {
  public:
-  Draft(const Matrix& matrix, const MatrixModel& model) : model_place_(model.place) {
+  Draft(const Matrix& matrix, const MatrixModel& model) : matrix_(matrix), model_(model) {
     c.suite = matrix.suite;
     c.model = model.name;
-    tags.insert(model.tags.begin(), model.tags.end());
+    tags_.insert(model.tags.begin(), model.tags.end());
   }
 
   void set(const MatrixValue& value) { set(*value.field, value.value, value.place); }
@@ -34,32 +34,59 @@ class Draft {
     origin_.insert_or_assign(std::string(field.name), place);
   }
 
-  [[nodiscard]] bool matches(const Filter& filter) const {
-    const std::vector<std::string> list(tags.begin(), tags.end());
-    return filter.matches({.c = c, .tags = list, .id = {}, .size = {}, .call = call});
+  // Applies the matrix's rules. of_call: the ID, if it is a call. Returns false if the matrix excludes the case.
+  bool apply_rules(const std::string& of_call = {}) {
+    for (const MatrixRule& rule : matrix_.rules) {
+      if (!matches(rule.when)) continue;
+      if (call && !rule.set.empty()) {
+        rule.set.front().place.fail(fmt::format("a rule sets nothing in a call (in {})", of_call));
+      }
+      for (const MatrixValue& value : rule.set) set(value);
+      tags_.insert(rule.tags.begin(), rule.tags.end());
+    }
+    const auto is_match = [this](const Filter& filter) { return matches(filter); };
+    optional_ = std::ranges::any_of(matrix_.optional, is_match);
+    return std::ranges::none_of(matrix_.excludes, is_match);
+  }
+
+  [[nodiscard]] MatrixCase made(const std::string& id, std::string_view size) const {
+    return {.id = id,
+            .c = c,
+            .call = call,
+            .size = std::string(size),
+            .tags = {tags_.begin(), tags_.end()},
+            .optional = optional_,
+            .source = fmt::format("{}: {}", matrix_.source, model_.place.path())};
   }
 
   void expect_valid(const std::string& id) const {
     const auto missing = missing_sizes([this](std::string_view name) { return origin_.contains(name); });
     if (!missing.empty()) {
       const bool one = missing.size() == 1;
-      model_place_.fail(fmt::format("the size{} '{}' {} missing: {} not set in the model, the defaults or the axes",
+      model_.place.fail(fmt::format("the size{} '{}' {} missing: {} not set in the model, the defaults or the axes",
                                     one ? "" : "s", fmt::join(missing, "', '"), one ? "is" : "are",
                                     one ? "it is" : "they are"));
     }
     const auto problem = find_problem(c);
     if (!problem) return;
     const auto origin = origin_.find(problem->field.substr(0, problem->field.find('[')));
-    if (origin == origin_.end()) model_place_.fail(fmt::format("{}: {} (in {})", problem->field, problem->message, id));
+    if (origin == origin_.end()) model_.place.fail(fmt::format("{}: {} (in {})", problem->field, problem->message, id));
     origin->second.fail(fmt::format("{} (in {})", problem->message, id));
   }
 
   Case c;
-  const Call* call = nullptr;
-  std::set<std::string> tags;
+  std::optional<Call> call;
 
  private:
-  JsonPlace model_place_;
+  [[nodiscard]] bool matches(const Filter& filter) const {
+    const std::vector<std::string> list(tags_.begin(), tags_.end());
+    return filter.matches({.c = c, .tags = list, .id = {}, .size = {}, .call = call ? &*call : nullptr});
+  }
+
+  const Matrix& matrix_;
+  const MatrixModel& model_;
+  std::set<std::string> tags_;
+  bool optional_ = false;
   std::map<std::string, JsonPlace, std::less<>> origin_;
 };
 
@@ -94,8 +121,7 @@ std::vector<MatrixAxis> axes_of(const Matrix& matrix, const MatrixModel& model, 
 }
 
 // Steps to the next combination, the last axis fastest; false after the last one.
-template <typename Axis>
-bool advance(std::vector<std::size_t>& choice, const std::vector<Axis>& axes) {
+bool advance(std::vector<std::size_t>& choice, const std::vector<MatrixAxis>& axes) {
   for (std::size_t i = axes.size(); i-- > 0;) {
     if (++choice[i] < axes[i].values.size()) return true;
     choice[i] = 0;
@@ -140,31 +166,18 @@ std::optional<MatrixCase> build(const Matrix& matrix, const MatrixModel& model, 
     draft.set(axes[i].values[choice[i]]);
     shown.push_back(axes[i].field);
   }
-  for (const MatrixRule& rule : matrix.rules) {
-    if (!draft.matches(rule.when)) continue;
-    for (const MatrixValue& value : rule.set) draft.set(value);
-    draft.tags.insert(rule.tags.begin(), rule.tags.end());
-  }
-  const auto matches = [&draft](const Filter& filter) { return draft.matches(filter); };
-  if (std::ranges::any_of(matrix.excludes, matches)) return std::nullopt;
-  const bool optional = std::ranges::any_of(matrix.optional, matches);
+  if (!draft.apply_rules()) return std::nullopt;
   std::ranges::sort(shown);  // the order of the JSON form
   const std::string id = case_id(draft.c, shown);
   draft.expect_valid(id);
   resize(draft, size, id);
   draft.expect_valid(id);
-  return MatrixCase{.id = id,
-                    .c = draft.c,
-                    .call = std::nullopt,
-                    .size = size.name,
-                    .tags = {draft.tags.begin(), draft.tags.end()},
-                    .optional = optional,
-                    .source = fmt::format("{}: {}", matrix.source, model.place.path())};
+  return draft.made(id, size.name);
 }
 
 // The value of an axis in an ID: "cp4", a text as it is, and any other value with the argument's name. Characters that
 // filters or shells treat in their own way become '_'.
-std::string id_part(const ArgumentAxis& axis, const Json& value) {
+std::string id_part(const MatrixAxis& axis, const Json& value) {
   std::string text = argument_text(value);
   if (axis.name == "cp_size") return "cp" + text;
   if (!value.is_string()) text = axis.name + "=" + text;
@@ -175,11 +188,12 @@ std::string id_part(const ArgumentAxis& axis, const Json& value) {
 
 std::optional<MatrixCase> build_call(const Matrix& matrix, const MatrixModel& model, std::string_view size,
                                      const std::vector<std::size_t>& choice) {
-  Call call = *model.call;
+  Draft draft(matrix, model);
+  Call& call = draft.call.emplace(*model.call);
   std::string id = fmt::format("{}/{}", matrix.suite, model.name);
   for (std::size_t i = 0; i < choice.size(); ++i) {
-    const ArgumentAxis& axis = model.arguments[i];
-    const Json& value = axis.values[choice[i]];
+    const MatrixAxis& axis = model.axes[i];
+    const Json& value = axis.values[choice[i]].value;
     id += '/' + id_part(axis, value);
     if (axis.name == "cp_size") {
       call.cp_size = value.get<int>();
@@ -187,24 +201,9 @@ std::optional<MatrixCase> build_call(const Matrix& matrix, const MatrixModel& mo
       call.arguments[axis.name] = value;
     }
   }
-  Draft draft(matrix, model);
   draft.c.cp_size = call.cp_size;
-  draft.call = &call;
-  for (const MatrixRule& rule : matrix.rules) {
-    if (!draft.matches(rule.when)) continue;
-    if (!rule.set.empty()) rule.set.front().place.fail(fmt::format("a rule sets nothing in a call (in {})", id));
-    draft.tags.insert(rule.tags.begin(), rule.tags.end());
-  }
-  const auto matches = [&draft](const Filter& filter) { return draft.matches(filter); };
-  if (std::ranges::any_of(matrix.excludes, matches)) return std::nullopt;
-  const bool optional = std::ranges::any_of(matrix.optional, matches);
-  return MatrixCase{.id = std::move(id),
-                    .c = draft.c,
-                    .call = std::move(call),
-                    .size = std::string(size),
-                    .tags = {draft.tags.begin(), draft.tags.end()},
-                    .optional = optional,
-                    .source = fmt::format("{}: {}", matrix.source, model.place.path())};
+  if (!draft.apply_rules(id)) return std::nullopt;
+  return draft.made(id, size);
 }
 
 const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
@@ -219,42 +218,32 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
 }
 
 // Returns the model and the axis values of a combination, which explain why two combinations have one ID.
-std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<ArgumentAxis>& axes,
-                     const std::vector<std::size_t>& choice) {
-  std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    text += fmt::format("{}{}={}", i == 0 ? " with " : ", ", axes[i].name, axes[i].values[choice[i]].dump());
-  }
-  return text;
-}
 std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes,
                      const std::vector<std::size_t>& choice) {
-  std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
+  std::string values;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].values.size() == 1) continue;
+    if (axes[i].values.size() == 1 && !model.call) continue;
     const MatrixValue& value = axes[i].values[choice[i]];
-    text += fmt::format("{}{}={} ({})", text.ends_with(')') ? ", " : " with ", axes[i].field->name, value.value.dump(),
-                        value.place.path());
+    values += fmt::format("{}{}={}", values.empty() ? " with " : ", ", axes[i].name, value.value.dump());
+    if (!model.call) values += fmt::format(" ({})", value.place.path());
   }
-  return text;
+  return fmt::format("{}: {}{}", matrix.source, model.place.path(), values);
 }
 
 // Calls `take` with each combination of the model, and a function that returns its place_of(), until `take` returns
 // false. An excluded combination is nullopt.
 template <typename Take>
 void visit_model(const Matrix& matrix, const MatrixModel& model, std::string_view size_name, const Take& take) {
-  const auto visit = [&](const auto& axes, const auto& make) {
-    std::vector<std::size_t> choice(axes.size(), 0);
-    do {
-      if (!take(make(choice), [&] { return place_of(matrix, model, axes, choice); })) return;
-    } while (advance(choice, axes));
-  };
-  if (model.call) {
-    return visit(model.arguments, [&](const auto& choice) { return build_call(matrix, model, size_name, choice); });
-  }
-  const MatrixSize& size = find_size(matrix, size_name);
-  const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
-  visit(axes, [&](const auto& choice) { return build(matrix, model, size, axes, choice); });
+  const MatrixSize* const size = model.call ? nullptr : &find_size(matrix, size_name);
+  const std::vector<MatrixAxis> axes = size == nullptr ? model.axes : axes_of(matrix, model, *size);
+  std::vector<std::size_t> choice(axes.size(), 0);
+  do {
+    if (!take(
+            size == nullptr ? build_call(matrix, model, size_name, choice) : build(matrix, model, *size, axes, choice),
+            [&] { return place_of(matrix, model, axes, choice); })) {
+      return;
+    }
+  } while (advance(choice, axes));
 }
 
 // Returns place_of() of the first two combinations with that ID, or of the only one.
@@ -279,9 +268,9 @@ void check_case_count(const Matrix& matrix, std::string_view size) {
   std::size_t all = 0;
   for (const MatrixModel& model : matrix.models) {
     std::size_t combinations = 1;
-    const auto count = [&](const auto& axis) { combinations = std::min(combinations * axis.values.size(), kMost + 1); };
-    std::ranges::for_each(model.arguments, count);
-    if (!model.call) std::ranges::for_each(axes_of(matrix, model, find_size(matrix, size)), count);
+    for (const MatrixAxis& axis : model.call ? model.axes : axes_of(matrix, model, find_size(matrix, size))) {
+      combinations = std::min(combinations * axis.values.size(), kMost + 1);
+    }
     all += combinations;
     if (all <= kMost) continue;
     JsonPlace(matrix.source)

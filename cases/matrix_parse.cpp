@@ -55,16 +55,19 @@ std::vector<MatrixValue> read_values(const Json& object, const JsonPlace& place,
   return values;
 }
 
-std::vector<MatrixAxis> read_axes(const Json& object, const JsonPlace& place) {
+// of_call: the axes are arguments of a call, or its number of ranks.
+std::vector<MatrixAxis> read_axes(const Json& object, const JsonPlace& place, bool of_call = false) {
   std::vector<MatrixAxis> axes;
   for (const auto& [key, values] : expect_object(object, place)) {
-    MatrixAxis axis{.field = &settable_field(key, place, {}), .values = {}};
+    MatrixAxis axis{.name = key, .field = of_call ? nullptr : &settable_field(key, place, {}), .values = {}};
     const JsonPlace axis_place = place.key(key);
     for (const Json& value : expect_array(values, axis_place)) {
       const JsonPlace value_place = axis_place.index(axis.values.size());
-      const bool twice = std::ranges::any_of(axis.values, [&](const MatrixValue& v) { return v.value == value; });
+      const bool twice = std::ranges::find(axis.values, value, &MatrixValue::value) != axis.values.end();
       if (twice) value_place.fail(fmt::format("{} is given twice", describe(value)));
-      axis.values.push_back(read_value(*axis.field, value, value_place));
+      if (of_call && key == kRanks) expect_ranks(value, value_place);
+      axis.values.push_back(of_call ? MatrixValue{.field = nullptr, .value = value, .place = value_place}
+                                    : read_value(*axis.field, value, value_place));
     }
     if (axis.values.empty()) axis_place.fail("an axis needs at least one value");
     axes.push_back(std::move(axis));
@@ -112,62 +115,23 @@ void check_about(const Json& object, const JsonPlace& place) {
   if (const Json* about = find(object, "about")) expect_string(*about, place.key("about"));
 }
 
-std::vector<ArgumentAxis> read_argument_axes(const Json& object, const JsonPlace& place) {
-  std::vector<ArgumentAxis> axes;
-  for (const auto& [name, values] : expect_object(object, place)) {
-    ArgumentAxis axis{.name = name, .values = {}};
-    for (const Json& value : expect_array(values, place.key(name))) {
-      const JsonPlace value_place = place.key(name).index(axis.values.size());
-      if (std::ranges::count(axis.values, value) > 0)
-        value_place.fail(fmt::format("{} is given twice", describe(value)));
-      if (name == kRanks) expect_ranks(value, value_place);
-      axis.values.push_back(value);
-    }
-    if (axis.values.empty()) place.key(name).fail("an axis needs at least one value");
-    axes.push_back(std::move(axis));
-  }
-  return axes;
-}
-
-MatrixModel read_call(const std::string& name, const Json& object, const JsonPlace& place) {
-  expect_known_keys(object, place, {"about", "call", "arguments", "axes", "cp_size", "tags"});
-  check_about(object, place);
-  MatrixModel model{
-      .name = name, .place = place, .values = {}, .axes = {}, .tags = {}, .call = Call{}, .arguments = {}};
-  Call& call = *model.call;
-  call.function = expect_string(object.at("call"), place.key("call"));
-  expect_function(call.function, place.key("call"));
-  if (const Json* arguments = find(object, "arguments")) {
-    expect_object(*arguments, place.key("arguments"));
-    call.arguments = *arguments;
-  }
-  if (const Json* ranks = find(object, kRanks)) call.cp_size = expect_ranks(*ranks, place.key(kRanks));
-  if (const Json* axes = find(object, "axes")) model.arguments = read_argument_axes(*axes, place.key("axes"));
-  for (const ArgumentAxis& axis : model.arguments) {
-    const bool fixed = axis.name == kRanks ? object.contains(kRanks) : call.arguments.contains(axis.name);
-    if (fixed) place.key("axes").key(axis.name).fail("this is given a single value too");
-  }
-  if (const Json* tags = find(object, "tags")) model.tags = read_tags(*tags, place.key("tags"));
-  return model;
-}
-
 MatrixModel read_model(const std::string& name, const Json& object, const JsonPlace& place) {
   expect_name(name, place);
-  if (object.is_object() && object.contains("call")) return read_call(name, object, place);
-  MatrixModel model{.name = name,
-                    .place = place,
-                    .values = read_values(object, place, {"about", "axes", "tags"}),
-                    .axes = {},
-                    .tags = {},
-                    .call = std::nullopt,
-                    .arguments = {}};
+  const bool is_call = object.is_object() && object.contains("call");
+  MatrixModel model{.name = name, .place = place, .values = {}, .axes = {}, .tags = {}, .call = std::nullopt};
+  if (is_call) {
+    expect_known_keys(object, place, {"about", "call", "arguments", "axes", "cp_size", "tags"});
+    model.call = read_call(object, place, "call");
+  } else {
+    model.values = read_values(object, place, {"about", "axes", "tags"});
+  }
   check_about(object, place);
-  if (const Json* axes = find(object, "axes")) model.axes = read_axes(*axes, place.key("axes"));
+  if (const Json* axes = find(object, "axes")) model.axes = read_axes(*axes, place.key("axes"), is_call);
   if (const Json* tags = find(object, "tags")) model.tags = read_tags(*tags, place.key("tags"));
-  for (const MatrixAxis& axis : model.axes) {
-    if (object.contains(axis.field->name)) {
-      place.key(axis.field->name).fail("this key is an axis of the model too");
-    }
+  for (const auto& [axis, field, values] : model.axes) {
+    if (!is_call && object.contains(axis)) place.key(axis).fail("this key is an axis of the model too");
+    const bool fixed = is_call && (axis == kRanks ? object.contains(kRanks) : model.call->arguments.contains(axis));
+    if (fixed) place.key("axes").key(axis).fail("this is given a single value too");
   }
   return model;
 }
@@ -212,9 +176,7 @@ MatrixSize read_size(const std::string& name, const Json& object, const JsonPlac
   for (const MatrixAxis& axis : size.axes) {
     const bool known = std::ranges::find(matrix.axes, axis.field, &MatrixAxis::field) != matrix.axes.end();
     if (!known) {
-      place.key("axes")
-          .key(axis.field->name)
-          .fail("sizes may replace only axes of the file; a new axis would change IDs");
+      place.key("axes").key(axis.name).fail("sizes may replace only axes of the file; a new axis would change IDs");
     }
   }
   if (const Json* divide = find(object, "divide")) size.divide = read_divide(*divide, place.key("divide"));

@@ -21,13 +21,7 @@ constexpr std::size_t kMostBytes = 200;
 
 std::string case_file_name(std::string_view id) {
   std::string name;
-  for (const char letter : id) {
-    if (letter == '/') {
-      name += "__";
-    } else {
-      name += letter;
-    }
-  }
+  for (const char letter : id) name += letter == '/' ? std::string("__") : std::string(1, letter);
   if (name.size() <= kMostBytes) return name;
   const std::string hash = text_hash(id);
   std::size_t kept = kMostBytes - hash.size() - 1;

@@ -16,38 +16,25 @@
 namespace cp_pool {
 namespace {
 
-void read_value(const Json& json, const JsonPlace& place, std::string& out) {
-  out = expect_string(json, place);
-}
-void read_value(const Json& json, const JsonPlace& place, bool& out) {
-  out = expect_bool(json, place);
-}
-void read_value(const Json& json, const JsonPlace& place, std::int64_t& out) {
-  out = expect_int64(json, place);
-}
-void read_value(const Json& json, const JsonPlace& place, std::uint64_t& out) {
-  out = expect_uint64(json, place);
-}
-
-void read_value(const Json& json, const JsonPlace& place, int& out) {
-  const std::int64_t value = expect_int64(json, place);
-  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-    place.fail(fmt::format("{} does not fit into 32 bits", value));
+template <typename T>
+void read_value(const Json& json, const JsonPlace& place, T& out) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    out = expect_string(json, place);
+  } else if constexpr (std::is_enum_v<T>) {
+    const std::optional<T> value = parse_name<T>(expect_string(json, place));
+    if (!value) place.fail(fmt::format("{} is not {}", describe(json), list_names<T>()));
+    out = *value;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    out = expect_bool(json, place);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    out = expect_number(json, place);
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    out = expect_uint64(json, place);
+  } else {
+    const std::int64_t value = expect_int64(json, place);
+    if (!std::in_range<T>(value)) place.fail(fmt::format("{} does not fit into 32 bits", value));
+    out = static_cast<T>(value);
   }
-  out = static_cast<int>(value);
-}
-
-void read_value(const Json& json, const JsonPlace& place, double& out) {
-  out = expect_number(json, place);
-}
-
-template <typename Enum>
-  requires std::is_enum_v<Enum>
-void read_value(const Json& json, const JsonPlace& place, Enum& out) {
-  const std::string& name = expect_string(json, place);
-  const std::optional<Enum> value = parse_name<Enum>(name);
-  if (!value) place.fail(fmt::format("{} is not {}", describe(json), list_names<Enum>()));
-  out = *value;
 }
 
 void read_value(const Json& json, const JsonPlace& place, std::array<std::int64_t, 2>& out) {
@@ -153,16 +140,18 @@ Json write_value(const std::optional<T>& value) {
 constexpr std::string_view kNull = "none";
 
 template <typename T>
-struct IsOptional : std::false_type {};
+struct Present {  // the type of a field's value that is not null
+  using type = T;
+};
 template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
+struct Present<std::optional<T>> {
+  using type = T;
+};
 
 template <typename T>
 constexpr CaseField::Kind kind_of() {
   using Kind = CaseField::Kind;
-  if constexpr (IsOptional<T>::value) {
-    return kind_of<typename T::value_type>();
-  } else if constexpr (std::is_enum_v<T>) {
+  if constexpr (std::is_enum_v<T>) {
     return Kind::name;
   } else if constexpr (std::is_same_v<T, bool>) {
     return Kind::boolean;
@@ -177,28 +166,18 @@ constexpr CaseField::Kind kind_of() {
 
 template <typename T>
 std::vector<std::string> names_of_type() {
+  using Value = typename Present<T>::type;
   std::vector<std::string> names;
-  if constexpr (IsOptional<T>::value) {
-    names = names_of_type<typename T::value_type>();
-    if (!names.empty()) names.emplace_back(kNull);
-  } else if constexpr (std::is_enum_v<T>) {
-    for (const auto& [value, name] : kNames<T>) names.emplace_back(name);
-  }
+  if constexpr (std::is_enum_v<Value>) names = all_names<Value>();
+  if (!names.empty() && !std::is_same_v<T, Value>) names.emplace_back(kNull);
   return names;
 }
 
-template <typename Member>
-struct MemberType;
-template <typename T>
-struct MemberType<T Case::*> {
-  using type = T;
-};
-
 template <auto Member>
 constexpr CaseField field(std::string_view name, bool required = false, bool in_version_1 = true) {
-  using Type = typename MemberType<decltype(Member)>::type;
+  using Type = std::remove_cvref_t<decltype(std::declval<Case>().*Member)>;
   return {.name = name,
-          .kind = kind_of<Type>(),
+          .kind = kind_of<typename Present<Type>::type>(),
           .required = required,
           .in_version_1 = in_version_1,
           .read = [](const Json& json, const JsonPlace& place, Case& c) { read_value(json, place, c.*Member); },

@@ -25,18 +25,12 @@ namespace {
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kOperatorStart = "=!<>";
 
-// Returns invalid_argument for a text that is not a number, and result_out_of_range for a number that is too large.
-template <typename Integer>
-std::errc parse_integer(std::string_view text, Integer& value) {
+// Returns invalid_argument for a text that is not a finite number, and result_out_of_range for one that is too large.
+template <typename Number>
+std::errc read_number(std::string_view text, Number& value) {
   const char* const end = text.data() + text.size();
   const auto [read, error] = std::from_chars(text.data(), end, value);
-  return read == end ? error : std::errc::invalid_argument;
-}
-
-std::errc parse_real(std::string_view text, double& value) {
-  const char* const end = text.data() + text.size();
-  const auto [read, error] = std::from_chars(text.data(), end, value);
-  return read == end && std::isfinite(value) ? error : std::errc::invalid_argument;
+  return read == end && std::isfinite(static_cast<double>(value)) ? error : std::errc::invalid_argument;
 }
 
 // Returns a field of a case, or world_size, which is computed from the fields cp_size and group. Null for other names.
@@ -50,10 +44,11 @@ const CaseField* find_field(std::string_view name) {
   return name == ranks.name ? &ranks : find_case_field(name);
 }
 
-// Returns the argument that the field means in a call; null if there is none. arg: the name of an argument.
-const Json* argument(const Call& call, std::string_view arg) {
-  const auto found = call.arguments.find(arg);
-  return found == call.arguments.end() ? nullptr : &*found;
+// Returns the argument of that name; null if the case is no call that has it.
+const Json* argument(const FilterSubject& subject, std::string_view name) {
+  if (subject.call == nullptr) return nullptr;
+  const auto found = subject.call->arguments.find(name);
+  return found == subject.call->arguments.end() ? nullptr : &*found;
 }
 
 // Whether the field of a call is an argument.
@@ -165,23 +160,18 @@ class FilterParser {
            (rest.size() == name.size() || kEnds.find(rest[name.size()]) != std::string_view::npos);
   }
 
-  Predicate expression() {
-    std::vector<Predicate> alternatives{conjunction()};
-    while (accept('|', "or")) alternatives.push_back(conjunction());
-    if (alternatives.size() == 1) return std::move(alternatives.front());
-    return [alternatives = std::move(alternatives)](const FilterSubject& s) {
-      return std::ranges::any_of(alternatives, [&s](const Predicate& p) { return p(s); });
+  // Parses operands that the symbol or the word joins. all: every operand has to hold, not just any.
+  Predicate joined(Predicate (FilterParser::*rule)(), char symbol, std::string_view word, bool all) {
+    std::vector<Predicate> operands{(this->*rule)()};
+    while (accept(symbol, word)) operands.push_back((this->*rule)());
+    if (operands.size() == 1) return std::move(operands.front());
+    return [operands = std::move(operands), all](const FilterSubject& s) {
+      const auto matches = [&s](const Predicate& operand) { return operand(s); };
+      return all ? std::ranges::all_of(operands, matches) : std::ranges::any_of(operands, matches);
     };
   }
-
-  Predicate conjunction() {
-    std::vector<Predicate> conditions{negation()};
-    while (accept('&', "and")) conditions.push_back(negation());
-    if (conditions.size() == 1) return std::move(conditions.front());
-    return [conditions = std::move(conditions)](const FilterSubject& s) {
-      return std::ranges::all_of(conditions, [&s](const Predicate& p) { return p(s); });
-    };
-  }
+  Predicate expression() { return joined(&FilterParser::conjunction, '|', "or", /*all=*/false); }
+  Predicate conjunction() { return joined(&FilterParser::negation, '&', "and", /*all=*/true); }
 
   Predicate negation() {
     if (accept('!', "not")) {
@@ -261,22 +251,20 @@ class FilterParser {
       if (op == "=") return equal;
       return [equal = std::move(equal)](const FilterSubject& s) { return !equal(s); };
     }
-    if (const std::string arg = argument_name(name); !arg.empty()) return compared_argument(arg, op, real(value));
+    if (const std::string arg = argument_name(name); !arg.empty())
+      return compared_argument(arg, op, parsed<double>(value));
     const CaseField* field = find_field(name.text);
     if (field == nullptr) expect_known_field(name);
     if (field == nullptr || !is_numeric(*field)) {
       fail(op_at, fmt::format("{} is not a number: use = or !=", name.text));
     }
-    const Predicate of_call = compared_argument(std::string(field->name), op, real(value));
-    if (field->kind == CaseField::Kind::real) {
-      return [field, op, of_call, number = real(value)](const FilterSubject& s) {
-        if (is_argument(s, *field)) return of_call(s);
-        return holds(field->write(s.c).get<double>() <=> number, op);
-      };
-    }
-    return [field, op, of_call, number = integer(value)](const FilterSubject& s) {
+    const auto number = parsed<double>(value);
+    const bool whole = field->kind == CaseField::Kind::number;
+    return [field, op, whole, of_call = compared_argument(std::string(field->name), op, number), number,
+            exact = whole ? parsed<std::int64_t>(value) : 0](const FilterSubject& s) {
       if (is_argument(s, *field)) return of_call(s);
-      return holds(compare_number(*field, s.c, number), op);
+      if (whole) return holds(compare_number(*field, s.c, exact), op);
+      return holds(field->write(s.c).get<double>() <=> number, op);
     };
   }
 
@@ -308,14 +296,14 @@ class FilterParser {
 
   static Predicate equal_argument(std::string name, std::string glob) {
     return [name = std::move(name), glob = std::move(glob)](const FilterSubject& s) {
-      const Json* const value = s.call == nullptr ? nullptr : argument(*s.call, name);
+      const Json* const value = argument(s, name);
       return value != nullptr && glob_matches(glob, argument_text(*value));
     };
   }
 
   static Predicate compared_argument(std::string name, std::string op, double number) {
     return [name = std::move(name), op = std::move(op), number](const FilterSubject& s) {
-      const Json* const value = s.call == nullptr ? nullptr : argument(*s.call, name);
+      const Json* const value = argument(s, name);
       return value != nullptr && value->is_number() && holds(value->get<double>() <=> number, op);
     };
   }
@@ -333,12 +321,12 @@ class FilterParser {
     if (field.kind == CaseField::Kind::number && !has_wildcard(value.text)) {
       // Drops leading zeros. Only the seed can exceed int64.
       std::uint64_t large = 0;
-      if (parse_integer(value.text, large) == std::errc()) return std::to_string(large);
-      return std::to_string(integer(value));
+      if (read_number(value.text, large) == std::errc()) return std::to_string(large);
+      return std::to_string(parsed<std::int64_t>(value));
     }
     if (field.kind == CaseField::Kind::real && !has_wildcard(value.text)) {
       Case c;
-      field.read(real(value), JsonPlace(""), c);
+      field.read(parsed<double>(value), JsonPlace(""), c);
       return field_text(field, c);
     }
     std::vector<std::string> names = field.names();
@@ -351,19 +339,13 @@ class FilterParser {
     return value.text;
   }
 
-  [[nodiscard]] std::int64_t integer(const Word& value) const {
-    std::int64_t number = 0;
-    const std::errc error = parse_integer(value.text, number);
-    if (error == std::errc::result_out_of_range)
-      fail(value.at, fmt::format("'{}' does not fit into 64 bits", value.text));
-    if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
-    return number;
-  }
-
-  [[nodiscard]] double real(const Word& value) const {
-    double number = 0;
-    const std::errc error = parse_real(value.text, number);
-    if (error == std::errc::result_out_of_range) fail(value.at, fmt::format("'{}' is too large a number", value.text));
+  template <typename Number>
+  [[nodiscard]] Number parsed(const Word& value) const {
+    Number number{};
+    const std::errc error = read_number(value.text, number);
+    constexpr const char* kTooLarge =
+        std::is_integral_v<Number> ? "does not fit into 64 bits" : "is too large a number";
+    if (error == std::errc::result_out_of_range) fail(value.at, fmt::format("'{}' {}", value.text, kTooLarge));
     if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
     return number;
   }

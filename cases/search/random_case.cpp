@@ -13,7 +13,6 @@
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
-#include "cases/integer_math.h"
 #include "cases/lengths.h"
 #include "cases/search/edges.h"
 
@@ -93,10 +92,6 @@ std::int64_t draw_longest(Draw& draw, const Case& c) {
 constexpr std::int64_t kFewQueries = 8;
 
 // Where every rank has all queries, they are often the few of a decoding step.
-void draw_all_queries(Draw& draw, Case& c) {
-  c.all_queries = draw.feature();
-}
-
 void draw_seqlen_q(Draw& draw, Case& c) {
   c.seqlen_q = draw_longest(draw, c);
   if (c.all_queries && draw.one_in(2)) c.seqlen_q = 1 + draw.up_to(kFewQueries - 1);
@@ -259,7 +254,7 @@ constexpr std::array kSteps{
     Step{"heads", [](Draw& draw, Case& c) { c.heads = c.kv_heads * draw.one_of<std::int64_t>({1, 2, 3}); }},
     Step{"head_dim_qk", [](Draw& draw, Case& c) { c.head_dim_qk = draw.one_of<std::int64_t>({1, 4, 8, 12}); }},
     Step{"head_dim_v", draw_head_dim_v},
-    Step{"all_queries", draw_all_queries},
+    Step{"all_queries", [](Draw& draw, Case& c) { c.all_queries = draw.feature(); }},
     Step{"seqlen_q", draw_seqlen_q},
     Step{"seqlen_kv", draw_seqlen_kv},
     Step{"seqlens", draw_seqlens},

@@ -14,7 +14,6 @@
 
 #include "cases/demangle.h"
 #include "cases/parse_number.h"
-#include "worker/protocol/raw_stack.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -22,14 +21,6 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kMostOfName = 1000;  // bytes; names of template instances can be arbitrarily long
-
-// Removes the first line from `text`, and returns it without its newline.
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line;
-}
 
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = text.find(' ');
@@ -73,25 +64,26 @@ std::optional<ModuleLine> parse_module(std::string_view line) {
   return out;
 }
 
-// Calls a function for each line. A text may hold several stacks: a frame's module is in the first line after the frame
-// that names it.
-template <typename OnFrame, typename OnModule, typename OnOther>
-void read_stacks(std::string_view text, OnFrame on_frame, OnModule on_module, OnOther on_other) {
-  while (!text.empty()) {
-    const std::string_view line = take_line(text);
-    if (const auto frame = parse_frame(line)) {
-      std::optional<ModuleLine> module;
-      for (std::string_view rest = text; !module && !rest.empty();) {
-        module = parse_module(take_line(rest));
-        if (module && module->name != frame->module) module.reset();
-      }
-      on_frame(line, *frame, module);
-    } else if (const auto of_module = parse_module(line)) {
-      on_module(line, *of_module);
-    } else {
-      on_other(line);
-    }
+struct StackLine {
+  std::string_view text;
+  std::optional<RawFrame> frame;
+  std::optional<ModuleLine> module;  // of a frame its module, if the text names it
+};
+
+// A text may hold several stacks: a frame's module is in the first line after the frame that names it.
+std::vector<StackLine> read_stacks(std::string_view text) {
+  std::vector<StackLine> lines;
+  for (const std::string_view line : protocol::lines_of(text)) {
+    lines.push_back({line, parse_frame(line), parse_module(line)});
   }
+  for (auto line = lines.begin(); line != lines.end(); ++line) {
+    if (!line->frame) continue;
+    const auto found = std::find_if(line, lines.end(), [&](const StackLine& later) {
+      return !later.frame && later.module && later.module->name == line->frame->module;
+    });
+    if (found != lines.end()) line->module = found->module;
+  }
+  return lines;
 }
 
 FrameAddress address_of(const RawFrame& frame, const ModuleLine& module) {
@@ -218,12 +210,9 @@ std::int64_t size_of_file(const std::string& path) {
 
 std::vector<FrameAddress> raw_frames(std::string_view text) {
   std::set<FrameAddress> out;
-  read_stacks(
-      text,
-      [&](std::string_view, const RawFrame& frame, const std::optional<ModuleLine>& module) {
-        if (module) out.insert(address_of(frame, *module));
-      },
-      [](std::string_view, const ModuleLine&) {}, [](std::string_view) {});
+  for (const StackLine& line : read_stacks(text)) {
+    if (line.frame && line.module) out.insert(address_of(*line.frame, *line.module));
+  }
   return {out.begin(), out.end()};
 }
 
@@ -244,24 +233,18 @@ void look_up_frames(const std::vector<FrameAddress>& frames,
 
 std::string with_names(std::string_view text, const FrameNames& names) {
   std::string out;
-  std::set<std::string> read;  // files of modules with a named frame
-  read_stacks(
-      text,
-      [&](std::string_view line, const RawFrame& frame, const std::optional<ModuleLine>& module) {
-        const auto found = module ? names.find(address_of(frame, *module)) : names.end();
-        if (found == names.end()) {
-          out += fmt::format("{}\n", line);
-          return;
-        }
-        read.emplace(module->file);
-        for (const std::string& call : found->second) {
-          out += fmt::format("{}{} {}\n", protocol::kFramePrefix, frame.number, protocol::clean_text(call));
-        }
-      },
-      [&](std::string_view line, const ModuleLine& module) {
-        if (!read.contains(std::string{module.file})) out += fmt::format("{}\n", line);
-      },
-      [&](std::string_view line) { out += fmt::format("{}\n", line); });
+  std::set<std::string_view> read;  // files of modules with a named frame
+  for (const StackLine& line : read_stacks(text)) {
+    const auto found = line.frame && line.module ? names.find(address_of(*line.frame, *line.module)) : names.end();
+    if (found != names.end()) {
+      read.insert(line.module->file);
+      for (const std::string& call : found->second) {
+        out += fmt::format("{}{} {}\n", protocol::kFramePrefix, line.frame->number, protocol::clean_text(call));
+      }
+    } else if (line.frame || !line.module || !read.contains(line.module->file)) {
+      out += fmt::format("{}\n", line.text);
+    }
+  }
   return out;
 }
 

@@ -1,4 +1,8 @@
-// Finds names for the stacks that ranks write without names (worker/protocol/raw_stack.h).
+// Finds names for the stacks that a rank writes to stderr without names, because it is in a signal handler
+// (docs/protocol.md, "Stacks"):
+//   "  #1 libtorch_cpu.so+0x5ac3f0"                         a frame: module, and the call's address in it
+//   "  #0 0x7f12"                                           a frame outside all modules
+//   "[CP_POOL_MODULE] libtorch_cpu.so 9f3c.. /lib/libtorch_cpu.so"  name, build ID in hexadecimal or "-", file
 #pragma once
 
 #include <compare>
@@ -10,6 +14,11 @@
 #include <vector>
 
 namespace cp_pool {
+
+namespace protocol {
+inline constexpr std::string_view kFramePrefix = "  #";
+inline constexpr std::string_view kModulePrefix = "[CP_POOL_MODULE] ";
+}  // namespace protocol
 
 struct FrameAddress {
   std::string module;        // path of the module's file

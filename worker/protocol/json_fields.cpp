@@ -18,14 +18,12 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxShownBytes = 200;
 
-std::optional<std::int64_t> as_int64(const json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<std::uint64_t>();
-    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
-    return static_cast<std::int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  return std::nullopt;
+template <typename Integer>
+std::optional<Integer> as_integer(const json& value) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<Integer>(value.get<std::uint64_t>())
+                        : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
+  return fits ? std::optional(value.get<Integer>()) : std::nullopt;
 }
 
 std::optional<double> as_double(const json& value) {
@@ -34,6 +32,13 @@ std::optional<double> as_double(const json& value) {
   if (value == "inf") return std::numeric_limits<double>::infinity();
   if (value == "-inf") return -std::numeric_limits<double>::infinity();
   return std::nullopt;
+}
+
+template <typename Integer>
+void read_integer(const Fields& in, const char* name, const json& value, const char* expected, Integer& out) {
+  const std::optional<Integer> number = as_integer<Integer>(value);
+  if (!number) in.fail(name, expected, value);
+  out = *number;
 }
 
 std::string show(const json& value) {
@@ -133,7 +138,7 @@ std::string Fields::get_string(const char* name, const std::optional<std::string
 
 std::optional<std::int64_t> Fields::peek_int64(const char* name) const {
   const json* const value = find(name);
-  return value == nullptr ? std::nullopt : as_int64(*value);
+  return value == nullptr ? std::nullopt : as_integer<std::int64_t>(*value);
 }
 
 void Fields::fail(const char* name, std::string_view expected, const json& got) const {
@@ -146,27 +151,13 @@ void read_value(const Fields& in, const char* name, const json& value, bool& out
 }
 
 void read_value(const Fields& in, const char* name, const json& value, int& out) {
-  const std::optional<std::int64_t> number = as_int64(value);
-  if (!number || *number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max()) {
-    in.fail(name, "a 32-bit integer", value);
-  }
-  out = static_cast<int>(*number);
+  read_integer(in, name, value, "a 32-bit integer", out);
 }
-
 void read_value(const Fields& in, const char* name, const json& value, std::int64_t& out) {
-  const std::optional<std::int64_t> number = as_int64(value);
-  if (!number) in.fail(name, "a 64-bit integer", value);
-  out = *number;
+  read_integer(in, name, value, "a 64-bit integer", out);
 }
-
 void read_value(const Fields& in, const char* name, const json& value, std::size_t& out) {
-  if (value.is_number_unsigned()) {  // a seed may use all 64 bits
-    out = value.get<std::size_t>();
-    return;
-  }
-  const std::optional<std::int64_t> number = as_int64(value);
-  if (!number || *number < 0) in.fail(name, "an integer that is not negative", value);
-  out = static_cast<std::size_t>(*number);
+  read_integer(in, name, value, "an integer that is not negative", out);  // a seed may use all 64 bits
 }
 
 void read_value(const Fields& in, const char* name, const json& value, double& out) {

@@ -1,6 +1,9 @@
 #include "worker/protocol/lifeline_messages.h"
 
+#include <ranges>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cases/parse_number.h"
@@ -67,12 +70,8 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 std::string join_endpoints(const std::vector<Endpoint>& endpoints) {
-  std::string out;
-  for (const Endpoint& endpoint : endpoints) {
-    if (!out.empty()) out += ',';
-    out += to_string(endpoint);
-  }
-  return out;
+  const auto texts = std::views::transform(endpoints, [](const Endpoint& endpoint) { return to_string(endpoint); });
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
 std::vector<Endpoint> parse_endpoints(std::string_view text) {

@@ -18,24 +18,13 @@ bool LineFramer::may_be_message() const {
   return std::string_view{line_}.substr(0, n) == kResponsePrefix.substr(0, n);
 }
 
-std::optional<Line> LineFramer::take_overflow() {
-  const bool message = may_be_message();
-  const std::size_t prefix = stream_ == Stream::responses ? kResponsePrefix.size() : 0;
-  if (line_.size() <= (message ? kMaxLineBytes + prefix : kMaxChatterBytes)) return std::nullopt;
-  skipping_ = true;
-  Line line{message ? Line::Kind::over_long : Line::Kind::chatter, std::exchange(line_, {}), !message, line_number_};
-  if (message) line.text.erase(0, prefix);
+// Takes what has come of the line: a message without its prefix, and no more than is kept of another line.
+Line LineFramer::take(Line::Kind kind) {
+  Line line{kind, std::exchange(line_, {}), false, line_number_};
+  if (kind != Line::Kind::chatter && stream_ == Stream::responses) line.text.erase(0, kResponsePrefix.size());
+  if (kind == Line::Kind::message || line.text.size() <= kMaxChatterBytes) return line;
+  line.cut = kind == Line::Kind::chatter;
   line.text.resize(kMaxChatterBytes);
-  return line;
-}
-
-Line LineFramer::take_line() {
-  Line line{Line::Kind::chatter, std::exchange(line_, {}), false, line_number_};
-  if (stream_ == Stream::requests) line.kind = Line::Kind::message;
-  if (stream_ == Stream::responses && line.text.starts_with(kResponsePrefix)) {
-    line.kind = Line::Kind::message;
-    line.text.erase(0, kResponsePrefix.size());
-  }
   return line;
 }
 
@@ -47,13 +36,20 @@ std::vector<Line> LineFramer::feed(std::string_view bytes) {
     const std::size_t step = std::min({newline, bytes.size(), kMaxChatterBytes});
     if (!skipping_) {
       line_.append(bytes.substr(0, step));
-      if (std::optional<Line> overflow = take_overflow()) lines.push_back(*std::move(overflow));
+      const bool message = may_be_message();
+      const std::size_t prefix = stream_ == Stream::responses ? kResponsePrefix.size() : 0;
+      skipping_ = line_.size() > (message ? kMaxLineBytes + prefix : kMaxChatterBytes);
+      if (skipping_) lines.push_back(take(message ? Line::Kind::over_long : Line::Kind::chatter));
     }
     bytes.remove_prefix(step);
     line_bytes_ += step;
     if (step != newline) continue;
     bytes.remove_prefix(1);
-    if (!std::exchange(skipping_, false) && !line_.empty()) lines.push_back(take_line());
+    const bool message =
+        stream_ == Stream::requests || (stream_ == Stream::responses && line_.starts_with(kResponsePrefix));
+    if (!std::exchange(skipping_, false) && !line_.empty()) {
+      lines.push_back(take(message ? Line::Kind::message : Line::Kind::chatter));
+    }
     ++line_number_;
     line_bytes_ = 0;
   }
@@ -62,10 +58,7 @@ std::vector<Line> LineFramer::feed(std::string_view bytes) {
 
 std::optional<Line> LineFramer::rest() {
   if (line_.empty()) return std::nullopt;
-  Line line{Line::Kind::chatter, std::exchange(line_, {}), false, line_number_};
-  line.cut = line.text.size() > kMaxChatterBytes;
-  if (line.cut) line.text.resize(kMaxChatterBytes);
-  return line;
+  return take(Line::Kind::chatter);
 }
 
 std::optional<long long> parse_fence(std::string_view line) {

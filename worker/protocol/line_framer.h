@@ -44,8 +44,7 @@ class LineFramer {
 
  private:
   [[nodiscard]] bool may_be_message() const;
-  [[nodiscard]] std::optional<Line> take_overflow();
-  [[nodiscard]] Line take_line();
+  [[nodiscard]] Line take(Line::Kind kind);
 
   Stream stream_;
   std::string line_;  // beginning of the current line

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/did_you_mean.h"
 #include "cases/enum_names.h"
 #include "cases/parse_number.h"
 
@@ -36,17 +37,12 @@ using Phase = Fault::Phase;
 constexpr std::array<std::string_view, 10> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
                                                     "dv",  "dbias", "dsink",     kRepeatedOut, kRepeatedDq};
 
-template <typename Names>
-std::string list(const Names& names) {
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 // Returns the place of the name.
 template <typename Names>
 std::size_t look_up(const Names& names, std::string_view name, const char* what, std::string_view whole) {
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list(names)));
+  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, fmt::join(names, ", ")));
 }
 
 int natural_number(std::string_view text, std::string_view whole) {
@@ -153,13 +149,13 @@ std::string to_string(const Fault& fault) {
 }
 
 std::string list_fault_kinds() {
-  return list(all_names<Kind>());
+  return join_names(all_names<Kind>());
 }
 std::string list_fault_phases() {
-  return list(all_names<Phase>());
+  return join_names(all_names<Phase>());
 }
 std::string list_wrong_tensors() {
-  return list(kTensors);
+  return join_names({kTensors.begin(), kTensors.end()});
 }
 
 }  // namespace cp_pool

@@ -29,12 +29,6 @@ namespace {
   for (;;) ::pause();
 }
 
-// Leaves a child in a session of its own that ignores SIGTERM, SIGHUP, SIGINT and SIGUSR2 and holds the rank's file
-// descriptors open.
-void leave_setsid_child() {
-  if (::fork() == 0) live_in_a_session_of_its_own();
-}
-
 // Leaves a grandchild in a session of its own, without a parent and with closed standard streams, as daemons have.
 void leave_daemon() {
   const pid_t child = ::fork();
@@ -160,7 +154,7 @@ void FaultInjector::fire(const Fault& fault) const {
       print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
       return;
     case Kind::setsid:
-      leave_setsid_child();
+      if (::fork() == 0) live_in_a_session_of_its_own();
       return;
     case Kind::daemon:
       leave_daemon();

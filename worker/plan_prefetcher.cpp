@@ -54,32 +54,20 @@ struct PlanPrefetcher::State {
 PlanPrefetcher::PlanPrefetcher(int threads, std::chrono::milliseconds patience)
     : patience_(patience), state_(std::make_shared<State>()) {
   state_->threads = threads;
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([state = state_] { state->serve(); });
-  }
+  for (int i = 0; i < threads; ++i) std::thread([state = state_] { state->serve(); }).detach();
 }
 
 PlanPrefetcher::~PlanPrefetcher() {
-  bool ended = false;
-  {
-    std::unique_lock lock(state_->mutex);
-    state_->stopped = true;
-    state_->pieces.clear();
-    state_->filled.notify_all();
-    ended = state_->idle.wait_for(lock, patience_, [this] { return state_->threads == 0; });
-  }
-  for (std::thread& thread : threads_) {
-    if (ended) {
-      thread.join();
-    } else {
-      thread.detach();
-    }
-  }
+  std::unique_lock lock(state_->mutex);
+  state_->stopped = true;
+  state_->pieces.clear();
+  state_->filled.notify_all();
+  state_->idle.wait_for(lock, patience_, [this] { return state_->threads == 0; });
 }
 
 void PlanPrefetcher::prepare(std::function<Pieces()> list) {
-  if (threads_.empty()) return;
   const std::lock_guard lock(state_->mutex);
+  if (state_->threads == 0) return;
   state_->pieces.clear();
   // The lambda holds a plain pointer: the threads keep the state alive, and a shared pointer here would be a cycle.
   state_->pieces.emplace_back(

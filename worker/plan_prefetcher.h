@@ -29,11 +29,10 @@ class PlanPrefetcher {
   bool settle(std::chrono::milliseconds limit);
 
  private:
-  struct State;  // shared with the threads, because it outlives threads that are detached
+  struct State;  // shared with the threads, which may outlive this object
 
   std::chrono::milliseconds patience_;
   std::shared_ptr<State> state_;
-  std::vector<std::thread> threads_;
 };
 
 }  // namespace cp_pool

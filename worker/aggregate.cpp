@@ -24,13 +24,7 @@ const RankOutcome* find_verdict(const std::vector<RankOutcome>& outcomes, CaseOu
 }
 
 std::vector<int> missing_ranks(const CaseSummary& summary) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < summary.world_size; ++rank) {
-    if (std::ranges::find(summary.outcomes, rank, &RankOutcome::rank) == summary.outcomes.end()) {
-      missing.push_back(rank);
-    }
-  }
-  return missing;
+  return ranks_without(summary.outcomes, &RankOutcome::rank, summary.world_size);
 }
 
 // Whether every rank reported a verdict, so that only the barrier after the case can have failed.
@@ -44,20 +38,16 @@ std::string name_ranks(std::vector<int> ranks, const std::string& text) {
   return fmt::format("{} {} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), text);
 }
 
-void set_outcome(ResultEvent& result, CaseOutcome outcome, std::string reason) {
-  result.outcome = outcome;
-  result.reason = std::move(reason);
-}
+using Verdict = std::pair<CaseOutcome, std::string>;  // and its reason
 
 // Decides the outcome if every rank finished with a verdict and no answer is wrong.
-void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
+Verdict decide_by_verdicts(const CaseSummary& summary) {
   const RankOutcome* const skip = find_verdict(summary.outcomes, CaseOutcome::skip);
-  if (skip == nullptr) return set_outcome(result, CaseOutcome::pass, "");
+  if (skip == nullptr) return {CaseOutcome::pass, ""};
   const RankOutcome* const pass = find_verdict(summary.outcomes, CaseOutcome::pass);
-  if (pass == nullptr) return set_outcome(result, CaseOutcome::skip, skip->reason);
-  set_outcome(result, CaseOutcome::error,
-              fmt::format("the ranks disagree: rank {} ran the case, but rank {} skipped it: {}", pass->rank,
-                          skip->rank, skip->reason));
+  if (pass == nullptr) return {CaseOutcome::skip, skip->reason};
+  return {CaseOutcome::error, fmt::format("the ranks disagree: rank {} ran the case, but rank {} skipped it: {}",
+                                          pass->rank, skip->rank, skip->reason)};
 }
 
 CaseOutcome outcome_of(FailureKind kind) {
@@ -103,19 +93,19 @@ std::string describe_ranks_that_ran(const CaseSummary& summary, const RankOutcom
   return ran.empty() ? "" : "; " + name_ranks(ran, "did not refuse the case");
 }
 
-void decide(const CaseSummary& summary, ResultEvent& result) {
-  if (summary.cancelled) return set_outcome(result, CaseOutcome::cancelled, "cancelled on request");
+Verdict decide(const CaseSummary& summary) {
+  if (summary.cancelled) return {CaseOutcome::cancelled, "cancelled on request"};
   if (const RankOutcome* const fail = find_verdict(summary.outcomes, CaseOutcome::fail)) {
-    return set_outcome(result, CaseOutcome::fail, name_rank(*fail, fail->reason));
+    return {CaseOutcome::fail, name_rank(*fail, fail->reason)};
   }
-  if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
+  if (all_have_verdicts(summary)) return decide_by_verdicts(summary);
   const RankOutcome* const cause = find_cause(summary.outcomes);
-  if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
+  if (cause == nullptr) return {CaseOutcome::error, "no rank came back"};
   std::string reason = name_rank(*cause, cause->failure->summary) + describe_difference(summary, *cause) +
                        describe_ranks_that_ran(summary, *cause);
   const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
   if (waited && !summary.absent.empty()) reason += ": " + name_ranks(summary.absent, "had not reached it");
-  set_outcome(result, outcome_of(cause->failure->kind), std::move(reason));
+  return {outcome_of(cause->failure->kind), std::move(reason)};
 }
 
 // Of a rank that waited, the end of its error. Empty if the rank has begun nothing on a group.
@@ -215,7 +205,7 @@ const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
 protocol::ResultEvent aggregate(const CaseSummary& summary) {
   ResultEvent result;
   result.seq = summary.seq;
-  decide(summary, result);
+  std::tie(result.outcome, result.reason) = decide(summary);
   add_ranks(summary, result);
   std::vector<const RankOutcome*> by_rank;
   by_rank.reserve(summary.outcomes.size());

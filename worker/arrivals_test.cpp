@@ -1,6 +1,6 @@
-#include "worker/arrivals.h"
-
 #include <gmock/gmock.h>
+
+#include "worker/group_differences.h"
 
 namespace cp_pool {
 namespace {

@@ -16,19 +16,17 @@
 #include "cp_core/attention/backend.h"
 #include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/run_case/run_case.h"
+#include "worker/protocol/environment.h"
 #include "worker/rank_messages.h"
 
 namespace cp_pool {
 
 // The data that a runner needs to set up communication of its own, in addition to cp-pool's.
 struct Connection {
-  int generation = 0;  // number of this connection, counted by the pool
-  int rank = 0;
-  int world_size = 1;
-  bool shares_gpus = false;  // some ranks of the pool use one GPU, if not this rank's
+  const protocol::RankEnvironment& environment;  // master: of the pool's TCPStore
+  int generation = 0;                            // number of this connection, counted by the pool
+  bool shares_gpus = false;                      // some ranks of the pool use one GPU, if not this rank's
   at::Device device = at::kCPU;
-  std::string master_addr;  // address of the pool's TCPStore
-  std::uint16_t master_port = 0;
   std::string store_prefix;  // prefix for the runner's keys of this generation in the store
   std::chrono::milliseconds limit{0};
 };

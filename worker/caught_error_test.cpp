@@ -1,5 +1,3 @@
-#include "worker/caught_error.h"
-
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "cp_core/comm/communicator.h"
 #include "worker/protocol/messages.h"
+#include "worker/rank_outcome.h"
 
 namespace cp_pool {
 

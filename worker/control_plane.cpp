@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <poll.h>
 #include <span>
 #include <string_view>
@@ -18,8 +17,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "worker/message_router.h"
-#include "worker/protocol/token.h"
+#include "worker/protocol/environment.h"
 #include "worker/tcp.h"
 
 namespace cp_pool {
@@ -93,11 +91,8 @@ RankConnection::RankConnection(const protocol::RankEnvironment& environment, con
     throw ControlPlaneError(
         fmt::format("control plane: connecting to rank 0 at {} port {}: {}", environment.master_addr, port, why));
   }
-  const int on = 1;
-  ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  Bytes frames = encode_message(MessageKind::token, {}, bytes_of(token));
-  std::ranges::copy(encode_message(MessageKind::subscribe, box), std::back_inserter(frames));
-  send(frames);
+  set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  send(greeting_of(box, token));
 }
 
 void RankConnection::send(const Bytes& frame) {
@@ -107,12 +102,12 @@ void RankConnection::send(const Bytes& frame) {
 }
 
 void RankConnection::to_rank0(const RankMessage& message) {
-  send(encode_message(MessageKind::push, {}, encode(message)));
+  send(frame_of(encode(message)));
 }
 
 std::optional<Bytes> RankConnection::receive(const std::optional<Clock::time_point>& deadline) {
   for (;;) {
-    if (std::optional<MessageFrame> frame = reader_.next()) return std::move(frame->body);
+    if (std::optional<Bytes> message = reader_.next()) return message;
     const int ready = deadline ? poll_until(fd_.get(), POLLIN, *deadline) : 1;
     if (ready == 0) return std::nullopt;
     if (ready < 0) throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));

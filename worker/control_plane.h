@@ -14,7 +14,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "cases/unique_fd.h"
-#include "worker/message_frames.h"
+#include "worker/message_router.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_messages.h"
 

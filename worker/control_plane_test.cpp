@@ -118,9 +118,8 @@ std::uint16_t message_port(const protocol::RankEnvironment& environment) {
 
 // The stranger may be a port scanner, a worker of another version, or another user of the machine.
 TEST_F(ControlPlane, HangsUpOnAStranger) {
-  for (const Bytes& bytes :
-       {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
-        encode_message(MessageKind::push, {Box::Of::compute, 0}, encode(ComputeCommand{RebuildCommand{666}}))}) {
+  for (const Bytes& bytes : {Bytes{'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T', 'P', '/', '1', '.', '1', '\r', '\n'},
+                             frame_of(encode(ComputeCommand{RebuildCommand{666}}))}) {
     std::string why;
     const UniqueFd fd = connect_within({"127.0.0.1", message_port(environment)}, std::chrono::seconds(20), why);
     ASSERT_TRUE(fd) << why;

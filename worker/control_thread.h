@@ -1,18 +1,88 @@
-// The watching thread of one rank. It frees the computing thread from collectives and answers probes during a case. It
-// ends the process when rank 0 orders it or is gone, in whatever state the computing thread is.
+// The watching thread of one rank, and the communicators that it aborts. It frees the computing thread from collectives
+// and answers probes during a case. It ends the process when rank 0 orders it or is gone, in whatever state the
+// computing thread is.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <future>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "cp_core/comm/communicator.h"
 #include "worker/case_runner.h"
 #include "worker/control_plane.h"
-#include "worker/group_slot.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
+
+// Holds the communicators in use, shared by the thread that computes with them and the thread that aborts them.
+class GroupSlot {
+ public:
+  using Clock = Communicator::Clock;
+
+  void put(CpGroups groups, int generation) {
+    CpGroups old;  // destroyed after the lock is released, because connections take time to close
+    const std::lock_guard lock(mutex_);
+    old = std::exchange(groups_, std::move(groups));
+    generation_ = generation;
+  }
+
+  [[nodiscard]] CpGroups get() const {
+    const std::lock_guard lock(mutex_);
+    return groups_;
+  }
+
+  // Takes the communicators out to make room for those of `generation`. Waits until no other thread is aborting them,
+  // so that the caller has the last reference. Returns nullopt if that lasts beyond `deadline`.
+  [[nodiscard]] std::optional<CpGroups> take(int generation, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    generation_ = generation;
+    CpGroups old = std::exchange(groups_, {});
+    if (!no_aborts_.wait_until(lock, deadline, [this] { return aborts_ == 0; })) return std::nullopt;
+    return old;
+  }
+
+  // Aborts the communicators if they are of this generation. May be called from any thread.
+  void abort(int generation) {
+    abort_if([&] { return generation == generation_; });
+  }
+
+  // Aborts the communicators of any generation, because this process is about to end.
+  void abort_any() {
+    abort_if([] { return true; });
+  }
+
+ private:
+  template <typename Condition>
+  void abort_if(Condition&& condition) {
+    CpGroups groups;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!condition()) return;
+      groups = groups_;
+      ++aborts_;
+    }
+    for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+      if (group) group->abort();
+    }
+    groups = {};
+    {
+      const std::lock_guard lock(mutex_);
+      --aborts_;
+    }
+    no_aborts_.notify_all();
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable no_aborts_;
+  CpGroups groups_;
+  int generation_ = -1;
+  int aborts_ = 0;  // number of aborts that are running
+};
 
 // How long the computing thread has to stop before the process ends anyway.
 inline constexpr std::chrono::milliseconds kStopLimit{500};

@@ -9,7 +9,6 @@
 #include "cases/case_error.h"
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
-#include "worker/group_differences.h"
 
 namespace cp_pool {
 
@@ -83,8 +82,8 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   resets_ = 0;
   arrivals_.clear();
   state_ = State::running;
-  RunCommand command{request};
-  command.request.lengths = nlohmann::json::object();  // each rank computes them from the case
+  RunCommand command = request;
+  command.lengths = nlohmann::json::object();
   ports_.command(command);
 }
 
@@ -93,7 +92,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
 void Coordinator::handle(const protocol::PrepareRequest& request) {
   const bool timed = state_ != State::idle && case_.perf;
   if (state_ == State::starting || state_ == State::unhealthy || timed) return;
-  ports_.watch(PrepareCommand{request.case_json});
+  ports_.watch(request);
 }
 
 void Coordinator::handle(const protocol::CancelRequest& request) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "worker/aggregate.h"
-#include "worker/arrivals.h"
+#include "worker/group_differences.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_messages.h"
 

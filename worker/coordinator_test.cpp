@@ -61,7 +61,7 @@ class FakePorts final : public Coordinator::Ports {
   }
   static std::string words(const protocol::UnknownEvent&) { return "unknown"; }
   static std::string words(const RunCommand& command) {
-    return fmt::format("run {} {}", command.request.seq, command.request.call.dump());
+    return fmt::format("run {} {}", command.seq, command.call.dump());
   }
   static std::string words(const BeginCommand& command) {
     return fmt::format("{} {}", command.go ? "begin" : "do not begin", command.seq);

@@ -1,10 +1,10 @@
-#include "worker/cpu_threads.h"
-
 #include <cstdlib>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include "worker/rank_device.h"
 
 namespace cp_pool {
 namespace {

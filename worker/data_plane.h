@@ -1,4 +1,5 @@
-// Makes the communicators of a worker group.
+// Makes the communicators of a worker group, and wraps them to record which operation the rank is in, for reports of a
+// rank that hangs.
 #pragma once
 
 #include <chrono>
@@ -25,5 +26,9 @@ struct ConnectOptions {
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device,
                         const c10::intrusive_ptr<c10d::Store>& store, int generation, std::chrono::milliseconds limit,
                         const ConnectOptions& options = {});
+
+// Wraps every communicator of `groups`, and the groups that their ranks are divided into later. before_operation, for
+// injected faults, runs on the calling thread and may throw.
+CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
 
 }  // namespace cp_pool

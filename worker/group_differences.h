@@ -1,6 +1,7 @@
-// Compares the operations that ranks have begun on their groups.
+// Compares what ranks have begun: operations on groups of the code under test, and of cp-pool's own communicators.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,35 @@ std::string group_differences(const std::vector<GroupHistory>& histories, bool w
 // Returns the last operation that the rank has begun, as "all_gather #7 of float32 [4, 16], on ranks 0, 1"; empty if it
 // has begun none.
 std::string last_group_operation(const GroupHistory& history);
+
+// Returns the ranks of which `entries` has none, ascending. rank: the member of an entry that is its rank.
+template <typename Entry>
+std::vector<int> ranks_without(const std::vector<Entry>& entries, int Entry::* rank, int world_size) {
+  std::vector<int> out;
+  for (int each = 0; each < world_size; ++each) {
+    if (std::ranges::find(entries, each, rank) == entries.end()) out.push_back(each);
+  }
+  return out;
+}
+
+// Records which ranks have reached the end of a case, and compares the communication that they have begun.
+class Arrivals {
+ public:
+  void clear() { arrived_.clear(); }
+  void add(const CaseArrived& arrived) { arrived_.push_back(arrived); }
+
+  [[nodiscard]] bool none() const { return arrived_.empty(); }
+  [[nodiscard]] bool all_of(int world_size) const { return static_cast<int>(arrived_.size()) == world_size; }
+  [[nodiscard]] std::vector<int> absent(int world_size) const {
+    return ranks_without(arrived_, &CaseArrived::rank, world_size);
+  }
+  [[nodiscard]] bool any_declined() const;  // whether a rank has declined the case
+  // Returns "rank 3 has begun 2 operations of its inner group, rank 2 has begun 1" for the first difference between
+  // ranks of one group, or which of two ranks has declined the case; empty if there is no difference.
+  [[nodiscard]] std::string difference() const;
+
+ private:
+  std::vector<CaseArrived> arrived_;
+};
 
 }  // namespace cp_pool

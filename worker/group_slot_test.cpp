@@ -1,5 +1,3 @@
-#include "worker/group_slot.h"
-
 #include <future>
 #include <memory>
 #include <thread>

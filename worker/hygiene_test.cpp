@@ -1,5 +1,3 @@
-#include "worker/hygiene.h"
-
 #include <fcntl.h>
 #include <filesystem>
 #include <future>
@@ -8,6 +6,8 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include "worker/rank_outcome.h"
 
 namespace cp_pool {
 namespace {

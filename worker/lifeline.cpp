@@ -25,8 +25,8 @@
 
 #include "worker/orphan_reaper.h"
 #include "worker/protocol/block_signals.h"
+#include "worker/protocol/host_resources.h"
 #include "worker/protocol/messages.h"
-#include "worker/protocol/own_addresses.h"
 #include "worker/tcp.h"
 
 namespace cp_pool {
@@ -42,8 +42,7 @@ constexpr seconds kWithoutDriver{5};
 // by more than 10 s.
 constexpr seconds kLastResort{9};
 constexpr seconds kConnectLimit{8};  // limit for all attempts to reach the driver
-constexpr seconds kOneTry{3};        // limit for one address
-constexpr milliseconds kBetweenRounds{200};
+constexpr seconds kOneTry{3};        // limit for an answer
 constexpr std::string_view kBeatEvent = "{\"event\":\"beat\"}\n";
 constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
 
@@ -90,29 +89,6 @@ bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stre
   return is_accepted(fd, kOneTry, why);
 }
 
-struct Connected {
-  UniqueFd fd;
-  lifeline::Endpoint endpoint;
-};
-
-// Opens the connection for stderr first, so that the driver has it when it hears of the rank. Returns no fd if nobody
-// answers; then `why` holds the reason for each address.
-Connected reach_driver(const std::vector<lifeline::Endpoint>& endpoints, const std::string& token, int rank,
-                       std::string& why) {
-  const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
-  do {
-    why.clear();
-    for (const lifeline::Endpoint& endpoint : endpoints) {
-      std::string reason;
-      UniqueFd fd = connect_within(endpoint, kOneTry, reason);
-      if (fd && introduce(fd.get(), token, rank, lifeline::Stream::errors, reason)) return {std::move(fd), endpoint};
-      why += fmt::format("{}{}: {}", why.empty() ? "" : ", ", lifeline::to_string(endpoint), reason);
-    }
-    std::this_thread::sleep_for(kBetweenRounds);
-  } while (std::chrono::steady_clock::now() < deadline);
-  return {};
-}
-
 bool same_file(int one, int other) {
   struct stat first{};
   struct stat second{};
@@ -131,14 +107,13 @@ int redirect_stderr(int to) {
 }
 
 void keep_alive(int fd) {
-  const int on = 1;
-  const int idle_s = 5;
-  const int probes = 3;
+  constexpr int kIdleSeconds = 5;
+  constexpr int kProbes = 3;
   // Keep-alive probes detect that the driver's host is gone.
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kIdleSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 // Writes a message to the launcher's stderr, if that can be done without waiting.
@@ -186,7 +161,10 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
   }
   const int rank = environment.rank;
   std::string why;
-  const Connected errors = reach_driver(lifeline::parse_endpoints(*addresses), *token, rank, why);
+  // The connection for stderr comes first, so that the driver has it when it hears of the rank.
+  const Connected errors = connect_to_any(
+      lifeline::parse_endpoints(*addresses), kConnectLimit,
+      [&](int fd, std::string& reason) { return introduce(fd, *token, rank, lifeline::Stream::errors, reason); }, why);
   UniqueFd messages = errors.fd ? connect_within(errors.endpoint, kOneTry, why) : UniqueFd{};
   const std::optional<timer_t> last_resort = make_last_resort();
   set_last_resort(last_resort, kLastResort);  // set first: the rank may be stopped as soon as the driver knows it

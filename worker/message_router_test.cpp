@@ -32,15 +32,6 @@ Bytes bytes_of(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
-Bytes token_frame(const std::string& token = kToken) {
-  return encode_message(MessageKind::token, {}, bytes_of(token));
-}
-
-Bytes operator+(Bytes one, const Bytes& other) {
-  one.insert(one.end(), other.begin(), other.end());
-  return one;
-}
-
 // Any process that connects to the router.
 class Peer {
  public:
@@ -58,10 +49,10 @@ class Peer {
     std::uint8_t byte = 0;
     return poll(&end, 1, kLimitMs) == 1 && recv(fd_.get(), &byte, 1, 0) <= 0;
   }
-  // Returns the body of the next frame; nullopt at the end of the connection.
+  // Returns the next message; nullopt at the end of the connection.
   std::optional<std::string> next() {
     for (;;) {
-      if (const auto frame = reader_.next()) return std::string(frame->body.begin(), frame->body.end());
+      if (const auto message = reader_.next()) return std::string(message->begin(), message->end());
       std::uint8_t byte = 0;
       if (recv(fd_.get(), &byte, 1, 0) <= 0) return std::nullopt;
       reader_.feed({&byte, 1});
@@ -95,10 +86,10 @@ class Strangers : public testing::Test {
   // Expects that the router has taken nothing from the stranger, and still serves rank 1.
   void expect_untouched() {
     Peer rank(router);
-    rank.say(token_frame() + encode_message(MessageKind::subscribe, kBoxOfRank1));
+    rank.say(greeting_of(kBoxOfRank1, kToken));
     router.push(kBoxOfRank1, bytes_of("an order of rank 0"));
     EXPECT_EQ(rank.next(), "an order of rank 0");
-    rank.say(encode_message(MessageKind::push, {}, bytes_of("a report of rank 1")));
+    rank.say(frame_of(bytes_of("a report of rank 1")));
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(said_.wait_for(lock, seconds(60), [this] { return !heard_.empty(); }));
     EXPECT_THAT(heard_, ElementsAre("a report of rank 1"));
@@ -120,41 +111,30 @@ class Strangers : public testing::Test {
   bool captures_ = true;
 };
 
-TEST_F(Strangers, CannotGiveARankAnOrder) {
-  const Peer stranger(router);
-  RunCommand order;
-  order.request.seq = 1;
-  stranger.say(encode_message(MessageKind::push, kBoxOfRank1, encode(ComputeCommand{order})));
-  EXPECT_TRUE(stranger.is_closed());
-  expect_untouched();
-  expect_named("its first bytes are not those of a rank");
-}
-
-TEST_F(Strangers, CannotReadTheBoxOfARank) {
-  const Peer stranger(router);
-  stranger.say(encode_message(MessageKind::subscribe, kBoxOfRank1));
-  EXPECT_TRUE(stranger.is_closed());
-  expect_untouched();
-}
-
 TEST_F(Strangers, CannotReportToRank0) {
   const Peer stranger(router);
-  stranger.say(encode_message(MessageKind::push, {}, encode(RankMessage{CaseDone{}})));
+  stranger.say(frame_of(encode(RankMessage{CaseDone{}})));
   EXPECT_TRUE(stranger.is_closed());
   expect_untouched();
+  expect_named("its first bytes are not those of a rank");
 }
 
-TEST_F(Strangers, CannotMakeItBufferALargeFrame) {
-  for (const MessageKind kind : {MessageKind::push, MessageKind::token}) {
-    Bytes header = encode_message(kind, {});
-    constexpr std::size_t kSizeAt = 4;
-    header[kSizeAt + 3] = 0x10;  // 256 MiB
-    const Peer stranger(router);
-    stranger.say(header);
-    EXPECT_TRUE(stranger.is_closed());
-  }
+TEST_F(Strangers, CannotMakeItBufferALargeToken) {
+  Bytes greeting = greeting_of(kBoxOfRank1, kToken);
+  greeting[offsetof(Greeting, token_bytes) + 3] = 0x10;  // 256 MiB
+  const Peer stranger(router);
+  stranger.say(greeting);
+  EXPECT_TRUE(stranger.is_closed());
   expect_untouched();
   expect_named("its first bytes are not those of a rank");
+}
+
+TEST_F(Strangers, ARankThatSendsALargeMessageIsTurnedAway) {
+  const Peer rank(router);
+  rank.say(greeting_of(kBoxOfRank1, kToken));
+  rank.say({0, 0, 0, 0x20});  // 512 MiB
+  EXPECT_TRUE(rank.is_closed());
+  expect_untouched();
 }
 
 TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
@@ -162,12 +142,12 @@ TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
   almost.back() = '0';
   for (const std::string& token : {almost, std::string(kToken.size(), '0')}) {
     const Peer stranger(router);
-    stranger.say(token_frame(token) + encode_message(MessageKind::subscribe, kBoxOfRank1));
+    stranger.say(greeting_of(kBoxOfRank1, token));
     EXPECT_TRUE(stranger.is_closed());
   }
   for (const std::string& token : {std::string(), kToken.substr(1), kToken + "0"}) {
     const Peer stranger(router);
-    stranger.say(token_frame(token));
+    stranger.say(greeting_of({}, token));
     EXPECT_TRUE(stranger.is_closed());
   }
   expect_untouched();
@@ -177,8 +157,9 @@ TEST_F(Strangers, WithAnotherTokenAreTurnedAway) {
 TEST_F(Strangers, ThatSayNothingOrHalfAFrameAreClosedAfterAWhile) {
   const auto start = std::chrono::steady_clock::now();
   std::list<Peer> peers;
-  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kMessageHeaderBytes, token_frame().size() - 1}) {
-    Bytes begun = token_frame();
+  const Bytes greeting = greeting_of(kBoxOfRank1, kToken);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, sizeof(Greeting), greeting.size() - 1}) {
+    Bytes begun = greeting;
     begun.resize(size);
     peers.emplace_back(router).say(begun);
   }
@@ -197,10 +178,9 @@ TEST_F(Strangers, HoldUpNoRank) {
 
 TEST_F(Strangers, ARankMaySayItsHelloByteByByteAndWaitAfterwards) {
   Peer rank(router);
-  for (const std::uint8_t byte : token_frame()) rank.say({byte});
+  for (const std::uint8_t byte : greeting_of({Box::Of::control, 1}, kToken)) rank.say({byte});
   const Peer silent(router);  // comes later, and is closed for its silence
   EXPECT_TRUE(silent.is_closed());
-  rank.say(encode_message(MessageKind::subscribe, {Box::Of::control, 1}));
   router.push({Box::Of::control, 1}, bytes_of("still here"));
   EXPECT_EQ(rank.next(), "still here");
 }

@@ -1,8 +1,8 @@
-#include "worker/own_gpu.h"
-
 #include <cstdlib>
 
 #include <gmock/gmock.h>
+
+#include "worker/rank_device.h"
 
 namespace cp_pool {
 namespace {

@@ -15,11 +15,8 @@
 #include "cases/case_json.h"
 #include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"
-#include "worker/caught_error.h"
-#include "worker/cpu_threads.h"
-#include "worker/hygiene.h"
-#include "worker/observed_communicator.h"
 #include "worker/pending_operation.h"
+#include "worker/rank_device.h"
 #include "worker/rank_outcome.h"
 #include "worker/wrong_results.h"
 
@@ -41,24 +38,17 @@ constexpr std::int64_t kDiagnosisTag = -3;
 
 }  // namespace
 
-void RankCompute::connect(milliseconds limit, const ConnectOptions& options) {
-  make_groups(0, limit, options);
-}
-
-void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions options) {
+void RankCompute::connect(int generation, milliseconds limit, ConnectOptions options) {
   options.shares_gpu = parts_.gpu.shared_gpus > 0;
   const CpGroups groups = connect_groups(parts_.environment, parts_.device, store_, generation, limit, options);
   parts_.faults.set_lonely_collective([this, cp = groups.cp] {
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
     cp->checked_barrier(kLonelyTag, time_left());
   });
-  parts_.runner.connect({.generation = generation,
-                         .rank = parts_.environment.rank,
-                         .world_size = parts_.environment.world_size,
+  parts_.runner.connect({.environment = parts_.environment,
+                         .generation = generation,
                          .shares_gpus = parts_.gpu.shared_gpus > 0,
                          .device = parts_.device,
-                         .master_addr = parts_.environment.master_addr,
-                         .master_port = parts_.environment.master_port,
                          .store_prefix = generation_prefix(generation) + "runner/",
                          .limit = limit});
   parts_.groups.put(observe(groups, [this] { parts_.faults.reach(Fault::Phase::inside); }), generation);
@@ -83,8 +73,7 @@ void RankCompute::serve() {
   }
 }
 
-void RankCompute::handle(const RunCommand& command) {
-  const protocol::RunRequest& request = command.request;
+void RankCompute::handle(const RunCommand& request) {
   judged_.reset();  // freed first: the reset returns cached memory
   // The remaining tenth of timeout_ms is for the abort and the result, so that they come before the driver's own
   // deadline.
@@ -138,15 +127,18 @@ void RankCompute::handle(const RunCommand& command) {
   parts_.faults.reach(Fault::Phase::idle);
 }
 
-void RankCompute::wait_for_begin(std::int64_t seq) {
+template <typename Command>
+std::optional<Command> RankCompute::wait_for(std::int64_t seq, std::optional<Clock::time_point> deadline,
+                                             const char* ended) {
   for (;;) {
-    const ComputeCommand command = messages_.receive();
-    exiting_ = std::holds_alternative<ExitCommand>(command);
-    const auto* const begin = std::get_if<BeginCommand>(&command);
+    const std::optional<ComputeCommand> command = messages_.receive_until(deadline);
+    if (!command) return std::nullopt;
+    exiting_ = std::holds_alternative<ExitCommand>(*command);
+    const auto* const found = std::get_if<Command>(&*command);
     // A BeginCommand with another seq is an old one, of a case for which this rank failed to reset.
-    const bool ours = begin != nullptr && begin->seq == seq;
-    if (ours && begin->go) return;
-    if (ours || exiting_) throw CommError(CommError::Kind::aborted, "the case ended before it began");
+    const bool ours = found != nullptr && found->seq == seq;
+    if (exiting_ || (ours && !found->go)) throw CommError(CommError::Kind::aborted, ended);
+    if (ours) return *found;
   }
 }
 
@@ -160,7 +152,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   parts_.faults.start_case(request.id, request.seq);
   set_current_phase(case_phase::kBegin);
   messages_.to_rank0(CaseReset{outcome.rank, request.seq});
-  wait_for_begin(request.seq);
+  wait_for<BeginCommand>(request.seq, {}, "the case ended before it began");
   parts_.faults.reach(Fault::Phase::before);
   if (!request.call.is_null()) return run_call(request, outcome);
 
@@ -323,30 +315,17 @@ void RankCompute::meet_others(std::int64_t seq, std::int64_t tag, const std::str
 }
 
 void RankCompute::wait_for_leave(const CaseArrived& arrived) {
-  const int rank = arrived.rank;
-  const std::int64_t seq = arrived.seq;
   parts_.faults.reach(Fault::Phase::inside);
   const PendingOperationGuard guard("barrier of all ranks after the case");
   const milliseconds limit = time_left();
   const Clock::time_point deadline = Clock::now() + limit;
   messages_.to_rank0(arrived);
-  for (;;) {
-    const std::optional<ComputeCommand> command = messages_.receive_until(deadline);
-    if (!command) {
-      throw CommError(CommError::Kind::timeout,
-                      fmt::format("rank {}: barrier after the case: timed out after {} ms", rank, limit.count()));
-    }
-    exiting_ = std::holds_alternative<ExitCommand>(*command);
-    const auto* const leave = std::get_if<LeaveCommand>(&*command);
-    const bool ours = leave != nullptr && leave->seq == seq;
-    if (exiting_ || (ours && !leave->go)) {
-      throw CommError(CommError::Kind::aborted, "the case was ended before every rank had finished it");
-    }
-    if (!ours) continue;
-    if (leave->difference.empty()) return;
-    throw CommError(CommError::Kind::failed,
-                    fmt::format("rank {}: barrier after the case: {}", rank, leave->difference));
-  }
+  const auto leave =
+      wait_for<LeaveCommand>(arrived.seq, deadline, "the case was ended before every rank had finished it");
+  if (leave && leave->difference.empty()) return;
+  throw CommError(leave ? CommError::Kind::failed : CommError::Kind::timeout,
+                  fmt::format("rank {}: barrier after the case: {}", arrived.rank,
+                              leave ? leave->difference : fmt::format("timed out after {} ms", limit.count())));
 }
 
 std::vector<std::shared_ptr<Communicator>> RankCompute::communicators() const {
@@ -388,7 +367,7 @@ void RankCompute::handle(const RebuildCommand& command) {
     const std::string why_not = parts_.runner.reconnect_obstacle();
     rebuilt.declined = !why_not.empty();
     if (rebuilt.declined) throw std::runtime_error(why_not);
-    make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
+    connect(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   } catch (const std::exception& e) {
     rebuilt.error = e.what();
   }

@@ -13,13 +13,13 @@
 
 #include "worker/case_runner.h"
 #include "worker/control_plane.h"
+#include "worker/control_thread.h"
 #include "worker/data_plane.h"
 #include "worker/environment_baseline.h"
 #include "worker/fault_injector.h"
-#include "worker/group_slot.h"
-#include "worker/own_gpu.h"
 #include "worker/plan_prefetcher.h"
 #include "worker/protocol/environment.h"
+#include "worker/rank_device.h"
 
 namespace cp_pool {
 
@@ -39,8 +39,8 @@ class RankCompute {
   RankCompute(Parts parts, MessageClient<ComputeCommand>& messages, c10::intrusive_ptr<c10d::Store> store)
       : parts_(parts), messages_(messages), store_(std::move(store)) {}
 
-  // Connects the first communicators. Throws CommError.
-  void connect(std::chrono::milliseconds limit, const ConnectOptions& options);
+  // Connects the communicators of a generation, the first of which is 0. Throws CommError.
+  void connect(int generation, std::chrono::milliseconds limit, ConnectOptions options = {});
   // Executes commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone; any other error outside a case
   // ends the process.
   void serve();
@@ -48,13 +48,13 @@ class RankCompute {
  private:
   using Clock = Communicator::Clock;
 
-  void handle(const RunCommand& command);
+  void handle(const RunCommand& request);
   void handle(const DiagnoseCommand& command);
   void handle(const RebuildCommand& command);
-  void make_groups(int generation, std::chrono::milliseconds limit, ConnectOptions options = {});
-  // Returns when every rank has reset its state and the driver has been told. Throws CommError if the case is not to
-  // begin.
-  void wait_for_begin(std::int64_t seq);
+  // Returns the BeginCommand or LeaveCommand of the case; nullopt at the deadline. Throws CommError with the text
+  // `ended` if the case has been ended.
+  template <typename Command>
+  std::optional<Command> wait_for(std::int64_t seq, std::optional<Clock::time_point> deadline, const char* ended);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void run_call(const protocol::RunRequest& request, RankOutcome& outcome);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);

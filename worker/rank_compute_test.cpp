@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/control_plane.h"
-#include "worker/runner_error.h"
+#include "worker/rank_outcome.h"
 #include "worker/testing/listening_environment.h"
 
 namespace cp_pool {
@@ -44,7 +44,7 @@ class ComputingRank : public testing::Test {
       done_ = *done;
       changed_.notify_all();
     });
-    compute_.connect(std::chrono::seconds(60), {});
+    compute_.connect(0, std::chrono::seconds(60));
     thread_ = std::thread([this] { compute_.serve(); });
   }
   ~ComputingRank() override {
@@ -56,10 +56,10 @@ class ComputingRank : public testing::Test {
   void send(const ComputeCommand& command) { server_.to_compute(command); }
   void start(std::int64_t seq) {
     RunCommand run;
-    run.request.seq = seq;
-    run.request.case_json = {{"model", "small"}, {"cp_size", 1},  {"batch", 1},     {"seqlen_q", 8},
-                             {"seqlen_kv", 8},   {"heads", 1},    {"kv_heads", 1},  {"head_dim_qk", 8},
-                             {"head_dim_v", 8},  {"comm", "p2p"}, {"dtype", "fp32"}};
+    run.seq = seq;
+    run.case_json = {{"model", "small"}, {"cp_size", 1},  {"batch", 1},     {"seqlen_q", 8},
+                     {"seqlen_kv", 8},   {"heads", 1},    {"kv_heads", 1},  {"head_dim_qk", 8},
+                     {"head_dim_v", 8},  {"comm", "p2p"}, {"dtype", "fp32"}};
     send(run);
   }
   // Runs a case that begins at once and leaves as the command says.

@@ -17,17 +17,12 @@
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"
 #include "cases/fields.h"
-#include "worker/message_frames.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
 // --- Rank 0 to the computing thread of a rank ------------------------------------------------------------------------
-struct RunCommand {
-  protocol::RunRequest request;
-
-  static constexpr auto fields() { return FieldList{optional<&RunCommand::request>()}; }
-};
+using RunCommand = protocol::RunRequest;  // without lengths: each rank computes them from the case
 struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
   std::int64_t seq = 0;
   bool go = true;  // false: a rank has failed before, or the case was cancelled
@@ -65,11 +60,7 @@ struct ProbeCommand {  // answered at once, also during a case
 
   static constexpr auto fields() { return FieldList{optional<&ProbeCommand::token>()}; }
 };
-struct PrepareCommand {  // a hint that this case comes next
-  nlohmann::json case_json;
-
-  static constexpr auto fields() { return FieldList{field("case", &PrepareCommand::case_json)}; }
-};
+using PrepareCommand = protocol::PrepareRequest;
 // --- Rank 0 to both --------------------------------------------------------------------------------------------------
 struct ExitCommand {
   static constexpr auto fields() { return FieldList{}; }
@@ -236,6 +227,7 @@ struct Goodbye {
 using RankMessage = std::variant<RankStarted, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;
 
+using Bytes = std::vector<std::uint8_t>;
 // Encode a message as bytes; non-finite numbers and arbitrary bytes in strings survive. Decoding anything that encode
 // has not written throws protocol::ProtocolError or nlohmann::json's exceptions.
 // Message: ComputeCommand, ControlCommand or RankMessage.

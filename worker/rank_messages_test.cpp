@@ -12,8 +12,7 @@ namespace cp_pool {
 namespace {
 
 TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
-  RunCommand sent;
-  sent.request = {
+  const RunCommand sent{
       .seq = 5,
       .id = "a",
       .case_json = {{"heads", 3}},
@@ -22,12 +21,12 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
       .options = {
           .dump_dir = "/d", .reference_cache = false, .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}}};
   const auto got = std::get<RunCommand>(decode<ComputeCommand>(encode(ComputeCommand{sent})));
-  EXPECT_EQ(got.request.seq, 5);
-  EXPECT_EQ(got.request.case_json, sent.request.case_json);
-  EXPECT_EQ(got.request.options.dump_dir, "/d");
-  EXPECT_FALSE(got.request.options.reference_cache);
-  ASSERT_TRUE(got.request.options.perf);
-  EXPECT_EQ(got.request.options.perf->iterations, 9);
+  EXPECT_EQ(got.seq, 5);
+  EXPECT_EQ(got.case_json, sent.case_json);
+  EXPECT_EQ(got.options.dump_dir, "/d");
+  EXPECT_FALSE(got.options.reference_cache);
+  ASSERT_TRUE(got.options.perf);
+  EXPECT_EQ(got.options.perf->iterations, 9);
   const auto begin = std::get<BeginCommand>(decode<ComputeCommand>(encode(ComputeCommand{BeginCommand{4, false}})));
   EXPECT_EQ(begin.seq, 4);
   EXPECT_FALSE(begin.go);
@@ -39,7 +38,7 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   EXPECT_EQ(std::get<RebuildCommand>(decode<ComputeCommand>(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode<ComputeCommand>(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode<ControlCommand>(encode(ControlCommand{AbortCommand{4}}))).generation, 4);
-  const PrepareCommand hint{{{"heads", 3}}};
+  const PrepareCommand hint{.case_json = {{"heads", 3}}};
   EXPECT_EQ(std::get<PrepareCommand>(decode<ControlCommand>(encode(ControlCommand{hint}))).case_json, hint.case_json);
 }
 

@@ -23,28 +23,21 @@
 #include "cases/case_names.h"
 #include "cp_core/comm/peer/peer_environment.h"
 #include "cp_core/cuda/device.h"
-#include "worker/caught_error.h"
 #include "worker/control_plane.h"
 #include "worker/control_thread.h"
-#include "worker/cpu_threads.h"
 #include "worker/environment_baseline.h"
-#include "worker/group_slot.h"
 #include "worker/lifeline.h"
-#include "worker/own_gpu.h"
 #include "worker/plan_prefetcher.h"
+#include "worker/protocol/host_resources.h"
 #include "worker/protocol/lifeline_messages.h"
-#include "worker/protocol/own_addresses.h"
 #include "worker/rank_compute.h"
-#include "worker/rank_device.h"
+#include "worker/rank_outcome.h"
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
 #include "worker/tcp.h"
 
 namespace cp_pool {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // --- How ranks that a launcher started find rank 0's control plane ---
 // Rank 0 binds a free port and tells the driver over its lifeline; the driver tells the other ranks.
@@ -68,103 +61,61 @@ std::string own_master_address(const Lifeline& lifeline, bool on_one_host) {
   return addresses.empty() ? "127.0.0.1" : addresses.front();
 }
 
-// Called by rank 0, whose control plane listens at environment.master_addr on `port`: tells the driver, and sets
-// environment.master_port.
-void announce_master(Lifeline& lifeline, protocol::RankEnvironment& environment, int port) {
-  environment.master_port = static_cast<std::uint16_t>(port);
-  lifeline.tell_rendezvous({protocol::host_name(), {environment.master_addr}, port});
-}
-
 // Called by another rank: waits for rank 0's announcement, and sets environment's master address and port to the first
 // address that answers. Throws ControlPlaneError, which names both ranks, their hosts and the attempts.
 void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
-  constexpr seconds kLimit{20};
-  constexpr seconds kOneTry{3};
-  constexpr milliseconds kBetweenRounds{200};
+  constexpr std::chrono::seconds kLimit{20};
   const lifeline::Rendezvous where = lifeline.await_rendezvous();
   environment.master_port = static_cast<std::uint16_t>(where.port);
-  const bool on_its_host = where.host == protocol::host_name();
-  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  std::vector<lifeline::Endpoint> endpoints;
+  for (const std::string& address : where.addresses) {
+    if (is_loopback(address) && where.host != protocol::host_name()) continue;  // here another process may listen there
+    endpoints.push_back({address, environment.master_port});
+  }
   std::string tried;
-  do {
-    tried.clear();
-    for (const std::string& address : where.addresses) {
-      if (is_loopback(address) && !on_its_host) continue;  // on this host another process may listen there
-      const lifeline::Endpoint endpoint{address, environment.master_port};
-      std::string why;
-      if (connect_within(endpoint, kOneTry, why)) {
-        environment.master_addr = address;
-        return;
-      }
-      tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", lifeline::to_string(endpoint), why);
-    }
-    std::this_thread::sleep_for(kBetweenRounds);
-  } while (std::chrono::steady_clock::now() < deadline);
+  const Connected found =
+      connect_to_any(endpoints, kLimit, [](int /*fd*/, const std::string& /*why*/) { return true; }, tried);
+  environment.master_addr = found.endpoint.host;
+  if (found.fd) return;
   throw ControlPlaneError(
       fmt::format("rank {} on host {} cannot reach rank 0 on host {} ({}): GLOO_SOCKET_IFNAME, on GPUs "
                   "NCCL_SOCKET_IFNAME, names the network interface on which the hosts reach each other",
                   environment.rank, protocol::host_name(), where.host, tried));
 }
 
-// --- The capabilities and versions of this worker, for its ready event ---
-
-template <typename Enum>
-nlohmann::json names() {
-  nlohmann::json out = nlohmann::json::array();
-  for (const auto& [value, name] : kNames<Enum>) out.push_back(name);
-  return out;
-}
-
-// Returns the backends by device, the comm types, layouts and dtypes that cases may name, and the case fields beyond
-// protocol version 1. It also says that every pass has figures of every rank.
-// prepares: whether the worker acts on `prepare` requests.
-// shared_gpus: how many GPUs the ranks share; 0 if each rank has one of its own.
-// diagnoses: whether the worker can say why a case failed.
-nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus, bool diagnoses) {
-  // A case may name any backend: on a CPU math computes for every backend, and the result says so.
-  const nlohmann::json backends =
-      device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
-  nlohmann::json newer_fields = nlohmann::json::array();
-  for (const CaseField& field : case_fields()) {
-    if (!field.in_version_1) newer_fields.push_back(field.name);
-  }
-  nlohmann::json requests = {"cancel"};
-  if (prepares) requests.push_back("prepare");
-  nlohmann::json options = {"bound_factor"};
-  if (diagnoses) options.insert(options.end(), {"diagnosis_ms", "known_mistakes"});
-  return {{"backends", backends},
-          {"comm", names<CommType>()},
-          {"layouts", names<Layout>()},
-          {"dtypes", names<DType>()},
-          {"figures", true},
-          {"shared_gpus", shared_gpus},
-          {"requests", std::move(requests)},
-          {"options", std::move(options)},
-          {"case_fields", std::move(newer_fields)}};
-}
-
-// Returns the versions of the libraries, by name. For a GPU also those of CUDA, cuDNN and NCCL, and the GPU's name.
-nlohmann::json versions(const at::Device& device) {
-  nlohmann::json out = {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
-  if (device.is_cuda()) {
-    out["cuda"] = cuda_device().versions();
-    out["gpu"] = cuda_device().device_name(device.index());
-  }
-  return out;
-}
-
 constexpr std::chrono::seconds kConnectLimit{30};
 constexpr int kMostPrefetchers = 8;
 
+// Returns the event without ranks. capabilities: the backends by device, the comm types, layouts and dtypes that cases
+// may name, the case fields beyond protocol version 1, and that every pass has figures of every rank. versions: those
+// of the libraries, by name; for a GPU also those of CUDA, cuDNN and NCCL, and the GPU's name.
 protocol::ReadyEvent ready_event(const protocol::RankEnvironment& environment, const at::Device& device,
                                  const OwnGpu& gpu, CaseRunner& runner) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities(device, runner.prepares(device), gpu.shared_gpus, runner.diagnoses());
+  nlohmann::json newer_fields = nlohmann::json::array();
+  for (const CaseField& field : case_fields()) {
+    if (!field.in_version_1) newer_fields.push_back(field.name);
+  }
+  nlohmann::json requests = {"cancel"};
+  if (runner.prepares(device)) requests.push_back("prepare");
+  nlohmann::json options = {"bound_factor"};
+  if (runner.diagnoses()) options.insert(options.end(), {"diagnosis_ms", "known_mistakes"});
+  ready.capabilities = {{"comm", all_names<CommType>()},  {"layouts", all_names<Layout>()},
+                        {"dtypes", all_names<DType>()},   {"figures", true},
+                        {"shared_gpus", gpu.shared_gpus}, {"requests", std::move(requests)},
+                        {"options", std::move(options)},  {"case_fields", std::move(newer_fields)}};
+  ready.versions = {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
+  if (device.is_cuda()) {
+    ready.capabilities["backends"] = {{"cuda", all_names<Backend>()}};
+    ready.versions["cuda"] = cuda_device().versions();
+    ready.versions["gpu"] = cuda_device().device_name(device.index());
+  } else {
+    ready.capabilities["backends"] = {{"cpu", {"math"}}};  // a case may name any, and the result says what computed it
+  }
   ready.capabilities.update(runner.capabilities());
-  ready.versions = versions(device);
   ready.versions.update(runner.versions());
   return ready;
 }
@@ -176,12 +127,6 @@ PlanPrefetcher::Pieces prepare_for(const nlohmann::json& case_json, const protoc
   const Division division = division_of(c);
   return runner.prepare(case_of_group(c, group_of_rank(division, environment.rank)),
                         rank_in_group(division, environment.rank), device);
-}
-
-// The choice is made once per process, because it hides all other GPUs.
-const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
-  static const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
-  return gpu;
 }
 
 // Ends the process on an exception, so that the rank's death and its last output are seen at once. Unwinding would wait
@@ -197,8 +142,9 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
 
 }  // namespace
 
-void choose_gpu_early(const protocol::RankEnvironment& environment) {
-  (void)own_gpu(environment);
+const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
+  static const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
+  return gpu;
 }
 
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
@@ -215,24 +161,27 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     // The listening socket comes from the driver. Processes that this one starts must not inherit it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);
-    if (lifeline != nullptr) announce_master(*lifeline, environment, server->port());
+    if (lifeline != nullptr) {
+      environment.master_port = static_cast<std::uint16_t>(server->port());
+      lifeline->tell_rendezvous({protocol::host_name(), {environment.master_addr}, environment.master_port});
+    }
   } else if (lifeline != nullptr) {
     or_die(environment.rank, [&] { find_master(*lifeline, environment); });
   }
-  device.make_current();
-  if (device.device().is_cuda()) {
-    faults.set_memory_exhaustion([on = device.device()] {
+  const at::Device on = device.make_current();
+  if (on.is_cuda()) {
+    faults.set_memory_exhaustion([on] {
       constexpr std::int64_t kMoreThanAnyHas = std::int64_t{1} << 46U;
       (void)at::empty({kMoreThanAnyHas}, at::TensorOptions(on).dtype(at::kByte));
     });
   }
   clock.mark("device");
-  const bool prepares = runner.prepares(device.device());
+  const bool prepares = runner.prepares(on);
   std::future<bool> rank_zero;  // waits for the end when it is destroyed
   if (environment.rank == 0) {
-    rank_zero = std::async(std::launch::async, serve_rank_zero, std::ref(*server),
-                           ready_event(environment, device.device(), gpu, runner), FaultInjector(config.faults, 0),
-                           config.stdin_fd, config.stdout_fd);
+    rank_zero =
+        std::async(std::launch::async, serve_rank_zero, std::ref(*server), ready_event(environment, on, gpu, runner),
+                   FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
   auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment); });
@@ -241,10 +190,10 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   std::promise<void> stopped;  // fulfilled when this thread has stopped, or broken by an exception
   PlanPrefetcher prefetcher(prepares ? std::min(kMostPrefetchers, share_of_cores(environment.local_world_size)) : 0);
   if (config.rehearses) {
-    prefetcher.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
+    prefetcher.prepare([&runner, on] { return runner.rehearsals(on); });
   }
   // Captured by value, because the prefetcher's threads may outlive this call.
-  const auto prepare = [&prefetcher, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
+  const auto prepare = [&prefetcher, &runner, environment, on](const nlohmann::json& case_json) {
     prefetcher.prepare(
         [&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
@@ -253,10 +202,9 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;
-  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, prefetcher, gpu}, messages,
-                      store);
+  RankCompute compute({environment, baseline, on, runner, faults, groups, prefetcher, gpu}, messages, store);
   or_die(rank, [&] {
-    compute.connect(kConnectLimit, {.on_connected = [&] { clock.mark("data_plane"); }});
+    compute.connect(0, kConnectLimit, {.on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
     messages.to_rank0(

@@ -6,6 +6,7 @@
 #include "worker/case_runner.h"
 #include "worker/fault.h"
 #include "worker/protocol/environment.h"
+#include "worker/rank_device.h"
 #include "worker/startup_clock.h"
 
 namespace cp_pool {
@@ -18,9 +19,9 @@ struct RankProcessConfig {
   int stdout_fd = 1;      // used by rank 0 only
 };
 
-// Chooses the GPU of this process's rank and hides the others, before other code looks for GPUs. serve_as_rank uses the
-// same choice. Throws EnvironmentError.
-void choose_gpu_early(const protocol::RankEnvironment& environment);
+// Returns the GPU of this process's rank. The first call, which serve_as_rank makes at the latest, chooses it and hides
+// the others. Throws EnvironmentError.
+const OwnGpu& own_gpu(const protocol::RankEnvironment& environment);
 
 // Serves cases. Rank 0 serves until the end of its input, other ranks until rank 0 stops them or ends. Returns the exit
 // code: 0 if every rank stopped on request. Throws ControlPlaneError, CommError.

@@ -4,15 +4,14 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <poll.h>
+#include <string>
 #include <string_view>
-#include <sys/eventfd.h>
-#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -23,10 +22,18 @@
 #include "worker/coordinator.h"
 #include "worker/data_plane.h"
 #include "worker/protocol/line_framer.h"
-#include "worker/response_writer.h"
 
 namespace cp_pool {
 namespace {
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
 
 // A queue between threads of one process.
 template <typename Item>
@@ -65,56 +72,33 @@ class ThreadQueue {
 struct EndOfInput {};
 using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage>;
 
-// Reads requests from the driver on a thread of its own, so that they arrive during a case.
-class RequestReader {
- public:
-  // fd is not owned. The end of input is put into the queue, too, also when reading fails.
-  RequestReader(int fd, ThreadQueue<Item>& items) : fd_(fd), items_(items), wake_fd_(eventfd(0, EFD_CLOEXEC)) {
-    if (!wake_fd_) throw std::system_error(errno, std::generic_category(), "eventfd");
-    thread_ = std::jthread([this] { serve(); });
+Item item_of(const protocol::Line& line) {
+  if (line.kind == protocol::Line::Kind::over_long) {
+    return protocol::ProtocolError(fmt::format("a request longer than {} bytes", protocol::kMaxLineBytes));
   }
-  RequestReader(const RequestReader&) = delete;
-  RequestReader& operator=(const RequestReader&) = delete;
-  ~RequestReader() {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_fd_.get(), &one, sizeof one);
+  try {
+    return protocol::parse_request(line.text);
+  } catch (const protocol::ProtocolError& e) {
+    return e;
   }
+}
 
- private:
-  void serve() {
-    constexpr std::size_t kReadBytes = std::size_t{64} << 10U;
-    protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
-    std::array<char, kReadBytes> buffer;
-    for (;;) {
-      std::array<pollfd, 2> ready{{{fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}}};
-      if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
-      if (ready[1].revents != 0) return;
-      if (ready[0].revents == 0) continue;
-      const ssize_t got = read(fd_, buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
-      const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-      for (const protocol::Line& line : framer.feed(bytes)) items_.put(item_of(line));
-    }
-    items_.put(EndOfInput{});
+// Puts the driver's requests into the queue, then the end of input, also when reading fails. Runs on a thread of its
+// own, so that requests arrive during a case; the thread ends with the process at the latest. fd is not owned.
+void read_requests(int fd, const std::shared_ptr<ThreadQueue<Item>>& items) {
+  protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
+  std::array<char, std::size_t{64} << 10U> buffer;
+  for (;;) {
+    pollfd ready{fd, POLLIN, 0};  // another process may have made the input non-blocking
+    poll(&ready, 1, -1);
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) break;
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    for (const protocol::Line& line : framer.feed(bytes)) items->put(item_of(line));
   }
-
-  static Item item_of(const protocol::Line& line) {
-    if (line.kind == protocol::Line::Kind::over_long) {
-      return protocol::ProtocolError(fmt::format("a request longer than {} bytes", protocol::kMaxLineBytes));
-    }
-    try {
-      return protocol::parse_request(line.text);
-    } catch (const protocol::ProtocolError& e) {
-      return e;
-    }
-  }
-
-  int fd_;
-  ThreadQueue<Item>& items_;
-  UniqueFd wake_fd_;
-  std::jthread thread_;
-};
+  items->put(EndOfInput{});
+}
 
 class ServerPorts final : public Coordinator::Ports {
  public:
@@ -127,7 +111,7 @@ class ServerPorts final : public Coordinator::Ports {
                    breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
   }
   void command(const ComputeCommand& command) override {
-    if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id, run->request.seq);
+    if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->id, run->seq);
     server_.to_compute(command);
   }
   void watch(const ControlCommand& command) override { server_.to_control_threads(command); }
@@ -161,13 +145,13 @@ Item item_of(const Bytes& message) {
 bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
                      int stdout_fd) {
   try {
-    ThreadQueue<Item> items;
+    const auto items = std::make_shared<ThreadQueue<Item>>();
     ServerPorts ports(server, std::move(faults), stdout_fd);
     Coordinator coordinator(ports, ready);
-    const RequestReader reader(stdin_fd, items);
-    server.on_rank0([&items](const Bytes& message) { items.put(item_of(message)); });
+    std::thread([=] { read_requests(stdin_fd, items); }).detach();
+    server.on_rank0([&items](const Bytes& message) { items->put(item_of(message)); });
     while (!coordinator.finished()) {
-      if (const std::optional<Item> item = items.take(coordinator.next_deadline())) {
+      if (const std::optional<Item> item = items->take(coordinator.next_deadline())) {
         dispatch(coordinator, *item);
       } else {
         coordinator.on_time();
@@ -179,6 +163,22 @@ bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, F
     fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
     _exit(1);
   }
+}
+
+void write_response(int fd, const protocol::Event& event, const std::function<void()>& half_way) {
+  std::string text = protocol::format_response(event);
+  const auto* const result = std::get_if<protocol::ResultEvent>(&event);
+  if (text.size() > protocol::kMaxLineBytes && result != nullptr) {
+    protocol::ResultEvent shorter = *result;
+    shorter.checks.clear();
+    shorter.reason += fmt::format(" ({} checks left out: the result had {} bytes)", result->checks.size(), text.size());
+    text = protocol::format_response(shorter);
+  }
+  if (!half_way) return write_all(fd, text);
+  const std::size_t half = text.size() / 2;
+  write_all(fd, std::string_view{text}.substr(0, half));
+  half_way();
+  write_all(fd, std::string_view{text}.substr(half));
 }
 
 }  // namespace cp_pool

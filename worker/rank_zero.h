@@ -1,5 +1,8 @@
-// What rank 0 does beside computing: it reads requests, receives messages of ranks, and runs the coordinator.
+// What rank 0 does beside computing: it reads requests, receives messages of ranks, runs the coordinator, and writes
+// responses to the driver.
 #pragma once
+
+#include <functional>
 
 #include "worker/control_plane.h"
 #include "worker/fault_injector.h"
@@ -12,5 +15,10 @@ namespace cp_pool {
 // would never hear of this pool again.
 bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
                      int stdout_fd);
+
+// Writes the whole response, in as many writes as the pipe needs. An error of writing is ignored, because a driver that
+// is gone also ends stdin. A result longer than the protocol allows is written without its checks, and its reason says
+// so. half_way: called when half of the response has been written.
+void write_response(int fd, const protocol::Event& event, const std::function<void()>& half_way = {});
 
 }  // namespace cp_pool

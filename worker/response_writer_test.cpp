@@ -1,5 +1,3 @@
-#include "worker/response_writer.h"
-
 #include <array>
 #include <string>
 #include <thread>
@@ -9,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "worker/protocol/line_framer.h"
+#include "worker/rank_zero.h"
 
 namespace cp_pool {
 namespace {

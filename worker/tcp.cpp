@@ -14,6 +14,7 @@
 #include <string_view>
 #include <sys/socket.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -51,20 +52,17 @@ int finish_connecting(int fd, const addrinfo& address, Clock::time_point deadlin
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-std::string numeric(const sockaddr* address, socklen_t size) {
-  std::array<char, NI_MAXHOST> text{};
-  const int error =
-      getnameinfo(address, size, text.data(), static_cast<socklen_t>(text.size()), nullptr, 0, NI_NUMERICHOST);
-  return error == 0 ? text.data() : "";
-}
-
 // which: getsockname or getpeername
 std::string end_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (which(fd, generic, &size) != 0) return "";
-  std::string text = numeric(generic, size);
+  std::array<char, NI_MAXHOST> host{};
+  if (which(fd, generic, &size) != 0 ||
+      getnameinfo(generic, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  const std::string text = host.data();
   constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address on an IPv6 socket
   return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
 }
@@ -73,14 +71,20 @@ std::string end_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
   throw std::system_error(error, std::generic_category(), what);
 }
 
+// The address that a socket is bound to. The port of an IPv4 address has the same place.
+sockaddr_in6 bound_address(int fd) {
+  sockaddr_in6 address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) fail(errno, "getsockname");
+  return address;
+}
+
 // Returns -1, with the cause in errno, if it cannot listen.
 int try_to_listen(const sockaddr* address, socklen_t size) {
   const int fd = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
-  const int on = 1;
-  const int off = 0;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address->sa_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address->sa_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (::bind(fd, address, size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
   const int error = errno;
   ::close(fd);
@@ -90,18 +94,13 @@ int try_to_listen(const sockaddr* address, socklen_t size) {
 
 // Listens over IPv6, which accepts IPv4 too, or over IPv4 if there is no IPv6.
 int listen_anywhere(std::uint16_t port) {
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  six.sin6_port = htons(port);
-  int fd = try_to_listen(reinterpret_cast<const sockaddr*>(&six), sizeof six);
-  if (fd >= 0) return fd;
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_port = htons(port);
-  fd = try_to_listen(reinterpret_cast<const sockaddr*>(&four), sizeof four);
-  if (fd < 0) fail(errno, fmt::format("listening at port {}", port));
-  return fd;
+  std::string unused;
+  for (const char* const everywhere : {"::", "0.0.0.0"}) {
+    const Addresses address = resolve(everywhere, port, SOCK_STREAM, AI_NUMERICHOST, unused);
+    const int fd = address ? try_to_listen(address->ai_addr, address->ai_addrlen) : -1;
+    if (fd >= 0) return fd;
+  }
+  fail(errno, fmt::format("listening at port {}", port));
 }
 
 bool is_loopback(const sockaddr& address) {
@@ -128,14 +127,31 @@ UniqueFd connect_within(const lifeline::Endpoint& endpoint, milliseconds limit, 
     UniqueFd fd{::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     const int error = fd ? finish_connecting(fd.get(), *address, deadline) : errno;
     if (error == 0) {
-      const int on = 1;
-      ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
       const int flags = ::fcntl(fd.get(), F_GETFL);
       ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
       return fd;
     }
     why = std::strerror(error);
   }
+  return {};
+}
+
+Connected connect_to_any(const std::vector<lifeline::Endpoint>& endpoints, milliseconds limit,
+                         const std::function<bool(int fd, std::string& why)>& accepts, std::string& why) {
+  constexpr std::chrono::seconds kOneTry{3};
+  constexpr milliseconds kBetweenRounds{200};
+  const auto deadline = Clock::now() + limit;
+  do {
+    why.clear();
+    for (const lifeline::Endpoint& endpoint : endpoints) {
+      std::string reason;
+      UniqueFd fd = connect_within(endpoint, kOneTry, reason);
+      if (fd && accepts(fd.get(), reason)) return {std::move(fd), endpoint};
+      why += fmt::format("{}{}: {}", why.empty() ? "" : ", ", lifeline::to_string(endpoint), reason);
+    }
+    std::this_thread::sleep_for(kBetweenRounds);
+  } while (Clock::now() < deadline);
   return {};
 }
 
@@ -193,23 +209,19 @@ int listen_at(const std::string& host, std::uint16_t port, bool all_here) {
 }
 
 int listen_beside(int listening) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (::getsockname(listening, generic, &size) != 0) fail(errno, "getsockname");
-  if (address.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = 0;
-  if (address.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
-  const int fd = try_to_listen(generic, size);
+  sockaddr_in6 address = bound_address(listening);
+  address.sin6_port = 0;
+  const int fd = try_to_listen(reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (fd < 0) fail(errno, "listening");
   return fd;
 }
 
+void set_option(int fd, int level, int name, int value) {
+  ::setsockopt(fd, level, name, &value, sizeof value);
+}
+
 std::uint16_t port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) fail(errno, "getsockname");
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  return ntohs(bound_address(fd).sin6_port);
 }
 
 }  // namespace cp_pool

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cases/unique_fd.h"
 #include "worker/protocol/lifeline_messages.h"
@@ -15,6 +17,15 @@ namespace cp_pool {
 // Returns a connected, blocking file descriptor that is closed on exec. Returns none and sets `why` if no address of
 // the endpoint answers within the limit.
 UniqueFd connect_within(const lifeline::Endpoint& endpoint, std::chrono::milliseconds limit, std::string& why);
+
+struct Connected {
+  UniqueFd fd;
+  lifeline::Endpoint endpoint;
+};
+// Connects to the endpoints in turn, again and again within the limit. Returns the first connection that `accepts`
+// takes; no fd if there is none, and then `why` holds the reason for each endpoint.
+Connected connect_to_any(const std::vector<lifeline::Endpoint>& endpoints, std::chrono::milliseconds limit,
+                         const std::function<bool(int fd, std::string& why)>& accepts, std::string& why);
 
 // Waits until a file descriptor has one of these events of poll(2), at most until the deadline. Returns 1 if it has, 0
 // at the deadline, and -1, with the cause in errno, on an error.
@@ -39,6 +50,8 @@ int listen_at(const std::string& host, std::uint16_t port, bool all_here);
 
 // The same at the address of a listening socket, at a port that the kernel chooses.
 int listen_beside(int listening);
+
+void set_option(int fd, int level, int name, int value);  // setsockopt
 
 // Returns the port that a socket is bound to.
 std::uint16_t port_of(int fd);

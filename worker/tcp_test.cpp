@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/protocol/own_addresses.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 namespace {

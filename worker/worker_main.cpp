@@ -24,16 +24,13 @@
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/aggregate.h"
-#include "worker/caught_error.h"
-#include "worker/cpu_threads.h"
-#include "worker/hygiene.h"
 #include "worker/lifeline.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_device.h"
 #include "worker/rank_outcome.h"
 #include "worker/rank_process.h"
-#include "worker/response_writer.h"
+#include "worker/rank_zero.h"
 
 namespace cp_pool {
 namespace {
@@ -45,9 +42,8 @@ using Clock = Communicator::Clock;
 
 constexpr std::chrono::minutes kBarrierLimit{10};  // long, because other ranks may be slow and no driver waits
 
-RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr<c10d::Store>& store, int rank) {
-  RankOutcome outcome;
-  outcome.rank = rank;
+void run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr<c10d::Store>& store, RankOutcome& outcome) {
+  const int rank = outcome.rank;
   outcome.backend = runner.backend(c, at::kCPU);
   CpGroups all;
   try {
@@ -66,7 +62,6 @@ RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr
     outcome.failure = with_stack_trace(caught);
   }
   outcome.hygiene = measure_hygiene(rank);
-  return outcome;
 }
 
 std::string describe_rank(const protocol::RankResult& rank) {
@@ -87,25 +82,21 @@ std::string describe_check(const Check& check) {
 protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
   const int size = world_size(c);
   CaseSummary summary{.seq = 1, .world_size = size, .outcomes = {}, .cancelled = false, .perf = {}};
-  summary.outcomes.resize(static_cast<std::size_t>(size));
   runner.reset(at::kCPU);
-  if (const std::string reason = runner.skip_reason(c, at::kCPU); !reason.empty()) {
-    for (int rank = 0; rank < size; ++rank) {
-      RankOutcome& outcome = summary.outcomes[static_cast<std::size_t>(rank)];
-      outcome.rank = rank;
-      outcome.verdict = CaseOutcome::skip;
-      outcome.reason = reason;
-    }
-    return aggregate(summary);
+  const std::string reason = runner.skip_reason(c, at::kCPU);
+  for (int rank = 0; rank < size; ++rank) {
+    RankOutcome& outcome = summary.outcomes.emplace_back();
+    outcome.rank = rank;
+    if (reason.empty()) continue;
+    outcome.verdict = CaseOutcome::skip;
+    outcome.reason = reason;
   }
+  if (!reason.empty()) return aggregate(summary);
   const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
   {
     std::vector<std::jthread> ranks;
-    ranks.reserve(static_cast<std::size_t>(size));
-    for (int rank = 0; rank < size; ++rank) {
-      ranks.emplace_back(
-          [&, rank] { summary.outcomes[static_cast<std::size_t>(rank)] = run_rank(c, runner, store, rank); });
-    }
+    ranks.reserve(summary.outcomes.size());
+    for (RankOutcome& outcome : summary.outcomes) ranks.emplace_back([&] { run_rank(c, runner, store, outcome); });
   }
   return aggregate(summary);
 }
@@ -182,7 +173,7 @@ int refuse(const RankProcessConfig& config, const std::string& why, int exit_cod
 }
 
 int run(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
-  if (options.case_file) return run_case_file(*options.case_file, runner, stdout_fd);
+  if (!options.case_file.empty()) return run_case_file(options.case_file, runner, stdout_fd);
   quieten_libtorch();
   ask_for_deterministic_cublas();
   RankProcessConfig config;

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/protocol/block_signals.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/host_resources.h"
 #include "worker/protocol/messages.h"
-#include "worker/protocol/own_addresses.h"
-#include "worker/protocol/token.h"
 
 namespace cp_pool {
 

@@ -17,7 +17,7 @@
 #include "driver/os/spawn.h"
 #include "driver/ranks/launcher.h"
 #include "worker/protocol/environment.h"
-#include "worker/protocol/own_addresses.h"
+#include "worker/protocol/host_resources.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

@@ -15,7 +15,7 @@
 #include "driver/os/spawn.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/worker_group.h"
-#include "worker/protocol/token.h"
+#include "worker/protocol/environment.h"
 
 namespace cp_pool {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "driver/log/run_report.h"
-#include "worker/protocol/own_addresses.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool {
 

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
 
 class WorkerExit(IntEnum):
-    """The exit codes of a worker that starts no rank (worker/options.h, worker/protocol/messages.h)."""
+    """The exit codes of a worker that starts no rank (worker/worker_main.h, worker/protocol/messages.h)."""
 
     usage = 2
     no_device = 69  # no case can run here, and another start would not help (docs/protocol.md)

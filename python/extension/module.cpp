@@ -18,8 +18,8 @@
 #include "worker/fault.h"
 #include "worker/lifeline.h"
 #include "worker/protocol/environment.h"
+#include "worker/rank_outcome.h"
 #include "worker/rank_process.h"
-#include "worker/runner_error.h"
 #include "worker/stack_dump.h"
 #include "worker/startup_clock.h"
 #include "worker/worker_main.h"
@@ -60,7 +60,7 @@ int serve(const py::object& runner, const std::vector<std::string>& faults, bool
 // environment is not that of a rank.
 std::optional<std::string> hide_other_gpus() {
   try {
-    choose_gpu_early(protocol::read_environment());
+    own_gpu(protocol::read_environment());
   } catch (const protocol::EnvironmentError&) {  // serve() says what is wrong with it
     return std::nullopt;
   }

@@ -10,18 +10,19 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "cases/comm_facts.h"
 #include "cases/enum_names.h"
 #include "cp_core/attention/backend_unsupported.h"
-#include "worker/runner_error.h"
+#include "worker/rank_outcome.h"
 
 namespace cp_pool {
 namespace {
 
-verify::PaddingFill fill_of(const std::string& padding) {
-  if (padding == "nan") return verify::PaddingFill::nan;
-  if (padding == "zeros") return verify::PaddingFill::zeros;
-  return verify::PaddingFill::garbage;
+// Convert between tensors and Python objects without copies. None stands for an undefined tensor. Need the GIL.
+py::object to_python(const at::Tensor& tensor) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+at::Tensor to_tensor(const py::handle& object) {
+  return object.is_none() ? at::Tensor() : THPVariable_Unpack(object.ptr());
 }
 
 // Returns a number of each row as int64 on the device.
@@ -86,7 +87,8 @@ PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& break
   }
   const std::string padding = text("padding");
   without_padding_ = padding == "absent";
-  declared_.padding = fill_of(padding);
+  using enum verify::PaddingFill;
+  declared_.padding = padding == "nan" ? nan : padding == "zeros" ? zeros : garbage;
   declared_.judges_padding = runner_.attr("judges_padding")().cast<bool>();
   declared_.heads = text("head_order") == "interleaved" ? verify::HeadOrder::interleaved : verify::HeadOrder::blocked;
   declared_.needs_lse = false;
@@ -137,10 +139,6 @@ std::string PythonImplementation::obstacle(const Case& c) const {
   return {};
 }
 
-std::string PythonImplementation::backend(const Case& /*c*/, const at::Device& /*device*/) {
-  return name_;
-}
-
 verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLengths& lengths) {
   verify::Sharding sharding = declared_;
   if (has_one_convention()) {
@@ -180,18 +178,6 @@ verify::RowsByRank PythonImplementation::rows(std::size_t side, const Case& c, c
   return out;
 }
 
-bool PythonImplementation::repeats_bits(const Case& c, const at::Device& device) {
-  return c.deterministic || (device.is_cuda() ? promises_bits_on_cuda_ : promises_bits_on_cpu_);
-}
-
-std::int64_t PythonImplementation::probe_heads(const Case& c) {
-  return probe_heads_ > 0 ? probe_heads_ : head_ranks(c);
-}
-
-std::string PythonImplementation::single_rank_obstacle() {
-  return "the groups of an adapter have all ranks of the pool";
-}
-
 std::unique_ptr<Step> PythonImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
   if (setting.replayed && setting.device.is_cuda()) {
     throw BackendUnsupported("the step of an adapter is not captured as a CUDA graph (--perf without graph times it)");
@@ -222,29 +208,20 @@ void throw_python_error(pybind11::error_already_set& error) {
     const std::string text = error.what();
     throw RunnerError(FailureKind::exception, "cp_pool: " + text.substr(0, text.find('\n')), text);
   }
-  const auto kind = value.attr("kind").cast<std::string>();
-  const auto summary = value.attr("summary").cast<std::string>();
-  const auto text = value.attr("text").cast<std::string>();
-  const auto known = parse_name<FailureKind>(kind);
+  const auto attribute = [&value](const char* name) { return value.attr(name).cast<std::string>(); };
+  const auto summary = attribute("summary");
+  const auto text = attribute("text");
+  const auto known = parse_name<FailureKind>(attribute("kind"));
   if (!known) {
-    const std::string wrong = fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", kind);
+    const std::string wrong =
+        fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", attribute("kind"));
     throw RunnerError(FailureKind::exception, fmt::format("cp_pool: {}: {}", wrong, summary), wrong + '\n' + text);
   }
-  if (const auto place = value.attr("declined_in").cast<std::string>(); !place.empty()) {
-    throw Declined(value.attr("reason").cast<std::string>(), place,
+  if (const auto place = attribute("declined_in"); !place.empty()) {
+    throw Declined(attribute("reason"), place,
                    Failure{.kind = *known, .phase = FailurePhase::run, .summary = summary, .text = text});
   }
-  throw RunnerError(*known, summary, text, value.attr("collective").cast<std::string>());
-}
-
-py::object to_python(const at::Tensor& tensor) {
-  if (!tensor.defined()) return py::none();
-  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
-}
-
-at::Tensor to_tensor(const py::handle& object) {
-  if (object.is_none()) return {};
-  return THPVariable_Unpack(object.ptr());
+  throw RunnerError(*known, summary, text, attribute("collective"));
 }
 
 }  // namespace cp_pool

@@ -11,6 +11,7 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "cases/comm_facts.h"
 #include "cp_core/run_case/implementation.h"
 #include "python/extension/wait_breaker.h"
 
@@ -23,13 +24,15 @@ class PythonImplementation final : public Implementation {
   ~PythonImplementation() override;
 
   std::string skip_reason(const Case& c, const at::Device& device) override;
-  std::string backend(const Case& c, const at::Device& device) override;
+  std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return name_; }
   verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override;
-  bool repeats_bits(const Case& c, const at::Device& device) override;
+  bool repeats_bits(const Case& c, const at::Device& device) override {
+    return c.deterministic || (device.is_cuda() ? promises_bits_on_cuda_ : promises_bits_on_cpu_);
+  }
   bool remarks_other_bits() override { return remarks_other_bits_; }
   bool is_odd() override { return odd_; }
-  std::int64_t probe_heads(const Case& c) override;
-  std::string single_rank_obstacle() override;
+  std::int64_t probe_heads(const Case& c) override { return probe_heads_ > 0 ? probe_heads_ : head_ranks(c); }
+  std::string single_rank_obstacle() override { return "the groups of an adapter have all ranks of the pool"; }
   std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
 
   // Whether this rank has no tokens in the step that was made last. May be called from any thread.
@@ -85,9 +88,5 @@ auto with_python(WaitBreaker& breaker, Function&& function) -> decltype(function
     throw_python_error(error);
   }
 }
-
-// Convert between tensors and Python objects without copies. None stands for an undefined tensor. Need the GIL.
-pybind11::object to_python(const at::Tensor& tensor);
-at::Tensor to_tensor(const pybind11::handle& object);
 
 }  // namespace cp_pool

@@ -1,14 +1,15 @@
 #include "python/extension/wait_breaker.h"
 
-#include <charconv>
-#include <dirent.h>
+#include <filesystem>
 #include <netinet/in.h>
-#include <string_view>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
+
+#include "cases/parse_number.h"
 
 namespace cp_pool {
 
@@ -41,16 +42,12 @@ struct OpenSocket {
 
 std::vector<OpenSocket> open_sockets() {
   std::vector<OpenSocket> out;
-  DIR* const folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return out;
-  while (const dirent* const entry = readdir(folder)) {
-    const std::string_view name(entry->d_name);
-    int fd = -1;
-    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc{}) continue;
+  std::error_code none;  // without /proc no socket is known
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const auto fd = parse_number<int>(entry.path().filename().string());
     struct stat facts{};
-    if (fstat(fd, &facts) == 0 && S_ISSOCK(facts.st_mode)) out.push_back({.fd = fd, .inode = facts.st_ino});
+    if (fd && fstat(*fd, &facts) == 0 && S_ISSOCK(facts.st_mode)) out.push_back({.fd = *fd, .inode = facts.st_ino});
   }
-  closedir(folder);
   return out;
 }
 

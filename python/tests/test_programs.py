@@ -28,7 +28,7 @@ def test_exit_codes_are_those_of_cp_pool(binary: Path) -> None:
 
 def test_exit_codes_of_a_worker_are_those_of_the_protocol() -> None:
     constants = ""
-    for header in ("worker/options.h", "worker/protocol/messages.h"):
+    for header in ("worker/worker_main.h", "worker/protocol/messages.h"):
         constants += (ROOT / header).read_text(encoding="utf-8")
     known = {name: int(code) for name, code in re.findall(r"constexpr int kExit(\w+) = (\d+);", constants)}
     assert (WorkerExit.usage, WorkerExit.no_device) == (known["Usage"], known["NoDevice"])

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -151,6 +154,18 @@ std::optional<int> common_version(VersionRange ours, VersionRange theirs) {
   const int version = std::min(ours.max, theirs.max);
   if (version < std::max(ours.min, theirs.min)) return std::nullopt;
   return version;
+}
+
+std::string random_token() {
+  std::random_device random;  // the kernel's source of randomness
+  std::string out;
+  for (int word = 0; word < 4; ++word) out += fmt::format("{:08x}", random());
+  return out;
+}
+
+bool is_same_secret(std::string_view said, std::string_view secret) {
+  return said.size() == secret.size() &&
+         std::inner_product(said.begin(), said.end(), secret.begin(), 0, std::bit_or<>(), std::bit_xor<>()) == 0;
 }
 
 }  // namespace cp_pool::protocol

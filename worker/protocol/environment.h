@@ -1,4 +1,5 @@
-// How a rank learns its number and its group: from environment variables that the driver or another launcher sets.
+// How a rank learns its number and its group: from environment variables that the driver or another launcher sets. And
+// the secret of a pool, by which its ranks are told from other processes that can reach a port.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,5 +71,11 @@ std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironm
 
 // Returns the highest version that both sides speak; nullopt if there is none.
 std::optional<int> common_version(VersionRange ours, VersionRange theirs);
+
+// Returns 128 random bits of the kernel as 32 hexadecimal digits.
+std::string random_token();
+
+// Compares in a time that does not depend on where the texts differ.
+bool is_same_secret(std::string_view said, std::string_view secret);
 
 }  // namespace cp_pool::protocol

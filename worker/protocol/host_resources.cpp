@@ -1,13 +1,22 @@
 #include "worker/protocol/host_resources.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <ifaddrs.h>
+#include <map>
 #include <memory>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <ranges>
 #include <sched.h>
 #include <system_error>
+#include <unistd.h>
+#include <utility>
 
 namespace cp_pool::protocol {
 
@@ -42,6 +51,18 @@ int cores_of_affinity() {
     if (errno != EINVAL) break;
   }
   return 1;
+}
+
+std::string text_of(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const socklen_t size = address.sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const int error = ::getnameinfo(&address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? text.data() : "";
+}
+
+bool is_link_local(const sockaddr& address) {
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 }  // namespace
@@ -86,6 +107,30 @@ int usable_cores() {
   std::ifstream own("/proc/self/cgroup");
   const double quota = core_quota(own, "/sys/fs/cgroup").value_or(cores);
   return std::max(1, std::min(cores, static_cast<int>(std::ceil(quota))));
+}
+
+std::vector<std::string> own_addresses(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  std::multimap<std::pair<bool, bool>, std::string> found;  // those of the loopback interface and IPv6 come later
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    if (!interface.empty() && interface != entry->ifa_name) continue;
+    const sockaddr& address = *entry->ifa_addr;
+    if ((address.sa_family != AF_INET && address.sa_family != AF_INET6) || is_link_local(address)) continue;
+    std::string text = text_of(address);
+    if (text.empty()) continue;
+    found.emplace(std::pair{(entry->ifa_flags & IFF_LOOPBACK) != 0, address.sa_family == AF_INET6}, std::move(text));
+  }
+  freeifaddrs(list);
+  const auto texts = std::views::values(found);
+  return {texts.begin(), texts.end()};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
 }
 
 }  // namespace cp_pool::protocol

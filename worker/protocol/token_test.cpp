@@ -1,6 +1,6 @@
-#include "worker/protocol/token.h"
-
 #include <gtest/gtest.h>
+
+#include "worker/protocol/environment.h"
 
 namespace cp_pool::protocol {
 namespace {

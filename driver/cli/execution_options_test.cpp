@@ -5,6 +5,7 @@
 
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
+#include "worker/protocol/host_resources.h"
 
 namespace cp_pool::test {
 namespace {
@@ -155,12 +156,14 @@ TEST(Adapters, ThatContradictOtherOptionsAreRefused) {
 
 TEST(StartTimeouts, GrowWithRanksACore) {
   using std::chrono::seconds;
-  EXPECT_EQ(grown_start_timeout(seconds{60}, 8, 2), seconds{240});
-  EXPECT_EQ(grown_start_timeout(seconds{60}, 2, 2), seconds{60});
-  EXPECT_EQ(grown_start_timeout(seconds{60}, 1, 16), seconds{60});
   RunConfig config;
   config.start_timeout = seconds{60};
   EXPECT_EQ(start_timeout_of(config, 100000), seconds{60});
+  config.start_timeout_grows = true;
+  const int cores = protocol::usable_cores();
+  EXPECT_EQ(start_timeout_of(config, 4 * cores), seconds{240});
+  EXPECT_EQ(start_timeout_of(config, cores), seconds{60});
+  EXPECT_EQ(start_timeout_of(config, 1), seconds{60});
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ CaseProgress standing_at(std::vector<RankStanding> ranks) {
 
 RankStanding stands(int rank, const std::string& phase, double ms, const std::string& operation = "",
                     double operation_ms = 0) {
-  return {.rank = rank, .phase = phase, .ms = ms, .operation = operation, .operation_ms = operation_ms};
+  return {{.rank = rank, .phase = phase, .ms = ms, .operation = operation, .operation_ms = operation_ms}};
 }
 
 class RanksNow : public ::testing::Test {

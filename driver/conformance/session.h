@@ -118,7 +118,7 @@ class Session : private EventSink {
   void find_trouble(std::size_t from, Answer& answer) const;
   std::string describe_end(const RankFacts& facts);
   void on_event(const Event& event) override {
-    if (const auto* ready = std::get_if<PoolReady>(&event)) ready_ = ready->ready;
+    if (const auto* ready = std::get_if<PoolReady>(&event)) ready_ = *ready;
   }
   // Runs the pool until its machine has finished something.
   void begin_next();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cases/dual_chunk.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 
@@ -10,23 +11,21 @@ namespace {
 
 constexpr std::int64_t kFp32Bytes = 4;
 
-std::int64_t bytes_of(DType dtype) {
-  return dtype == DType::fp32 ? kFp32Bytes : 2;
-}
+// Pairs of a query and a key, without padding.
+struct Pairs {
+  std::int64_t all = 0;
+  std::int64_t visible = 0;
+};
 
-void add_tile(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv,
-              Compute& to) {
+// The pairs of these queries and these keys, in a sequence of sq valid queries and skv valid keys.
+Pairs pairs_of(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
   const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
   const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
-  const std::int64_t pairs = visible_pairs(make_mask(c), valid_queries, valid_keys, sq, skv);
-  to.pairs += pairs;
-  if (pairs == 0) {
-    ++to.empty_tiles;
-  } else if (pairs == valid_queries.size() * valid_keys.size()) {
-    ++to.full_tiles;
-  } else {
-    ++to.band_tiles;
+  Pairs pairs{.all = valid_queries.size() * valid_keys.size()};
+  for (std::int64_t i = valid_queries.begin; i < valid_queries.end; ++i) {
+    pairs.visible += count_visible(mask, i, valid_keys, sq, skv);
   }
+  return pairs;
 }
 
 // Number of rows in a rank's shard, padding included.
@@ -41,7 +40,7 @@ std::int64_t rows_of_rank(const std::vector<std::int64_t>& valid, const std::vec
 }
 
 RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
-  const std::int64_t bytes = bytes_of(c.dtype);
+  const std::int64_t bytes = c.dtype == DType::fp32 ? kFp32Bytes : 2;
   const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated_q, c.cp_size);
   const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated_kv, c.cp_size);
   const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
@@ -54,21 +53,7 @@ RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
           .statistic = q_rows * c.heads * kFp32Bytes};
 }
 
-// The shards are those of whole sequences.
-RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
-  return bytes_of_rank(c, without_replication(lengths, c.cp_size));
-}
-
 }  // namespace
-
-std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq,
-                           std::int64_t skv) {
-  std::int64_t pairs = 0;
-  for (std::int64_t i = queries.begin; i < queries.end; ++i) {
-    pairs += count_visible(mask, i, keys, sq, skv);
-  }
-  return pairs;
-}
 
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
   const std::int64_t size = padded / dual_chunks(ranks);
@@ -93,6 +78,7 @@ double Compute::backward_flops(const Case& c) const {
 
 Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, int owner) {
   const SequenceLengths cut = without_replication(lengths, c.cp_size);
+  const Mask mask = make_mask(c);
   const int head_split = head_ranks(c);
   const int ring_ranks = c.cp_size / head_split;
   Compute out;
@@ -104,7 +90,9 @@ Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, in
                                                : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split);
     for (const Interval& queries : computed) {
       for (const Interval& keys : owned_chunks(cut.padded_kv[b], ring_ranks, owner)) {
-        add_tile(c, queries, keys, cut.valid_q[b], cut.valid_kv[b], out);
+        const Pairs pairs = pairs_of(mask, queries, keys, cut.valid_q[b], cut.valid_kv[b]);
+        out.pairs += pairs.visible;
+        ++(pairs.visible == 0 ? out.empty_tiles : pairs.visible == pairs.all ? out.full_tiles : out.band_tiles);
       }
     }
   }
@@ -130,7 +118,10 @@ std::string_view exchange_words(const Case& c) {
 }
 
 std::vector<Exchange> exchanges_of(const Case& c, const SequenceLengths& lengths) {
-  if (!merges_parts(c)) return facts_of(c.comm).exchanges(rank_bytes_of(c, lengths), rank_counts(c));
+  if (!merges_parts(c)) {
+    const RankBytes whole_sequences = bytes_of_rank(c, without_replication(lengths, c.cp_size));
+    return facts_of(c.comm).exchanges(whole_sequences, rank_counts(c));
+  }
   if (c.cp_size == 1) return {};
   // out is in fp32, and so has head_dim_v times the bytes of an lse.
   const std::int64_t bytes = bytes_of_rank(c, lengths).statistic * (c.head_dim_v + 1);
@@ -139,7 +130,6 @@ std::vector<Exchange> exchanges_of(const Case& c, const SequenceLengths& lengths
 }
 
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
-  const RankBytes whole = rank_bytes_of(c, lengths);
   std::vector<Traffic> by_rank(static_cast<std::size_t>(c.cp_size));
   for (const Exchange& exchange : exchanges_of(c, lengths)) {
     for (const Message& message : exchange.messages) {
@@ -151,6 +141,7 @@ Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   if (has_replicated(c) && !merges_parts(c)) {
     // Every rank gathers the rows of all ranks: the shards before a pass, and the results after it.
     const RankBytes shard = bytes_of_rank(c, lengths);
+    const RankBytes whole = bytes_of_rank(c, without_replication(lengths, c.cp_size));
     traffic.forward += (c.cp_size - 1) * (shard.q + shard.kv + whole.out + whole.statistic);
     traffic.backward += (c.cp_size - 1) * (shard.out + whole.q + whole.kv);
   }
@@ -174,12 +165,10 @@ struct Blocks {
   std::int64_t size = 1;  // positions per block, except for the block of replicated tokens
   std::vector<Interval> positions;
   std::vector<int> ranks;
-  std::vector<std::int64_t> begins;
 
   void add(const Interval& block, int rank) {
     positions.push_back(block);
     ranks.push_back(rank);
-    begins.push_back(block.begin);
   }
 };
 
@@ -197,13 +186,10 @@ Blocks blocks_of(std::int64_t padded, std::int64_t replicated, int ranks, std::i
 }
 
 char block_of(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
-  const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
-  const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
-  const std::int64_t all = valid_queries.size() * valid_keys.size();
-  if (all == 0) return ' ';
-  const std::int64_t seen = visible_pairs(mask, valid_queries, valid_keys, sq, skv);
-  if (seen == 0) return '.';
-  return seen == all ? '#' : '+';
+  const Pairs pairs = pairs_of(mask, queries, keys, sq, skv);
+  if (pairs.all == 0) return ' ';
+  if (pairs.visible == 0) return '.';
+  return pairs.visible == pairs.all ? '#' : '+';
 }
 
 }  // namespace
@@ -221,7 +207,7 @@ CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t
                       .kv_per_block = keys.size,
                       .q_ranks = queries.ranks,
                       .kv_ranks = keys.ranks,
-                      .q_begins = queries.begins};
+                      .q_begins = mapped(queries.positions, &Interval::begin)};
   const Mask mask = make_mask(c);
   for (const Interval& row : queries.positions) {
     std::string& drawn = drawing.rows.emplace_back();

@@ -16,11 +16,6 @@
 
 namespace cp_pool {
 
-// Number of pairs of one of these queries and one of these keys that the mask makes visible, in a sequence of sq valid
-// queries and skv valid keys.
-std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq,
-                           std::int64_t skv);
-
 // The two chunks of a padded sequence that `rank` of `ranks` ranks owns.
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank);
 

@@ -21,33 +21,11 @@ std::string implementation_text(const RunStarted& header) {
   return fmt::format(", implementation: {}", fmt::join(header.implementations, "; "));
 }
 
-template <typename Alternative>
-  requires kIsAlternative<Alternative, AnyEvent>
-Event::Event(Alternative event) : AnyEvent(std::move(event)) {}
-
 Event::Event() = default;
 Event::Event(const Event& other) = default;
 Event::Event(Event&& other) noexcept = default;
 Event& Event::operator=(const Event& other) = default;
 Event& Event::operator=(Event&& other) noexcept = default;
 Event::~Event() = default;
-
-template Event::Event(RunStarted event);
-template Event::Event(PoolSpawned event);
-template Event::Event(PoolReady event);
-template Event::Event(PoolRetired event);
-template Event::Event(CaseStarted event);
-template Event::Event(CaseProgress event);
-template Event::Event(CaseTried event);
-template Event::Event(CaseFinished event);
-template Event::Event(CaseReplayed event);
-template Event::Event(CaseVerdict event);
-template Event::Event(RunPaused event);
-template Event::Event(RunStopping event);
-template Event::Event(OutputLost event);
-template Event::Event(ForkServerTold event);
-template Event::Event(SearchFound event);
-template Event::Event(SearchFinished event);
-template Event::Event(RunFinished event);
 
 }  // namespace cp_pool

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -140,28 +139,21 @@ struct PoolSpawned {
   }
 };
 
-struct PoolReady {
+struct PoolReady : protocol::ReadyEvent {
   PoolId pool;
   double spawn_to_ready_ms = 0;
-  protocol::ReadyEvent ready;
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "pool_ready";
   static constexpr auto fields() {
-    return FieldList{required<&PoolReady::pool>(),
-                     optional<&PoolReady::spawn_to_ready_ms>(),
-                     field("worker", [](auto& event) -> auto& { return event.ready.worker; }),
-                     field(
-                         "protocol", [](auto& event) -> auto& { return event.ready.protocol; }, Presence::required),
-                     field(
-                         "world_size", [](auto& event) -> auto& { return event.ready.world_size; }, Presence::required),
-                     field("device", [](auto& event) -> auto& { return event.ready.device; }),
-                     field("shared_gpus", [](const PoolReady& event) { return protocol::shared_gpus(event.ready); }),
-                     field("ranks", [](auto& event) -> auto& { return event.ready.ranks; }),
-                     field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
-                     field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
-                     field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; }),
-                     sparse<&PoolReady::at_ms>()};
+    using S = PoolReady;
+    return FieldList{required<&S::pool>(),
+                     optional<&S::spawn_to_ready_ms, &S::worker>(),
+                     required<&S::protocol, &S::world_size>(),
+                     optional<&S::device>(),
+                     field("shared_gpus", &protocol::shared_gpus),
+                     optional<&S::ranks, &S::capabilities, &S::versions, &S::startup_ms>(),
+                     sparse<&S::at_ms>()};
   }
 };
 
@@ -262,13 +254,8 @@ struct CaseStarted {
 };
 
 // Where a rank of a running case stands, according to its worker.
-struct RankStanding {
-  int rank = 0;
-  bool silent = false;      // the rank does not answer
-  std::string phase;        // empty if its worker does not tell
-  double ms = 0;            // time since the rank reached the phase
-  std::string operation;    // communication that the rank waits in; empty: none
-  double operation_ms = 0;  // time since the operation began
+struct RankStanding : protocol::RankPhase {  // phase: empty if its worker does not tell
+  bool silent = false;                       // the rank does not answer
 
   static constexpr auto fields() {
     return FieldList{required<&RankStanding::rank>(),
@@ -673,20 +660,16 @@ using AnyEvent = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, C
                               CaseFinished, CaseReplayed, CaseVerdict, RunPaused, RunStopping, OutputLost,
                               ForkServerTold, SearchFound, SearchFinished, RunFinished>;
 
-template <typename T, typename Variant>
-inline constexpr bool kIsAlternative = false;
-template <typename T, typename... Alternatives>
-inline constexpr bool kIsAlternative<T, std::variant<Alternatives...>> = (std::is_same_v<T, Alternatives> || ...);
-
 // One event of the stream. std::visit, std::get_if and std::holds_alternative take it as the variant that it is. It is
-// a class so that making, copying, moving and destroying it, which goes through every member of every event, is
-// compiled once (events.cpp) and not in each unit that hands an event on.
+// a class so that copying, moving and destroying it, which goes through every member of every event, is compiled once
+// (events.cpp) and not in each unit that hands an event on.
 class Event : public AnyEvent {
  public:
   Event();  // as a variant without a value given: a RunStarted
   template <typename Alternative>
-    requires kIsAlternative<Alternative, AnyEvent>
-  Event(Alternative event);  // NOLINT(google-explicit-constructor): as a variant
+    requires requires { Alternative::kName; }
+  Event(Alternative event)  // NOLINT(google-explicit-constructor): as a variant
+      : AnyEvent(std::in_place_type<Alternative>, std::move(event)) {}
   Event(const Event& other);
   Event(Event&& other) noexcept;
   Event& operator=(const Event& other);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -9,7 +10,13 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::array<ExitCodeMeaning, 9> kTable{{
+struct Meaning {
+  ExitCode code;
+  std::string_view meaning;
+};
+
+// In order of precedence.
+constexpr std::array<Meaning, 9> kTable{{
     {ExitCode::interrupted, "interrupted (Ctrl-C, SIGTERM or SIGHUP); what had finished is reported"},
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
@@ -31,19 +38,15 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
 }};
 
 std::size_t precedence(int code) {
-  const auto* entry = std::ranges::find(kTable, static_cast<ExitCode>(code), &ExitCodeMeaning::code);
+  const auto* entry = std::ranges::find(kTable, static_cast<ExitCode>(code), &Meaning::code);
   return entry == kTable.end() ? 1 : static_cast<std::size_t>(entry - kTable.begin());
 }
 
 }  // namespace
 
-std::span<const ExitCodeMeaning> exit_codes() {
-  return kTable;
-}
-
 std::string exit_code_help() {
   std::string text = "Exit codes, the first that applies:\n";
-  for (const ExitCodeMeaning& entry : kTable) {
+  for (const Meaning& entry : kTable) {
     text += fmt::format("  {:>3}  {}\n", to_int(entry.code), entry.meaning);
   }
   return text;

@@ -1,10 +1,8 @@
 // The exit codes of cp-pool. Those of a worker are in worker/protocol/messages.h.
 #pragma once
 
-#include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 namespace cp_pool {
 
@@ -25,18 +23,11 @@ constexpr int to_int(ExitCode code) {
   return static_cast<int>(code);
 }
 
-struct ExitCodeMeaning {
-  ExitCode code;
-  std::string_view meaning;
-};
-
-// All exit codes, in order of precedence. --help, the man page and docs/command_line.md show this table.
-std::span<const ExitCodeMeaning> exit_codes();
-// The table as lines of text, as it stands at the end of every --help.
+// Returns a table of all exit codes with their meanings, as it stands at the end of every --help and in the man page.
+// docs/command_line.md has the same.
 std::string exit_code_help();
 
-// Returns the one of the two that comes first in the table. A `code` that the table does not hold counts as an internal
-// error.
+// Returns the one of the two that comes first. A `code` that is no exit code counts as an internal error.
 int first_that_applies(int code, ExitCode other);
 
 // Ends the program with the exit code `code()`. what() is one line for stderr; a filter error adds the expression and a

@@ -21,9 +21,12 @@ TEST(ExitCodes, TheDocumentedTableIsTheTable) {
   std::ifstream file{CP_POOL_SOURCE_DIR "/docs/command_line.md"};
   std::stringstream text;
   text << file.rdbuf();
+  std::istringstream help{exit_code_help()};
+  std::string line;
+  std::getline(help, line);
   std::string expected;
-  for (const ExitCodeMeaning& entry : exit_codes()) {
-    expected += fmt::format("| {} | {} |\n", to_int(entry.code), entry.meaning);
+  for (int code = 0; help >> code >> std::ws && std::getline(help, line);) {
+    expected += fmt::format("| {} | {} |\n", code, line);
   }
   EXPECT_THAT(text.str(), ::testing::HasSubstr(expected));
 }

@@ -22,15 +22,13 @@ std::string without_numbers(std::string_view text) {
   constexpr std::string_view kOfNumbers = "0123456789.";
   constexpr std::string_view kHexDigits = "0123456789abcdefABCDEF";
   std::string out;
-  while (!text.empty()) {
-    if (const std::size_t at = text.find_first_of(kDigits); at > 0) {
-      out += text.substr(0, at);
-      text.remove_prefix(std::min(at, text.size()));
+  for (std::size_t at = 0; at < text.size();) {
+    if (kDigits.find(text[at]) == std::string_view::npos) {
+      out += text[at++];
       continue;
     }
-    const bool address = text.starts_with("0x");
-    const std::size_t end = address ? text.find_first_not_of(kHexDigits, 2) : text.find_first_not_of(kOfNumbers);
-    text.remove_prefix(std::min(end, text.size()));
+    const bool address = text.substr(at).starts_with("0x");
+    at = address ? text.find_first_not_of(kHexDigits, at + 2) : text.find_first_not_of(kOfNumbers, at);
     if (out.ends_with(' ')) out.pop_back();
   }
   const std::size_t begin = std::min(out.find_first_not_of(' '), out.size());
@@ -46,12 +44,6 @@ const Check* first_wrong_check(const CaseFinished& event) {
     if (wrong != event.checks.end()) return &*wrong;
   }
   return nullptr;
-}
-
-// The part of the reason that follows the deadline, such as "the last phase was forward"; empty if there is none.
-std::string_view place_of_timeout(std::string_view reason) {
-  const std::size_t at = reason.find("; ");
-  return at == std::string_view::npos ? "" : reason.substr(at + 2);
 }
 
 // "rank 1 died: signal 11 (SIGSEGV); rank 0 died: exit 1 (in forward)" becomes "signal 11 (SIGSEGV) (in forward)".
@@ -85,28 +77,26 @@ std::string how_it_failed(const CaseFinished& event) {
   }
   std::string how = without_numbers(line);
   if (event.outcome == CaseOutcome::crash) how = place_of_crash(line);
-  if (event.outcome == CaseOutcome::timeout && line.starts_with("no result within ")) how = place_of_timeout(line);
+  if (event.outcome == CaseOutcome::timeout && line.starts_with("no result within ")) {
+    const std::size_t end = line.find("; ");  // "; the last phase was forward" may follow the deadline
+    how = end == std::string_view::npos ? "" : line.substr(end + 2);
+  }
   return how.empty() ? std::string(outcome) : fmt::format("{}: {}", outcome, how);
 }
 
 std::string origin_of(const CaseFinished& event) {
   if (event.diagnosis && event.diagnosis->certainty != Certainty::unknown) return event.diagnosis->id;
-  switch (event.outcome) {
-    case CaseOutcome::fail: {
-      const Check* const wrong = first_wrong_check(event);
-      return wrong == nullptr ? "" : without_numbers(wrong->message);
-    }
-    case CaseOutcome::error: {
-      const auto thrown = std::ranges::find_if(
-          event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
-      return thrown == event.ranks.end() ? "" : throw_site(thrown->error);
-    }
-    case CaseOutcome::crash:
-    case CaseOutcome::timeout:
-      return last_words(event);
-    default:
-      return {};
+  if (event.outcome == CaseOutcome::fail) {
+    const Check* const wrong = first_wrong_check(event);
+    return wrong == nullptr ? "" : without_numbers(wrong->message);
   }
+  if (event.outcome == CaseOutcome::error) {
+    const auto thrown = std::ranges::find_if(
+        event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
+    return thrown == event.ranks.end() ? "" : throw_site(thrown->error);
+  }
+  const bool has_words = event.outcome == CaseOutcome::crash || event.outcome == CaseOutcome::timeout;
+  return has_words ? last_words(event) : "";
 }
 
 }  // namespace

@@ -56,11 +56,6 @@ std::set<int> ranks_with_figures(const std::vector<Check>& checks) {
   return ranks;
 }
 
-std::int64_t tokens_of(const Case& c) {
-  const std::vector<std::int64_t> lengths = resolve_lengths(c).valid_q;
-  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-}
-
 }  // namespace
 
 std::optional<double> error_over_bound(const Check& check) {
@@ -166,8 +161,10 @@ std::optional<LargestShare> uneven_share(const CaseFinished& event) {
   }
   const std::optional<LargestShare> largest = largest_share(pairs);
   const Case* const c = event.payload->attention();
-  const bool tells = largest && largest->of_mean > kUnevenShare && c != nullptr && tokens_of(*c) >= kTokensOfALargeCase;
-  return tells ? largest : std::nullopt;
+  if (!largest || largest->of_mean <= kUnevenShare || c == nullptr) return std::nullopt;
+  const std::vector<std::int64_t> lengths = resolve_lengths(*c).valid_q;
+  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  return tokens >= kTokensOfALargeCase ? largest : std::nullopt;
 }
 
 std::string name_ranks(std::vector<int> ranks) {

@@ -7,13 +7,13 @@
 
 namespace cp_pool {
 
-namespace {
-
-std::size_t sum(const OutcomeCounts& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+static std::size_t number_of(const RunFinished& finished, CaseOutcome outcome) {
+  return finished.counts.at(static_cast<std::size_t>(outcome));
 }
 
-}  // namespace
+std::size_t total_of(const OutcomeCounts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
 
 std::size_t Ledger::expect() {
   outcomes_.push_back(0);
@@ -21,8 +21,8 @@ std::size_t Ledger::expect() {
 }
 
 void Ledger::record(std::size_t index, CaseOutcome outcome, bool flaky) {
-  flaky_ += flaky ? 1 : 0;
-  ++counts_.at(static_cast<std::size_t>(outcome));
+  so_far_.flaky += flaky ? 1 : 0;
+  ++so_far_.counts.at(static_cast<std::size_t>(outcome));
   if (index < outcomes_.size()) {
     ++outcomes_[index];
   } else {
@@ -31,56 +31,44 @@ void Ledger::record(std::size_t index, CaseOutcome outcome, bool flaky) {
 }
 
 void Ledger::note_expected(const CaseFinished& finished) {
-  expected_failures_ += failed_as_expected(finished) ? 1 : 0;
-  unexpected_passes_ += passed_unexpectedly(finished) ? 1 : 0;
-  strict_passes_ += passed_unexpectedly(finished) && finished.expected->strict ? 1 : 0;
-  expected_skips_ += is_to_be_skipped(finished.expected) && finished.outcome == CaseOutcome::skip ? 1 : 0;
+  so_far_.expected_failures += failed_as_expected(finished) ? 1 : 0;
+  so_far_.unexpected_passes += passed_unexpectedly(finished) ? 1 : 0;
+  so_far_.strict_passes += passed_unexpectedly(finished) && finished.expected->strict ? 1 : 0;
+  so_far_.expected_skips += is_to_be_skipped(finished.expected) && finished.outcome == CaseOutcome::skip ? 1 : 0;
 }
 
 RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
-  RunFinished out;
-  out.counts = counts_;
-  out.flaky = flaky_;
-  out.expected_failures = expected_failures_;
-  out.unexpected_passes = unexpected_passes_;
-  out.strict_passes = strict_passes_;
-  out.expected_skips = expected_skips_;
+  RunFinished out = so_far_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
-  out.ledger_exact =
-      !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; }) && sum(counts_) == out.expanded;
+  out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; }) &&
+                     total_of(out.counts) == out.expanded;
   out.exit_code = exit_code(out, demands);
   return out;
 }
 
 std::size_t unexpected_skips(const RunFinished& finished) {
-  return finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip)) - finished.expected_skips;
+  return number_of(finished, CaseOutcome::skip) - finished.expected_skips;
 }
 
 bool all_skipped(const RunFinished& finished) {
-  return finished.expanded > 0 && finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip)) == finished.expanded;
+  return finished.expanded > 0 && number_of(finished, CaseOutcome::skip) == finished.expanded;
 }
 
 int exit_code(const RunFinished& finished, const Demands& demands) {
-  const auto any = [&](auto pred) {
-    for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-      if (finished.counts.at(i) > 0 && pred(static_cast<CaseOutcome>(i))) return true;
-    }
-    return false;
-  };
   if (finished.interrupted) return to_int(ExitCode::interrupted);
-  if (!finished.ledger_exact || sum(finished.counts) != finished.expanded) return to_int(ExitCode::internal_error);
+  if (!finished.ledger_exact || total_of(finished.counts) != finished.expanded) return to_int(ExitCode::internal_error);
   std::size_t failures = finished.strict_passes;
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    if (is_failure(static_cast<CaseOutcome>(i))) failures += finished.counts.at(i);
+  for (const CaseOutcome outcome : kValues<CaseOutcome>) {
+    if (is_failure(outcome)) failures += number_of(finished, outcome);
   }
   if (failures > finished.expected_failures) return to_int(ExitCode::failed);
-  if (any([](CaseOutcome o) { return o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
+  if (number_of(finished, CaseOutcome::not_run) > 0) return to_int(ExitCode::failed);
   if (demands.flaky_fails && finished.flaky > 0) return to_int(ExitCode::failed);
   if (demands.no_skip && unexpected_skips(finished) > 0) return to_int(ExitCode::infra);
   if (demands.some_judged && all_skipped(finished)) return to_int(ExitCode::infra);
   if (!finished.incomplete.empty() && !finished.partial) return to_int(ExitCode::infra);
-  if (any([](CaseOutcome o) { return o == CaseOutcome::infra; })) return to_int(ExitCode::infra);
+  if (number_of(finished, CaseOutcome::infra) > 0) return to_int(ExitCode::infra);
   return to_int(ExitCode::ok);
 }
 

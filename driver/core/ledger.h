@@ -17,6 +17,9 @@ struct Demands {
   bool partial = false;      // what they lack is told, but the exit code does not depend on it
 };
 
+// The number of cases of all outcomes.
+std::size_t total_of(const OutcomeCounts& counts);
+
 class Ledger {
  public:
   // Adds a case, which has to end in an outcome. Returns its index.
@@ -31,12 +34,7 @@ class Ledger {
 
  private:
   std::vector<int> outcomes_;  // number of outcomes that each case has got
-  OutcomeCounts counts_{};
-  std::size_t flaky_ = 0;
-  std::size_t expected_failures_ = 0;
-  std::size_t unexpected_passes_ = 0;
-  std::size_t strict_passes_ = 0;
-  std::size_t expected_skips_ = 0;
+  RunFinished so_far_;         // its counts
   bool unknown_case_ = false;
 };
 

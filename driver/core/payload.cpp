@@ -29,7 +29,9 @@ class Attention final : public Payload::Kind {
   [[nodiscard]] const char* key() const override { return "case"; }
 
   [[nodiscard]] int ranks() const override { return world_size(c_); }
-  [[nodiscard]] std::string group() const override { return problem_group(c_); }
+  [[nodiscard]] std::string group() const override {
+    return fmt::format("{}/{}/{}", c_.suite, c_.model, to_string(c_.dtype));
+  }
   [[nodiscard]] std::string default_id() const override { return case_id(c_, {}); }
 
   // Protocol version 1 lets a worker ignore unknown fields. A worker that does not know a field must not get a case in
@@ -55,7 +57,21 @@ class Attention final : public Payload::Kind {
 
   [[nodiscard]] bool has_figures() const override { return true; }
   [[nodiscard]] PerfFigures figures(const protocol::PerfResult& measured) const override {
-    return perf_figures(c_, measured);
+    const SequenceLengths lengths = resolve_lengths(c_);
+    const auto ranks = static_cast<double>(c_.cp_size);
+    double flops = 0;
+    for (int rank = 0; rank < c_.cp_size; ++rank) {
+      const Compute compute = compute_of(c_, lengths, rank);
+      flops += compute.forward_flops(c_) + (c_.training ? compute.backward_flops(c_) : 0);
+    }
+    PerfFigures out{measured};
+    const double seconds = out.ms() / 1e3;
+    out.tflops = flops / ranks / seconds / 1e12;
+    const Traffic traffic = traffic_of(c_, lengths);
+    if (!out.bytes_sent) out.bytes_sent = traffic.forward + traffic.backward;
+    out.gbytes_per_s = static_cast<double>(*out.bytes_sent) / seconds / 1e9;
+    if (measured.one_rank_ms && out.ms() > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms());
+    return out;
   }
 
   [[nodiscard]] std::string suite() const override { return c_.suite; }
@@ -136,25 +152,6 @@ bool Payload::operator==(const Payload& other) const {
 void expect_valid(const PerfFigures& figures) {
   expect_valid(static_cast<const protocol::PerfResult&>(figures));
   protocol::expect_valid(figures.step_ms);
-}
-
-PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
-  const SequenceLengths lengths = resolve_lengths(c);
-  const auto ranks = static_cast<double>(c.cp_size);
-  double flops = 0;
-  for (int rank = 0; rank < c.cp_size; ++rank) {
-    const Compute compute = compute_of(c, lengths, rank);
-    flops += compute.forward_flops(c) + (c.training ? compute.backward_flops(c) : 0);
-  }
-
-  PerfFigures out{measured};
-  const double seconds = out.ms() / 1e3;
-  out.tflops = flops / ranks / seconds / 1e12;
-  const Traffic traffic = traffic_of(c, lengths);
-  if (!out.bytes_sent) out.bytes_sent = traffic.forward + traffic.backward;
-  out.gbytes_per_s = static_cast<double>(*out.bytes_sent) / seconds / 1e9;
-  if (measured.one_rank_ms && out.ms() > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms());
-  return out;
 }
 
 }  // namespace cp_pool

@@ -49,16 +49,6 @@ struct PerfFigures : protocol::PerfResult {  // bytes_sent: also set if the work
 // Like the overloads in worker/protocol/messages.h.
 void expect_valid(const PerfFigures& figures);
 
-// Counts the operations that `cp-pool explain` names (case_shape.h). Bytes are those that the worker counted, or those
-// that `cp-pool explain` names if it did not count them.
-PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured);
-
-// Returns the same text for all cases of one suite, model and dtype. Most of these differ in layout and communication
-// type alone.
-inline std::string problem_group(const Case& c) {
-  return c.suite + '/' + c.model + '/' + std::string(to_string(c.dtype));
-}
-
 // Whether the list `name` in a worker's capabilities has this entry, as in {"options":["bound_factor"]}.
 inline bool lists(const nlohmann::json& capabilities, const char* name, std::string_view entry) {
   const auto list = capabilities.find(name);
@@ -99,7 +89,8 @@ class Payload::Kind {
   // --- For scheduling
   // How many ranks it needs.
   [[nodiscard]] virtual int ranks() const = 0;
-  // A text that is equal for all payloads that share expected results. A pool keeps those that it has computed
+  // A text that is equal for all payloads that share expected results: for cases of one suite, model and dtype, most of
+  // which differ in layout and communication type alone. A pool keeps the results that it has computed
   // (cp_core/verify/expected_cache.h), so such payloads are better run by one pool, one after another.
   [[nodiscard]] virtual std::string group() const = 0;
   // The ID of an item that was given none.
@@ -115,6 +106,8 @@ class Payload::Kind {
   // --- For judging results
   // Whether a pass needs the figures of each rank, if the worker promises figures.
   [[nodiscard]] virtual bool has_figures() const = 0;
+  // Of a case: counts the operations that `cp-pool explain` names (case_shape.h). Bytes are those that the worker
+  // counted, or those that `cp-pool explain` names if it did not count them.
   [[nodiscard]] virtual PerfFigures figures(const protocol::PerfResult& measured) const = 0;
 
   // --- For reports

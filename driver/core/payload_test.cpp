@@ -138,17 +138,17 @@ TEST(PerfFigures, CountTheOperationsOfVisiblePairs) {
   constexpr double kSeconds = 2e-3;
   // Two products forward and five backward, of one multiply and one add each.
   const double of_a_rank = kPairs * (2 + 5) * 2 * 16 / 2;
-  EXPECT_DOUBLE_EQ(perf_figures(dense_case(), measured(2, 3)).tflops, of_a_rank / kSeconds / 1e12);
+  EXPECT_DOUBLE_EQ(Payload(dense_case())->figures(measured(2, 3)).tflops, of_a_rank / kSeconds / 1e12);
   Case forward = dense_case();
   forward.training = false;
-  EXPECT_DOUBLE_EQ(perf_figures(forward, measured(2, 3)).tflops, of_a_rank * 2 / 7 / kSeconds / 1e12);
+  EXPECT_DOUBLE_EQ(Payload(forward)->figures(measured(2, 3)).tflops, of_a_rank * 2 / 7 / kSeconds / 1e12);
 }
 
 TEST(PerfFigures, HaveTheBytesThatTheWorkerCounted) {
   for (const std::int64_t bytes : {0, 5000}) {
     protocol::PerfResult counted = measured(2, 3);
     counted.bytes_sent = bytes;
-    const PerfFigures figures = perf_figures(dense_case(), counted);
+    const PerfFigures figures = Payload(dense_case())->figures(counted);
     EXPECT_EQ(figures.bytes_sent, bytes);
     EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(bytes) / 2e-3 / 1e9);
   }
@@ -157,19 +157,19 @@ TEST(PerfFigures, HaveTheBytesThatTheWorkerCounted) {
 TEST(PerfFigures, ExpectTheBytesThatAWorkerDoesNotCount) {
   // Forward: K and V of 8 tokens. Backward: the other rank's gradients of them, in fp32.
   constexpr std::int64_t kNumbers = 2 * 8 * 4 * 16;
-  const PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
+  const PerfFigures figures = Payload(dense_case())->figures(measured(2, 3));
   EXPECT_EQ(figures.bytes_sent, kNumbers * 2 + kNumbers * 4);
   EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(*figures.bytes_sent) / 2e-3 / 1e9);
 }
 
 TEST(PerfFigures, EfficiencyIsTheShareOfTheTimeThatPerfectSharingWouldTake) {
-  EXPECT_DOUBLE_EQ(*perf_figures(dense_case(), measured(2, 3)).efficiency, 0.75);
-  EXPECT_FALSE(perf_figures(dense_case(), measured(2, std::nullopt)).efficiency);
+  EXPECT_DOUBLE_EQ(*Payload(dense_case())->figures(measured(2, 3)).efficiency, 0.75);
+  EXPECT_FALSE(Payload(dense_case())->figures(measured(2, std::nullopt)).efficiency);
 }
 
 TEST(PerfFigures, HaveNoRatioToATimeOfZero) {
-  EXPECT_FALSE(perf_figures(dense_case(), measured(0, 3)).efficiency);
-  PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
+  EXPECT_FALSE(Payload(dense_case())->figures(measured(0, 3)).efficiency);
+  PerfFigures figures = Payload(dense_case())->figures(measured(2, 3));
   figures.baseline_ms = 0;
   EXPECT_FALSE(figures.ratio());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <random>
 #include <unistd.h>
@@ -17,12 +18,6 @@ constexpr std::array<std::string_view, 10> kPrefixesForRanks{"CUDA_",  "NCCL_", 
 constexpr std::array<std::string_view, 2> kNamesForRanks{"PATH", "VIRTUAL_ENV"};
 constexpr std::array<std::string_view, 11> kSecrets{"TOKEN", "SECRET",     "PASSWORD", "PASSWD",  "PASSPHRASE", "KEY",
                                                     "AUTH",  "CREDENTIAL", "COOKIE",   "PRIVATE", "SIGNATURE"};
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  return out;
-}
 
 }  // namespace
 
@@ -80,7 +75,8 @@ bool matters_to_ranks(std::string_view name) {
 }
 
 bool may_be_secret(std::string_view name, std::string_view value) {
-  const std::string whole = upper(name);
+  std::string whole{name};
+  std::ranges::transform(whole, whole.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   if (std::ranges::any_of(kSecrets, [&](std::string_view part) { return whole.find(part) != std::string::npos; })) {
     return true;
   }

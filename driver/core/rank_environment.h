@@ -10,14 +10,14 @@
 
 namespace cp_pool {
 
+using Variables = std::vector<std::pair<std::string, std::string>>;  // names and values
+
 struct ProcessEnvironment {
-  std::filesystem::path folder;                                  // working directory
-  std::vector<std::pair<std::string, std::string>> environment;  // all variables
+  std::filesystem::path folder;  // working directory
+  Variables environment;         // all variables
 
   bool operator==(const ProcessEnvironment&) const = default;
 };
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // How long a pool has from its start until it is ready; python/cp_pool/start_limit.py reads it.
 inline constexpr const char* kEnvStartTimeout = "CP_POOL_START_TIMEOUT_MS";

@@ -4,13 +4,9 @@
 
 namespace cp_pool {
 
-std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores) {
-  return std::max(timeout, timeout * ranks / std::max(cores, 1));
-}
-
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
   if (!config.start_timeout_grows) return config.start_timeout;
-  return grown_start_timeout(config.start_timeout, ranks, protocol::usable_cores());
+  return std::max(config.start_timeout, config.start_timeout * ranks / protocol::usable_cores());
 }
 
 RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks) {

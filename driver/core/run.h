@@ -212,7 +212,6 @@ inline Retries retries_of(const Item& named, const RunConfig& config) {
 // How long a pool of `ranks` may take to get ready. If every rank imports a large library, ranks that share a core get
 // ready one after another; so a deadline that grows is multiplied by ranks / cores, where that is more than 1.
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
-std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
 
 // How long the diagnosis of a fail may take: config.diagnosis_time, else 20 s, or 20 % of config.timeout if that is
 // less.

@@ -75,9 +75,8 @@ std::optional<Frame> glibc_frame(std::string_view line) {
   return Frame{"", "", short_function_name(demangled(std::string{symbol}.c_str())), std::string{program}};
 }
 
-// Reads "#3 " at the beginning of the text, and removes it.
+// Reads the number at the beginning of a text such as "#3 foo", and removes it.
 std::string take_number(std::string_view& text) {
-  if (!text.starts_with('#')) return "";
   const std::size_t end = text.find_first_not_of("0123456789", 1);
   if (end == 1 || end == std::string_view::npos) return "";
   const std::string_view number = text.substr(0, end);
@@ -126,22 +125,15 @@ std::optional<Frame> numbered_frame(std::string_view rest) {
 std::optional<Frame> frame_of(std::string_view line) {
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   std::string_view rest = line.substr(begin);
-  std::optional<Frame> frame;
-  std::string number;
-  if (rest.starts_with("frame #")) {
-    rest.remove_prefix(std::string_view{"frame "}.size());
-    number = take_number(rest);
-    if (!number.empty()) frame = torch_frame(rest);
-  } else if (rest.starts_with('#')) {
-    number = take_number(rest);
-    if (!number.empty()) frame = numbered_frame(rest);
-  } else {
-    frame = glibc_frame(line);
-    if (frame) return frame;
-  }
+  const bool of_torch = rest.starts_with("frame #");
+  if (of_torch) rest.remove_prefix(std::string_view{"frame "}.size());
+  if (!rest.starts_with('#')) return glibc_frame(line);
+  const std::string number = take_number(rest);
+  if (number.empty()) return std::nullopt;
+  std::optional<Frame> frame = of_torch ? torch_frame(rest) : numbered_frame(rest);
   if (!frame) return std::nullopt;
   frame->indent = line.substr(0, begin);
-  frame->number = std::move(number);
+  frame->number = number;
   return frame;
 }
 

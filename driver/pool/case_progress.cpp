@@ -46,11 +46,11 @@ std::vector<RankStanding> rank_standings(const std::optional<protocol::PongEvent
   for (int rank = 0; rank < world_size; ++rank) {
     const auto told = std::ranges::find(pong->phases, rank, &protocol::RankPhase::rank);
     if (told != pong->phases.end()) {
-      out.push_back({.rank = rank,
-                     .phase = protocol::cut_text(told->phase, kMostBytes),
-                     .ms = plausible(told->ms),
-                     .operation = protocol::cut_text(told->operation, kMostBytes),
-                     .operation_ms = plausible(told->operation_ms)});
+      out.push_back({{.rank = rank,
+                      .phase = protocol::cut_text(told->phase, kMostBytes),
+                      .ms = plausible(told->ms),
+                      .operation = protocol::cut_text(told->operation, kMostBytes),
+                      .operation_ms = plausible(told->operation_ms)}});
     } else if (std::ranges::count(pong->ranks, rank) > 0) {
       out.emplace_back().rank = rank;
     } else if (!pong->phases.empty()) {

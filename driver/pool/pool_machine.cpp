@@ -178,7 +178,7 @@ void PoolMachine::take_ready(const protocol::ReadyEvent& ready) {
   capabilities_ = ready.capabilities;
   shared_gpus_ = protocol::shared_gpus(ready);
   enter(State::idle);
-  hands_.emit(PoolReady{setup_.pool.pool, std::chrono::duration<double, std::milli>(now_ - created_).count(), ready});
+  hands_.emit(PoolReady{{ready}, setup_.pool.pool, std::chrono::duration<double, std::milli>(now_ - created_).count()});
   finished_ = Ready{};
 }
 

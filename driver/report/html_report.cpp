@@ -233,8 +233,8 @@ void append_pools(pugi::xml_node body, const std::vector<ReportedPool>& pools) {
     append_cell(row, pool.ready ? format_duration(pool.ready->spawn_to_ready_ms) : "never", "number");
     append_cell(row, std::to_string(pool.retired ? pool.retired->cases : 0), "number");
     append_cell(row, end);
-    append_cell(row, pool.ready ? hosts_text(pool.ready->ready) : "");
-    append_cell(row, pool.ready ? worker_text(pool.ready->ready) : "");
+    append_cell(row, pool.ready ? hosts_text(*pool.ready) : "");
+    append_cell(row, pool.ready ? worker_text(*pool.ready) : "");
   }
 }
 

@@ -119,8 +119,8 @@ void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress || is_quiet()) return;
   const auto why = replaced_.extract(event.pool.key);
   live_.print(fmt::format("{} ready in {}: {}, {}{}\n", pool_name(event.pool), format_duration(event.spawn_to_ready_ms),
-                          event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
-                          ranks_text(event.ready), why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
+                          event.worker.empty() ? "a worker without a name" : in_line(event.worker),
+                          ranks_text(event), why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
 }
 
 void TerminalSink::on(const PoolRetired& event) {

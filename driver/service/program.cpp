@@ -89,8 +89,8 @@ namespace {
 // mapped, like Python's.
 std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& ready) {
   std::vector<std::filesystem::path> out = mapped_files(pid);
-  const auto told = ready.ready.capabilities.find("files");
-  if (told == ready.ready.capabilities.end() || !told->is_array()) return out;
+  const auto told = ready.capabilities.find("files");
+  if (told == ready.capabilities.end() || !told->is_array()) return out;
   for (const auto& file : *told) {
     if (file.is_string()) out.emplace_back(file.get<std::string>());
   }

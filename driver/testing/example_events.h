@@ -176,10 +176,10 @@ inline PoolReady pool_ready(int generation = 1) {
   PoolReady event;
   event.pool = {"cpu/2", generation};
   event.spawn_to_ready_ms = 812;
-  event.ready.worker = "cp-pool-worker 0.1.0";
-  event.ready.world_size = 2;
-  event.ready.device = "cpu";
-  event.ready.ranks = {{0, "host", 70}, {1, "host", 71}};
+  event.worker = "cp-pool-worker 0.1.0";
+  event.world_size = 2;
+  event.device = "cpu";
+  event.ranks = {{0, "host", 70}, {1, "host", 71}};
   return event;
 }
 

@@ -38,7 +38,7 @@ class PoolHistory {
   // Sets SentCase::lines of the case that was added last.
   void note_lines(const PoolId& pool, std::string lines) { sent_.at(pool).back().lines = std::move(lines); }
   // Remembers the ready event of the pool's worker.
-  void note_ready(const PoolReady& event) { ready_.insert_or_assign(event.pool, event.ready); }
+  void note_ready(const PoolReady& event) { ready_.insert_or_assign(event.pool, event); }
   // Remembers a case that has failed on a pool and is not retried.
   void note_failure(const CaseFinished& event) {
     const auto sent = sent_.find(*event.pool);

@@ -58,7 +58,7 @@ TEST(Fleet, OfGpusStartsTheNextKeysPoolWhileACaseRunsOnItsSlots) {
   Recorder recorder;
   // The first key's case ends when the second key's pool is ready.
   recorder.on<PoolReady>([&recorder](const PoolReady& ready) {
-    if (ready.ready.world_size == 1) let_go_on(recorder, {"cuda/2", 1});
+    if (ready.world_size == 1) let_go_on(recorder, {"cuda/2", 1});
   });
   run({fake_case("until_sigusr1", 2), fake_case("pass", 1)}, on_two_gpus(), recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));

@@ -111,7 +111,7 @@ TEST_F(ForkedRanks, OfAServerThatIsReadyMayImportByThemselves) {
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_TRUE(told[0].ready);
   EXPECT_EQ(told[0].reason, "the test says no");
-  EXPECT_EQ(recorder.all<PoolReady>().at(0).ready.worker, "forked");
+  EXPECT_EQ(recorder.all<PoolReady>().at(0).worker, "forked");
 }
 
 TEST_F(ForkedRanks, MayStartBeforeTheServerSaysWhatTheAdapterSkips) {
@@ -196,7 +196,7 @@ TEST_P(LostForkServer, LetsThePoolStartWithoutIt) {
   EXPECT_TRUE(told[0].ready);
   EXPECT_FALSE(told[1].ready);
   EXPECT_THAT(told[1].reason, HasSubstr(GetParam().reason));
-  EXPECT_EQ(recorder.all<PoolReady>().back().ready.worker.find("forked"), std::string::npos);
+  EXPECT_EQ(recorder.all<PoolReady>().back().worker.find("forked"), std::string::npos);
   EXPECT_THAT(recorder.retirements(), ElementsAre("crash", "finished")) << "the pool is started once, in another way";
 }
 

@@ -65,11 +65,11 @@ class Report {
 
 std::string ready_text(const PoolReady& event) {
   std::string versions;
-  for (const auto& [name, version] : event.ready.versions.items()) {
+  for (const auto& [name, version] : event.versions.items()) {
     versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
   }
-  return fmt::format("{} ready in {} on {}: {}{}", event.ready.world_size, format_duration(event.spawn_to_ready_ms),
-                     event.ready.device, event.ready.worker, versions);
+  return fmt::format("{} ready in {} on {}: {}{}", event.world_size, format_duration(event.spawn_to_ready_ms),
+                     event.device, event.worker, versions);
 }
 
 class Watcher : public EventSink {

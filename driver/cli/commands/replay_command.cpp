@@ -84,7 +84,7 @@ class LastEnd : public EventSink {
     }
     if (const auto* ready = std::get_if<PoolReady>(&event)) {
       ++pools_;
-      worker_ = ready->ready;
+      worker_ = *ready;
     }
     sink_.on_event(event);
   }

@@ -57,9 +57,10 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const st
   std::vector<Unit> units;
   std::map<std::string, std::size_t> unit_of;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i]->c;
     std::size_t place = units.size();
-    if (by_problem && !cases[i]->call) place = unit_of.try_emplace(problem_group(c), units.size()).first->second;
+    if (by_problem && !cases[i]->call) {
+      place = unit_of.try_emplace(Payload(cases[i]->c)->group(), units.size()).first->second;
+    }
     if (place == units.size()) units.emplace_back();
     units[place].cost += costs[i];
     units[place].cases.push_back(i);

@@ -36,15 +36,15 @@ std::string to_line(const ordered_json& json) {
 std::optional<Event> read_event(const nlohmann::json& line) {
   const protocol::Fields fields{line, "event"};
   std::optional<Event> event = protocol::read_named<AnyEvent, Event>(fields.get_string("type", ""), line);
-  if (event && std::holds_alternative<RunStarted>(*event)) {
-    RunStarted& header = std::get<RunStarted>(*event);
-    header.started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(header.started);
+  if (!event) return event;
+  if (auto* const header = std::get_if<RunStarted>(&*event)) {
+    header->started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(header->started);
   }
-  const auto check_diagnosis = [](CaseFinished& finished) {
-    if (finished.diagnosis) finished.diagnosis = protocol::well_formed(*std::move(finished.diagnosis));
-  };
-  if (event && std::holds_alternative<CaseFinished>(*event)) check_diagnosis(std::get<CaseFinished>(*event));
-  if (event && std::holds_alternative<CaseTried>(*event)) check_diagnosis(std::get<CaseTried>(*event));
+  CaseFinished* finished = std::get_if<CaseFinished>(&*event);
+  if (finished == nullptr) finished = std::get_if<CaseTried>(&*event);
+  if (finished != nullptr && finished->diagnosis) {
+    finished->diagnosis = protocol::well_formed(*std::move(finished->diagnosis));
+  }
   return event;
 }
 

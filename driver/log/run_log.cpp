@@ -1,7 +1,6 @@
 #include "driver/log/run_log.h"
 
 #include <algorithm>
-#include <ranges>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -123,35 +122,34 @@ CaseKey case_key(const RunStarted& run, const std::string& id, const std::string
 }
 
 void CountedRuns::add(const CaseKey& key, std::size_t run, bool ran) {
-  const Names names = names_of(key);
   if (key.case_text.empty()) {
-    unknown_.push_back({.names = names, .run = run, .ran = ran});
+    unknown_.emplace_back(key, run, ran);
   } else {
-    runs_[names][key.case_text][run] |= ran;
+    runs_[key][run] |= ran;
   }
 }
 
 void CountedRuns::close() {
-  for (const Unknown& unknown : unknown_) {
-    std::map<std::string, Runs>& known = runs_[unknown.names];
-    if (known.empty()) known[""];
-    // Several cases can have these names only if a client gave the IDs itself; any of them will do.
-    known.begin()->second[unknown.run] |= unknown.ran;
+  for (const auto& [key, run, ran] : unknown_) {
+    const auto known = find(key);
+    runs_[known == runs_.end() ? key : known->first][run] |= ran;
   }
 }
 
-const CountedRuns::Runs& CountedRuns::runs_of(const CaseKey& key) const {
-  const std::map<std::string, Runs>& known = runs_.at(names_of(key));
-  return key.case_text.empty() ? known.begin()->second : known.at(key.case_text);
+// Several cases can have the same names only if a client gave the IDs itself. A key without case_text then finds any of
+// them.
+CountedRuns::RunsOfCases::const_iterator CountedRuns::find(const CaseKey& key) const {
+  const auto found = runs_.lower_bound(key);
+  if (found == runs_.end()) return found;
+  CaseKey known = found->first;
+  if (key.case_text.empty()) known.case_text.clear();
+  return known == key ? found : runs_.end();
 }
 
 std::size_t CountedRuns::counted(const CaseKey& key) const {
-  const Runs& runs = runs_of(key);
-  std::size_t last = runs.rbegin()->first;
-  for (const auto& [run, ran] : runs | std::views::reverse) {
-    if (ran) return run;
-  }
-  return last;
+  const Runs& runs = find(key)->second;
+  const auto last = std::find_if(runs.rbegin(), runs.rend(), [](const auto& run) { return run.second; });
+  return last == runs.rend() ? runs.rbegin()->first : last->first;
 }
 
 }  // namespace cp_pool

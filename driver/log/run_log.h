@@ -81,23 +81,16 @@ class CountedRuns {
   void close();
 
   [[nodiscard]] std::size_t counted(const CaseKey& key) const;
-  [[nodiscard]] std::size_t first(const CaseKey& key) const { return runs_of(key).begin()->first; }
+  [[nodiscard]] std::size_t first(const CaseKey& key) const { return find(key)->second.begin()->first; }
 
  private:
   using Runs = std::map<std::size_t, bool>;  // by number of the run: whether it ran the case
-  using Names = std::tuple<std::string, std::string, std::string, std::string>;
+  using RunsOfCases = std::map<CaseKey, Runs>;
 
-  struct Unknown {
-    Names names;
-    std::size_t run;
-    bool ran;
-  };
+  [[nodiscard]] RunsOfCases::const_iterator find(const CaseKey& key) const;
 
-  static Names names_of(const CaseKey& key) { return {key.id, key.size, key.device, key.implementation}; }
-  [[nodiscard]] const Runs& runs_of(const CaseKey& key) const;
-
-  std::map<Names, std::map<std::string, Runs>> runs_;  // by names, then case_text
-  std::vector<Unknown> unknown_;
+  RunsOfCases runs_;
+  std::vector<std::tuple<CaseKey, std::size_t, bool>> unknown_;  // what was added without case_text
 };
 
 }  // namespace cp_pool

@@ -26,15 +26,17 @@ int open_for_writing(const std::filesystem::path& path, int extra_flags, const s
   return static_cast<int>(fd);
 }
 
-struct flock whole_file(short type) {
+enum class Sync { no, yes };
+
+struct flock write_lock() {
   struct flock lock{};
-  lock.l_type = type;
+  lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   return lock;
 }
 
 std::optional<std::string> holder_of(int fd) {
-  struct flock lock = whole_file(F_WRLCK);
+  struct flock lock = write_lock();
   if (::fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
   // The holder is on another host, or in a container whose processes cannot be seen from here.
   if (lock.l_pid <= 0) return "a process that cannot be seen from here";
@@ -72,7 +74,7 @@ void expect_reader(int fd, const std::string& name) {
   if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) fail_to_write(name, EPIPE);
 }
 
-OutputFile::OutputFile(const std::filesystem::path& path)
+JsonlSink::JsonlSink(const std::filesystem::path& path)
     : name_{path.string()}, fd_{open_for_writing(path, O_CREAT, name_)} {
   struct stat status{};
   if (::fstat(fd_.get(), &status) != 0) fail_to_write(name_, errno);
@@ -84,7 +86,15 @@ OutputFile::OutputFile(const std::filesystem::path& path)
   }
 }
 
-void OutputFile::write(std::string_view text) {
+void JsonlSink::on_event(const Event& event) {
+  const auto* const begin = std::get_if<RunStarted>(&event);
+  const auto time = begin != nullptr ? begin->started : std::chrono::system_clock::now();
+  nlohmann::ordered_json line = {{"v", kEventsVersion}, {"ts", utc_timestamp(time)}};
+  line.update(event_json(event));
+  write(to_line(line) + '\n');
+}
+
+void JsonlSink::write(std::string_view text) {
   const bool truncates = !std::exchange(replaced_, true) && regular_;
   if (truncates && ::ftruncate(fd_.get(), 0) != 0) fail_to_write(name_, errno);
   write_all(fd_.get(), text, name_);
@@ -94,11 +104,7 @@ void OutputFile::write(std::string_view text) {
   }
 }
 
-namespace {
-
-enum class Sync { no, yes };
-
-void write_in_place(const std::filesystem::path& path, int flags, std::string_view text, Sync sync) {
+static void write_in_place(const std::filesystem::path& path, int flags, std::string_view text, Sync sync) {
   const std::string name = path.string();
   UniqueFd fd{open_for_writing(path, flags, name)};
   write_all(fd.get(), text, name);
@@ -106,8 +112,6 @@ void write_in_place(const std::filesystem::path& path, int flags, std::string_vi
   if (sync == Sync::yes && ::fsync(fd.get()) != 0) fail_to_write(name, errno);
   if (::close(fd.release()) != 0) fail_to_write(name, errno);
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
   const std::string name = path_.string();
@@ -137,17 +141,15 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
 void AtomicFile::commit(std::string_view text) const {
   // Appends to a file that is written in place: this process may also write to it otherwise, such as to stdout.
   if (in_place_) return write_in_place(path_, O_APPEND, text, Sync::no);
-  std::optional<WholeFile> file;
+  bool is_whole = false;
   try {
-    file.emplace(path_);
-    file->write(text);
-    file->sync();
+    WholeFile file{path_};
+    file.write(text);
+    file.sync();
+    is_whole = true;
+    file.keep();
   } catch (const std::system_error& e) {
-    fail_to_write(path_.string(), e.code().value());
-  }
-  try {
-    file->keep();
-  } catch (const std::system_error&) {
+    if (!is_whole) fail_to_write(path_.string(), e.code().value());
     // The file can be written but not replaced: another user's file in a sticky folder, or a mount of its own.
     write_in_place(path_, O_TRUNC, text, Sync::yes);
   }
@@ -155,7 +157,7 @@ void AtomicFile::commit(std::string_view text) const {
 
 std::optional<std::string> lock_for_writing(int fd) {
   for (;;) {
-    struct flock lock = whole_file(F_WRLCK);
+    struct flock lock = write_lock();
     if (::fcntl(fd, F_SETLK, &lock) == 0) return std::nullopt;
     if (errno == EINTR) continue;
     if (errno != EACCES && errno != EAGAIN) return std::nullopt;  // this file system has no locks
@@ -192,16 +194,6 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& o
 
 FolderLock::~FolderLock() {
   if (fd_) ::unlink(file_.c_str());  // removed while it is locked
-}
-
-JsonlSink::JsonlSink(const std::filesystem::path& path) : file_{path} {}
-
-void JsonlSink::on_event(const Event& event) {
-  const auto* const begin = std::get_if<RunStarted>(&event);
-  const auto time = begin != nullptr ? begin->started : std::chrono::system_clock::now();
-  nlohmann::ordered_json line = {{"v", kEventsVersion}, {"ts", utc_timestamp(time)}};
-  line.update(event_json(event));
-  file_.write(to_line(line) + '\n');
 }
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// The files that a run writes, and the locks on them: OutputFile is written during the run, AtomicFile is replaced at
+// The files that a run writes, and the locks on them: JsonlSink is written during the run, AtomicFile is replaced at
 // the end. The locks are fcntl record locks, so that no two runs write a file or a folder at a time: the kernel knows
 // their holder and releases them when it dies, in whatever way. On a file system without locks nothing is locked.
 #pragma once
@@ -18,14 +18,12 @@ namespace cp_pool {
 inline constexpr int kMostLinks = 40;
 
 // A report cannot be written; what() is one line that names the path and the cause.
-class OutputError : public std::runtime_error {
- public:
+struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // The reader of a pipe or socket is gone.
-class ReaderGone : public OutputError {
- public:
+struct ReaderGone : OutputError {
   using OutputError::OutputError;
 };
 
@@ -38,12 +36,18 @@ void write_all(int fd, std::string_view text, const std::string& name);
 // Throws ReaderGone if the reader of the pipe or socket is gone. Writes nothing.
 void expect_reader(int fd, const std::string& name);
 
-// A file that is written during the run, by one run at a time. Owns its descriptor.
-class OutputFile {
+// The events file begins with this text, in this version and earlier ones.
+inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
+
+// The events file, which is written during the run, by one run at a time. Owns its descriptor.
+class JsonlSink : public EventSink {
  public:
   // Creates the file, or locks an existing one, whose content stays until the first write. Throws OutputError, which
   // names the process that has locked it.
-  explicit OutputFile(const std::filesystem::path& path);
+  explicit JsonlSink(const std::filesystem::path& path);
+
+  // Writes each line before it returns, so the file ends with a whole line even after SIGKILL. Throws OutputError.
+  void on_event(const Event& event) override;
 
   // Passes the bytes to the kernel before it returns, so they survive the death of this process. Throws OutputError,
   // also if the file has been removed meanwhile.
@@ -93,21 +97,6 @@ class FolderLock {
  private:
   std::filesystem::path file_;
   UniqueFd fd_;
-};
-
-// The file begins with this text, in this version and earlier ones.
-inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
-
-class JsonlSink : public EventSink {
- public:
-  // Opens and locks the file, whose content the first event replaces. Throws OutputError.
-  explicit JsonlSink(const std::filesystem::path& path);
-
-  // Writes each line before it returns, so the file ends with a whole line even after SIGKILL. Throws OutputError.
-  void on_event(const Event& event) override;
-
- private:
-  OutputFile file_;
 };
 
 }  // namespace cp_pool

@@ -344,7 +344,7 @@ TEST(ShowOutput, SaysWhoseStderrIsShown) {
 
 TEST(DetectStyle, AFileGetsPlainLines) {
   const TemporaryFolder folder;
-  const OutputFile file{folder / "f"};
+  const JsonlSink file{folder / "f"};
   const int fd = ::open((folder / "f").c_str(), O_WRONLY | O_CLOEXEC);
   const TerminalStyle style = detect_style(fd, true);
   ::close(fd);

@@ -74,49 +74,39 @@ std::string sign_in(std::string_view text) {
 }  // namespace
 
 CaseTriage::CaseTriage(TriagedFailure failure) : failure_(std::move(failure)) {
-  if (!failure_.end.machine.empty()) tell(fmt::format("in the run: {}", failure_.end.machine));
-}
-
-std::optional<std::vector<std::size_t>> CaseTriage::next() const {
-  switch (step_) {
-    case Step::alone:
-      return std::vector<std::size_t>{};
-    case Step::history:
-      return last_of_history(failure_.history.size());
-    case Step::bisection:
-      return last_of_history(passes_after_ + (fails_after_ - passes_after_) / 2);
-    case Step::suspect:
-      return std::vector{failure_.history.size() - fails_after_};
-    case Step::confirmation:
-      return last_of_history(fails_after_);
-    case Step::over:
-      break;
-  }
-  return std::nullopt;
+  reconsider();
 }
 
 void CaseTriage::ended(const CaseEnd& end) {
-  const Seen what = seen(end);
-  if (step_ == Step::alone) return after_alone(what, end);
-  if (what != Seen::fails && what != Seen::passes) {
-    tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}",
-                     number_of_cases(next()->size()), quoted(end)));
-    return decide(VerdictKind::unknown, 0, 0);
+  ends_.push_back(end);
+  reconsider();
+}
+
+// Decides from the beginning, knowing how one more replay ended.
+void CaseTriage::reconsider() {
+  verdict_ = {};
+  next_.reset();
+  used_ = 0;
+  const auto take = [this](const Decision& decision) {
+    verdict_.kind = decision.kind;
+    verdict_.k = decision.k;
+    verdict_.n = decision.n;
+  };
+  try {
+    take(decide());
+  } catch (const Decision& decision) {
+    take(decision);
+  } catch (Wanted& wanted) {
+    next_ = std::move(wanted.before);
   }
-  switch (step_) {
-    case Step::history:
-      return after_history(what);
-    case Step::bisection:
-      (what == Seen::fails ? fails_after_ : passes_after_) = next()->size();
-      return look_for_suspect();
-    case Step::suspect:
-      return after_suspect(what);
-    case Step::confirmation:
-      return after_confirmation(what);
-    case Step::alone:
-    case Step::over:
-      return;
-  }
+}
+
+// Returns how the next replay ended: one after `count` cases of the history, from `first` on.
+const CaseEnd& CaseTriage::replay(std::size_t first, std::size_t count) {
+  if (used_ < ends_.size()) return ends_[used_++];
+  Wanted wanted{std::vector<std::size_t>(count)};
+  std::iota(wanted.before.begin(), wanted.before.end(), first);
+  throw wanted;
 }
 
 CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
@@ -126,107 +116,95 @@ CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
   return is_failure(end.outcome) ? Seen::fails_otherwise : Seen::unjudged;
 }
 
-void CaseTriage::after_alone(Seen seen, const CaseEnd& end) {
+// Returns nullopt if it never failed alone and had cases before it.
+std::optional<CaseTriage::Decision> CaseTriage::decide_alone() {
   const bool machine_failed_before = !failure_.end.machine.empty();
-  if (seen == Seen::unjudged || (seen == Seen::machine && !machine_failed_before)) {
-    tell(fmt::format("a replay of the case alone could not be judged: it ended as {}", quoted(end)));
-    if (++unjudged_ == kMostUnjudged) decide(VerdictKind::unknown, fails_, alone_);
-    return;
-  }
-  ++alone_;
-  if (seen == Seen::fails) ++fails_;
-  if (seen == Seen::machine) ++machine_;
-  if (seen == Seen::fails_otherwise) {
-    ++otherwise_;
+  if (machine_failed_before) tell(fmt::format("in the run: {}", failure_.end.machine));
+  int judged = 0;
+  int fails = 0;      // with the outcome of the run
+  int otherwise = 0;  // with another outcome
+  int machine = 0;    // with a sign of the machine
+  int unjudged = 0;
+  while (judged < kAlone && std::max({fails, otherwise, machine}) < kDecide) {
+    const CaseEnd& end = replay(0, 0);
+    const Seen what = seen(end);
+    if (what == Seen::unjudged || (what == Seen::machine && !machine_failed_before)) {
+      tell(fmt::format("a replay of the case alone could not be judged: it ended as {}", quoted(end)));
+      if (++unjudged == kMostUnjudged) return Decision{VerdictKind::unknown, fails, judged};
+      continue;
+    }
+    ++judged;
+    if (what == Seen::fails) ++fails;
+    if (what == Seen::machine) ++machine;
+    if (what != Seen::fails_otherwise) continue;
+    ++otherwise;
     tell(fmt::format("alone, the case failed in another way: {}", quoted(end)));
   }
-  const bool enough = fails_ == kDecide || machine_ == kDecide || otherwise_ == kDecide;
-  if (alone_ == kAlone || enough) decide_alone();
-}
-
-void CaseTriage::decide_alone() {
-  tell(fmt::format("alone on a fresh pool, the case failed in the same way in {} of {} replays", fails_ + machine_,
-                   alone_));
-  if (fails_ >= kDecide) return decide(VerdictKind::real, fails_, alone_);
-  if (otherwise_ > 0) return decide(VerdictKind::unknown, fails_, alone_);
-  if (!failure_.end.machine.empty()) {
+  tell(fmt::format("alone on a fresh pool, the case failed in the same way in {} of {} replays", fails + machine,
+                   judged));
+  if (fails >= kDecide) return Decision{VerdictKind::real, fails, judged};
+  if (otherwise > 0) return Decision{VerdictKind::unknown, fails, judged};
+  if (machine_failed_before) {
     // If it also fails while the machine is well, the failure with the sign remains unexplained.
-    return decide(fails_ == 0 ? VerdictKind::infra : VerdictKind::unknown, machine_, alone_);
+    return Decision{fails == 0 ? VerdictKind::infra : VerdictKind::unknown, machine, judged};
   }
-  if (fails_ > 0) return decide(VerdictKind::flaky, fails_, alone_);
-  if (failure_.history.empty()) {
-    tell("the case was the first one of its pool");
-    return decide(VerdictKind::flaky, 0, alone_);
-  }
-  step_ = Step::history;
+  if (fails > 0) return Decision{VerdictKind::flaky, fails, judged};
+  if (!failure_.history.empty()) return std::nullopt;
+  tell("the case was the first one of its pool");
+  return Decision{VerdictKind::flaky, 0, judged};
 }
 
-void CaseTriage::after_history(Seen seen) {
-  const std::string after = fmt::format("after the {} that its pool had run before, in the same order, the case",
-                                        number_of_cases(failure_.history.size()));
-  if (seen == Seen::passes) {
-    tell(after + " passed");
-    return decide(VerdictKind::flaky, 0, alone_ + 1);
-  }
-  tell(after + " failed");
-  fails_after_ = failure_.history.size();
-  look_for_suspect();
+// Returns whether the case fails in the same way after `count` cases of the history, from `first` on. Throws a Decision
+// if it neither fails so nor passes.
+bool CaseTriage::fails_after(std::size_t first, std::size_t count) {
+  const CaseEnd& end = replay(first, count);
+  const Seen what = seen(end);
+  if (what == Seen::fails || what == Seen::passes) return what == Seen::fails;
+  tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}",
+                   number_of_cases(count), quoted(end)));
+  throw Decision{VerdictKind::unknown, 0, 0};
 }
 
-// Continues the bisection, or goes on to the suspect when the shortest end of the history is known: the case passes
-// after an end that is one case shorter.
-void CaseTriage::look_for_suspect() {
-  if (fails_after_ - passes_after_ > 1) {
-    step_ = Step::bisection;
-    return;
-  }
-  if (fails_after_ < failure_.history.size()) {
-    tell(fmt::format("after the last {} of these cases, the case failed{}", fails_after_,
-                     passes_after_ == 0 ? "" : fmt::format("; after the last {}, the case passed", passes_after_)));
-  }
-  step_ = Step::suspect;
-  // The last replay was already one after the suspect alone.
-  if (fails_after_ == 1) after_suspect_ = 1;
-}
+CaseTriage::Decision CaseTriage::decide() {
+  if (const auto decided = decide_alone()) return *decided;
+  const std::size_t all = failure_.history.size();
+  const auto fails_after_last = [&](std::size_t count) { return fails_after(all - count, count); };
+  const bool fails_again = fails_after_last(all);
+  tell(fmt::format("after the {} that its pool had run before, in the same order, the case {}", number_of_cases(all),
+                   fails_again ? "failed" : "passed"));
+  if (!fails_again) return {VerdictKind::flaky, 0, kAlone + 1};
 
-void CaseTriage::after_suspect(Seen seen) {
-  if (seen == Seen::fails) {
-    if (++after_suspect_ < kAfterSuspect) return;
-    tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect(), after_suspect_, after_suspect_));
-    verdict_.culprit = suspect();
-    return decide(VerdictKind::state_leak, after_suspect_, after_suspect_);
+  // The case fails after the last `fails` cases of the history, and passes after the last `passes`.
+  std::size_t fails = all;
+  std::size_t passes = 0;
+  while (fails - passes > 1) {
+    const std::size_t middle = passes + (fails - passes) / 2;
+    (fails_after_last(middle) ? fails : passes) = middle;
   }
-  if (after_suspect_ > 0) {
-    tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect(), after_suspect_,
-                     after_suspect_ + 1));
-    return decide(VerdictKind::unknown, after_suspect_, after_suspect_ + 1);
+  if (fails < all) {
+    tell(fmt::format("after the last {} of these cases, the case failed{}", fails,
+                     passes == 0 ? "" : fmt::format("; after the last {}, the case passed", passes)));
   }
-  tell(fmt::format("after {} alone, the case passed", suspect()));
-  step_ = Step::confirmation;
-}
 
-// The case has already failed once after this end, during the bisection.
-void CaseTriage::after_confirmation(Seen seen) {
-  ++confirmed_;
-  const bool fails = seen == Seen::fails;
-  if (fails && confirmed_ < kConfirmed) return;
-  const int failed = fails ? confirmed_ : confirmed_ - 1;
-  tell(fmt::format("after the last {} of these cases, from {} on, the case failed in {} of {} replays", fails_after_,
-                   suspect(), failed, confirmed_));
-  decide(fails ? VerdictKind::warm_only : VerdictKind::unknown, failed, confirmed_);
-}
+  const std::string& suspect = failure_.history.at(all - fails);
+  int leaks = fails == 1 ? 1 : 0;  // the last replay may have been one after the suspect alone
+  while (leaks < kAfterSuspect && fails_after(all - fails, 1)) ++leaks;
+  if (leaks == 0) {
+    tell(fmt::format("after {} alone, the case passed", suspect));
+  } else {
+    const int replays = std::min(leaks + 1, kAfterSuspect);
+    tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect, leaks, replays));
+    if (leaks < replays) return {VerdictKind::unknown, leaks, replays};
+    verdict_.culprit = suspect;
+    return {VerdictKind::state_leak, leaks, replays};
+  }
 
-std::vector<std::size_t> CaseTriage::last_of_history(std::size_t count) const {
-  std::vector<std::size_t> out(count);
-  std::iota(out.begin(), out.end(), failure_.history.size() - count);
-  return out;
-}
-
-void CaseTriage::decide(VerdictKind kind, int k, int n) {
-  verdict_.kind = kind;
-  verdict_.k = k;
-  verdict_.n = n;
-  step_ = Step::over;
+  int failed = 1;  // the replay of the bisection
+  while (failed < kConfirmed && fails_after_last(fails)) ++failed;
+  const int replays = std::min(failed + 1, kConfirmed);
+  tell(fmt::format("after the last {} of these cases, from {} on, the case failed in {} of {} replays", fails, suspect,
+                   failed, replays));
+  return {failed == replays ? VerdictKind::warm_only : VerdictKind::unknown, failed, replays};
 }
 
 std::string machine_sign(const CaseFinished& event) {
@@ -261,7 +239,7 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
       continue;
     }
     if (!current_) current_.emplace(failure.failure);
-    if (auto before = current_->next()) {
+    if (const auto& before = current_->next()) {
       if (replays_ >= limits_.replays) {
         stop(fmt::format("the limit of {} replays in a run was reached", limits_.replays));
         return std::nullopt;
@@ -271,7 +249,7 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
         return std::nullopt;
       }
       ++replays_;
-      return Replay{.failure = number, .before = *std::move(before)};
+      return Replay{.failure = number, .before = *before};
     }
     decided_.emplace_back(number, current_->verdict());
     current_.reset();

@@ -43,7 +43,7 @@ class CaseTriage {
 
   // Returns the cases to send to a fresh pool before the failed case, as positions in the history; nullopt: the verdict
   // is known.
-  [[nodiscard]] std::optional<std::vector<std::size_t>> next() const;
+  [[nodiscard]] const std::optional<std::vector<std::size_t>>& next() const { return next_; }
   // Tells how that replay of the failed case ended.
   void ended(const CaseEnd& end);
 
@@ -51,35 +51,29 @@ class CaseTriage {
   [[nodiscard]] const Verdict& verdict() const { return verdict_; }
 
  private:
-  enum class Step { alone, history, bisection, suspect, confirmation, over };
   enum class Seen { fails, passes, fails_otherwise, machine, unjudged };
+  struct Decision {
+    VerdictKind kind;
+    int k;
+    int n;
+  };
+  // Thrown by decide() when it needs to know how a further replay ends.
+  struct Wanted {
+    std::vector<std::size_t> before;
+  };
 
+  void reconsider();
+  Decision decide();
+  std::optional<Decision> decide_alone();
+  const CaseEnd& replay(std::size_t first, std::size_t count);
+  bool fails_after(std::size_t first, std::size_t count);
   [[nodiscard]] Seen seen(const CaseEnd& end) const;
-  void after_alone(Seen seen, const CaseEnd& end);
-  void decide_alone();
-  void after_history(Seen seen);
-  void after_suspect(Seen seen);
-  void after_confirmation(Seen seen);
-  void look_for_suspect();
-  [[nodiscard]] const std::string& suspect() const {
-    return failure_.history.at(failure_.history.size() - fails_after_);
-  }
-  [[nodiscard]] std::vector<std::size_t> last_of_history(std::size_t count) const;
-  void decide(VerdictKind kind, int k, int n);
   void tell(std::string sentence) { verdict_.evidence.push_back(std::move(sentence)); }
 
   TriagedFailure failure_;
-  Step step_ = Step::alone;
-  int alone_ = 0;      // replays of the case alone that were judged
-  int fails_ = 0;      // how many of these failed with the outcome of the run
-  int otherwise_ = 0;  // how many of these failed with another outcome
-  int machine_ = 0;    // how many of these failed with a sign of the machine
-  int unjudged_ = 0;   // further replays, which were not judged
-  // The case fails after the last `fails_after_` cases of the history, and passes after the last `passes_after_`.
-  std::size_t fails_after_ = 0;
-  std::size_t passes_after_ = 0;
-  int after_suspect_ = 0;  // replays after the suspect alone; the case failed in all of them
-  int confirmed_ = 1;      // replays after the shortest end of the history, including the one of the bisection
+  std::vector<CaseEnd> ends_;  // of the replays so far
+  std::size_t used_ = 0;       // how many of them decide() has looked at
+  std::optional<std::vector<std::size_t>> next_;
   Verdict verdict_;
 };
 

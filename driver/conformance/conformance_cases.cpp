@@ -17,9 +17,6 @@ namespace cp_pool::conformance {
 namespace {
 
 constexpr milliseconds kFenceLimit{1000};
-constexpr int kDepth = 60;  // so that the whole request is nested at most 64 deep
-constexpr std::size_t kLongField = protocol::kMaxLineBytes - (std::size_t{64} << 10U);
-constexpr const char* kNoUnknownFields = "it would take a field that the worker does not know";
 
 // Small cases with common features, so that most workers can run at least one.
 std::vector<Case> candidates(int ranks) {
@@ -59,17 +56,15 @@ nlohmann::json request_of(const Payload& payload, std::string id, const nlohmann
 }  // namespace
 
 void Conformance::check_case() {
-  constexpr const char* kRule = "case";
-  constexpr const char* kHint = "a run is answered by started, then by one result, both with the seq of the run";
+  begin("case", "a run is answered by started, then by one result, both with the seq of the run");
   std::optional<protocol::ResultEvent> result;
   std::size_t tried = 0;
   for (const Case& c : candidates(ranks_)) {
     ++tried;
-    Session* const session = warm_for(kRule);
-    if (session == nullptr) return;
+    Session& session = warm();
     const nlohmann::json request = request_of(c, fmt::format("conformance/{}/{}", c.model, to_string(c.comm)),
-                                              session->ready().capabilities, config_.timeout);
-    const Answer answer = session->run(request);
+                                              session.ready().capabilities, config_.timeout);
+    const Answer answer = session.run(request);
     std::string wrong = answer.trouble;
     if (wrong.empty() && answer.refusal) {
       wrong = fmt::format("the worker refused the request: {}", *answer.refusal);
@@ -82,8 +77,9 @@ void Conformance::check_case() {
     if (wrong.empty() && ran && !answer.started) wrong = "a result without started before it";
     if (!wrong.empty()) {
       warm_.reset();
-      tell(broken, kRule, wrong, hint_for(wrong, kHint));
-      return tell(untested, "figures", kNoCase, "see case");
+      tell_trouble(wrong);
+      begin("figures", "see case");
+      return tell(untested, kNoCase);
     }
     case_request_ = request;
     case_outcome_ = answer.result->outcome;
@@ -93,23 +89,23 @@ void Conformance::check_case() {
   const std::string what = case_request_.at("id").get<std::string>();
   const std::string& reason = result->reason;
   if (case_outcome_ == CaseOutcome::pass) {
-    tell(ok, kRule, fmt::format("started, then a pass of {}", what));
+    tell(ok, fmt::format("started, then a pass of {}", what));
   } else if (case_outcome_ == CaseOutcome::skip) {
-    tell(untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
+    tell(untested, fmt::format("each of {} cases is a skip: {}", tried, reason),
          "cp-pool submit runs a case that the worker knows");
   } else {
-    tell(broken, kRule, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
+    tell(broken, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
          "cp-pool doctor --worker CMD runs much the same case, and shows more of it");
   }
   check_figures(*result);
 }
 
 void Conformance::check_figures(const protocol::ResultEvent& result) {
-  constexpr const char* kRule = "figures";
-  if (result.outcome != CaseOutcome::pass) return tell(untested, kRule, "no case has passed", "see case");
+  begin("figures", "ok = error <= bound; one entry of ranks for each rank");
+  if (result.outcome != CaseOutcome::pass) return tell(untested, "no case has passed", "see case");
   const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
   if (const std::string why = refutation_of_pass(result, ranks_, promised); !why.empty()) {
-    return tell(broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
+    return tell(broken, why);
   }
   CaseFinished event;
   event.outcome = CaseOutcome::pass;
@@ -118,130 +114,110 @@ void Conformance::check_figures(const protocol::ResultEvent& result) {
   event.payload = of_ranks;
   event.checks = result.checks;
   if (is_unverified_by_figures(event)) {
-    return tell(absent, kRule, "a pass without error and bound of every rank is marked in every report",
+    return tell(absent, "a pass without error and bound of every rank is marked in every report",
                 "give checks with error and bound, and \"figures\":true in the capabilities of ready");
   }
   if (!promised) {
-    return tell(absent, kRule, "error and bound of every rank, but no promise of them",
+    return tell(absent, "error and bound of every rank, but no promise of them",
                 "\"figures\":true in the capabilities of ready: a pass that lacks them is then an error");
   }
-  tell(ok, kRule, fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
+  tell(ok, fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
 }
 
 void Conformance::check_fences() {
-  constexpr const char* kRule = "fences";
-  if (!has_case(kRule)) return;
-  const auto result = ask(kRule, case_request_, "see case");
-  if (!result) return;
+  begin("fences", "see case");
+  ask(known_case());
   WorkerGroup& group = warm_->group();
   warm_->wait([&] { return group.facts().tails_complete || warm_->lost(); }, kFenceLimit);
   std::vector<int> without;
   for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {
     if (!group.ranks()[rank].tail.complete()) without.push_back(static_cast<int>(rank));
   }
-  if (without.empty()) return tell(ok, kRule, "every rank wrote the fence of its case");
+  if (without.empty()) return tell(ok, "every rank wrote the fence of its case");
   const bool none = without.size() == group.ranks().size();
-  tell(none ? absent : broken, kRule,
-       fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
+  tell(none ? absent : broken, fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
        R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)");
 }
 
-void Conformance::check_not_judged(const char* rule, const nlohmann::json& request, const std::string& what,
-                                   const char* hint) {
+void Conformance::check_not_judged(const nlohmann::json& request, const std::string& what) {
   const Answer answer = warm_->run(request);
   if (!answer.trouble.empty()) {
     warm_.reset();
-    return tell(broken, rule, answer.trouble, hint_for(answer.trouble, hint));
+    return tell_trouble(answer.trouble);
   }
   if (answer.result && !answer.result->healthy) warm_.reset();
   const bool judged =
       answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail);
   const std::string seen =
       answer.refusal ? "is refused" : fmt::format("is {}{}", judged ? "a " : "", to_string(answer.result->outcome));
-  tell(judged ? broken : ok, rule, fmt::format("{} {}", what, seen), judged ? hint : "");
+  tell(judged ? broken : ok, fmt::format("{} {}", what, seen));
 }
 
 void Conformance::check_impossible_case() {
-  constexpr const char* kRule = "impossible case";
-  if (!has_case(kRule) || warm_for(kRule) == nullptr) return;
-  nlohmann::json request = case_request_;
+  begin("impossible case", "skip what you do not know, with a reason, or say error: a pass is believed");
+  nlohmann::json request = known_case();
+  warm();
   request["id"] = "conformance/impossible";
   request["case"]["comm"] = "by_carrier_pigeon";
-  check_not_judged(kRule, request, "a case with \"comm\":\"by_carrier_pigeon\"",
-                   "skip what you do not know, with a reason, or say error: a pass is believed");
+  check_not_judged(request, "a case with \"comm\":\"by_carrier_pigeon\"");
 }
 
 void Conformance::check_unknown_function() {
-  constexpr const char* kRule = "unknown function";
-  Session* const session = warm_for(kRule);
-  if (session == nullptr || session->ready().capabilities.value("calls", nlohmann::json()) != true) return;
-  if (!has_case(kRule)) return;
+  begin("unknown function", "say error to a call of a function that there is not: a pass is believed");
+  const nlohmann::json& capabilities = warm().ready().capabilities;
+  if (capabilities.value("calls", nlohmann::json()) != true) return;
+  known_case();
   const Payload call(Call{.function = "cp_pool.conformance:no_such_function", .cp_size = ranks_});
-  check_not_judged(kRule, request_of(call, "conformance/call", session->ready().capabilities, config_.timeout),
-                   "a call of an unknown function",
-                   "say error to a call of a function that there is not: a pass is believed");
+  check_not_judged(request_of(call, "conformance/call", capabilities, config_.timeout),
+                   "a call of an unknown function");
 }
 
 // --- Requests that a worker may not know, or that are large ---
 
-bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
-                                     const std::string& hint) {
-  if (!has_case(rule)) return true;
-  const auto result = ask(rule, request, hint);
-  if (!result) return false;
-  if (result->outcome != case_outcome_) {
-    tell(broken, rule,
-         fmt::format("the case is {} with {}, and {} without: {}", to_string(result->outcome), sent,
-                     to_string(case_outcome_), result->reason),
-         hint);
-    return false;
+void Conformance::expect_same_answer(const nlohmann::json& request, const std::string& sent) {
+  const protocol::ResultEvent result = ask(request);
+  if (result.outcome != case_outcome_) {
+    tell(broken, fmt::format("the case is {} with {}, and {} without: {}", to_string(result.outcome), sent,
+                             to_string(case_outcome_), result.reason));
+    throw Told{};
   }
-  tell(ok, rule, fmt::format("the answer with {} is the same", sent));
-  return true;
+  tell(ok, fmt::format("the answer with {} is the same", sent));
 }
 
 void Conformance::check_unknown_fields() {
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) {
-    request["x_conformance"] = {{"a", {1, nullptr, "b"}}};
-    request["options"]["x_conformance"] = true;
-  }
-  takes_unknown_fields_ =
-      expect_same_answer("unknown fields", request, "fields of a later version", "ignore fields that you do not know");
+  begin("unknown fields", "ignore fields that you do not know");
+  takes_unknown_fields_ = case_request_.is_null();
+  nlohmann::json request = known_case();
+  request["x_conformance"] = {{"a", {1, nullptr, "b"}}};
+  request["options"]["x_conformance"] = true;
+  expect_same_answer(request, "fields of a later version");
+  takes_unknown_fields_ = true;
 }
 
 void Conformance::check_unknown_op() {
-  constexpr const char* kRule = "unknown op";
-  constexpr const char* kHint =
-      "answer {\"event\":\"protocol_error\",\"seq\":N,\"message\":..} to an op that you do not know, and go on";
-  Session* const session = warm_for(kRule);
-  if (session == nullptr) return;
-  const std::int64_t seq = session->next_seq();
-  session->say({{"op", "x_conformance"}, {"seq", seq}});
+  begin("unknown op",
+        "answer {\"event\":\"protocol_error\",\"seq\":N,\"message\":..} to an op that you do not know, and go on");
+  Session& session = warm();
+  const std::int64_t seq = session.next_seq();
+  session.say({{"op", "x_conformance"}, {"seq", seq}});
   const auto told = [&] {
-    return session->heard<protocol::ProtocolErrorEvent>(seq) ||
-           session->heard<protocol::ProtocolErrorEvent>(std::nullopt);
+    return session.heard<protocol::ProtocolErrorEvent>(seq) ||
+           session.heard<protocol::ProtocolErrorEvent>(std::nullopt);
   };
-  session->ping();
-  session->wait([&] { return told() || session->lost(); }, milliseconds{500});
-  if (session->lost()) return tell(broken, kRule, session->why_lost(), kHint);
-  if (!told()) return tell(broken, kRule, "no protocol_error", kHint);
-  tell(ok, kRule, "a protocol_error, and the worker goes on");
+  session.ping();
+  session.wait([&] { return told() || session.lost(); }, milliseconds{500});
+  if (session.lost()) return tell(broken, session.why_lost());
+  if (!told()) return tell(broken, "no protocol_error");
+  tell(ok, "a protocol_error, and the worker goes on");
 }
 
-void Conformance::check_large_lines() {
-  const auto check_with = [&](const char* rule, nlohmann::json field, const std::string& sent, const char* hint) {
-    if (!takes_unknown_fields_) return tell(untested, rule, kNoUnknownFields, "see unknown fields");
-    nlohmann::json request = case_request_;
-    if (!request.is_null()) request["x_conformance"] = std::move(field);
-    expect_same_answer(rule, request, sent, hint);
-  };
-  nlohmann::json deep = nlohmann::json::array();
-  for (int i = 1; i < kDepth; ++i) deep = nlohmann::json::array({std::move(deep)});
-  check_with("deep line", std::move(deep), fmt::format("a field nested {} deep", kDepth),
-             "a line may be nested 64 deep");
-  check_with("long line", std::string(kLongField, 'x'), "a line of nearly 16 MiB",
-             "a line may hold 16 MiB: read until its newline, whatever a buffer holds");
+void Conformance::check_large_line(nlohmann::json field, const std::string& sent) {
+  if (!takes_unknown_fields_) {
+    return tell(untested, "it would take a field that the worker does not know", "see unknown fields");
+  }
+  nlohmann::json request = known_case();
+  request["x_conformance"] = std::move(field);
+  expect_same_answer(request, sent);
 }
 
 }  // namespace cp_pool::conformance

@@ -1,10 +1,10 @@
-#include "driver/conformance/session.h"
-
 #include <csignal>
+#include <span>
 
 #include <asio/co_spawn.hpp>
 #include <fmt/format.h>
 
+#include "driver/conformance/conformance.h"
 #include "driver/core/payload.h"
 #include "driver/os/spawn.h"
 #include "driver/report/text_format.h"
@@ -74,7 +74,7 @@ std::string Session::start() {
   const auto began = Clock::now();
   begin_next();
   stage_.wait([this] { return !running_; }, began + kNoLimit);
-  start_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  start_ms_ = in_ms(Clock::now() - began);
   const auto* const failure = std::get_if<StartFailure>(&*finished_);
   return failure == nullptr ? "" : failure->retirement.detail;
 }
@@ -92,8 +92,13 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   Answer answer;
   answer.seq = seq;
   const auto began = Clock::now();
-  wait([&] { return ended(seq) || heard_other_result(seq); }, limit);
-  answer.ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  const auto is_other_result = [seq](const Incoming& heard) {
+    const auto* const result = message_in<protocol::ResultEvent>(heard);
+    return result != nullptr && result->seq != seq;
+  };
+  wait([&] { return ended(seq) || std::ranges::any_of(std::span(heard_).subspan(first_unread_), is_other_result); },
+       limit);
+  answer.ms = in_ms(Clock::now() - began);
   // A message between the answer and the pong to this ping came unasked.
   if (!lost() && ended(seq)) ping();
   find_trouble(first_unread_, answer);
@@ -147,7 +152,7 @@ std::optional<double> Session::ping(bool all) {
        stage_.answers_ping ? prompt_limit(config_) : kSurplusLimit);
   stage_.answers_ping = stage_.answers_ping && (heard<protocol::PongEvent>(seq) || lost());
   if (!heard<protocol::PongEvent>(seq)) return std::nullopt;
-  return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  return in_ms(Clock::now() - began);
 }
 
 bool Session::wait(const std::function<bool()>& done, milliseconds limit) {
@@ -166,13 +171,6 @@ void Session::read_messages() {
     }
     heard_.push_back(*std::move(incoming));
   }
-}
-
-bool Session::heard_other_result(std::int64_t seq) const {
-  return std::any_of(heard_.begin() + static_cast<std::ptrdiff_t>(first_unread_), heard_.end(), [&](const auto& heard) {
-    const auto* const result = message_in<protocol::ResultEvent>(heard);
-    return result != nullptr && result->seq != seq;
-  });
 }
 
 bool Session::lost() const {

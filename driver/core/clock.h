@@ -34,4 +34,8 @@ class Clock {
   static constexpr std::chrono::milliseconds kNoticed{200};
 };
 
+inline double in_ms(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
 }  // namespace cp_pool

@@ -26,7 +26,7 @@ class Skips {
  public:
   // A refusal of two traits together looks like a refusal of one as long as every case with that one happens to have
   // the other, too. With three blames 10 of 100 seeds were misled for 2000 cases, with four 3. A search notices,
-  // because it does not leave out every such case (driver/search/drawing.h).
+  // because it does not leave out every such case (driver/search/drawing.cpp).
   static constexpr std::size_t kTimes = 4;
 
   Skips() = default;

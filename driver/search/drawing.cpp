@@ -1,7 +1,4 @@
-#include "driver/search/drawing.h"
-
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +8,7 @@
 #include "cases/search/edges.h"
 #include "cases/search/traits.h"
 #include "driver/core/mapped.h"
+#include "driver/search/search.h"
 
 namespace cp_pool {
 namespace {

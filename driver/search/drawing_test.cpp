@@ -1,8 +1,8 @@
-#include "driver/search/drawing.h"
-
 #include <random>
 
 #include <gmock/gmock.h>
+
+#include "driver/search/search.h"
 
 namespace cp_pool {
 namespace {

@@ -60,20 +60,18 @@ void Examination::tell(const CaseFinished& finished) {
 }
 
 SearchFound Examination::result() const {
-  SearchFound out;
-  out.id = first_.id;
-  out.how = how_;
-  out.outcome = first_.outcome;
-  out.kept = first_.search == SearchStep::kept;
-  out.smallest = smallest_id_;
-  out.c = shrinker_.smallest();
-  out.tries = tries_;
-  out.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
   const bool untold = stage_ == Stage::smaller && smallest_id_ != first_.id && tries_ > 0;
-  out.asked = untold ? 1 : asked_;
-  out.failed = untold ? 1 : failed_;
-  out.note = note_;
-  return out;
+  return {.id = first_.id,
+          .how = how_,
+          .outcome = first_.outcome,
+          .kept = first_.search == SearchStep::kept,
+          .smallest = smallest_id_,
+          .c = shrinker_.smallest(),
+          .tries = tries_,
+          .ms = in_ms(Clock::now() - begin_),
+          .asked = untold ? 1 : asked_,
+          .failed = untold ? 1 : failed_,
+          .note = note_};
 }
 
 namespace {
@@ -88,9 +86,8 @@ constexpr double kSlower = 20;           // factor of the longest pass: a case t
 // Returns "7-12" for the ID "search/7-12/p2p/cp2/bshd/fp32": the second part, after which the tries of the case are
 // named.
 std::string place_of(const std::string& id) {
-  std::size_t end = id.find('/');
-  end = id.find('/', end + 1);
-  return id.substr(id.find('/') + 1, end - id.find('/') - 1);
+  const std::size_t begin = id.find('/') + 1;
+  return id.substr(begin, id.find('/', begin) - begin);
 }
 
 }  // namespace
@@ -105,8 +102,11 @@ std::optional<Item> Search::next(const Room& room) {
   if (begun_ == 0) begin_ = Clock::now();
   if (abandoned_) return std::nullopt;
   if (examination_) return next_examined(room);
-  if (kept_begun_ < plan_.kept.size()) return next_kept(room);
-  return next_drawn(room);
+  if (kept_begun_ == plan_.kept.size()) return next_drawn(room);
+  const Case& c = plan_.kept[kept_begun_];
+  if (!room.has(world_size(c))) return std::nullopt;
+  ++kept_running_;
+  return named(SearchStep::kept, fmt::format("kept-{}", ++kept_begun_), c);
 }
 
 Item Search::named(SearchStep step, const std::string& place, const Case& c) {
@@ -116,13 +116,6 @@ Item Search::named(SearchStep step, const std::string& place, const Case& c) {
   std::string id = case_id(shown);
   std::string rerun = plan_.command(id, c);
   return {.id = std::move(id), .payload = c, .rerun = std::move(rerun), .number = ++begun_, .search = step};
-}
-
-std::optional<Item> Search::next_kept(const Room& room) {
-  if (!room.has(world_size(plan_.kept[kept_begun_]))) return std::nullopt;
-  ++kept_running_;
-  const Case& c = plan_.kept[kept_begun_++];
-  return named(SearchStep::kept, fmt::format("kept-{}", kept_begun_), c);
 }
 
 std::optional<Item> Search::next_drawn(const Room& room) {
@@ -145,14 +138,12 @@ std::optional<Item> Search::next_drawn(const Room& room) {
 std::optional<Item> Search::next_examined(const Room& room) {
   if (!try_ || !room.has(world_size(try_->c))) return std::nullopt;
   Item out = named(try_->step, fmt::format("{}/{}-{}", place_, name_of(try_->step), ++tries_), try_->c);
-  if (try_->brief) out.timeout = brief_deadline();
+  if (try_->brief) {
+    const milliseconds slow{static_cast<milliseconds::rep>(kSlower * coverage_.longest_pass_ms())};
+    out.timeout = std::min(std::max(kShortest, slow), plan_.timeout);
+  }
   try_.reset();
   return out;
-}
-
-milliseconds Search::brief_deadline() const {
-  const milliseconds slow{static_cast<milliseconds::rep>(kSlower * coverage_.longest_pass_ms())};
-  return std::min(std::max(kShortest, slow), plan_.timeout);
 }
 
 std::vector<Event> Search::ended(const CaseFinished& finished) {
@@ -276,7 +267,7 @@ std::vector<Event> Search::end() {
   last.why = stopped_;
   last.found = found_.size();
   last.repeated = repeated_;
-  last.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+  last.ms = in_ms(Clock::now() - begin_);
   const Case c = search::with_fixed(plan_.fixed);
   for (const search::FixedField& fixed : plan_.fixed) {
     last.fixed.push_back(fmt::format("{}={}", fixed.field->name, field_text(*fixed.field, c)));

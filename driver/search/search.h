@@ -2,7 +2,7 @@
 // decides which case runs next; driver/pool/run_stream.cpp runs it.
 //
 //   kept cases     those that earlier searches found, all of them
-//   drawn cases    random ones (drawing.h), without those that the worker skips
+//   drawn cases    random ones (Drawing), without those that the worker skips
 //   after a failure, one at a time: again, smaller .., smallest (Examination)
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,12 +21,81 @@
 #include "cases/case.h"
 #include "cases/search/random_case.h"
 #include "cases/search/shrink.h"
+#include "cases/search/skips.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
-#include "driver/search/drawing.h"
 
 namespace cp_pool {
+
+// Draws the random cases of a search: those that the user's choice allows, in an order that depends on the room for
+// them.
+class Drawing {
+ public:
+  static constexpr std::size_t kMostRefused = 100'000;  // draws in a row without success after which no case is left
+
+  // fixed: fields with a fixed value in every case. allowed: a further condition; empty: none.
+  Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed);
+
+  struct Drawn {
+    std::uint64_t number = 0;  // identifies the case, together with the seed
+    Case c;
+  };
+  // Returns the next case that is wanted and fits into the room; nullopt: the next one does not fit, or no case is
+  // left.
+  std::optional<Drawn> next(const Room& room, const search::Allowed& wanted);
+  // Whether kMostRefused draws in a row gave no wanted case.
+  [[nodiscard]] bool exhausted() const { return exhausted_; }
+
+  // Whether the case is valid, has the fixed values, and is allowed.
+  [[nodiscard]] bool fits(const Case& c) const;
+
+  // Returns why no case fits, as a sentence; empty if one does.
+  [[nodiscard]] std::string trouble() const;
+
+ private:
+  [[nodiscard]] Case draw(std::uint64_t number) const;
+
+  std::uint64_t seed_;
+  std::vector<search::FixedField> fixed_;
+  search::Allowed allowed_;
+  std::uint64_t draws_ = 0;
+  std::deque<Drawn> waiting_;  // cases that wait for room
+  bool exhausted_ = false;
+};
+
+class Coverage {
+ public:
+  static constexpr std::size_t kMostSkipped = 1000;  // skips in a row after which nothing can be judged
+
+  // plain: as Skips has it.
+  Coverage() = default;
+  explicit Coverage(Case plain) : skips_(std::move(plain)) {}
+
+  void add(const CaseFinished& finished);
+
+  // Whether the worker is expected to skip the case. Now and then the answer is false all the same, because similar
+  // cases may have been skipped for another reason.
+  [[nodiscard]] bool leaves_out(const Case& c) const;
+
+  [[nodiscard]] std::size_t judged() const { return judged_; }
+  [[nodiscard]] std::size_t skipped() const { return skipped_; }
+  [[nodiscard]] bool only_skips() const { return skipped_in_a_row_ >= kMostSkipped; }
+  // The longest duration of a passed case, in ms.
+  [[nodiscard]] double longest_pass_ms() const { return longest_pass_ms_; }
+
+  // Fills in the fields of the event that it knows.
+  void tell(SearchFinished& event) const;
+
+ private:
+  search::Skips skips_;
+  std::size_t judged_ = 0;
+  std::size_t skipped_ = 0;
+  std::size_t skipped_in_a_row_ = 0;
+  double longest_pass_ms_ = 0;
+  std::map<std::string, std::size_t> traits_;  // judged cases by trait
+  std::map<std::string, std::size_t> edges_;   // judged cases by edge
+};
 
 // Examines one failed case of a search. It checks whether the case fails again, makes it smaller as long as it fails in
 // the same way, and runs the smallest case once more. A case that does not fail again is run several times and is not
@@ -105,14 +175,12 @@ class Search : public CaseSource {
   };
 
   std::optional<Item> next_examined(const Room& room);
-  std::optional<Item> next_kept(const Room& room);
   std::optional<Item> next_drawn(const Room& room);
   Item named(SearchStep step, const std::string& place, const Case& c);
   void take_kept(const CaseFinished& finished, std::vector<Event>& events);
   void take_drawn(const CaseFinished& finished);
   void examine(std::vector<Event>& events);
   [[nodiscard]] bool is_known(const CaseFinished& finished) const;
-  [[nodiscard]] std::chrono::milliseconds brief_deadline() const;
   void report(SearchFound found, std::vector<Event>& events);
   void stop(std::string why) {
     if (stopped_.empty()) stopped_ = std::move(why);
